@@ -1,0 +1,203 @@
+"""Cells: the one mutable thing. Parameters, buffers, optimizer state and generators are cells.
+
+Reads and writes pass through the current `Scope`, if there is one: its writes land together when
+it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.step` use scopes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
+
+from .contract import Shape
+from .device import Device
+from .dtypes import DType
+from .errors import DTypeError, OperandError, ShapeError
+from .operators import Operators
+from .plugins import transform
+from .tensor import Tensor
+
+T = TypeVar("T")
+
+
+class Scope:
+    """Writes that wait, over a parent scope or the cells themselves.
+
+    Attributes:
+        reads: the first raw value that each cell showed inside, for replays.
+        writes: values written inside.
+        replay: raw values shown instead of the cells' own, for replays.
+    """
+
+    __slots__ = ("parent", "reads", "replay", "writes")
+
+    def __init__(self, parent: Scope | None, replay: dict[Cell[Any], Any] | None = None) -> None:
+        self.parent = parent
+        self.reads: dict[Cell[Any], Any] = {}
+        self.writes: dict[Cell[Any], Any] = {}
+        self.replay = replay
+
+    def read(self, cell: Cell[Any]) -> Any:
+        if cell in self.writes:
+            return self.writes[cell]
+        if self.replay is not None and cell in self.replay:
+            return self.replay[cell]
+        value = cell._value if self.parent is None else self.parent.read(cell)
+        self.reads.setdefault(cell, value)
+        return value
+
+    def commit(self) -> None:
+        """Hands the writes to the parent scope, or to the cells."""
+        if self.parent is not None:
+            self.parent.writes.update(self.writes)
+            return
+        for cell, value in self.writes.items():
+            cell._store(value)
+
+
+_scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
+
+
+@contextlib.contextmanager
+def transaction(
+    *, commit: bool = True, replay: dict[Cell[Any], Any] | None = None
+) -> Iterator[Scope]:
+    """Cell writes inside land together at the end, or not at all if the block raises.
+
+    Args:
+        commit: False discards the writes even if nothing raises.
+        replay: values that cells show inside instead of their own.
+
+    >>> import ingle.tensor as it
+    >>> counter = it.Cell(0)
+    >>> with it.transaction(commit=False):
+    ...     counter.value = 5
+    >>> counter.value
+    0
+    """
+    scope = Scope(_scope.get(), replay)
+    token = _scope.set(scope)
+    try:
+        yield scope
+    finally:
+        _scope.reset(token)
+    if commit:
+        scope.commit()
+
+
+class Cell(Operators, Generic[T]):
+    """Holds one value that changes: a tensor, or a Python number such as a counter.
+
+    A cell counts once by identity, however many paths lead to it (tied weights). Operations take
+    cells where they take tensors and read them.
+
+    Args:
+        value: the first value. A tensor's shape and dtype stay; use `rebind` to change them.
+        differentiable: whether a read shows a tensor that gradients are recorded for.
+
+    >>> import ingle.tensor as it
+    >>> c = it.Cell(it.asarray([1.0, 2.0]))
+    >>> c.value = c + 1.0
+    >>> c.value.tolist()
+    [2.0, 3.0]
+    """
+
+    __slots__ = ("__weakref__", "_value", "differentiable", "version")
+
+    _value: T
+
+    def __init__(self, value: T, *, differentiable: bool = False) -> None:
+        self._value = _lowered(value)
+        self.differentiable = differentiable
+        self.version = 0
+
+    @property
+    def value(self) -> T:
+        """The value now; gradients are recorded for it if the cell is differentiable."""
+        scope = _scope.get()
+        value: T = self._value if scope is None else scope.read(self)
+        if self.differentiable:
+            lift = transform("lift")
+            if lift is not None:
+                return lift(self, value)  # type: ignore[no-any-return]
+        return value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        old = self.raw
+        if isinstance(old, Tensor):
+            self._check(old, value)
+        self.rebind(value)
+
+    @property
+    def raw(self) -> T:
+        """The value now, without recording gradients."""
+        scope = _scope.get()
+        return self._value if scope is None else scope.read(self)
+
+    def rebind(self, value: T) -> None:
+        """Replaces the value, whatever its shape, dtype and device."""
+        value = _lowered(value)
+        scope = _scope.get()
+        if scope is None:
+            self._store(value)
+        else:
+            scope.writes[self] = value
+
+    def __ingle_tensor__(self) -> Tensor:
+        value = self.value
+        if not isinstance(value, Tensor):
+            raise OperandError(f"a cell that holds {value!r} is no tensor operand")
+        return value
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the tensor that the cell holds."""
+        return self._held().shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the tensor that the cell holds."""
+        return self._held().dtype
+
+    @property
+    def device(self) -> Device:
+        """The device of the tensor that the cell holds."""
+        return self._held().device
+
+    def _held(self) -> Tensor:
+        value = self.raw
+        if not isinstance(value, Tensor):
+            raise OperandError(f"a cell that holds {value!r} has no shape, dtype or device")
+        return value
+
+    __hash__ = object.__hash__
+
+    def _store(self, value: T) -> None:
+        self._value = value
+        self.version += 1
+
+    def _check(self, old: Any, new: Any) -> None:
+        if not isinstance(new, Tensor):
+            raise OperandError(
+                f"this cell holds a tensor, got {type(new).__name__}; use asarray(...)"
+            )
+        if old.shape != new.shape:
+            raise ShapeError(
+                f"this cell holds shape {old.shape}, got {new.shape}; "
+                "use cell.rebind(value) to change its shape"
+            )
+        if old.dtype is not new.dtype:
+            raise DTypeError(
+                f"this cell holds {old.dtype}, got {new.dtype}; cast with value.astype(...) or use "
+                "cell.rebind(value)"
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.raw!r})"
+
+
+def _lowered(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value

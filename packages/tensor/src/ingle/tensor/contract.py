@@ -1,0 +1,127 @@
+"""What a backend is: the one door that every operation passes through.
+
+A backend is any object with the methods of `Backend`. It never sees user types: it gets an `Op`
+(an operation with its static attributes) and handles of its own making or weak scalars, and gives
+handles back. Decorators (autodiff, fusion, routing) are backends that hold backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from .dtypes import DType
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .operation import Op
+
+CONTRACT_VERSION = 1
+"""Raised when a backend written for the older contract would no longer work."""
+
+Shape = tuple[int, ...]
+
+
+class Aval(NamedTuple):
+    """What is known of a value before it is computed."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+class Scalar:
+    """A Python number as an operand, typed when it was recorded; it never widens a dtype."""
+
+    __slots__ = ("dtype", "value")
+
+    shape: Shape = ()
+    backend: Backend | None = None
+    """A scalar is at home everywhere."""
+
+    def __init__(self, value: bool | float | complex, dtype: DType) -> None:
+        self.value = value
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return f"Scalar({self.value!r}, {self.dtype})"
+
+    def array(self) -> Any:
+        """The number as a NumPy scalar of its dtype."""
+        return self.dtype.dtype.type(self.value)
+
+
+class Handle:
+    """What a backend returns: one value on one device. Backends derive from it.
+
+    Attributes:
+        backend: who made it and can execute on it.
+        shape, dtype: as for tensors. How the bytes lie in memory is the backend's own affair.
+        owners: how many handles, views and exports own the buffer, where the backend counts them;
+            None where it does not, and then nothing is ever donated.
+    """
+
+    __slots__ = ("backend", "dtype", "shape")
+
+    backend: Backend
+    shape: Shape
+    dtype: DType
+
+    @property
+    def owners(self) -> int | None:
+        return None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """The contract. `level` is 0 for hardware and for decorators that do not differentiate."""
+
+    name: str
+    device: Device
+    level: int
+
+    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs one operation. Its inputs were checked; shapes and dtypes fit the room's rule."""
+        ...
+
+    def upload(self, array: np.ndarray) -> Handle:
+        """Copies a host array to the device."""
+        ...
+
+    def download(self, handle: Handle) -> np.ndarray:
+        """Waits for the value and returns it as a host array, which nobody writes afterwards."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits until everything that was asked for is done."""
+        ...
+
+    def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether there is a kernel of its own for these shapes and dtypes. Pure; cached."""
+        ...
+
+
+CAPABILITIES = {
+    "prepare": "prepare(graph) -> Executable: a planned graph as one callable",
+    "copy": "copy(handle, backend) -> Handle: from device to device without the host",
+    "memory": "memory() -> dict: statistics; memory_limit(bytes); memory_release()",
+    "pinned_upload": "pinned_upload(array) -> Handle: an upload that does not wait",
+    "compile_source": "compile_source(text, name): generated kernels; launch(...)",
+    "dlpack": "to_dlpack(handle), from_dlpack(capsule, copy)",
+}
+"""The optional methods of a backend, asked for by name with `capability`."""
+
+
+def capability(backend: Backend, name: str) -> bool:
+    """Whether a backend offers one of `CAPABILITIES`; a name that is not there is a mistake."""
+    if name not in CAPABILITIES:
+        raise KeyError(f"no capability {name!r}; the contract knows {', '.join(CAPABILITIES)}")
+    return callable(getattr(backend, name, None))

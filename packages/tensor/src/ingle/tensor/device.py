@@ -1,0 +1,97 @@
+"""Devices are values: `"cpu"`, `"cuda:1"`, `"remote://host:7000/cuda:0"`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from .errors import DeviceError
+
+if TYPE_CHECKING:
+    from .contract import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where a tensor lives: the name of a backend and which of its devices.
+
+    >>> from ingle.tensor import Device
+    >>> Device.parse("cuda:1")
+    Device('cuda:1')
+    """
+
+    name: str
+    index: int = 0
+
+    @staticmethod
+    def parse(text: str | Device) -> Device:
+        """Reads `NAME`, `NAME:INDEX` or an address `remote://HOST:PORT/NAME:INDEX`."""
+        if isinstance(text, Device):
+            return text
+        if not isinstance(text, str):
+            raise DeviceError(f"a device is a string such as 'numpy' or 'cuda:1', got {text!r}")
+        return _parse(text)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.index}" if self.index else self.name
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Device:
+    head, colon, tail = text.rpartition(":")
+    if colon and tail.isdigit() and not head.endswith("/") and "//" not in tail:
+        name, index = head, int(tail)
+    else:
+        name, index = text, 0
+    if not name or any(c.isspace() for c in name) or name.endswith(":"):
+        raise DeviceError(f"cannot read the device {text!r}; write 'numpy', 'cpu' or 'cuda:1'")
+    return Device(name, index)
+
+
+_chosen: ContextVar[Device | None] = ContextVar("ingle_device", default=None)
+
+
+def default_device() -> Device:
+    """The device for new tensors: `use_device`, else `INGLE_DEVICE`, else the best installed."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    named = os.environ.get("INGLE_DEVICE")
+    if named:
+        return Device.parse(named)
+    from .plugins import best_device
+
+    return best_device()
+
+
+@contextlib.contextmanager
+def device(name: str | Device) -> Iterator[Device]:
+    """Makes a device the default inside a `with` block, for this thread or task only.
+
+    >>> import ingle.tensor as it
+    >>> with it.device("numpy"):
+    ...     it.zeros(2).device
+    Device('numpy')
+    """
+    where = Device.parse(name)
+    backend_of(where)
+    token = _chosen.set(where)
+    try:
+        yield where
+    finally:
+        _chosen.reset(token)
+
+
+def backend_of(where: Device | str | None) -> Backend:
+    """The backend of a device; loads its plugin at the first use."""
+    from .plugins import load_backend
+
+    return load_backend(default_device() if where is None else Device.parse(where))

@@ -1,0 +1,230 @@
+"""From a public function to a backend: operands, promotion, and the choice of who executes.
+
+An operation goes to the backend of its highest-level input; inputs of lower levels are constants
+there. Everything here is on the path of every operation, which is why the common cases (two
+tensors of one dtype on one backend) are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from .contract import Aval, Backend, Handle, Scalar
+from .device import Device, backend_of
+from .dtypes import DType, promote_types, scalar_dtype
+from .errors import DeviceError, DTypeError, OperandError
+from .operation import Op, Operation, infer
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Number: TypeAlias = bool | int | float | complex
+TensorLike: TypeAlias = "Tensor | SupportsTensor"
+Operand: TypeAlias = "Tensor | SupportsTensor | bool | int | float | complex"
+
+class SupportsTensor(Protocol):
+    """What operations take besides tensors: cells, and whatever else can show a tensor."""
+
+    def __ingle_tensor__(self) -> Tensor: ...
+
+
+# The class of results. `tensor.py` installs it: rooms make tensors, and tensors have the rooms'
+# functions as methods, so that one of the two has to come first.
+_Tensor: Callable[[Handle], Tensor]
+_tensor_type: type
+
+
+def install(tensor_type: type[Tensor]) -> None:
+    """Tells the dispatcher which class wraps handles; called once, by `tensor.py`."""
+    global _Tensor, _tensor_type
+    _Tensor = _tensor_type = tensor_type
+
+
+def wrap(handle: Handle) -> Tensor:
+    """A tensor of a handle, for backends that run composites on their own level."""
+    return _Tensor(handle)
+
+
+_checked: set[Any] = set()
+
+
+def run1(op: Op, x: Handle) -> Tensor:
+    """Runs an operation of one tensor and one output."""
+    key = (op, x.shape, x.dtype)
+    if key not in _checked:
+        _check(key, op, (x,))
+    return _Tensor(x.backend.execute(op, (x,))[0])
+
+
+def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
+    """Runs an operation of two operands and one output."""
+    key = (op, a.shape, a.dtype, b.shape, b.dtype)
+    if key not in _checked:
+        _check(key, op, (a, b))
+    if type(a) is Scalar:
+        backend = b.backend  # type: ignore[union-attr]
+    elif type(b) is Scalar:
+        backend = a.backend
+    else:
+        backend = a.backend
+        if b.backend is not backend:  # type: ignore[union-attr]
+            backend = highest(op, (a, b))
+    return _Tensor(backend.execute(op, (a, b))[0])
+
+
+def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
+    """Runs an operation of any number of operands and outputs."""
+    infer(op, inputs)
+    return tuple(map(_Tensor, highest(op, inputs).execute(op, inputs)))
+
+
+def create(op: Op, device: Device | str | None, inputs: Sequence[Scalar] = ()) -> Tensor:
+    """Runs an operation without tensor inputs on a device's backend."""
+    infer(op, inputs)
+    return _Tensor(backend_of(device).execute(op, inputs)[0])
+
+
+def _check(key: Any, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+    infer(op, inputs)
+    if len(_checked) > 1 << 15:
+        _checked.clear()
+    _checked.add(key)
+
+
+def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
+    """The backend that executes: that of the input of the highest level."""
+    best: Backend | None = None
+    for x in inputs:
+        if type(x) is Scalar:
+            continue
+        backend = x.backend  # type: ignore[union-attr]
+        if best is None:
+            best = backend
+        elif backend is not best:
+            if backend.device != best.device:
+                where = ", ".join(
+                    f"{n}: {h.backend.device}"
+                    for n, h in zip(_names(op.operation, len(inputs)), inputs, strict=True)
+                    if isinstance(h, Handle)
+                )
+                raise DeviceError(
+                    f"{op.operation.name}: operands live on different devices ({where}); "
+                    "move one of them with x.to_device(y.device)"
+                )
+            if backend.level > best.level:
+                best = backend
+    if best is None:
+        raise OperandError(f"{op.operation.name}: needs at least one tensor among its operands")
+    return best
+
+
+def _names(operation: Operation, count: int) -> list[str]:
+    if operation.variadic:
+        return [f"{operation.tensors[0]}[{i}]" for i in range(count)]
+    return list(operation.tensors[:count])
+
+
+def handle_of(x: object, name: str, argument: str = "x") -> Handle:
+    """The handle of a tensor or cell; an `OperandError` for anything else."""
+    if type(x) is _tensor_type:
+        return x._handle  # type: ignore[attr-defined,no-any-return]
+    show = getattr(type(x), "__ingle_tensor__", None)
+    if show is not None:
+        return show(x)._handle  # type: ignore[no-any-return]
+    raise OperandError(
+        f"{name}: {argument} must be a tensor, got {type(x).__name__}; "
+        f"make one with asarray({argument})"
+    )
+
+
+def call1(op: Op, x: object, argument: str = "x") -> Tensor:
+    """One tensor argument, as it is."""
+    if type(x) is _tensor_type:
+        return run1(op, x._handle)  # type: ignore[attr-defined]
+    return run1(op, handle_of(x, op.operation.name, argument))
+
+
+def call2(op: Op, x1: object, x2: object) -> Tensor:
+    """Two operands, promoted to one dtype; at most one of them a number."""
+    if type(x1) is _tensor_type and type(x2) is _tensor_type:
+        a, b = x1._handle, x2._handle  # type: ignore[attr-defined]
+        if a.dtype is b.dtype:
+            return run2(op, a, b)
+    elif type(x1) is _tensor_type and type(x2) is float:
+        a = x1._handle  # type: ignore[attr-defined]
+        if a.dtype.is_inexact:
+            return run2(op, a, Scalar(x2, a.dtype))
+    h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
+    return run2(op, h1, h2)
+
+
+def promote(
+    name: str, *operands: tuple[str, object], dtype: DType | None = None
+) -> list[Handle | Scalar]:
+    """Operands as handles and scalars of one dtype: the promoted one, or `dtype` if given."""
+    found: list[Handle | None] = []
+    for argument, x in operands:
+        if isinstance(x, (bool, int, float, complex)):
+            found.append(None)
+        else:
+            found.append(handle_of(x, name, argument))
+    handles = [h for h in found if h is not None]
+    if not handles:
+        got = ", ".join(f"{argument}={x!r}" for argument, x in operands)
+        raise OperandError(f"{name}: needs at least one tensor, got only numbers: {got}")
+    if dtype is None:
+        dtype = handles[0].dtype
+        for h in handles[1:]:
+            dtype = promote_types(dtype, h.dtype)
+        for argument, x in operands:
+            if isinstance(x, (bool, int, float, complex)):
+                dtype = scalar_dtype(x, dtype, f"{name}: {argument}")
+    return [
+        Scalar(x, dtype) if h is None else cast_handle(h, dtype)  # type: ignore[arg-type]
+        for h, (_, x) in zip(found, operands, strict=True)
+    ]
+
+
+def cast_handle(handle: Handle, dtype: DType) -> Handle:
+    """The handle, cast if it has another dtype."""
+    if handle.dtype is dtype:
+        return handle
+    from .ops.cast import ASTYPE
+
+    return handle.backend.execute(ASTYPE.op(dtype=dtype), (handle,))[0]
+
+
+def as_floating(x: object, name: str, argument: str = "x") -> Handle:
+    """A float or complex tensor's handle; integers and bools are cast to the default float."""
+    handle = handle_of(x, name, argument)
+    if handle.dtype.is_inexact:
+        return handle
+    from .dtypes import default_float
+
+    return cast_handle(handle, default_float())
+
+
+def require_dtype(name: str, handle: Handle, kinds: tuple[str, ...], argument: str = "x") -> None:
+    """Raises `DTypeError` unless the dtype's kind is among `kinds`."""
+    if handle.dtype.kind not in kinds:
+        raise DTypeError(
+            f"{name}: {argument} must be {' or '.join(kinds)}, got {handle.dtype}; "
+            f"cast it first with {argument}.astype(...)"
+        )
+
+
+def execute_body(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+    """Runs a composite's body on the level of its inputs; scalars arrive as Python numbers."""
+    body = op.operation.body
+    assert body is not None, op
+    operands = [x.value if type(x) is Scalar else _Tensor(x) for x in inputs]  # type: ignore[arg-type]
+    result = body(*operands, **op.attributes)
+    if isinstance(result, tuple):
+        return tuple(r._handle for r in result)
+    return (result._handle,)
+
+
+def aval_of(x: Handle | Scalar) -> Aval:
+    """Shape and dtype of an operand."""
+    return Aval(x.shape, x.dtype)

@@ -1,0 +1,236 @@
+"""Data types and the one promotion table.
+
+A `DType` is a singleton compared by identity. The table follows the Array API standard 2024.12
+where that defines a result. Beyond it: an integer with a float gives the float, bfloat16 with
+float16 gives float32, uint64 with a signed integer gives the default float dtype.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+from .errors import DTypeError
+
+_RANK = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
+
+
+class DType:
+    """The type of a tensor's elements: `name`, `kind`, `itemsize` in bytes, and NumPy's `dtype`.
+
+    >>> import ingle.tensor as it
+    >>> it.float32.itemsize, it.float32.kind
+    (4, 'float')
+    """
+
+    __slots__ = (
+        "dtype", "is_complex", "is_floating", "is_inexact", "is_integer", "is_signed", "itemsize",
+        "kind", "name",
+    )  # fmt: skip
+
+    def __init__(self, name: str, kind: str, dtype: np.dtype) -> None:
+        self.name = name
+        self.kind = kind
+        self.dtype = dtype
+        self.itemsize = dtype.itemsize
+        self.is_floating = kind == "float"
+        self.is_complex = kind == "complex"
+        self.is_inexact = kind in ("float", "complex")  # what gradients flow through
+        self.is_integer = kind in ("signed", "unsigned")
+        self.is_signed = kind not in ("bool", "unsigned")
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return as_dtype, (self.name,)
+
+
+bool_ = DType("bool", "bool", np.dtype(np.bool_))
+uint8 = DType("uint8", "unsigned", np.dtype(np.uint8))
+uint16 = DType("uint16", "unsigned", np.dtype(np.uint16))
+uint32 = DType("uint32", "unsigned", np.dtype(np.uint32))
+uint64 = DType("uint64", "unsigned", np.dtype(np.uint64))
+int8 = DType("int8", "signed", np.dtype(np.int8))
+int16 = DType("int16", "signed", np.dtype(np.int16))
+int32 = DType("int32", "signed", np.dtype(np.int32))
+int64 = DType("int64", "signed", np.dtype(np.int64))
+float16 = DType("float16", "float", np.dtype(np.float16))
+bfloat16 = DType("bfloat16", "float", np.dtype(ml_dtypes.bfloat16))
+float32 = DType("float32", "float", np.dtype(np.float32))
+float64 = DType("float64", "float", np.dtype(np.float64))
+complex64 = DType("complex64", "complex", np.dtype(np.complex64))
+complex128 = DType("complex128", "complex", np.dtype(np.complex128))
+
+ALL_DTYPES = (
+    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+_BY_NAME = {d.name: d for d in ALL_DTYPES}
+_BY_NUMPY = {d.dtype: d for d in ALL_DTYPES}
+_BY_PYTHON: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
+
+_default_float: ContextVar[DType] = ContextVar("ingle_default_float", default=float32)
+_default_int: ContextVar[DType] = ContextVar("ingle_default_int", default=int64)
+
+
+def default_float() -> DType:
+    """The dtype of float tensors made without one: float32 unless `default_dtypes` says else."""
+    return _default_float.get()
+
+
+def default_int() -> DType:
+    """The dtype of integer tensors made without one: int64 unless `default_dtypes` says else."""
+    return _default_int.get()
+
+
+def default_complex() -> DType:
+    """The complex dtype whose parts have the default float dtype (complex64 for half types)."""
+    return complex128 if default_float() is float64 else complex64
+
+
+@contextlib.contextmanager
+def default_dtypes(*, floating: object = None, integer: object = None) -> Iterator[None]:
+    """Changes the default dtypes inside a `with` block, for this thread or task only.
+
+    >>> import ingle.tensor as it
+    >>> with it.default_dtypes(floating=it.float64):
+    ...     it.zeros(2).dtype
+    float64
+    """
+    f, i = default_float(), default_int()
+    if floating is not None:
+        f = as_dtype(floating)
+        if not f.is_floating:
+            raise DTypeError(f"default_dtypes: floating must be a float dtype, got {f}")
+    if integer is not None:
+        i = as_dtype(integer)
+        if not i.is_integer:
+            raise DTypeError(f"default_dtypes: integer must be an integer dtype, got {i}")
+    token_f, token_i = _default_float.set(f), _default_int.set(i)
+    try:
+        yield
+    finally:
+        _default_float.reset(token_f)
+        _default_int.reset(token_i)
+
+
+def from_numpy_dtype(dtype: np.dtype) -> DType:
+    """The `DType` of a NumPy dtype; raises `DTypeError` for object, string and date types."""
+    found = _BY_NUMPY.get(dtype)
+    if found is None:
+        found = _BY_NUMPY.get(dtype.newbyteorder("="))
+    if found is None:
+        raise DTypeError(
+            f"Ingle has no dtype for NumPy's {dtype!s}; it has: {', '.join(_BY_NAME)}. "
+            "Convert the array first, for example with array.astype('float32')."
+        )
+    return found
+
+
+def as_dtype(value: object) -> DType:
+    """Takes a `DType`, a name, a NumPy dtype or one of `bool`, `int`, `float`, `complex`."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, type) and value in _BY_PYTHON:
+        kind = _BY_PYTHON[value]
+        return {
+            "bool": bool_, "int": default_int(), "float": default_float(),
+            "complex": default_complex(),
+        }[kind]  # fmt: skip
+    try:
+        numpy_dtype = np.dtype(value)  # type: ignore[call-overload]
+    except TypeError:
+        raise DTypeError(f"{value!r} is no dtype; Ingle has: {', '.join(_BY_NAME)}") from None
+    return from_numpy_dtype(numpy_dtype)
+
+
+_UNSIGNED = (uint8, uint16, uint32, uint64)
+_SIGNED = (int8, int16, int32, int64)
+_FLOAT_BITS = {float16: 1, bfloat16: 1, float32: 2, float64: 3}
+_COMPLEX_OF = {float16: complex64, bfloat16: complex64, float32: complex64, float64: complex128}
+_REAL_OF = {complex64: float32, complex128: float64}
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of the real part: float32 for complex64, and a real dtype itself."""
+    return _REAL_OF.get(dtype, dtype)
+
+
+def complex_dtype(dtype: DType) -> DType:
+    """The complex dtype that holds a float dtype: complex64 for float32."""
+    return _COMPLEX_OF.get(dtype, dtype)
+
+
+@cache
+def _promote_fixed(a: DType, b: DType) -> DType | None:
+    """The promoted dtype; None where it is the default float dtype, which a context can change."""
+    if a is b:
+        return a
+    if _RANK[a.kind] < _RANK[b.kind]:
+        a, b = b, a
+    if a.kind == "complex":
+        if b.kind == "complex":
+            return complex128
+        return complex128 if b is float64 else a
+    if a.kind == "float":
+        if b.kind != "float":
+            return a
+        if _FLOAT_BITS[a] == _FLOAT_BITS[b]:
+            return float32
+        return a if _FLOAT_BITS[a] > _FLOAT_BITS[b] else b
+    if b.kind == "bool":
+        return a
+    if a.kind == b.kind:
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a.kind == "signed" else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    if unsigned is uint64:
+        return None
+    return _SIGNED[_UNSIGNED.index(unsigned) + 1]
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The dtype of an operation on two tensors.
+
+    >>> import ingle.tensor as it
+    >>> it.promote_types(it.int8, it.uint8), it.promote_types(it.bfloat16, it.float16)
+    (int16, float32)
+    """
+    found = _promote_fixed(a, b)
+    return default_float() if found is None else found
+
+
+def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DType:
+    """The dtype an operation of a Python number with a tensor of `dtype` computes in.
+
+    A number is weak: it never widens the tensor's dtype within its kind. A float with an integer
+    tensor computes in the default float dtype; a complex number with a real tensor in the complex
+    dtype of its precision.
+    """
+    if isinstance(value, bool):
+        return dtype
+    if isinstance(value, int):
+        if dtype is bool_:
+            return default_int()
+        if dtype.is_integer:
+            info = np.iinfo(dtype.dtype)
+            if not info.min <= value <= info.max:
+                raise DTypeError(
+                    f"{name}: the number {value} does not fit {dtype} "
+                    f"({info.min} to {info.max}); cast the tensor first, for example x.astype('int64')"
+                )
+        return dtype
+    if isinstance(value, float):
+        return dtype if dtype.is_inexact else default_float()
+    if dtype.is_complex:
+        return dtype
+    return _COMPLEX_OF[dtype] if dtype.is_floating else default_complex()

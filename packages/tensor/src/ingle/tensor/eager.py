@@ -1,0 +1,168 @@
+"""A base for backends that run each operation at once: a table of kernels, and the rest composed.
+
+For an operation the table is asked for a kernel of its name, then of its family. Where there is
+none, its body runs in terms of other operations; where it has no body, it runs on the host through
+the reference backend, which is announced once and counted, or refused if
+`INGLE_HOST_FALLBACK=error`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .contract import Aval, Handle, Scalar
+from .device import Device, backend_of
+from .dispatch import aval_of, execute_body
+from .dtypes import DType
+from .errors import BackendError
+from .operation import Op
+
+REFERENCE = "numpy"
+"""The device whose backend computes what others lack."""
+
+Road = Literal["native", "composed", "host", "missing"]
+Kernel = Callable[..., Any]
+
+
+class ArrayHandle(Handle):
+    """A handle of one array object of the backend's library."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, backend: EagerBackend, array: Any, dtype: DType) -> None:
+        self.backend = backend
+        self.array = array
+        self.shape = tuple(array.shape)
+        self.dtype = dtype
+
+
+class HostFallbackWarning(UserWarning):
+    """An operation ran on the host because the backend has no kernel for it."""
+
+
+class EagerBackend:
+    """Derive from it, fill `kernels`, and say how arrays come and go.
+
+    A kernel takes `(op, *arrays)`, where a weak scalar arrives as a NumPy scalar of its dtype,
+    and returns an array or a tuple of them. It is found by the operation's name or its family's.
+
+    Attributes:
+        name: of the backend, for messages.
+        kernels: the table.
+        dtypes: the names of dtypes that kernels handle; None for all.
+        host_fallbacks: how often each operation ran on the host.
+    """
+
+    name: str = "eager"
+    level: int = 0
+    kernels: Mapping[str, Kernel] = {}
+    dtypes: frozenset[str] | None = None
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.host_fallbacks: Counter[str] = Counter()
+        self._resolved: dict[Any, tuple[Road, Kernel | None]] = {}
+
+    def to_device_array(self, array: np.ndarray) -> Any:
+        """A host array as an array of the backend's library, copied."""
+        raise NotImplementedError
+
+    def to_host_array(self, array: Any) -> np.ndarray:
+        """An array of the backend's library on the host."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Nothing to wait for, unless the library runs ahead."""
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name} on {self.device}>"
+
+    def upload(self, array: np.ndarray) -> Handle:
+        from .dtypes import from_numpy_dtype
+
+        return ArrayHandle(self, self.to_device_array(array), from_numpy_dtype(array.dtype))
+
+    def download(self, handle: Handle) -> np.ndarray:
+        assert isinstance(handle, ArrayHandle)
+        return self.to_host_array(handle.array)
+
+    def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether a kernel of the backend's own serves; override to refuse single cases."""
+        operation = op.operation
+        known = operation.name in self.kernels or operation.traits.family in self.kernels
+        return known and (self.dtypes is None or all(a.dtype.name in self.dtypes for a in avals))
+
+    def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
+        """How this backend computes an operation: the testkit's table asks."""
+        return self.resolve(op, inputs)[0]
+
+    def resolve(self, op: Op, inputs: Sequence[Any]) -> tuple[Road, Kernel | None]:
+        """The road and, if native, the kernel; asked once for each op, shapes and dtypes."""
+        operation = op.operation
+        if self.supports(op, [Aval(x.shape, x.dtype) for x in inputs]):
+            kernel = self.kernels.get(operation.name)
+            return "native", kernel or self.kernels[operation.traits.family or ""]
+        if operation.body is not None:
+            return "composed", None
+        if self.device.name != REFERENCE:
+            return "host", None
+        return "missing", None
+
+    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        key = (op, *[(x.shape, x.dtype) for x in inputs])
+        found = self._resolved.get(key)
+        if found is None:
+            if len(self._resolved) > 1 << 15:
+                self._resolved.clear()
+            found = self._resolved[key] = self.resolve(op, inputs)
+        road, kernel = found
+        if kernel is None:
+            if road == "composed":
+                return execute_body(op, inputs)
+            if road == "host":
+                return self._on_host(op, inputs)
+            raise BackendError(
+                f"backend {self.name!r} has no kernel for {op!r} on "
+                f"{', '.join(str(aval_of(x)) for x in inputs)}, and it has no body"
+            )
+        arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+        return self.wrap(op, kernel(op, *arrays), inputs)
+
+    def wrap(self, op: Op, result: Any, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """A kernel's result as handles, with the dtypes of the room's rule."""
+        from .operation import infer
+
+        results = result if isinstance(result, tuple) else (result,)
+        avals = infer(op, inputs)
+        return tuple(
+            ArrayHandle(self, array, aval.dtype)
+            for array, aval in zip(results, avals, strict=True)
+        )
+
+    def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        name = op.operation.name
+        what = f"{op!r} on {', '.join(str(aval_of(x)) for x in inputs)}"
+        if os.environ.get("INGLE_HOST_FALLBACK") == "error":
+            raise BackendError(
+                f"backend {self.name!r} has no kernel for {what}, and INGLE_HOST_FALLBACK=error "
+                "forbids to run it on the host; unset it, or give the backend a kernel"
+            )
+        if not self.host_fallbacks[name]:
+            warnings.warn(
+                f"backend {self.name!r} has no kernel for {what}: it runs on the host, with a copy "
+                "there and back. Set INGLE_HOST_FALLBACK=error to find such places",
+                HostFallbackWarning,
+                stacklevel=4,
+            )
+        self.host_fallbacks[name] += 1
+        host = backend_of(REFERENCE)
+        moved = [
+            x if isinstance(x, Scalar) else host.upload(self.download(x)) for x in inputs
+        ]  # fmt: skip
+        return tuple(self.upload(host.download(h)) for h in host.execute(op, moved))

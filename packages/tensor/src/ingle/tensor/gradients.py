@@ -1,0 +1,123 @@
+"""The container that gradients come back in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import ops
+from .cell import Cell
+from .dtypes import float32, float64
+from .errors import GradientError, OperandError
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .tensor import Tensor
+
+
+class Gradients:
+    """Gradients by cell or by the tensor that `require_grad` made. Never changes once made.
+
+    Nothing is stored in tensors, so threads may share a model: each gets its own container, and
+    containers can be added, scaled, clipped and handed to other threads.
+
+    >>> import ingle.tensor as it
+    >>> w = it.asarray([1.0, 2.0]).require_grad()
+    >>> grads = it.sum(w * w).backward()
+    >>> grads[w].tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[Any, Tensor]) -> None:
+        self._entries = dict(entries)
+
+    @staticmethod
+    def _key(of: object) -> object:
+        if isinstance(of, Cell):
+            return of
+        handle = getattr(of, "_handle", None)
+        if handle is None:
+            raise OperandError(
+                f"gradients are kept by cell or tensor, got {type(of).__name__}; write grads[w]"
+            )
+        return getattr(handle, "gradient_key", handle)
+
+    def __getitem__(self, of: Any) -> Tensor:
+        found = self._entries.get(self._key(of))
+        if found is None:
+            hint = (
+                "it is frozen, or the loss does not depend on it"
+                if isinstance(of, Cell)
+                else "only cells and the tensors that x.require_grad() returns have one; "
+                "or the loss does not depend on it"
+            )
+            raise GradientError(f"no gradient for this {type(of).__name__} {of.shape}: {hint}")
+        return found
+
+    def get(self, of: Any, default: Tensor | None = None) -> Tensor | None:
+        """The gradient, or `default` where there is none."""
+        return self._entries.get(self._key(of), default)
+
+    def __contains__(self, of: object) -> bool:
+        return self._key(of) in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def cells(self) -> list[Cell[Any]]:
+        """The cells that have a gradient here, in the order in which they were found."""
+        return [k for k in self._entries if isinstance(k, Cell)]
+
+    def tensors(self) -> list[Tensor]:
+        """The gradients, in the same order as iteration."""
+        return list(self._entries.values())
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Gradients:
+        """A container of `function(gradient)` for each gradient."""
+        return Gradients({k: function(g) for k, g in self._entries.items()})
+
+    def __add__(self, other: Gradients) -> Gradients:
+        if not isinstance(other, Gradients):
+            return NotImplemented
+        summed = dict(self._entries)
+        for key, g in other._entries.items():
+            summed[key] = summed[key] + g if key in summed else g
+        return Gradients(summed)
+
+    def __radd__(self, other: object) -> Gradients:
+        # sum([...]) starts from 0.
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: float | Tensor) -> Gradients:
+        return self.map(lambda g: g * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float | Tensor) -> Gradients:
+        return self.map(lambda g: g / divisor)
+
+    def norm(self) -> Tensor:
+        """The 2-norm of all gradients as one vector: a 0-d float32 (or float64) tensor."""
+        if not self._entries:
+            raise GradientError("norm: this container is empty")
+        grads = self.tensors()
+        dtype = float64 if any(g.dtype is float64 for g in grads) else float32
+        # Cast before squaring: the square of a float16 overflows at 256.
+        squares = [ops.sum(ops.square(ops.astype(g, dtype))) for g in grads]
+        total = squares[0]
+        for s in squares[1:]:
+            total = total + s
+        return ops.sqrt(total)
+
+    def to_device(self, device: Device | str) -> Gradients:
+        """All gradients on another device."""
+        return self.map(lambda g: g.to_device(device))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{tuple(g.shape)}" for g in self._entries.values())
+        return f"Gradients({len(self)}: {inside})"

@@ -1,0 +1,31 @@
+"""The hooks of the entry-point group `ingle`: all that a plugin can tell Ingle.
+
+A plugin's module is imported when anyone looks for plugins, so it must be light: hooks answer with
+`"module:attribute"` strings, and what they name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("ingle")
+hookimpl = pluggy.HookimplMarker("ingle")
+
+
+@hookspec
+def ingle_backends() -> dict[str, str]:  # type: ignore[empty-body]
+    """Backends by device name: `{"cuda": "ingle_cuda.plugin:description"}`.
+
+    The attribute is a `BackendDescription`: how many devices there are, why there are none, the
+    priority, and a factory that makes the backend of a device's index.
+    """
+
+
+@hookspec
+def ingle_transforms() -> dict[str, str]:  # type: ignore[empty-body]
+    """What autodiff brings to tensors and cells, by name; see `ingle.tensor.transforms`."""
+
+
+@hookspec
+def ingle_commands() -> dict[str, str]:  # type: ignore[empty-body]
+    """Subcommands of `ingle`: `{"serve": "module:Command"}`; see `ingle.tensor.cli`."""

@@ -1,0 +1,226 @@
+"""An operation as data: everything that is true of it on any hardware.
+
+A room (a file in `ops/`) builds one `Operation` for each of its functions. Interpreters (autodiff,
+fusion, router) read what is written here and never look at a name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .contract import Aval
+from .dtypes import DType
+
+if TYPE_CHECKING:
+    from .sample import Draw, Sample
+
+Kind = Literal[
+    "elementwise", "reduction", "movement", "contraction", "creation", "random", "opaque",
+]  # fmt: skip
+Rule = Callable[..., Aval | tuple[Aval, ...]]
+
+OPERATIONS: dict[str, Operation] = {}
+"""Every operation by name, in the order of their definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What interpreters read of an operation.
+
+    Attributes:
+        kind: how outputs depend on inputs; an elementwise operation broadcasts its inputs.
+        family: which of the core kernels computes it (`"unary"`, `"reduce"`, …), if one does.
+        dynamic_shape: output shapes depend on values.
+        precision: in mixed precision, `"low"` gains from a half type, `"high"` needs float32,
+            `"keep"` takes what it gets.
+        bound: what limits it; cheap results are worth computing again instead of keeping.
+    """
+
+    kind: Kind
+    family: str | None = None
+    dynamic_shape: bool = False
+    precision: Literal["low", "keep", "high"] = "keep"
+    bound: Literal["memory", "compute"] = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class VjpRule:
+    """One gradient function, with what it asks for read off its parameters' names."""
+
+    wrt: tuple[int, ...]
+    joint: bool
+    function: Callable[..., Any]
+    wants: tuple[tuple[str, Literal["input", "output", "aval", "static", "needs"], int], ...]
+
+
+class Operation:
+    """One operation: shape rule, gradient rules, traits, body, samples and reference.
+
+    Args:
+        name: the public name, unique.
+        tensors: names of the inputs, in order; one name and `variadic` for any number of them.
+        statics: names of the attributes, which are part of an operation's identity.
+        rule: `(*avals, **statics) -> Aval` (a tuple for several outputs); raises on bad input.
+        traits: see `Traits`.
+        outputs: names of the outputs, for gradient rules.
+        vjp: gradient rules. A key is an input's name, or a tuple of names for a rule that returns
+            a tuple. A rule's first parameter is the cotangent (a tuple of them, with None for the
+            missing ones, when there are several outputs); the others name what it needs and so
+            what is saved: an input, an output, a static, `NAME_aval` for shape and dtype only,
+            `needs` for which of its inputs are wanted. None: not differentiable; an empty
+            mapping: the gradient is zero everywhere.
+        body: the operation in terms of other operations, `(*tensors, **statics)`.
+        training: another operation with the same inputs that also returns what the gradient rule
+            wants; autodiff runs it instead. The rule of the whole is then written there.
+        public: the function that users call.
+        samples: inputs on which the testkit checks it.
+        reference: the same function on float64 NumPy arrays, or `"module:attribute"` of one;
+            it takes what `public` takes.
+    """
+
+    __slots__ = (
+        "body", "name", "outputs", "public", "reference", "rule", "samples", "statics", "tensors",
+        "training", "traits", "variadic", "vjp", "_plain",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tensors: tuple[str, ...],
+        rule: Rule,
+        traits: Traits,
+        statics: tuple[str, ...] = (),
+        outputs: tuple[str, ...] = ("out",),
+        variadic: bool = False,
+        vjp: Mapping[str | tuple[str, ...], Callable[..., Any]] | None = None,
+        body: Callable[..., Any] | None = None,
+        training: Operation | None = None,
+        public: Callable[..., Any] | None = None,
+        samples: Callable[[Draw], Iterable[Sample]] | None = None,
+        reference: Callable[..., Any] | str | None = None,
+    ) -> None:
+        if name in OPERATIONS:
+            raise ValueError(f"an operation named {name!r} exists already")
+        self.name = name
+        self.tensors = tensors
+        self.statics = statics
+        self.outputs = outputs
+        self.variadic = variadic
+        self.rule = rule
+        self.traits = traits
+        self.body = body
+        self.training = training
+        self.public = public
+        self.samples = samples
+        self.reference = reference
+        self.vjp = None if vjp is None else tuple(self._read(k, f) for k, f in vjp.items())
+        self._plain = Op(self, {}) if not statics else None
+        OPERATIONS[name] = self
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+    def _read(self, wrt: str | tuple[str, ...], function: Callable[..., Any]) -> VjpRule:
+        joint = isinstance(wrt, tuple)
+        names = wrt if isinstance(wrt, tuple) else (wrt,)
+        wants: list[tuple[str, Any, int]] = []
+        for parameter in list(inspect.signature(function).parameters)[1:]:
+            if parameter in self.tensors:
+                wants.append((parameter, "input", self.tensors.index(parameter)))
+            elif parameter in self.outputs:
+                wants.append((parameter, "output", self.outputs.index(parameter)))
+            elif parameter in self.statics:
+                wants.append((parameter, "static", 0))
+            elif parameter.endswith("_aval") and parameter[:-5] in self.tensors:
+                wants.append((parameter, "aval", self.tensors.index(parameter[:-5])))
+            elif parameter == "needs":
+                wants.append((parameter, "needs", 0))
+            else:
+                raise ValueError(
+                    f"the gradient rule of {self.name} asks for {parameter!r}, which is neither an "
+                    f"input {self.tensors}, an output {self.outputs} nor a static {self.statics}"
+                )
+        return VjpRule(tuple(self.tensors.index(n) for n in names), joint, function, tuple(wants))
+
+    def op(self, **attributes: Any) -> Op:
+        """The operation with its attributes, interned."""
+        if self._plain is not None:
+            return self._plain
+        return _intern(self, attributes)
+
+
+class Op:
+    """An operation with its static attributes: what passes through the door."""
+
+    __slots__ = ("attributes", "key", "operation", "_hash")
+
+    def __init__(self, operation: Operation, attributes: Mapping[str, Any]) -> None:
+        self.operation = operation
+        self.attributes = attributes
+        self.key = (operation.name, *(typed_key(attributes[n]) for n in operation.statics))
+        self._hash = hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Op) and self.key == other.key)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.attributes.items())
+        return f"{self.operation.name}({inside})"
+
+
+def typed_key(value: Any) -> Any:
+    """A hashable key in which `1`, `1.0` and `True` differ and NaN equals itself."""
+    kind = type(value)
+    if kind is int or kind is bool or kind is str or value is None or isinstance(value, DType):
+        return (kind, value)
+    if kind is float:
+        return (kind, struct.pack("<d", value))
+    if kind is complex:
+        return (kind, struct.pack("<dd", value.real, value.imag))
+    if kind is tuple:
+        return (kind, *map(typed_key, value))
+    if isinstance(value, int):
+        return (int, int(value))
+    raise TypeError(
+        f"a static attribute must be a number, a string, a dtype, None or a tuple of these, "
+        f"got {value!r} of type {kind.__name__}"
+    )
+
+
+_LIMIT = 1 << 15
+_interned: dict[Any, Op] = {}
+
+
+def _intern(operation: Operation, attributes: Mapping[str, Any]) -> Op:
+    op = Op(operation, attributes)
+    found = _interned.get(op.key)
+    if found is not None:
+        return found
+    if len(_interned) >= _LIMIT:
+        # Older ones stay valid wherever they are held: an Op is equal by its key, not by identity.
+        _interned.clear()
+    return _interned.setdefault(op.key, op)
+
+
+_avals: dict[Any, tuple[Aval, ...]] = {}
+
+
+def infer(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
+    """The outputs' shapes and dtypes by the room's rule; cached, so bad input is checked once."""
+    key = (op, *[(a.shape, a.dtype) for a in avals])
+    found = _avals.get(key)
+    if found is None:
+        got = op.operation.rule(*[Aval(a.shape, a.dtype) for a in avals], **op.attributes)
+        found = (got,) if isinstance(got, Aval) else got
+        if len(_avals) >= _LIMIT:
+            _avals.clear()
+        _avals[key] = found
+    return found

@@ -1,0 +1,78 @@
+"""Changing the dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..contract import Aval
+from ..dispatch import TensorLike, handle_of, run1, wrap
+from ..dtypes import DType, as_dtype, complex128, float32, float64, int32
+from ..errors import DTypeError
+from ..operation import Operation, Traits
+from ..sample import Draw, Sample
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def astype(x: TensorLike, dtype: object, /, *, copy: bool = True) -> Tensor:
+    """The values in another dtype. Floats become integers towards zero; complex stays complex.
+
+    Args:
+        x: a tensor.
+        dtype: a `DType`, a name such as `"float32"`, a NumPy dtype, or `float`, `int`, `bool`.
+        copy: accepted for the standard's sake; tensors never change, so nothing is copied
+            when the dtype is the same.
+
+    >>> import ingle.tensor as it
+    >>> it.astype(it.asarray([1.7, -1.7]), "int32").tolist()
+    [1, -1]
+    """
+    handle = handle_of(x, "astype")
+    to = as_dtype(dtype)
+    if to is handle.dtype:
+        return wrap(handle)
+    return run1(ASTYPE.op(dtype=to), handle)
+
+
+def _rule(x: Aval, *, dtype: DType) -> Aval:
+    if x.dtype.is_complex and not (dtype.is_complex or dtype.kind == "bool"):
+        raise DTypeError(
+            f"astype: {x.dtype} to {dtype} would drop the imaginary part; take real(x) first"
+        )
+    return Aval(x.shape, dtype)
+
+
+def _vjp(g: Tensor, x_aval: Aval) -> Tensor:
+    if g.dtype.is_complex and not x_aval.dtype.is_complex:
+        from .complex import real
+
+        g = real(g)
+    return astype(g, x_aval.dtype)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for to in (float32, float64):
+        yield Sample((draw.array((3, 5)), to))
+    if draw.dtype.is_complex:
+        yield Sample((draw.array((2, 3)), complex128))
+    else:
+        yield Sample((draw.array((8,)), int32), gradient=False)
+
+
+def _reference(x: Any, dtype: DType) -> Any:
+    return x.astype(dtype.dtype)
+
+
+ASTYPE = Operation(
+    "astype",
+    tensors=("x",),
+    statics=("dtype",),
+    rule=_rule,
+    traits=Traits("elementwise", family="cast"),
+    vjp={"x": _vjp},
+    public=astype,
+    samples=_samples,
+    reference=_reference,
+)

@@ -1,0 +1,164 @@
+"""Reshaping, permuting, broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..contract import Aval, Shape
+from ..dispatch import TensorLike, handle_of, run1, wrap
+from ..errors import AxisError, ShapeError
+from ..operation import Operation, Traits
+from ..sample import Draw, Sample
+from ._rules import as_ints, as_shape, broadcast_shapes, normalize_axis, sum_to
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Tensor:
+    """The same elements in row-major order in another shape.
+
+    Args:
+        x: a tensor.
+        shape: the new shape; one size may be -1 and is then computed.
+        copy: accepted for the standard's sake; tensors never change, so it makes no difference.
+
+    Raises:
+        ShapeError: the shapes have different numbers of elements.
+
+    >>> import ingle.tensor as it
+    >>> it.reshape(it.arange(6), (2, -1)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    handle = handle_of(x, "reshape")
+    target = _fill_in(as_ints(shape, "reshape", "shape"), handle.shape)
+    if target == handle.shape:
+        return wrap(handle)
+    return run1(RESHAPE.op(shape=target), handle)
+
+
+def _fill_in(shape: Shape, old: Shape) -> Shape:
+    unknown = [i for i, n in enumerate(shape) if n == -1]
+    if not unknown:
+        return as_shape(shape, "reshape")
+    count, rest = math.prod(old), math.prod(n for n in shape if n != -1)
+    if len(unknown) > 1 or rest <= 0 or count % rest:
+        raise ShapeError(
+            f"reshape: cannot find the size -1 of {shape} for a tensor of shape {old} "
+            f"({count} elements)"
+        )
+    return tuple(count // rest if n == -1 else n for n in shape)
+
+
+def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
+    """The axes in another order: axis i of the result is axis `axes[i]` of `x`.
+
+    >>> import ingle.tensor as it
+    >>> it.permute_dims(it.zeros((2, 3, 5)), (2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    handle = handle_of(x, "permute_dims")
+    order = as_ints(axes, "permute_dims", "axes")
+    order = tuple(normalize_axis(a, len(handle.shape), "permute_dims", "axes") for a in order)
+    if sorted(order) != list(range(len(handle.shape))):
+        raise AxisError(
+            f"permute_dims: axes={tuple(axes)} must name each axis of shape {handle.shape} once"
+        )
+    if order == tuple(range(len(order))):
+        return wrap(handle)
+    return run1(PERMUTE_DIMS.op(axes=order), handle)
+
+
+def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
+    """The tensor repeated along axes of size 1 and along new leading axes.
+
+    >>> import ingle.tensor as it
+    >>> it.broadcast_to(it.asarray([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    handle = handle_of(x, "broadcast_to")
+    target = as_shape(shape, "broadcast_to")
+    if target == handle.shape:
+        return wrap(handle)
+    return run1(BROADCAST_TO.op(shape=target), handle)
+
+
+def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:
+    if math.prod(shape) != math.prod(x.shape):
+        raise ShapeError(
+            f"reshape: {x.shape} has {math.prod(x.shape)} elements, {shape} has {math.prod(shape)}"
+        )
+    return Aval(shape, x.dtype)
+
+
+def _permute_rule(x: Aval, *, axes: tuple[int, ...]) -> Aval:
+    return Aval(tuple(x.shape[a] for a in axes), x.dtype)
+
+
+def _broadcast_rule(x: Aval, *, shape: Shape) -> Aval:
+    if broadcast_shapes("broadcast_to", x.shape, shape) != shape:
+        raise ShapeError(f"broadcast_to: {x.shape} cannot become {shape}")
+    return Aval(shape, x.dtype)
+
+
+def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
+
+
+def _reshape_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((2, 3, 5)), (5, 6)))
+    yield Sample((draw.array((8,)), (2, -1)))
+    yield Sample((draw.array((0, 3)), (3, 0)))
+    yield Sample((draw.array((1,)), ()))
+
+
+def _permute_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((2, 3, 5)), (2, 0, 1)))
+    yield Sample((draw.array((3, 0)), (-1, 0)))
+    yield Sample((draw.array((17, 2)), (1, 0)))
+
+
+def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((3, 1)), (2, 3, 5)))
+    yield Sample((draw.array(()), (3,)))
+    yield Sample((draw.array((1, 3)), (0, 3)))
+
+
+MOVEMENT = Traits("movement", family="movement")
+RESHAPE = Operation(
+    "reshape",
+    tensors=("x",),
+    statics=("shape",),
+    rule=_reshape_rule,
+    traits=MOVEMENT,
+    vjp={"x": lambda g, x_aval: reshape(g, x_aval.shape)},
+    public=reshape,
+    samples=_reshape_samples,
+    reference=np.reshape,
+)
+PERMUTE_DIMS = Operation(
+    "permute_dims",
+    tensors=("x",),
+    statics=("axes",),
+    rule=_permute_rule,
+    traits=MOVEMENT,
+    vjp={"x": lambda g, axes: permute_dims(g, _inverse(axes))},
+    public=permute_dims,
+    samples=_permute_samples,
+    reference=np.transpose,
+)
+BROADCAST_TO = Operation(
+    "broadcast_to",
+    tensors=("x",),
+    statics=("shape",),
+    rule=_broadcast_rule,
+    traits=MOVEMENT,
+    vjp={"x": lambda g, x_aval: sum_to(g, x_aval.shape)},
+    public=broadcast_to,
+    samples=_broadcast_samples,
+    reference=np.broadcast_to,
+)

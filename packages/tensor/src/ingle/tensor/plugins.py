@@ -1,0 +1,228 @@
+"""Finding plugins, one by one, so that a broken one is named and the others go on."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .contract import CONTRACT_VERSION, Backend
+from .device import Device
+from .errors import BackendError, MissingPackageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "ingle"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendDescription:
+    """What a plugin says of its backend before anything heavy is loaded.
+
+    Attributes:
+        create: makes the backend of the device with the given index.
+        count: how many devices there are now; 0 with `missing` as the reason.
+        priority: the default device is the one with the highest priority; numpy has 0.
+        contract: the contract version it was written for.
+        summary: one line for `ingle info`.
+        missing: why `count` is 0, and what the user can do.
+    """
+
+    create: Callable[[int], Backend]
+    count: Callable[[], int] = lambda: 1
+    priority: int = 0
+    contract: int = CONTRACT_VERSION
+    summary: str = ""
+    missing: str = ""
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What was found: names to `"module:attribute"`, and failures by the plugin's name."""
+
+    plugins: dict[str, str] = field(default_factory=dict)
+    backends: dict[str, str] = field(default_factory=dict)
+    transforms: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+
+
+_lock = threading.RLock()
+_found: Discovery | None = None
+_extra: dict[str, object] = {}
+_descriptions: dict[str, BackendDescription] = {}
+_backends: dict[Device, Backend] = {}
+_attributes: dict[str, Any] = {}
+
+
+def discover() -> Discovery:
+    """Looks for plugins once; later calls return the same answer."""
+    global _found
+    if _found is None:
+        # These take a third of what `import ingle.tensor` may take, and are needed only here.
+        from importlib.metadata import entry_points
+
+        with _lock:
+            if _found is None:
+                _found = _look(list(entry_points(group=GROUP)), dict(_extra))
+    return _found
+
+
+def register(name: str, plugin: object) -> None:
+    """Adds a plugin that is not installed: an object or module with `ingle_*` hooks."""
+    with _lock:
+        _extra[name] = plugin
+        _forget()
+
+
+def unregister(name: str) -> None:
+    """Takes back what `register` added."""
+    with _lock:
+        owners = discover().owners
+        for where in list(_backends):
+            if owners.get(f"backends:{where.name}") == name:
+                del _backends[where]
+        _extra.pop(name, None)
+        _forget()
+
+
+def _forget() -> None:
+    # Backends stay: tensors of this process hold them, and a device has one backend.
+    global _found
+    _found = None
+    _descriptions.clear()
+    _attributes.clear()
+
+
+def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
+    import pluggy
+
+    from . import hooks
+
+    found = Discovery()
+    loaders: dict[str, Callable[[], object]] = {p.name: p.load for p in points}
+    places = {p.name: p.value for p in points}
+    for name, plugin in extra.items():
+        loaders[name] = lambda plugin=plugin: plugin  # type: ignore[misc]
+        places[name] = "registered in this process"
+    for name, load in loaders.items():
+        manager = pluggy.PluginManager("ingle")
+        manager.add_hookspecs(hooks)
+        # A plugin is a stranger's code: whatever it raises is its failure, never ours.
+        try:
+            manager.register(load(), name)
+            manager.check_pending()
+            answers = {
+                "backends": manager.hook.ingle_backends(),
+                "transforms": manager.hook.ingle_transforms(),
+                "commands": manager.hook.ingle_commands(),
+            }
+            for kind, maps in answers.items():
+                table: dict[str, str] = getattr(found, kind)
+                for key, place in (item for m in maps for item in m.items()):
+                    if key in table:
+                        raise BackendError(
+                            f"{kind[:-1]} {key!r} is already brought by plugin "
+                            f"{found.owners[f'{kind}:{key}']!r}; uninstall one of the two"
+                        )
+                    table[key] = place
+                    found.owners[f"{kind}:{key}"] = name
+            found.plugins[name] = places[name]
+        except Exception as error:
+            found.failures[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def load_attribute(place: str) -> Any:
+    """Imports `"module:attribute"`."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def transform(name: str) -> Any | None:
+    """The transform of that name, or None where no installed package brings it."""
+    found = _attributes.get(name)
+    if found is None:
+        place = discover().transforms.get(name)
+        if place is None:
+            return None
+        found = _attributes[name] = load_attribute(place)
+    return found
+
+
+def require_transform(name: str, asked: str) -> Any:
+    """The transform, or an error that says what to install."""
+    found = transform(name)
+    if found is None:
+        broken = "".join(f" Plugin {n!r} failed: {why}." for n, why in discover().failures.items())
+        raise MissingPackageError(
+            f"{asked} needs gradients, and no installed package brings them.{broken} "
+            "Try: pip install ingle-autodiff"
+        )
+    return found
+
+
+def describe(name: str) -> BackendDescription:
+    """The description of a backend by device name; an error lists what there is."""
+    found = _descriptions.get(name)
+    if found is not None:
+        return found
+    known = discover()
+    if name not in known.backends:
+        broken = "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
+        have = ", ".join(repr(n) for n in known.backends) or "none"
+        raise BackendError(
+            f"no backend named {name!r}; installed: {have}.{broken}\n  Try: pip install ingle-{name}"
+        )
+    description = load_attribute(known.backends[name])
+    if description.contract != CONTRACT_VERSION:
+        raise BackendError(
+            f"backend {name!r} was written for contract {description.contract}, this is contract "
+            f"{CONTRACT_VERSION}; install matching versions of it and of ingle-tensor"
+        )
+    _descriptions[name] = description
+    return description  # type: ignore[no-any-return]
+
+
+def load_backend(where: Device) -> Backend:
+    """The backend of a device, made at its first use."""
+    found = _backends.get(where)
+    if found is not None:
+        return found
+    description = describe(where.name)
+    count = description.count()
+    if where.index >= count:
+        reason = description.missing or f"it has {count} device(s), numbered from 0"
+        raise BackendError(f"no device '{where.name}:{where.index}': {reason}")
+    with _lock:
+        if where not in _backends:
+            _backends[where] = description.create(where.index)
+    return _backends[where]
+
+
+_best: tuple[Discovery, Device] | None = None
+
+
+def best_device() -> Device:
+    """The device of the installed backend with the highest priority that has one."""
+    global _best
+    known = discover()
+    if _best is not None and _best[0] is known:
+        return _best[1]
+    best: tuple[int, str] | None = None
+    for name in known.backends:
+        try:
+            description = describe(name)
+            if description.count() > 0 and (best is None or description.priority > best[0]):
+                best = (description.priority, name)
+        except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
+            known.failures[name] = f"{type(error).__name__}: {error}"
+    if best is None:
+        broken = "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
+        raise BackendError(f"no backend is installed.{broken}\n  Try: pip install ingle-numpy")
+    _best = (known, Device(best[1]))
+    return _best[1]

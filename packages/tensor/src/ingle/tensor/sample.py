@@ -1,0 +1,76 @@
+"""Sample inputs of operations: what the testkit checks every backend with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .dtypes import DType, as_dtype
+
+SIZES = (0, 1, 2, 3, 5, 8, 17, 33)
+"""Sizes to draw shapes from: few, so that compiled kernels are shared between samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call of a public function; NumPy arrays among the arguments stand for tensors.
+
+    Attributes:
+        args, kwargs: of the call.
+        gradient: whether finite differences make sense here (no kinks, ties or poles nearby).
+        condition: how much larger than a few ulp the error may be, for cancelling sums and such.
+        label: for the test's name.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    gradient: bool = True
+    condition: float = 1.0
+    label: str = ""
+
+
+class Draw:
+    """Draws sample arrays from a seeded stream, in the dtype that is being tested.
+
+    Args:
+        seed: of the stream.
+        dtype: of the arrays that `array` makes unless it is told another.
+    """
+
+    def __init__(self, seed: int, dtype: DType | str = "float32") -> None:
+        self.rng = np.random.default_rng(seed)
+        self.dtype = as_dtype(dtype)
+
+    def array(
+        self,
+        shape: Sequence[int],
+        *,
+        low: float = -2.0,
+        high: float = 2.0,
+        dtype: DType | str | None = None,
+    ) -> np.ndarray:
+        """Values spread over [low, high); integers if the dtype is an integer dtype."""
+        to = self.dtype if dtype is None else as_dtype(dtype)
+        if to.kind == "bool":
+            return self.rng.integers(0, 2, tuple(shape)).astype(np.bool_)
+        if to.is_integer:
+            floor = max(low, 0) if to.kind == "unsigned" else low
+            values = self.rng.integers(int(floor), max(int(high), int(floor) + 1), tuple(shape))
+            return values.astype(to.dtype)
+        values = self.rng.uniform(low, high, tuple(shape))
+        if to.is_complex:
+            return (values + 1j * self.rng.uniform(low, high, tuple(shape))).astype(to.dtype)
+        return values.astype(to.dtype)
+
+    def apart(self, shape: Sequence[int], *, step: float = 0.1) -> np.ndarray:
+        """Distinct values at least `step` apart and off zero: no ties for max, sort or abs."""
+        count = int(np.prod(tuple(shape)))
+        values = (np.arange(count) - count // 2 + 0.5) * step
+        return self.rng.permutation(values).reshape(tuple(shape)).astype(self.dtype.dtype)
+
+    def integers(self, shape: Sequence[int], high: int, dtype: DType | str = "int64") -> np.ndarray:
+        """Indices in [0, high)."""
+        return self.rng.integers(0, high, tuple(shape)).astype(as_dtype(dtype).dtype)

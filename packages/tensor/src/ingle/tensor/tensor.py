@@ -1,0 +1,189 @@
+"""The tensor: a handle, and through it a shape, a dtype and a device."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import dispatch
+from .contract import Backend, Handle, Shape
+from .device import Device, backend_of
+from .dtypes import DType
+from .errors import ArgumentError
+from .operators import Operators
+from .plugins import require_transform
+
+if TYPE_CHECKING:
+    from .gradients import Gradients
+
+
+class Tensor(Operators):
+    """An n-dimensional array on a device. Made by `asarray`, `zeros` and the operations.
+
+    A tensor never changes: `x[i] = v` and `x += y` rebind this Python object to an updated
+    value, and other objects keep theirs.
+    """
+
+    __slots__ = ("__weakref__", "_handle")
+
+    # NumPy must leave `array + tensor` to the tensor, which says what to do about it.
+    __array_ufunc__ = None
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+        return self._handle.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._handle.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the tensor lives."""
+        return self._handle.backend.device
+
+    @property
+    def backend(self) -> Backend:
+        """Who executes operations on this tensor."""
+        return self._handle.backend
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._handle.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._handle.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array of the same shape and dtype; waits for them.
+
+        >>> import ingle.tensor as it
+        >>> it.arange(3).numpy()
+        array([0, 1, 2])
+        """
+        handle = self.detach()._handle
+        return handle.backend.download(handle)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.numpy()
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers; a number for a 0-d tensor."""
+        return self.numpy().tolist()
+
+    def item(self) -> Any:
+        """The value of a tensor of one element, as a Python number.
+
+        >>> import ingle.tensor as it
+        >>> it.asarray([2.5]).item()
+        2.5
+        """
+        if self.size != 1:
+            raise ArgumentError(
+                f"item: needs a tensor of one element, got shape {self.shape} with {self.size}; "
+                "reduce it first (x.sum(), x.mean()) or use x.tolist()"
+            )
+        return self.numpy().item()
+
+    def to_device(self, device: Device | str, /, *, stream: Any = None) -> Tensor:
+        """The same values on another device; the tensor itself if it is there already."""
+        target = backend_of(device)
+        if target.device == self.device:
+            return self
+        move = getattr(self._handle.backend, "move", None)
+        if move is not None:
+            return Tensor(move(self._handle, target))
+        return Tensor(target.upload(self._handle.backend.download(self._handle)))
+
+    def detach(self) -> Tensor:
+        """The same value without any recording of gradients, at every level."""
+        handle = self._handle
+        while handle.backend.level:
+            handle = handle.inner  # type: ignore[attr-defined]
+        return self if handle is self._handle else Tensor(handle)
+
+    def require_grad(self) -> Tensor:
+        """A tensor of the same value that gradients are recorded for.
+
+        >>> import ingle.tensor as it
+        >>> x = it.asarray(3.0).require_grad()
+        >>> (x * x).backward()[x].item()
+        6.0
+        """
+        return require_transform("require_grad", "require_grad")(self)  # type: ignore[no-any-return]
+
+    def backward(
+        self, cotangent: Tensor | None = None, *, create_graph: bool = False
+    ) -> Gradients:
+        """The gradients of this tensor by everything it was computed from that wants one.
+
+        Args:
+            cotangent: the gradient of the final result by this tensor, of its shape; ones if not
+                given, so that for a tensor of several elements it is that of their sum.
+            create_graph: whether the gradients can be differentiated in turn.
+
+        Raises:
+            GradientError: nothing that led here records gradients.
+        """
+        run = require_transform("backward", "backward")
+        return run(self, cotangent, create_graph=create_graph)  # type: ignore[no-any-return]
+
+    def _number(self, to: str) -> Any:
+        if self.size != 1:
+            raise ArgumentError(
+                f"{to}(x): needs a tensor of one element, got shape {self.shape}"
+                + ("; use x.any() or x.all()" if to == "bool" else "; use x.tolist()")
+            )
+        return self.numpy().item()
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool"))
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex"))
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer or self.ndim:
+            raise TypeError(
+                f"only a 0-d integer tensor is an index, got {self.dtype} of shape {self.shape}"
+            )
+        return int(self.numpy().item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a 0-d tensor has no length; its value is x.item()")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        from .repr import tensor_repr
+
+        return tensor_repr(self)
+
+    __hash__ = object.__hash__
+
+
+dispatch.install(Tensor)
