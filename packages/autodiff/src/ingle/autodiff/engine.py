@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ingle.tensor import Gradients, Tensor, ones
 from ingle.tensor.errors import DTypeError, GradientError, ShapeError
@@ -34,19 +34,13 @@ def backward(
     return Gradients(pull([(handle, cotangent)], create_graph))
 
 
-def pull(
-    roots: Sequence[tuple[TrackedHandle, Tensor]],
-    tracked: bool,
-    keep: Iterable[tuple[Node, int]] = (),
-) -> dict[object, Tensor]:
-    """Cotangents by leaf key, from cotangents of roots of one level.
+def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[object, Tensor]:
+    """Cotangents by the key of those nodes that have one, from cotangents of roots of one level.
 
     Args:
         roots: handles with their cotangents.
         tracked: whether the computation is recorded at the roots' level.
-        keep: outputs of inner nodes whose cotangents are wanted too, kept by (node, index).
     """
-    kept = set(keep)
     cotangents: dict[Node, list[Tensor | None]] = {}
     for handle, g in roots:
         _add(cotangents, handle.node, handle.index, g)
@@ -56,13 +50,11 @@ def pull(
         got = cotangents.pop(node, None)
         if got is None:
             continue
-        for index, g in enumerate(got):
-            if g is not None and (node, index) in kept:
-                results[node, index] = g
-        if node.key is not None:
-            assert got[0] is not None
-            old = results.get(node.key)
-            results[node.key] = got[0] if old is None else old + got[0]
+        own = got[0]
+        if node.key is not None and own is not None:
+            known = results.get(node.key)
+            results[node.key] = own if known is None else known + own
+        if not node.parents:
             continue
         for parent, g in zip(node.parents, node.pull(got, tracked), strict=True):
             if parent is not None and g is not None:
@@ -79,9 +71,7 @@ def _strip(g: Tensor, level: object, tracked: bool) -> Tensor:
     return g
 
 
-def _add(
-    cotangents: dict[Node, list[Tensor | None]], node: Node, index: int, g: Tensor
-) -> None:
+def _add(cotangents: dict[Node, list[Tensor | None]], node: Node, index: int, g: Tensor) -> None:
     slots = cotangents.get(node)
     if slots is None:
         slots = cotangents[node] = [None] * node.outputs
@@ -99,5 +89,3 @@ def _ordered(roots: list[Node]) -> list[Node]:
                 seen.add(parent[0])
                 todo.append(parent[0])
     return sorted(seen, key=lambda n: -n.order)
-
-

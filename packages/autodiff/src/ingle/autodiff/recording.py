@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+
 from ingle.tensor import Cell, Tensor
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device
@@ -31,7 +32,7 @@ class Node:
         order: counts up, so that descending order is a topological order, the same each time.
         parents: for each input the node and output it came from, or None for a constant.
         outputs: how many there are.
-        key: what a leaf's gradient is kept by: its cell, or the node itself; None otherwise.
+        key: what its gradient is kept by, if it is: a cell, or the node itself.
     """
 
     __slots__ = ("key", "order", "outputs", "parents")
@@ -42,17 +43,26 @@ class Node:
         self.outputs = outputs
         self.key = key
 
-    def pull(
-        self, cotangents: Sequence[Tensor | None], tracked: bool
-    ) -> Sequence[Tensor | None]:
+    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         """Cotangents of the inputs from those of the outputs; recorded in turn if `tracked`."""
         raise NotImplementedError
+
+
+class Kept(Node):
+    """Passes on the cotangent of a value in the middle, and keeps it."""
+
+    __slots__ = ()
+
+    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
+        return cotangents
 
 
 class TrackedHandle(Handle):
     """A value of a lower level with the node that made it."""
 
     __slots__ = ("index", "inner", "node")
+
+    backend: Autodiff
 
     def __init__(self, backend: Autodiff, inner: Handle, node: Node, index: int) -> None:
         self.backend = backend
@@ -65,7 +75,7 @@ class TrackedHandle(Handle):
     @property
     def gradient_key(self) -> object:
         """What `Gradients` looks a tensor up by."""
-        return (self.node, self.index) if self.node.key is None else self.node.key
+        return self.node.key
 
 
 class Autodiff:
@@ -102,17 +112,22 @@ class Autodiff:
         operation = op.operation
         if not _recording.get():
             lowered = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
-            return self._below(op, lowered).execute(op, lowered)
+            return highest(op, lowered).execute(op, lowered)
         needs = tuple([x.backend is self for x in inputs])
         plan = _plans.get((operation, needs))
         if plan is None:
             plan = _plans[operation, needs] = _Plan(operation, needs)
         if plan.expand:
-            return execute_body(op, inputs)
+            return execute_body(op, inputs, self.device)
         inner = [x.inner if need else x for x, need in zip(inputs, needs, strict=True)]  # type: ignore[union-attr]
         if plan.training is not None:
             op = plan.training.op(**op.attributes)
-        outputs = self._below(op, inner).execute(op, inner)
+        below = self.inner
+        for x in inner:
+            if x.backend is not below and x.backend is not None:
+                below = highest(op, inner)
+                break
+        outputs = below.execute(op, inner)
         if len(outputs) == 1:
             if plan.constant or not outputs[0].dtype.is_inexact:
                 return outputs
@@ -126,13 +141,6 @@ class Autodiff:
             for i, h in enumerate(outputs[: len(operation.outputs)])
         ]
         return tuple(tracked)
-
-    def _below(self, op: Op, inner: Sequence[Handle | Scalar]) -> Backend:
-        base = self.inner
-        for x in inner:
-            if x.backend is not base and x.backend is not None:
-                return highest(op, inner)
-        return base
 
 
 class _Plan:
@@ -163,9 +171,8 @@ class _Plan:
         if operation.vjp is not None:
             self.rules = [r for r in operation.vjp if any(wanted_by(operation, needs, r))]
             wants = [w for r in self.rules for w in r.wants]
-            places = {i for _, kind, i in wants if kind == "input"}
-            if operation.variadic and places:
-                places = set(range(len(needs)))
+            names = {i for _, kind, i in wants if kind == "input"}
+            places = {p for i in names for p in operation.places(i, len(needs))}
             self.saved_inputs = tuple(sorted(places))
             self.saved_outputs = tuple(sorted({i for _, kind, i in wants if kind == "output"}))
         self.constant = self.rules == []
@@ -173,7 +180,7 @@ class _Plan:
 
 def wanted_by(operation: Operation, needs: tuple[bool, ...], rule: VjpRule) -> tuple[bool, ...]:
     """Which of the inputs that a rule serves want gradients."""
-    return needs if operation.variadic else tuple([needs[i] for i in rule.wrt])
+    return tuple([needs[p] for i in rule.wrt for p in operation.places(i, len(needs))])
 
 
 _plans: dict[tuple[Operation, tuple[bool, ...]], _Plan] = {}
@@ -195,20 +202,21 @@ class Step(Node):
     ) -> None:
         self.order = next(_order)
         self.parents = tuple(
-            [(x.node, x.index) if need else None for x, need in zip(inputs, plan.needs, strict=True)]
+            [
+                (x.node, x.index) if need else None
+                for x, need in zip(inputs, plan.needs, strict=True)
+            ]
         )
         self.outputs = len(outputs)
         self.key = None
         self.backend = backend
         self.op = op
         self.plan = plan
-        self.saved_inputs = [inner[i] for i in plan.saved_inputs]
-        self.saved_outputs = [outputs[i] for i in plan.saved_outputs]
+        self.saved_inputs = [inner[i] for i in plan.saved_inputs] if plan.saved_inputs else ()
+        self.saved_outputs = [outputs[i] for i in plan.saved_outputs] if plan.saved_outputs else ()
         self.avals = [(x.shape, x.dtype) for x in inputs]
 
-    def pull(
-        self, cotangents: Sequence[Tensor | None], tracked: bool
-    ) -> Sequence[Tensor | None]:
+    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         operation, plan = self.op.operation, self.plan
         if plan.rules is None:
             raise GradientError(
@@ -224,25 +232,31 @@ class Step(Node):
                 for name, kind, i in rule.wants
             }
             got = rule.function(g, **given)
-            places = range(len(self.avals)) if operation.variadic else rule.wrt
-            joint = rule.joint or operation.variadic
+            places = [p for i in rule.wrt for p in operation.places(i, len(self.avals))]
+            joint = rule.joint or self._many(rule.wrt[0])
             for place, value in zip(places, got if joint else (got,), strict=True):
                 if value is not None and plan.needs[place]:
                     results[place] = self._fit(value, *self.avals[place])
         return results
 
     def _fetch(self, name: str, kind: str, i: int, tracked: bool) -> Any:
-        variadic = self.op.operation.variadic
         if kind == "input":
-            if variadic:
-                return tuple(self._input(j, tracked) for j in range(len(self.avals)))
+            if self._many(i):
+                places = self.op.operation.places(i, len(self.avals))
+                return tuple(self._input(j, tracked) for j in places)
             return self._input(i, tracked)
         if kind == "output":
             inner = self.saved_outputs[self.plan.saved_outputs.index(i)]
             return Tensor(TrackedHandle(self.backend, inner, self, i) if tracked else inner)
         if kind == "aval":
-            return tuple(Aval(*a) for a in self.avals) if variadic else Aval(*self.avals[i])
+            return (
+                tuple(Aval(*a) for a in self.avals[i:]) if self._many(i) else Aval(*self.avals[i])
+            )
         return self.op.attributes[name]
+
+    def _many(self, position: int) -> bool:
+        operation = self.op.operation
+        return operation.variadic and position == len(operation.tensors) - 1
 
     def _input(self, i: int, tracked: bool) -> Any:
         inner = self.saved_inputs[self.plan.saved_inputs.index(i)]
@@ -285,22 +299,52 @@ def leaf(handle: Handle, level: int, key: object = None) -> TrackedHandle:
     return TrackedHandle(decorator(handle.backend, level), handle, node, 0)
 
 
+Shown = dict["Cell[Any]", tuple[Any, Tensor]]
+
+# What transforms show instead of a cell's value: with the raw value it stands for, since a cell
+# that was written meanwhile must show what was written.
+_shown: ContextVar[Shown | None] = ContextVar("ingle_shown", default=None)
+
+
 def lift(cell: Cell[Any], value: Any) -> Any:
     """A differentiable cell's value, tracked; as it is inside `no_grad`."""
     if not isinstance(value, Tensor) or not _recording.get():
         return value
+    shown = _shown.get()
+    if shown is not None:
+        found = shown.get(cell)
+        if found is not None and found[0] is value:
+            return found[1]
     return Tensor(leaf(value._handle, 1, cell))
 
 
+@contextlib.contextmanager
+def showing(cells: Shown) -> Iterator[None]:
+    """Cells show the given tensors inside, as long as they hold the raw values named with them."""
+    token = _shown.set({**(_shown.get() or {}), **cells})
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
 def require_grad(x: Tensor) -> Tensor:
-    """A tensor of the same value whose gradient `backward` will keep."""
+    """A tensor of the same value whose gradient `backward` will keep.
+
+    Of one in the middle of a computation the result stands in the middle too: what is computed
+    from it flows back through it.
+    """
     if not x.dtype.is_inexact:
         raise DTypeError(
             f"require_grad: {x.dtype} tensors have no gradients; cast with x.astype('float32')"
         )
     handle = x._handle
     if isinstance(handle, TrackedHandle):
-        return x
+        if handle.node.key is not None:
+            return x
+        kept = Kept(((handle.node, handle.index),))
+        kept.key = kept
+        return Tensor(TrackedHandle(handle.backend, handle.inner, kept, 0))
     return Tensor(leaf(handle, max(1, handle.backend.level)))
 
 

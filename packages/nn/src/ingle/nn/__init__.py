@@ -1,0 +1,20 @@
+"""Modules, layers, initializers, losses and checkpoints."""
+
+from . import init as init
+from . import structure as structure
+from .containers import ModuleDict as ModuleDict
+from .containers import ModuleList as ModuleList
+from .containers import Sequential as Sequential
+from .files import atomic_write as atomic_write
+from .linear import Identity as Identity
+from .linear import Linear as Linear
+from .module import Module as Module
+from .parameter import Buffer as Buffer
+from .parameter import Parameter as Parameter
+from .reading import CheckpointError as CheckpointError
+from .reading import CheckpointNotFoundError as CheckpointNotFoundError
+from .saving import Checkpoint as Checkpoint
+from .saving import load as load
+from .saving import save as save
+from .selection import select as select
+from .state import StateError as StateError

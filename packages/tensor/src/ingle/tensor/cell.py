@@ -15,7 +15,7 @@ from .contract import Shape
 from .device import Device
 from .dtypes import DType
 from .errors import DTypeError, OperandError, ShapeError
-from .operators import Operators
+from .operators import NoInPlace, Operators
 from .plugins import transform
 from .tensor import Tensor
 
@@ -87,7 +87,7 @@ def transaction(
         scope.commit()
 
 
-class Cell(Operators, Generic[T]):
+class Cell(NoInPlace, Operators, Generic[T]):
     """Holds one value that changes: a tensor, or a Python number such as a counter.
 
     A cell counts once by identity, however many paths lead to it (tied weights). Operations take

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .errors import DeviceError
+from .errors import BackendError, DeviceError
 
 if TYPE_CHECKING:
     from .contract import Backend
@@ -46,12 +46,14 @@ class Device:
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Device:
-    head, colon, tail = text.rpartition(":")
-    if colon and tail.isdigit() and not head.endswith("/") and "//" not in tail:
+    head, _, tail = text.rpartition(":")
+    # In an address the first number behind a colon is a port: an index follows only a path.
+    address = "//" in head and "/" not in head.partition("//")[2]
+    if head and tail.isdigit() and not address:
         name, index = head, int(tail)
     else:
         name, index = text, 0
-    if not name or any(c.isspace() for c in name) or name.endswith(":"):
+    if not name or any(c.isspace() for c in name) or ":" in (name[0], name[-1]):
         raise DeviceError(f"cannot read the device {text!r}; write 'numpy', 'cpu' or 'cuda:1'")
     return Device(name, index)
 
@@ -60,7 +62,7 @@ _chosen: ContextVar[Device | None] = ContextVar("ingle_device", default=None)
 
 
 def default_device() -> Device:
-    """The device for new tensors: `use_device`, else `INGLE_DEVICE`, else the best installed."""
+    """The device for new tensors: `with device(...)`, else `INGLE_DEVICE`, else the best installed."""
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
@@ -90,8 +92,31 @@ def device(name: str | Device) -> Iterator[Device]:
         _chosen.reset(token)
 
 
+class new_tensors_on:  # noqa: N801 (a context manager, read as a phrase)
+    """Like `device` for a device that is known to work; runs around every composite's body."""
+
+    __slots__ = ("_token", "_where")
+
+    def __init__(self, where: Device) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        self._token = _chosen.set(self._where)
+
+    def __exit__(self, *error: object) -> None:
+        _chosen.reset(self._token)
+
+
 def backend_of(where: Device | str | None) -> Backend:
     """The backend of a device; loads its plugin at the first use."""
     from .plugins import load_backend
 
-    return load_backend(default_device() if where is None else Device.parse(where))
+    if where is not None:
+        return load_backend(Device.parse(where))
+    try:
+        return load_backend(default_device())
+    except BackendError as error:
+        if _chosen.get() is None and os.environ.get("INGLE_DEVICE"):
+            named = os.environ["INGLE_DEVICE"]
+            raise BackendError(f"the variable INGLE_DEVICE={named!r} is wrong: {error}") from None
+        raise

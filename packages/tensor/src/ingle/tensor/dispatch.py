@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .contract import Aval, Backend, Handle, Scalar
-from .device import Device, backend_of
+from .device import Device, backend_of, new_tensors_on
 from .dtypes import DType, promote_types, scalar_dtype
 from .errors import DeviceError, DTypeError, OperandError
 from .operation import Op, Operation, infer
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 Number: TypeAlias = bool | int | float | complex
-TensorLike: TypeAlias = "Tensor | SupportsTensor"
-Operand: TypeAlias = "Tensor | SupportsTensor | bool | int | float | complex"
+if TYPE_CHECKING:
+    TensorLike: TypeAlias = Tensor | SupportsTensor
+    Operand: TypeAlias = Tensor | SupportsTensor | bool | int | float | complex
+else:
+    # Rooms build unions of these where the tensor class does not exist yet.
+    TensorLike = Operand = Any
 
 class SupportsTensor(Protocol):
     """What operations take besides tensors: cells, and whatever else can show a tensor."""
@@ -120,9 +124,11 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
 
 
 def _names(operation: Operation, count: int) -> list[str]:
+    names = list(operation.tensors)
     if operation.variadic:
-        return [f"{operation.tensors[0]}[{i}]" for i in range(count)]
-    return list(operation.tensors[:count])
+        last = names.pop()
+        names += [f"{last}[{i}]" for i in range(count - len(names))]
+    return names[:count]
 
 
 def handle_of(x: object, name: str, argument: str = "x") -> Handle:
@@ -214,12 +220,18 @@ def require_dtype(name: str, handle: Handle, kinds: tuple[str, ...], argument: s
         )
 
 
-def execute_body(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-    """Runs a composite's body on the level of its inputs; scalars arrive as Python numbers."""
+def execute_body(
+    op: Op, inputs: Sequence[Handle | Scalar], where: Device
+) -> tuple[Handle, ...]:
+    """Runs a composite's body on the level of its inputs; scalars arrive as Python numbers.
+
+    What the body creates lives on the device `where`.
+    """
     body = op.operation.body
     assert body is not None, op
     operands = [x.value if type(x) is Scalar else _Tensor(x) for x in inputs]  # type: ignore[arg-type]
-    result = body(*operands, **op.attributes)
+    with new_tensors_on(where):
+        result = body(*operands, **op.attributes)
     if isinstance(result, tuple):
         return tuple(r._handle for r in result)
     return (result._handle,)

@@ -23,9 +23,14 @@ def ingle_backends() -> dict[str, str]:  # type: ignore[empty-body]
 
 @hookspec
 def ingle_transforms() -> dict[str, str]:  # type: ignore[empty-body]
-    """What autodiff brings to tensors and cells, by name; see `ingle.tensor.transforms`."""
+    """What autodiff brings to tensors and cells, by name; see `ingle.tensor.plugins.transform`."""
 
 
 @hookspec
 def ingle_commands() -> dict[str, str]:  # type: ignore[empty-body]
-    """Subcommands of `ingle`: `{"serve": "module:Command"}`; see `ingle.tensor.cli`."""
+    """Subcommands of `ingle` by name: `{"serve": "ingle_serve.cli:Serve"}`.
+
+    The attribute is a class, module or object with three members (`ingle.tensor.cli.Command`):
+    `help`, one line; `configure(parser)`, which adds arguments to an `argparse.ArgumentParser`;
+    and `run(args)`, which does the work and returns the exit code (None counts as 0).
+    """

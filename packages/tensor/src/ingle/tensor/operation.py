@@ -62,7 +62,8 @@ class Operation:
 
     Args:
         name: the public name, unique.
-        tensors: names of the inputs, in order; one name and `variadic` for any number of them.
+        tensors: names of the inputs, in order; with `variadic` the last one stands for any
+            number of them, and gradient rules see and return a tuple for it.
         statics: names of the attributes, which are part of an operation's identity.
         rule: `(*avals, **statics) -> Aval` (a tuple for several outputs); raises on bad input.
         traits: see `Traits`.
@@ -147,6 +148,12 @@ class Operation:
                 )
         return VjpRule(tuple(self.tensors.index(n) for n in names), joint, function, tuple(wants))
 
+    def places(self, position: int, count: int) -> tuple[int, ...]:
+        """Which of `count` inputs the name at a position of `tensors` stands for."""
+        if self.variadic and position == len(self.tensors) - 1:
+            return tuple(range(position, count))
+        return (position,)
+
     def op(self, **attributes: Any) -> Op:
         """The operation with its attributes, interned."""
         if self._plain is not None:
@@ -155,21 +162,18 @@ class Operation:
 
 
 class Op:
-    """An operation with its static attributes: what passes through the door."""
+    """An operation with its static attributes: what passes through the door.
 
-    __slots__ = ("attributes", "key", "operation", "_hash")
+    Ops are interned, so they are compared by identity; `key` is their content, for what outlives
+    the process. One that fell out of the bounded table stays valid wherever it is held.
+    """
+
+    __slots__ = ("attributes", "key", "operation")
 
     def __init__(self, operation: Operation, attributes: Mapping[str, Any]) -> None:
         self.operation = operation
         self.attributes = attributes
         self.key = (operation.name, *(typed_key(attributes[n]) for n in operation.statics))
-        self._hash = hash(self.key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Op) and self.key == other.key)
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in self.attributes.items())
@@ -205,7 +209,6 @@ def _intern(operation: Operation, attributes: Mapping[str, Any]) -> Op:
     if found is not None:
         return found
     if len(_interned) >= _LIMIT:
-        # Older ones stay valid wherever they are held: an Op is equal by its key, not by identity.
         _interned.clear()
     return _interned.setdefault(op.key, op)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from . import ops
 from .errors import AxisError, OperandError
+from .ops import IndexedUpdate
 
 if TYPE_CHECKING:
     from .contract import Shape
@@ -24,7 +25,7 @@ def _operator(function: Callable[..., Tensor], mirror: str) -> Binary:
         try:
             return function(self, other)
         except OperandError:
-            if isinstance(other, np.ndarray) or not hasattr(type(other), mirror):
+            if isinstance(other, (np.ndarray, np.generic)) or not hasattr(type(other), mirror):
                 raise
             return NotImplemented
 
@@ -36,6 +37,36 @@ def _mirrored(function: Callable[..., Tensor]) -> Binary:
         return function(other, self)
 
     return method
+
+
+def _refused(sign: str) -> Callable[[Any, Any], Never]:
+    def method(self: Any, other: Any) -> Never:
+        raise OperandError(
+            f"`cell {sign}= x` would put a tensor in the cell's place, and the cell would keep "
+            f"its value; write `cell.value = cell {sign} x`"
+        )
+
+    return method
+
+
+class NoInPlace:
+    """Refuses in-place operators, for what is kept by name: cells."""
+
+    __slots__ = ()
+
+    __iadd__ = _refused("+")
+    __isub__ = _refused("-")
+    __imul__ = _refused("*")
+    __itruediv__ = _refused("/")
+    __ifloordiv__ = _refused("//")
+    __imod__ = _refused("%")
+    __ipow__ = _refused("**")
+    __imatmul__ = _refused("@")
+    __iand__ = _refused("&")
+    __ior__ = _refused("|")
+    __ixor__ = _refused("^")
+    __ilshift__ = _refused("<<")
+    __irshift__ = _refused(">>")
 
 
 class Operators:
@@ -56,22 +87,113 @@ class Operators:
     __rmul__ = _mirrored(ops.multiply)
     __truediv__ = _operator(ops.divide, "__rtruediv__")
     __rtruediv__ = _mirrored(ops.divide)
+    __floordiv__ = _operator(ops.floor_divide, "__rfloordiv__")
+    __rfloordiv__ = _mirrored(ops.floor_divide)
+    __mod__ = _operator(ops.remainder, "__rmod__")
+    __rmod__ = _mirrored(ops.remainder)
+    __pow__ = _operator(ops.pow, "__rpow__")
+    __rpow__ = _mirrored(ops.pow)
     __matmul__ = _operator(ops.matmul, "__rmatmul__")
     __rmatmul__ = _mirrored(ops.matmul)
-    __neg__ = ops.negative
+    __and__ = _operator(ops.bitwise_and, "__rand__")
+    __rand__ = _mirrored(ops.bitwise_and)
+    __or__ = _operator(ops.bitwise_or, "__ror__")
+    __ror__ = _mirrored(ops.bitwise_or)
+    __xor__ = _operator(ops.bitwise_xor, "__rxor__")
+    __rxor__ = _mirrored(ops.bitwise_xor)
+    __lshift__ = _operator(ops.bitwise_left_shift, "__rlshift__")
+    __rlshift__ = _mirrored(ops.bitwise_left_shift)
+    __rshift__ = _operator(ops.bitwise_right_shift, "__rrshift__")
+    __rrshift__ = _mirrored(ops.bitwise_right_shift)
 
+    __lt__ = _operator(ops.less, "__gt__")
+    __le__ = _operator(ops.less_equal, "__ge__")
+    __gt__ = _operator(ops.greater, "__lt__")
+    __ge__ = _operator(ops.greater_equal, "__le__")
+    __eq__ = _operator(ops.equal, "__eq__")  # type: ignore[assignment]
+    __ne__ = _operator(ops.not_equal, "__ne__")  # type: ignore[assignment]
+
+    __neg__ = ops.negative
+    __pos__ = ops.positive
+    __abs__ = ops.abs
+    __invert__ = ops.bitwise_invert
+
+    abs = ops.abs
+    all = ops.all
+    any = ops.any
+    argmax = ops.argmax
+    argmin = ops.argmin
+    argsort = ops.argsort
     astype = ops.astype
     broadcast_to = ops.broadcast_to
+    chunk = ops.chunk
+    expand_dims = ops.expand_dims
+    flatten = ops.flatten
+    flip = ops.flip
+    masked_fill = ops.masked_fill
+    moveaxis = ops.moveaxis
+    nonzero = ops.nonzero
+    permute_dims = ops.permute_dims
+    repeat = ops.repeat
+    roll = ops.roll
+    split = ops.split
+    squeeze = ops.squeeze
+    swapaxes = ops.swapaxes
+    take = ops.take
+    tile = ops.tile
+    unstack = ops.unstack
+    clip = ops.clip
+    conj = ops.conj
+    cos = ops.cos
+    cumulative_prod = ops.cumulative_prod
+    cumulative_sum = ops.cumulative_sum
+    erf = ops.erf
+    exp = ops.exp
+    log = ops.log
+    logsumexp = ops.logsumexp
     max = ops.max
+    mean = ops.mean
     min = ops.min
+    prod = ops.prod
+    round = ops.round
+    rsqrt = ops.rsqrt
+    sign = ops.sign
+    sin = ops.sin
+    softmax = ops.softmax
+    sort = ops.sort
+    sqrt = ops.sqrt
+    square = ops.square
+    std = ops.std
     sum = ops.sum
-
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return ops.equal(self, other)  # type: ignore[arg-type]
+    tanh = ops.tanh
+    topk = ops.topk
+    var = ops.var
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements in another shape, given as one tuple or as several sizes."""
         return ops.reshape(self, shape[0] if len(shape) == 1 else shape)  # type: ignore[arg-type]
+
+    def ravel(self) -> Tensor:
+        """All elements along one axis, in row-major order."""
+        return ops.reshape(self, (-1,))  # type: ignore[arg-type]
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return ops.getitem(self, key)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("a 0-d tensor cannot be iterated; its value is x.item()")
+        return iter(ops.unstack(self))  # type: ignore[arg-type]
+
+    @property
+    def at(self) -> IndexedUpdate:
+        """`x.at[key].set(v)` and `x.at[key].add(v)`: copies with the indexed elements changed.
+
+        >>> import ingle.tensor as it
+        >>> it.zeros(3).at[[0, 2, 2]].add(1).tolist()
+        [1.0, 0.0, 2.0]
+        """
+        return IndexedUpdate(self)  # type: ignore[arg-type]
 
     @property
     def T(self) -> Tensor:  # noqa: N802 (the standard's name)

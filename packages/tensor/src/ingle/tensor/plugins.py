@@ -122,19 +122,33 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
                 "commands": manager.hook.ingle_commands(),
             }
             for kind, maps in answers.items():
-                table: dict[str, str] = getattr(found, kind)
-                for key, place in (item for m in maps for item in m.items()):
-                    if key in table:
-                        raise BackendError(
-                            f"{kind[:-1]} {key!r} is already brought by plugin "
-                            f"{found.owners[f'{kind}:{key}']!r}; uninstall one of the two"
-                        )
-                    table[key] = place
-                    found.owners[f"{kind}:{key}"] = name
-            found.plugins[name] = places[name]
+                _check_answers(found, kind, maps)
         except Exception as error:
             found.failures[name] = f"{type(error).__name__}: {error}"
+            continue
+        found.plugins[name] = places[name]
+        for kind, maps in answers.items():
+            for key, place in (item for m in maps for item in m.items()):
+                getattr(found, kind)[key] = place
+                found.owners[f"{kind}:{key}"] = name
     return found
+
+
+def _check_answers(found: Discovery, kind: str, maps: list[Any]) -> None:
+    for answer in maps:
+        items = answer.items() if isinstance(answer, dict) else [(answer, None)]
+        for key, place in items:
+            if not isinstance(place, str) or ":" not in place:
+                raise TypeError(
+                    f"ingle_{kind} must return a dict of names to 'module:attribute' strings, "
+                    f"got {answer!r}"
+                )
+            if key in getattr(found, kind):
+                owner = found.owners[f"{kind}:{key}"]
+                raise BackendError(
+                    f"{kind[:-1]} {key!r} is already brought by plugin {owner!r}; "
+                    "uninstall one of the two"
+                )
 
 
 def load_attribute(place: str) -> Any:
@@ -167,29 +181,61 @@ def require_transform(name: str, asked: str) -> Any:
 
 
 def describe(name: str) -> BackendDescription:
-    """The description of a backend by device name; an error lists what there is."""
+    """The description of a backend by device name; an error lists what there is.
+
+    Raises:
+        BackendError: there is no such backend, or its plugin is broken or of another contract.
+    """
     found = _descriptions.get(name)
     if found is not None:
         return found
     known = discover()
     if name not in known.backends:
-        broken = "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
-        have = ", ".join(repr(n) for n in known.backends) or "none"
+        raise BackendError(_unknown(name, known))
+    try:
+        description = load_attribute(known.backends[name])
+    except Exception as error:
+        raise BackendError(_broken(name, "cannot be loaded", error)) from error
+    if not isinstance(description, BackendDescription):
         raise BackendError(
-            f"no backend named {name!r}; installed: {have}.{broken}\n  Try: pip install ingle-{name}"
+            f"backend {name!r}: {known.backends[name]!r} must be a BackendDescription, "
+            f"it is a {type(description).__name__}; this is a mistake in its plugin"
         )
-    description = load_attribute(known.backends[name])
     if description.contract != CONTRACT_VERSION:
         raise BackendError(
             f"backend {name!r} was written for contract {description.contract}, this is contract "
             f"{CONTRACT_VERSION}; install matching versions of it and of ingle-tensor"
         )
     _descriptions[name] = description
-    return description  # type: ignore[no-any-return]
+    return description
+
+
+def _unknown(name: str, known: Discovery) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known.backends, n=1, cutoff=0.5)
+    guess = f"; did you mean {near[0]!r}?" if near else "."
+    have = ", ".join(repr(n) for n in known.backends) or "none"
+    install = "" if near else f"\n  Try: pip install ingle-{name}"
+    return f"no backend named {name!r}{guess} Installed: {have}.{failure_lines(known)}{install}"
+
+
+def failure_lines(known: Discovery) -> str:
+    """The plugins that failed, each on a line of its own, for the end of a message."""
+    return "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
+
+
+def _broken(name: str, what: str, error: Exception) -> str:
+    owner = discover().owners.get(f"backends:{name}", name)
+    return f"backend {name!r} of plugin {owner!r} {what}: {type(error).__name__}: {error}"
 
 
 def load_backend(where: Device) -> Backend:
-    """The backend of a device, made at its first use."""
+    """The backend of a device, made at its first use.
+
+    Raises:
+        BackendError: there is no such device, or its plugin cannot make the backend.
+    """
     found = _backends.get(where)
     if found is not None:
         return found
@@ -200,7 +246,10 @@ def load_backend(where: Device) -> Backend:
         raise BackendError(f"no device '{where.name}:{where.index}': {reason}")
     with _lock:
         if where not in _backends:
-            _backends[where] = description.create(where.index)
+            try:
+                _backends[where] = description.create(where.index)
+            except Exception as error:
+                raise BackendError(_broken(where.name, "cannot be made", error)) from error
     return _backends[where]
 
 
@@ -222,7 +271,8 @@ def best_device() -> Device:
         except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
             known.failures[name] = f"{type(error).__name__}: {error}"
     if best is None:
-        broken = "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
-        raise BackendError(f"no backend is installed.{broken}\n  Try: pip install ingle-numpy")
+        raise BackendError(
+            f"no backend is usable.{failure_lines(known)}\n  Try: pip install ingle-numpy"
+        )
     _best = (known, Device(best[1]))
     return _best[1]

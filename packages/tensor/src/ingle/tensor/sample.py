@@ -22,6 +22,7 @@ class Sample:
         args, kwargs: of the call.
         gradient: whether finite differences make sense here (no kinks, ties or poles nearby).
         condition: how much larger than a few ulp the error may be, for cancelling sums and such.
+        exact: whether the result is equal bit for bit, with no tolerance.
         label: for the test's name.
     """
 
@@ -29,6 +30,7 @@ class Sample:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     gradient: bool = True
     condition: float = 1.0
+    exact: bool = False
     label: str = ""
 
 
@@ -55,22 +57,22 @@ class Draw:
         """Values spread over [low, high); integers if the dtype is an integer dtype."""
         to = self.dtype if dtype is None else as_dtype(dtype)
         if to.kind == "bool":
-            return self.rng.integers(0, 2, tuple(shape)).astype(np.bool_)
+            return np.asarray(self.rng.integers(0, 2, tuple(shape)), np.bool_)
         if to.is_integer:
             floor = max(low, 0) if to.kind == "unsigned" else low
             values = self.rng.integers(int(floor), max(int(high), int(floor) + 1), tuple(shape))
-            return values.astype(to.dtype)
+            return np.asarray(values, to.dtype)
         values = self.rng.uniform(low, high, tuple(shape))
         if to.is_complex:
-            return (values + 1j * self.rng.uniform(low, high, tuple(shape))).astype(to.dtype)
-        return values.astype(to.dtype)
+            values = values + 1j * self.rng.uniform(low, high, tuple(shape))
+        return np.asarray(values, to.dtype)
 
     def apart(self, shape: Sequence[int], *, step: float = 0.1) -> np.ndarray:
         """Distinct values at least `step` apart and off zero: no ties for max, sort or abs."""
         count = int(np.prod(tuple(shape)))
         values = (np.arange(count) - count // 2 + 0.5) * step
-        return self.rng.permutation(values).reshape(tuple(shape)).astype(self.dtype.dtype)
+        return np.asarray(self.rng.permutation(values).reshape(tuple(shape)), self.dtype.dtype)
 
     def integers(self, shape: Sequence[int], high: int, dtype: DType | str = "int64") -> np.ndarray:
         """Indices in [0, high)."""
-        return self.rng.integers(0, high, tuple(shape)).astype(as_dtype(dtype).dtype)
+        return np.asarray(self.rng.integers(0, high, tuple(shape)), as_dtype(dtype).dtype)

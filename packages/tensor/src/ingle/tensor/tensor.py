@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import dispatch
+from . import dispatch, ops
 from .contract import Backend, Handle, Shape
 from .device import Device, backend_of
 from .dtypes import DType
-from .errors import ArgumentError
+from .errors import ArgumentError, DTypeError, ShapeError
+from .exchange import Exchange
 from .operators import Operators
 from .plugins import require_transform
 
@@ -19,7 +22,29 @@ if TYPE_CHECKING:
     from .gradients import Gradients
 
 
-class Tensor(Operators):
+def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Tensor]:
+    """An operator such as `+=`, which rebinds the Python object on its left to the result."""
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        result = function(self, other)
+        name = f"in-place {function.__name__}"
+        if result.shape != self.shape:
+            raise ShapeError(
+                f"{name}: the result has shape {result.shape}, but x keeps its shape {self.shape}; "
+                "write x = x OP y"
+            )
+        if result.dtype is not self.dtype:
+            raise DTypeError(
+                f"{name}: the result is {result.dtype}, but x keeps its dtype {self.dtype}; "
+                "write x = x OP y, or cast y"
+            )
+        self._handle = result._handle
+        return self
+
+    return method
+
+
+class Tensor(Operators, Exchange):
     """An n-dimensional array on a device. Made by `asarray`, `zeros` and the operations.
 
     A tensor never changes: `x[i] = v` and `x += y` rebind this Python object to an updated
@@ -172,6 +197,23 @@ class Tensor(Operators):
                 f"only a 0-d integer tensor is an index, got {self.dtype} of shape {self.shape}"
             )
         return int(self.numpy().item())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._handle = ops.updated(self, key, value)._handle
+
+    __iadd__ = _in_place(operator.add)
+    __isub__ = _in_place(operator.sub)
+    __imul__ = _in_place(operator.mul)
+    __itruediv__ = _in_place(operator.truediv)
+    __ifloordiv__ = _in_place(operator.floordiv)
+    __imod__ = _in_place(operator.mod)
+    __ipow__ = _in_place(operator.pow)
+    __imatmul__ = _in_place(operator.matmul)
+    __iand__ = _in_place(operator.and_)
+    __ior__ = _in_place(operator.or_)
+    __ixor__ = _in_place(operator.xor)
+    __ilshift__ = _in_place(operator.lshift)
+    __irshift__ = _in_place(operator.rshift)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -3,12 +3,28 @@
 from collections.abc import Callable
 from typing import Any
 
-from . import contraction, creation, elementwise, movement, reduction
+from . import (
+    contraction,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    movement,
+    pooling,
+    random,
+    reduction,
+    sorting,
+)
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **elementwise.KERNELS,
     **reduction.KERNELS,
+    **sorting.KERNELS,
     **movement.KERNELS,
+    **indexing.KERNELS,
     **contraction.KERNELS,
     **creation.KERNELS,
+    **random.KERNELS,
+    **convolution.KERNELS,
+    **pooling.KERNELS,
 }

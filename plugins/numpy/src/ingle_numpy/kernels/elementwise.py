@@ -6,14 +6,44 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from ingle.tensor.operation import Op
 
+from .error_function import erf
 
-def ufunc(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that calls a ufunc on its arrays."""
+Kernel = Callable[..., Any]
+
+
+def unary(function: Kernel) -> Kernel:
+    """A kernel that calls a ufunc on its array."""
+
+    def kernel(op: Op, x: np.ndarray) -> Any:
+        return function(x)
+
+    return kernel
+
+
+def binary(function: Kernel) -> Kernel:
+    """A kernel that calls a ufunc on its two arrays."""
+
+    def kernel(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
+        return function(x1, x2)
+
+    return kernel
+
+
+def is_half(x: Any) -> bool:
+    """Whether an array or scalar is float16 or bfloat16 (whose kind is V, as of any new dtype)."""
+    return bool(x.dtype.itemsize == 2 and x.dtype.kind in "fV")
+
+
+def through_float32(function: Kernel) -> Kernel:
+    """A kernel that computes half types in float32 and rounds once."""
 
     def kernel(op: Op, *arrays: np.ndarray) -> Any:
-        return function(*arrays)
+        if not is_half(arrays[0]):
+            return function(*arrays)
+        return function(*[x.astype(np.float32) for x in arrays]).astype(arrays[0].dtype)
 
     return kernel
 
@@ -28,16 +58,113 @@ def _square(op: Op, x: np.ndarray) -> Any:
     return np.multiply(x, x)
 
 
-KERNELS: dict[str, Callable[..., Any]] = {
-    "add": ufunc(np.add),
-    "subtract": ufunc(np.subtract),
-    "multiply": ufunc(np.multiply),
-    "divide": ufunc(np.divide),
-    "negative": ufunc(np.negative),
-    "exp": ufunc(np.exp),
-    "log": ufunc(np.log),
-    "sqrt": ufunc(np.sqrt),
-    "square": _square,
-    "equal": ufunc(np.equal),
+def _pow(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
+    if x1.dtype.kind != "i" or not np.any(np.less(x2, 0)):
+        return np.power(x1, x2)
+    # NumPy refuses integers to negative powers. Cut towards zero they are 0, but for 1 and -1.
+    power = np.power(x1, np.abs(x2))
+    return np.where(np.logical_and(np.less(x2, 0), np.abs(x1) != 1), x1.dtype.type(0), power)
+
+
+def _rsqrt(x: np.ndarray) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+def _clip(op: Op, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _real(op: Op, x: np.ndarray) -> np.ndarray:
+    return x.real
+
+
+def _imag(op: Op, x: np.ndarray) -> np.ndarray:
+    return x.imag
+
+
+_UNARY: dict[str, Kernel] = {
+    "abs": np.absolute,
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "bitwise_invert": np.invert,
+    "ceil": np.ceil,
+    "conj": np.conjugate,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "logical_not": np.logical_not,
+    "negative": np.negative,
+    "reciprocal": np.reciprocal,
+    "round": np.rint,
+    "sign": np.sign,
+    "signbit": np.signbit,
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+}
+_BINARY: dict[str, Kernel] = {
+    "add": np.add,
+    "atan2": np.arctan2,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_left_shift": np.left_shift,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_right_shift": np.right_shift,
+    "bitwise_xor": np.bitwise_xor,
+    "copysign": np.copysign,
+    "divide": np.divide,
+    "equal": np.equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "nextafter": np.nextafter,
+    "not_equal": np.not_equal,
+    "subtract": np.subtract,
+}
+_THROUGH_FLOAT32: dict[str, Kernel] = {
+    "erf": erf,
+    "floor_divide": np.floor_divide,
+    "hypot": np.hypot,
+    "logaddexp": np.logaddexp,
+    "remainder": np.remainder,
+    "rsqrt": _rsqrt,
+}
+
+def _bitcast(op: Op, x: np.ndarray) -> np.ndarray:
+    return x.view(op.attributes["dtype"].dtype)
+
+
+KERNELS: dict[str, Kernel] = {
+    **{name: unary(f) for name, f in _UNARY.items()},
+    **{name: binary(f) for name, f in _BINARY.items()},
+    **{name: through_float32(f) for name, f in _THROUGH_FLOAT32.items()},
     "astype": _astype,
+    "bitcast": _bitcast,
+    "clip": _clip,
+    "imag": _imag,
+    "pow": _pow,
+    "real": _real,
+    "square": _square,
 }

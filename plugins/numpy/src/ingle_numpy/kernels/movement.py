@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from ingle.tensor.contract import Shape
+from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 
 
@@ -21,8 +24,53 @@ def _broadcast_to(op: Op, x: np.ndarray) -> np.ndarray:
     return np.broadcast_to(x, op.attributes["shape"])
 
 
+def slices(op: Op, shape: Shape, starts: Sequence[Any], sizes: Shape) -> tuple[slice, ...]:
+    """NumPy's slice objects of a piece; starts that were computed are checked here."""
+    found = []
+    for axis, (start, size, step) in enumerate(
+        zip(starts, sizes, op.attributes["steps"], strict=True)
+    ):
+        length = shape[axis]
+        first = int(start)
+        first += length if first < 0 else 0
+        stop, last = first + size * step, first + (size - 1) * step
+        inside = 0 <= first < length and 0 <= last < length if size else 0 <= first <= length
+        if not inside:
+            raise OutOfRangeError(
+                f"{op.operation.name}: {size} elements from {int(start)} in steps of {step} do "
+                f"not lie inside of axis {axis} of size {length}"
+            )
+        # Before the first element there is no index to stop at but None.
+        found.append(slice(first, None if stop < 0 else stop, step))
+    return tuple(found)
+
+
+def _slice(op: Op, x: np.ndarray, *starts: Any) -> np.ndarray:
+    return x[slices(op, x.shape, starts, op.attributes["sizes"])]
+
+
+def _concat(op: Op, *arrays: np.ndarray) -> np.ndarray:
+    return np.concatenate(arrays, axis=op.attributes["axis"])
+
+
+def _where(op: Op, condition: np.ndarray, x1: np.ndarray, x2: np.ndarray) -> Any:
+    return np.where(condition, x1, x2)
+
+
+def _pad(op: Op, x: np.ndarray, value: np.ndarray) -> np.ndarray:
+    low, high = op.attributes["low"], op.attributes["high"]
+    shape = tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True))
+    out = np.full(shape, value, x.dtype)
+    out[tuple(slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
+    return out
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
+    "pad": _pad,
     "reshape": _reshape,
     "permute_dims": _permute_dims,
     "broadcast_to": _broadcast_to,
+    "slice": _slice,
+    "concat": _concat,
+    "where": _where,
 }

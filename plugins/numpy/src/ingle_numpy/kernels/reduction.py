@@ -1,4 +1,4 @@
-"""Reductions over axes. Half types are summed in float32."""
+"""Reductions over axes. Half types are summed and multiplied in float32."""
 
 from __future__ import annotations
 
@@ -6,20 +6,94 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from ingle.tensor.operation import Op
 
+from .elementwise import is_half
 
-def _sum(op: Op, x: np.ndarray) -> Any:
-    wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
-    out = np.sum(x, axis=op.attributes["axis"], keepdims=op.attributes["keepdims"], dtype=wide)
-    return out.astype(x.dtype, copy=False)
+Kernel = Callable[..., Any]
 
 
-def _by(function: Callable[..., Any]) -> Callable[..., Any]:
+def _exact(ufunc: np.ufunc) -> Kernel:
+    """Of a ufunc that rounds nothing."""
+
     def kernel(op: Op, x: np.ndarray) -> Any:
-        return function(x, axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])
+        return ufunc.reduce(x, axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])
 
     return kernel
 
 
-KERNELS: dict[str, Callable[..., Any]] = {"sum": _sum, "max": _by(np.max), "min": _by(np.min)}
+def _rounded(ufunc: np.ufunc) -> Kernel:
+    def kernel(op: Op, x: np.ndarray) -> Any:
+        axis, keepdims = op.attributes["axis"], op.attributes["keepdims"]
+        if is_half(x):
+            return ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(x.dtype)
+        return ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+    return kernel
+
+
+def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
+    count = 1
+    for a in axis:
+        count *= shape[a]
+    return count
+
+
+def _mean(op: Op, x: np.ndarray) -> Any:
+    axis, keepdims = op.attributes["axis"], op.attributes["keepdims"]
+    wide = np.float32 if is_half(x) else x.dtype
+    total = np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=wide)
+    return np.divide(total, _count(x.shape, axis), dtype=wide).astype(x.dtype, copy=False)
+
+
+def _var(op: Op, x: np.ndarray) -> Any:
+    axis, count = op.attributes["axis"], _count(x.shape, op.attributes["axis"])
+    wide = np.float32 if is_half(x) else x.dtype
+    mean = np.divide(np.add.reduce(x, axis=axis, keepdims=True, dtype=wide), count, dtype=wide)
+    off = np.subtract(x, mean, dtype=wide)
+    total = np.add.reduce(off * off, axis=axis, keepdims=op.attributes["keepdims"])
+    left = max(count - op.attributes["correction"], 0)
+    return np.divide(total, left, dtype=wide).astype(x.dtype, copy=False)
+
+
+def _std(op: Op, x: np.ndarray) -> Any:
+    if is_half(x):
+        return np.sqrt(_var(op, x.astype(np.float32))).astype(x.dtype)
+    return np.sqrt(_var(op, x))
+
+
+def _arg(function: Kernel) -> Kernel:
+    def kernel(op: Op, x: np.ndarray) -> Any:
+        axis, keepdims = op.attributes["axis"], op.attributes["keepdims"]
+        found = function(x, axis=axis, keepdims=keepdims)
+        return found.astype(op.attributes["dtype"].dtype, copy=False)
+
+    return kernel
+
+
+def _cumulative(ufunc: np.ufunc) -> Kernel:
+    def kernel(op: Op, x: np.ndarray) -> Any:
+        if is_half(x):
+            wide = x.astype(np.float32)
+            return ufunc.accumulate(wide, axis=op.attributes["axis"]).astype(x.dtype)
+        return ufunc.accumulate(x, axis=op.attributes["axis"], dtype=x.dtype)
+
+    return kernel
+
+
+KERNELS: dict[str, Kernel] = {
+    "all": _exact(np.logical_and),
+    "any": _exact(np.logical_or),
+    "argmax": _arg(np.argmax),
+    "argmin": _arg(np.argmin),
+    "cumulative_prod": _cumulative(np.multiply),
+    "cumulative_sum": _cumulative(np.add),
+    "max": _exact(np.maximum),
+    "mean": _mean,
+    "min": _exact(np.minimum),
+    "prod": _rounded(np.multiply),
+    "std": _std,
+    "sum": _rounded(np.add),
+    "var": _var,
+}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..dtypes import DType
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import NUMERIC, elementwise_rule
+from ._rules import NUMERIC, Result, elementwise_rule
+
+Domain = tuple[float, float]
+_SHAPES = ((), (0,), (3,), (2, 17), (33, 1, 5))
+_PAIRS = (((), ()), ((3,), ()), ((2, 17), (17,)), ((5, 1, 3), (8, 1)), ((0, 3), (1, 3)))
 
 
 def unary(
@@ -17,20 +20,22 @@ def unary(
     *,
     vjp: Callable[..., Any] | None = None,
     kinds: tuple[str, ...] = NUMERIC,
-    result: DType | None = None,
+    result: Result = None,
     zero_gradient: bool = False,
-    domain: tuple[float, float] = (-2.0, 2.0),
+    domain: Domain = (-2.0, 2.0),
     reference: Callable[..., Any] | str | None = None,
     body: Callable[..., Any] | None = None,
     precision: Any = "keep",
     gradient_samples: bool = True,
+    condition: float = 1.0,
 ) -> Operation:
     """An elementwise operation of one tensor."""
 
     def samples(draw: Draw) -> Iterator[Sample]:
         low, high = domain
-        for shape in ((), (0,), (3,), (2, 17), (33, 1, 5)):
-            yield Sample((draw.array(shape, low=low, high=high),), gradient=gradient_samples)
+        for shape in _SHAPES:
+            x = draw.array(shape, low=low, high=high)
+            yield Sample((x,), gradient=gradient_samples and not zero_gradient, condition=condition)
 
     rules: Mapping[str | tuple[str, ...], Callable[..., Any]] | None
     rules = {} if zero_gradient else {"x": vjp} if vjp is not None else None
@@ -53,27 +58,35 @@ def binary(
     *,
     vjp: Mapping[str | tuple[str, ...], Callable[..., Any]] | None = None,
     kinds: tuple[str, ...] = NUMERIC,
-    result: DType | None = None,
+    result: Result = None,
     low: float = -2.0,
     high: float = 2.0,
+    low2: float | None = None,
+    high2: float | None = None,
+    number: float | None = None,
     reference: Callable[..., Any] | str | None = None,
     body: Callable[..., Any] | None = None,
     precision: Any = "keep",
     gradient_samples: bool = True,
+    condition: float = 1.0,
 ) -> Operation:
-    """An elementwise operation of two operands that broadcast; either may be a number."""
+    """An elementwise operation of two operands that broadcast; either may be a number.
+
+    The samples draw the first operand from [low, high) and the second from [low2, high2), which
+    is the same unless given; `number` stands for the second in one of them.
+    """
+    second = (low if low2 is None else low2, high if high2 is None else high2)
 
     def samples(draw: Draw) -> Iterator[Sample]:
-        for a, b in (((), ()), ((3,), ()), ((2, 17), (17,)), ((5, 1, 3), (8, 1)), ((0, 3), (1, 3))):
-            yield Sample(
-                (draw.array(a, low=low, high=high), draw.array(b, low=low, high=high)),
-                gradient=gradient_samples,
-            )
-        number = 2 if not draw.dtype.is_inexact else 1.5
+        smooth = gradient_samples and bool(vjp)
+        for a, b in _PAIRS:
+            x1 = draw.array(a, low=low, high=high)
+            x2 = draw.array(b, low=second[0], high=second[1])
+            yield Sample((x1, x2), gradient=smooth, condition=condition)
         if draw.dtype.kind != "bool":
-            yield Sample(
-                (draw.array((3, 5), low=low, high=high), number), gradient=gradient_samples
-            )
+            x2 = (1.5 if draw.dtype.is_inexact else 2) if number is None else number
+            x1 = draw.array((3, 5), low=low, high=high)
+            yield Sample((x1, x2), gradient=smooth, condition=condition)
 
     return Operation(
         name,

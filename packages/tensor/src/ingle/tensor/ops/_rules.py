@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +33,19 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
     return tuple(out)
 
 
+Result = DType | Callable[[DType], DType] | None
+"""An output's dtype: the inputs' (None), a certain one, or a function of the inputs'."""
+
+
 def elementwise_rule(
-    name: str, kinds: tuple[str, ...] | None = None, result: DType | None = None
+    name: str, kinds: tuple[str, ...] | None = None, result: Result = None
 ) -> Rule:
-    """Inputs broadcast and have one dtype, of one of `kinds`; the output has it, or `result`."""
+    """Inputs broadcast and have one dtype, of one of `kinds`; the output's is `result`."""
     return partial(_elementwise, name, kinds, result)
 
 
 def _elementwise(
-    name: str, kinds: tuple[str, ...] | None, result: DType | None, *avals: Aval
+    name: str, kinds: tuple[str, ...] | None, result: Result, *avals: Aval
 ) -> Aval:
     dtype = avals[0].dtype
     if kinds is not None and dtype.kind not in kinds:
@@ -53,7 +57,9 @@ def _elementwise(
     shape = avals[0].shape
     if any(a.shape != shape for a in avals):
         shape = broadcast_shapes(name, *(a.shape for a in avals))
-    return Aval(shape, result or dtype)
+    if isinstance(result, DType):
+        return Aval(shape, result)
+    return Aval(shape, dtype if result is None else result(dtype))
 
 
 NUMERIC = ("unsigned", "signed", "float", "complex")

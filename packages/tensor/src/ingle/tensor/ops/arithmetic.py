@@ -1,15 +1,28 @@
-"""Addition, subtraction, multiplication and division."""
+"""Addition, multiplication, division, and what else arithmetic has of one or two operands."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, call1, call2, promote, run2
-from ..dtypes import default_float
+from ..dispatch import (
+    Operand,
+    TensorLike,
+    as_floating,
+    call1,
+    call2,
+    handle_of,
+    promote,
+    run1,
+    run2,
+    wrap,
+)
+from ..dtypes import default_float, real_dtype
+from ..errors import DTypeError
 from ._families import binary, unary
-from ._rules import INEXACT, conj
+from ._rules import INEXACT, NUMERIC, REAL, conj
+from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -70,6 +83,32 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
     return run2(_DIVIDE, a, b)
 
 
+def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
+    """The quotient rounded towards minus infinity, as Python's `//`; an integer by 0 gives 0.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.floor_divide(it.asarray([7, -7]), 2).tolist()
+    [3, -4]
+    """
+    return call2(_FLOOR_DIVIDE, x1, x2)
+
+
+def remainder(x1: Operand, x2: Operand, /) -> Tensor:
+    """What is left of `x1` by `x2`, with the sign of `x2`, as Python's `%`; 0 for an integer by 0.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.remainder(it.asarray([7, -7]), 3).tolist()
+    [1, 2]
+    """
+    return call2(_REMAINDER, x1, x2)
+
+
 def negative(x: TensorLike, /) -> Tensor:
     """`-x` for each element.
 
@@ -78,6 +117,65 @@ def negative(x: TensorLike, /) -> Tensor:
     [-1, 2]
     """
     return call1(_NEGATIVE, x)
+
+
+def positive(x: TensorLike, /) -> Tensor:
+    """The tensor itself.
+
+    >>> import ingle.tensor as it
+    >>> it.positive(it.asarray([1, -2])).tolist()
+    [1, -2]
+    """
+    handle = handle_of(x, "positive")
+    if handle.dtype.kind not in NUMERIC:
+        raise DTypeError(
+            f"positive: needs numbers, got {handle.dtype}; cast first with x.astype('int64')"
+        )
+    return wrap(handle)
+
+
+def abs(x: TensorLike, /) -> Tensor:
+    """The absolute value, real for complex elements; its gradient at 0 is 0.
+
+    >>> import ingle.tensor as it
+    >>> it.abs(it.asarray([-1.5, 2.0])).tolist()
+    [1.5, 2.0]
+    """
+    return call1(_ABS, x)
+
+
+def sign(x: TensorLike, /) -> Tensor:
+    """-1, 0 or 1 by the sign of each element, NaN for NaN; `x / abs(x)` for complex elements.
+
+    >>> import ingle.tensor as it
+    >>> it.sign(it.asarray([-3, 0, 5])).tolist()
+    [-1, 0, 1]
+    """
+    return call1(_SIGN, x)
+
+
+def reciprocal(x: TensorLike, /) -> Tensor:
+    """`1 / x` for each element; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.reciprocal(it.asarray([4.0])).tolist()
+    [0.25]
+    """
+    return run1(_RECIPROCAL, as_floating(x, "reciprocal"))
+
+
+def _sign_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor | None:
+    if not x.dtype.is_complex:
+        return None
+    from .complex import real
+
+    # The direction of x turns with what is perpendicular to it, the faster the smaller x is.
+    turned = (g - out * real(g * conj(out))) / abs(x)
+    return where(x == 0, 0, turned)
+
+
+def _remainder_by_divisor(g: Tensor, x1: Any, x2: Any) -> Tensor:
+    return -g * floor_divide(x1, x2)
 
 
 _ADD = binary(
@@ -103,4 +201,42 @@ _DIVIDE = binary(
     low=0.5,
     reference=np.divide,
 ).op()
+_FLOOR_DIVIDE = binary(
+    "floor_divide",
+    floor_divide,
+    vjp={},
+    kinds=REAL,
+    low=-9.0,
+    high=9.0,
+    low2=1.0,
+    high2=4.0,
+    reference=np.floor_divide,
+).op()
+_REMAINDER = binary(
+    "remainder",
+    remainder,
+    vjp={"x1": lambda g: g, "x2": _remainder_by_divisor},
+    kinds=REAL,
+    low=-9.0,
+    high=9.0,
+    low2=1.0,
+    high2=4.0,
+    reference=np.remainder,
+    # The remainder jumps where the quotient is whole: finite differences may step over it.
+    gradient_samples=False,
+    condition=8,
+).op()
 _NEGATIVE = unary("negative", negative, vjp=lambda g: -g, reference=np.negative).op()
+_ABS = unary(
+    "abs", abs, vjp=lambda g, x: g * sign(x), result=real_dtype, reference=np.abs
+).op()  # fmt: skip
+_SIGN = unary("sign", sign, vjp=_sign_vjp, reference=np.sign, gradient_samples=False).op()
+_RECIPROCAL = unary(
+    "reciprocal",
+    reciprocal,
+    vjp=lambda g, out: -g * conj(out * out),
+    kinds=INEXACT,
+    domain=(0.25, 4.0),
+    body=lambda x: 1 / x,
+    reference=np.reciprocal,
+).op()

@@ -1,21 +1,27 @@
-"""Exponentials, logarithms and square roots."""
+"""Exponentials and logarithms. Integers are cast to the default float dtype."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import TensorLike, as_floating, call1, run1
-from ._families import unary
+from ..dispatch import Operand, TensorLike, as_floating, promote, run1, run2
+from ..dtypes import default_float
+from ._families import binary, unary
 from ._rules import INEXACT, conj
+from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+_LN2 = math.log(2)
+_LN10 = math.log(10)
+
 
 def exp(x: TensorLike, /) -> Tensor:
-    """e to the power of each element; integers are cast to the default float dtype.
+    """e to the power of each element.
 
     >>> import ingle.tensor as it
     >>> it.exp(it.asarray([0.0])).tolist()
@@ -24,8 +30,18 @@ def exp(x: TensorLike, /) -> Tensor:
     return run1(_EXP, as_floating(x, "exp"))
 
 
+def expm1(x: TensorLike, /) -> Tensor:
+    """`exp(x) - 1`, exact to the last places where x is small.
+
+    >>> import ingle.tensor as it
+    >>> it.expm1(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return run1(_EXPM1, as_floating(x, "expm1"))
+
+
 def log(x: TensorLike, /) -> Tensor:
-    """The natural logarithm: -inf at 0, NaN below; integers are cast to the default float dtype.
+    """The natural logarithm: -inf at 0, NaN below.
 
     >>> import ingle.tensor as it
     >>> it.log(it.asarray([1.0])).tolist()
@@ -34,28 +50,71 @@ def log(x: TensorLike, /) -> Tensor:
     return run1(_LOG, as_floating(x, "log"))
 
 
-def sqrt(x: TensorLike, /) -> Tensor:
-    """The square root, correctly rounded; NaN below 0. Integers become the default float dtype.
+def log1p(x: TensorLike, /) -> Tensor:
+    """`log(1 + x)`, exact to the last places where x is small.
 
     >>> import ingle.tensor as it
-    >>> it.sqrt(it.asarray([9, 16])).tolist()
-    [3.0, 4.0]
+    >>> it.log1p(it.asarray([0.0])).tolist()
+    [0.0]
     """
-    return run1(_SQRT, as_floating(x, "sqrt"))
+    return run1(_LOG1P, as_floating(x, "log1p"))
 
 
-def square(x: TensorLike, /) -> Tensor:
-    """Each element times itself.
+def log2(x: TensorLike, /) -> Tensor:
+    """The logarithm to base 2.
 
     >>> import ingle.tensor as it
-    >>> it.square(it.asarray([2, -3])).tolist()
-    [4, 9]
+    >>> it.log2(it.asarray([8.0])).tolist()
+    [3.0]
     """
-    return call1(_SQUARE, x)
+    return run1(_LOG2, as_floating(x, "log2"))
+
+
+def log10(x: TensorLike, /) -> Tensor:
+    """The logarithm to base 10.
+
+    >>> import ingle.tensor as it
+    >>> it.log10(it.asarray([1.0])).tolist()
+    [0.0]
+    """
+    return run1(_LOG10, as_floating(x, "log10"))
+
+
+def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
+    """`log(exp(x1) + exp(x2))` without overflow.
+
+    >>> import ingle.tensor as it
+    >>> it.logaddexp(it.asarray([1000.0]), float("-inf")).tolist()
+    [1000.0]
+    """
+    a, b = promote("logaddexp", ("x1", x1), ("x2", x2))
+    if not a.dtype.is_inexact:
+        a, b = promote("logaddexp", ("x1", x1), ("x2", x2), dtype=default_float())
+    return run2(_LOGADDEXP, a, b)
+
+
+def _logaddexp(x1: Any, x2: Any) -> Tensor:
+    from .extrema import maximum
+
+    # Two equal infinities differ by NaN, not by 0.
+    distance = where(x1 == x2, 0.0, abs(x1 - x2))
+    return maximum(x1, x2) + log1p(exp(-distance))
+
+
+def _share(g: Tensor, x: Any, other: Any) -> Tensor:
+    return g / (1 + exp(where(x == other, 0.0, other - x)))
 
 
 _EXP = unary(
     "exp", exp, vjp=lambda g, out: g * conj(out), kinds=INEXACT, reference=np.exp, precision="high"
+).op()
+_EXPM1 = unary(
+    "expm1",
+    expm1,
+    vjp=lambda g, out: g * conj(out + 1),
+    kinds=INEXACT,
+    reference=np.expm1,
+    precision="high",
 ).op()
 _LOG = unary(
     "log",
@@ -66,12 +125,44 @@ _LOG = unary(
     reference=np.log,
     precision="high",
 ).op()
-_SQRT = unary(
-    "sqrt",
-    sqrt,
-    vjp=lambda g, out: g / conj(out * 2),
+_LOG1P = unary(
+    "log1p",
+    log1p,
+    vjp=lambda g, x: g / conj(x + 1),
+    kinds=INEXACT,
+    domain=(-0.75, 4.0),
+    reference=np.log1p,
+    precision="high",
+).op()
+_LOG2 = unary(
+    "log2",
+    log2,
+    vjp=lambda g, x: g / conj(x * _LN2),
     kinds=INEXACT,
     domain=(0.1, 4.0),
-    reference=np.sqrt,
+    body=lambda x: log(x) / _LN2,
+    reference=np.log2,
+    precision="high",
 ).op()
-_SQUARE = unary("square", square, vjp=lambda g, x: g * conj(x * 2), reference=np.square).op()
+_LOG10 = unary(
+    "log10",
+    log10,
+    vjp=lambda g, x: g / conj(x * _LN10),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    body=lambda x: log(x) / _LN10,
+    reference=np.log10,
+    precision="high",
+).op()
+_LOGADDEXP = binary(
+    "logaddexp",
+    logaddexp,
+    vjp={
+        "x1": lambda g, x1, x2: _share(g, x1, x2),
+        "x2": lambda g, x1, x2: _share(g, x2, x1),
+    },
+    kinds=("float",),
+    body=_logaddexp,
+    reference=np.logaddexp,
+    precision="high",
+).op()

@@ -1,25 +1,30 @@
-"""Reductions over axes: sum, prod, max, min, any, all, mean, var, std."""
+"""Reductions over axes: sum, prod, max, min, any, all and their kin."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..contract import Aval, Shape
-from ..dispatch import TensorLike, cast_handle, handle_of, run1
-from ..dtypes import DType, as_dtype, default_int, uint64
+from ..contract import Aval, Handle, Shape
+from ..dispatch import TensorLike, as_floating, cast_handle, handle_of, run1, wrap
+from ..dtypes import DType, as_dtype, bool_, default_int, promote_types, uint64
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import NUMERIC, ORDERED, normalize_axes
+from ._rules import NUMERIC, ORDERED, conj, normalize_axes
+from .comparison import equal, isfinite
+from .exponential import exp, log
+from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
+_ANY = ("bool", *NUMERIC)
 
 
 def sum(
@@ -37,10 +42,25 @@ def sum(
     >>> it.sum(it.asarray([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
     """
-    handle = handle_of(x, "sum")
-    to = as_dtype(dtype) if dtype is not None else _accumulator(handle.dtype)
-    axes = normalize_axes(axis, len(handle.shape), "sum")
-    return run1(SUM.op(axis=axes, keepdims=bool(keepdims)), cast_handle(handle, to))
+    return _accumulated(SUM, x, axis, dtype, keepdims)
+
+
+def prod(
+    x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
+) -> Tensor:
+    """The product over axes; 1 for no elements. Its gradient is exact at zeros as well.
+
+    Args:
+        x: a numeric or bool tensor; bools and small integers are multiplied in int64.
+        axis: an axis, several, or None for all.
+        dtype: the dtype to multiply in and to return.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.prod(it.asarray([[1, 2], [3, 4]]), axis=1).tolist()
+    [2, 12]
+    """
+    return _accumulated(_PROD, x, axis, dtype, keepdims)
 
 
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -53,7 +73,7 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     >>> it.max(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
     [5, 7]
     """
-    return _extremum(MAX, x, axis, keepdims)
+    return run_reduction(MAX, handle_of(x, "max"), axis, keepdims)
 
 
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -66,19 +86,76 @@ def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     >>> it.min(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
     [1, 2]
     """
-    return _extremum(MIN, x, axis, keepdims)
+    return run_reduction(MIN, handle_of(x, "min"), axis, keepdims)
 
 
-def _extremum(operation: Operation, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
+def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether an element along axes is true; false for no elements. A number is true if not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.any(it.asarray([[0, 0], [0, 2]]), axis=1).tolist()
+    [False, True]
+    """
+    return run_reduction(_ANY_OF, handle_of(x, "any"), axis, keepdims)
+
+
+def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements along axes are true; true for no elements. A number is true if not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.all(it.asarray([[1, 0], [3, 2]]), axis=1).tolist()
+    [False, True]
+    """
+    return run_reduction(_ALL_OF, handle_of(x, "all"), axis, keepdims)
+
+
+def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """How many elements along axes are not 0, in the default integer dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.count_nonzero(it.asarray([[0, 3], [1, 2]]), axis=1).tolist()
+    [1, 2]
+    """
+    truth = cast_handle(handle_of(x, "count_nonzero"), bool_)
+    return sum(wrap(truth), axis=axis, keepdims=keepdims)
+
+
+def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """`log(sum(exp(x)))` over axes without overflow; -inf for no elements.
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+        axis: an axis, several, or None for all.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.logsumexp(it.asarray([1000.0, float("-inf")])).tolist()
+    1000.0
+    """
+    return run_reduction(_LOGSUMEXP, as_floating(x, "logsumexp"), axis, keepdims)
+
+
+def run_reduction(
+    operation: Operation, x: Handle, axis: Axis, keepdims: bool, **statics: Any
+) -> Tensor:
+    """Runs an operation that reduces over `axis`, which is checked first."""
+    axes = normalize_axes(axis, len(x.shape), operation.name)
+    return run1(operation.op(axis=axes, keepdims=bool(keepdims), **statics), x)
+
+
+def _accumulated(
+    operation: Operation, x: TensorLike, axis: Axis, dtype: object, keepdims: bool
+) -> Tensor:
     handle = handle_of(x, operation.name)
-    axes = normalize_axes(axis, len(handle.shape), operation.name)
-    return run1(operation.op(axis=axes, keepdims=bool(keepdims)), handle)
+    to = accumulator(handle.dtype) if dtype is None else as_dtype(dtype)
+    return run_reduction(operation, cast_handle(handle, to), axis, keepdims)
 
 
-def _accumulator(dtype: DType) -> DType:
+def accumulator(dtype: DType) -> DType:
+    """What sums and products of a dtype are computed in: no integer narrower than the default."""
     if dtype.kind == "unsigned":
         return uint64
-    return dtype if dtype.is_inexact else default_int()
+    return dtype if dtype.is_inexact else promote_types(dtype, default_int())
 
 
 def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
@@ -88,15 +165,19 @@ def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(n for i, n in enumerate(shape) if i not in axis)
 
 
-def _reduce_rule(
-    name: str, kinds: tuple[str, ...], identity: bool, x: Aval, *, axis: tuple[int, ...],
-    keepdims: bool,
+def reduction_rule(
+    name: str, kinds: tuple[str, ...], identity: bool, result: DType | None, x: Aval, *,
+    axis: tuple[int, ...], keepdims: bool, **statics: Any,
 ) -> Aval:  # fmt: skip
+    """The shape without its reduced axes; they may be empty only if there is an identity."""
     if x.dtype.kind not in kinds:
         raise DTypeError(f"{name}: needs {' or '.join(kinds)}, got {x}; cast it first")
-    if not identity and any(x.shape[a] == 0 for a in axis):
-        raise ShapeError(f"{name}: {x} has no elements along axis {axis}, and {name} no identity")
-    return Aval(reduced_shape(x.shape, axis, keepdims), x.dtype)
+    if not identity and 0 in [x.shape[a] for a in axis]:
+        raise ShapeError(
+            f"{name}: {x} has no elements along axis {axis}, and {name} of nothing is undefined; "
+            "reduce over another axis, or check x.size first"
+        )
+    return Aval(reduced_shape(x.shape, axis, keepdims), result or x.dtype)
 
 
 def spread(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
@@ -117,11 +198,78 @@ def _extremum_vjp(
     return hits * spread(g / sum(hits, axis=axis).reshape(g.shape), x_aval, axis)
 
 
-def _samples(extremum: bool, draw: Draw) -> Iterator[Sample]:
+def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
+    """The product of all other elements, without dividing by any.
+
+    Elements are multiplied in pairs until one is left; on the way back each gets what came for
+    its product times its partner.
+    """
+    from .joining import concat
+    from .manipulation import permute_dims, reshape
+    from .slicing import slice_axis
+
+    kept = tuple(i for i in range(len(x_aval.shape)) if i not in axis)
+    order = kept + axis
+    moved = tuple(x_aval.shape[i] for i in order)
+    lead, size = moved[: len(kept)], math.prod(moved[len(kept) :])
+    flat = reshape(permute_dims(x, order), (*lead, size))
+    pairs: list[tuple[Tensor, Tensor]] = []
+    while (size := flat.shape[-1]) > 1:
+        half = size // 2
+        left, right = slice_axis(flat, -1, 0, half), slice_axis(flat, -1, half, half)
+        pairs.append((conj(left), conj(right)))
+        rest = [slice_axis(flat, -1, size - 1, 1)] if size % 2 else []
+        flat = concat([left * right, *rest], axis=-1)
+    back = reshape(g, (*lead, 1))
+    for left, right in reversed(pairs):
+        half = left.shape[-1]
+        whole = slice_axis(back, -1, 0, half)
+        rest = [slice_axis(back, -1, half, 1)] if back.shape[-1] > half else []
+        back = concat([whole * right, whole * left, *rest], axis=-1)
+    if not size:
+        back = slice_axis(back, -1, 0, 0)
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return permute_dims(reshape(back, moved), inverse)
+
+
+def _any_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    return sum(x.astype(bool_), axis=axis, keepdims=keepdims) != 0
+
+
+def _all_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    return sum(equal(x, 0), axis=axis, keepdims=keepdims) == 0
+
+
+def _logsumexp(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    from .manipulation import reshape
+
+    if not x.size:
+        return log(sum(x, axis=axis, keepdims=keepdims))
+    top = max(x, axis=axis, keepdims=True)
+    # An infinite maximum would give inf - inf.
+    top = where(isfinite(top), top, 0)
+    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
+    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
+
+
+def _logsumexp_vjp(
+    g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval
+) -> Tensor:
+    out = where(isfinite(out), out, 0)
+    return spread(g, x_aval, axis) * exp(x - spread(out, x_aval, axis))
+
+
+def _logsumexp_reference(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    from scipy.special import logsumexp as oracle
+
+    return oracle(x, axis=axis, keepdims=keepdims) if x.size else np.log(np.sum(x, axis=axis))
+
+
+def _samples(extremum: bool, condition: float, draw: Draw) -> Iterator[Sample]:
     make = draw.apart if extremum and draw.dtype.is_inexact else draw.array
-    yield Sample((make((2, 17)),))
-    yield Sample((make((3, 5, 8)),), {"axis": (0, 2)}, condition=4)
-    yield Sample((make((5, 3)),), {"axis": -1, "keepdims": True})
+    yield Sample((make((2, 17)),), condition=condition)
+    yield Sample((make((3, 5, 8)),), {"axis": (0, 2)}, condition=4 * condition)
+    yield Sample((make((5, 3)),), {"axis": -1, "keepdims": True}, condition=condition)
     yield Sample((make(()),))
     if not extremum:
         yield Sample((make((0, 3)),), {"axis": 0})
@@ -132,27 +280,32 @@ def reduction(
     public: Any,
     *,
     kinds: tuple[str, ...],
-    identity: bool,
+    identity: bool = True,
+    result: DType | None = None,
     vjp: Any = None,
+    body: Any = None,
     reference: Any = None,
     precision: Any = "keep",
+    condition: float = 1.0,
 ) -> Operation:
-    """An operation that reduces over `axis`."""
+    """An operation that reduces over `axis`; without `vjp` its gradient is zero."""
     return Operation(
         name,
         tensors=("x",),
         statics=("axis", "keepdims"),
-        rule=partial(_reduce_rule, name, kinds, identity),
-        traits=Traits("reduction", family="reduce", precision=precision),
-        vjp=None if vjp is None else {"x": vjp},
+        rule=partial(reduction_rule, name, kinds, identity, result),
+        traits=Traits("reduction", family=None if body else "reduce", precision=precision),
+        vjp={} if vjp is None else {"x": vjp},
+        body=body,
         public=public,
-        samples=partial(_samples, not identity),
+        samples=partial(_samples, not identity, condition),
         reference=reference,
     )
 
 
-SUM = reduction(
-    "sum", sum, kinds=NUMERIC, identity=True, vjp=_sum_vjp, reference=np.sum, precision="high"
+SUM = reduction("sum", sum, kinds=NUMERIC, vjp=_sum_vjp, reference=np.sum, precision="high")
+_PROD = reduction(
+    "prod", prod, kinds=NUMERIC, vjp=_prod_vjp, reference=np.prod, precision="high", condition=16
 )
 MAX = reduction(
     "max", max, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.max
@@ -160,3 +313,14 @@ MAX = reduction(
 MIN = reduction(
     "min", min, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.min
 )  # fmt: skip
+_ANY_OF = reduction("any", any, kinds=_ANY, result=bool_, body=_any_of, reference=np.any)
+_ALL_OF = reduction("all", all, kinds=_ANY, result=bool_, body=_all_of, reference=np.all)
+_LOGSUMEXP = reduction(
+    "logsumexp",
+    logsumexp,
+    kinds=("float",),
+    vjp=_logsumexp_vjp,
+    body=_logsumexp,
+    reference=_logsumexp_reference,
+    precision="high",
+)

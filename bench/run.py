@@ -1,0 +1,199 @@
+"""Measures Ingle beside its peers: `python bench/run.py --workloads gelu,mlp --rounds 7`.
+
+Each system lives in a process of its own with the same number of threads, since thread pools that
+share a process spin against each other. Blocks of calls are timed in turn, so that a disturbance
+meets all systems; one call before each block is not timed. Results of a workload are compared
+between systems. Columns: the median and minimum over rounds, the memory that a run needs beyond
+what was there before it, and how many times faster than the fastest peer the median is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from systems import MODULES
+from workloads import Workload, chosen
+
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+SLOW = 0.5
+"""Seconds above which a workload is measured three times and no more."""
+
+
+class Row(NamedTuple):
+    """One measurement; `ratio` is the fastest peer's median over this one."""
+
+    workload: str
+    system: str
+    median_s: float
+    min_s: float
+    first_s: float
+    ratio: float | None
+    peak_mib: float | None
+
+
+class Worker:
+    """The process of one system, asked line by line."""
+
+    def __init__(self, system: str, threads: int) -> None:
+        environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
+        environment |= {"BENCH_THREADS": str(threads), "CC": os.environ.get("CC", "clang")}
+        self.system = system
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker.py")), system],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        print(json.dumps(request), file=stdin, flush=True)
+        line = stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.system}: the process ended with {self.process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+def start(systems: list[str], threads: int) -> list[Worker]:
+    """The systems that are installed, each in its process."""
+    workers = []
+    for name in systems:
+        worker = Worker(name, threads)
+        absent = worker.ask(do="load").get("skip")
+        if absent:
+            print(f"skipped {name}: {absent}")
+            worker.close()
+        else:
+            workers.append(worker)
+    return workers
+
+
+def measure(w: Workload, workers: list[Worker], rounds: int, block: float) -> list[Row]:
+    """Builds a workload on every system, compares the results, and times them in turn."""
+    built: dict[Worker, dict[str, Any]] = {}
+    for worker in workers:
+        with tempfile.TemporaryDirectory() as folder:
+            file = str(Path(folder) / "result.npy")
+            answer = worker.ask(do="build", workload=w.name, file=file)
+            if "skip" in answer:
+                print(f"{w.name:34s} {worker.system:12s} skipped: {answer['skip']}")
+            else:
+                built[worker] = {**answer, "result": np.load(file), "times": []}
+    compare_results(w, built)
+    for turn in range(rounds):
+        for worker, found in built.items():
+            if turn < 3 or found["once_s"] < SLOW:
+                count = max(1, min(1000, int(block / max(found["once_s"], 1e-9))))
+                found["times"].append(worker.ask(do="time", count=count)["seconds"] / w.repeat)
+    medians = {worker: statistics.median(found["times"]) for worker, found in built.items()}
+    peers = [m for worker, m in medians.items() if not worker.system.startswith("ingle")]
+    return [
+        Row(
+            w.name, worker.system, medians[worker], min(found["times"]), found["first_s"],
+            min(peers) / medians[worker] if peers else None, worker.ask(do="drop")["peak_mib"],
+        )
+        for worker, found in built.items()
+    ]  # fmt: skip
+
+
+def compare_results(w: Workload, built: dict[Worker, dict[str, Any]]) -> None:
+    """Says which systems compute something else than the first."""
+    if w.kind == "import" or not built:
+        return
+    (first, found), *others = built.items()
+    wanted = found["result"].astype(np.float64)
+    for worker, other in others:
+        got = other["result"]
+        if got.shape != wanted.shape:
+            print(
+                f"{w.name}: {worker.system} gives shape {got.shape}, {first.system} {wanted.shape}"
+            )
+            continue
+        error = float(np.max(np.abs(got - wanted), initial=0.0))
+        if not error <= w.tolerance * max(1.0, float(np.max(np.abs(wanted), initial=0.0))):
+            print(f"{w.name}: {worker.system} differs from {first.system} by {error:.3g}")
+
+
+def show(row: Row) -> str:
+    ratio = "" if row.ratio is None else f"{row.ratio:6.2f}x"
+    peak = "" if row.peak_mib is None else f"{row.peak_mib:9.1f}"
+    return (
+        f"{row.workload:34s} {row.system:12s} {row.median_s * 1e6:13.2f} {row.min_s * 1e6:13.2f} "
+        f"{ratio:>8s} {peak:>9s}"
+    )
+
+
+def plot(rows: list[Row], file: str) -> None:
+    """Bars of `ratio` for each workload and system."""
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(r.workload for r in rows))
+    systems = list(dict.fromkeys(r.system for r in rows))
+    height = 0.8 / len(systems)
+    figure, axes = plt.subplots(figsize=(8, 1 + 0.4 * len(names)), layout="constrained")
+    for i, system in enumerate(systems):
+        mine = {r.workload: r.ratio or 0.0 for r in rows if r.system == system}
+        places = [n + i * height for n, name in enumerate(names) if name in mine]
+        axes.barh(places, list(mine.values()), height, label=system)
+    axes.set_yticks([n + 0.4 - height / 2 for n in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_xlabel("speed relative to the fastest peer (higher is faster)")
+    axes.legend()
+    figure.savefig(file)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure Ingle beside its peers.")
+    parser.add_argument("--systems", default=",".join(MODULES), help="comma-separated")
+    parser.add_argument("--workloads", default="", help="comma-separated parts of names")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--block", type=float, default=0.1, help="seconds of a timed block")
+    parser.add_argument("--json", help="write the rows to this file, for bench/compare.py")
+    parser.add_argument("--plot", help="write a bar chart to this file")
+    asked = parser.parse_args()
+    if unknown := set(asked.systems.split(",")) - set(MODULES):
+        parser.error(f"no system {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+    if not chosen(asked.workloads):
+        parser.error(f"no workload contains {asked.workloads!r}")
+    return asked
+
+
+def main() -> None:
+    asked = arguments()
+    print(f"{platform.machine()}, Python {platform.python_version()}, {asked.threads} threads")
+    workers = start(asked.systems.split(","), asked.threads)
+    print(
+        f"{'':34s} {'':12s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'peak MiB':>9s}"
+    )
+    rows = []
+    for workload in chosen(asked.workloads):
+        for row in measure(workload, workers, asked.rounds, asked.block):
+            print(show(row), flush=True)
+            rows.append(row)
+    for worker in workers:
+        worker.close()
+    if asked.json:
+        Path(asked.json).write_text(json.dumps([r._asdict() for r in rows], indent=1), "utf-8")
+    if asked.plot:
+        plot(rows, asked.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The systems that are measured, by name: each a module with a `System` in it."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads import Workload
+
+Run = Callable[[], Any]
+Build = Callable[[Workload], Run]
+
+MODULES = {
+    "ingle-numpy": "systems.ingle_system",
+    "numpy": "systems.numpy_system",
+    "torch": "systems.torch_system",
+    "compile": "systems.torch_system",
+    "jax": "systems.jax_system",
+    "tinygrad": "systems.tinygrad_system",
+}
+
+
+class SkipError(Exception):
+    """A system cannot run a workload; the message says why."""
+
+
+@dataclass(frozen=True)
+class System:
+    """How one library runs workloads.
+
+    Attributes:
+        library: what to import.
+        build: by kind of workload, makes a function that runs it once, to the end.
+        functions: by the workload's `function`, what it computes on the library's arrays.
+        to_numpy: a result as a NumPy array.
+        skips: reasons by the workload's `function` (or its kind) for what cannot run.
+    """
+
+    library: str
+    build: Mapping[str, Build]
+    functions: Mapping[str, Callable[..., Any]]
+    to_numpy: Callable[[Any], Any]
+    skips: Mapping[str, str] = field(default_factory=dict)
+
+    def prepare(self, workload: Workload) -> Run:
+        """A function that runs the workload once."""
+        for key in (workload.function, workload.kind):
+            if key in self.skips:
+                raise SkipError(self.skips[key])
+        if workload.kind == "import":
+            return lambda: import_seconds(self.library)
+        if workload.kind not in self.build or workload.function not in self.functions:
+            raise SkipError("not written for this system")
+        return self.build[workload.kind](workload)
+
+
+def load(name: str) -> System:
+    """The system of a name; ImportError where its library is not installed."""
+    return importlib.import_module(MODULES[name]).system(name)  # type: ignore[no-any-return]
+
+
+def repeated(call: Run, times: int) -> Run:
+    """`call` many times in one run."""
+
+    def run() -> Any:
+        for _ in range(times):
+            result = call()
+        return result
+
+    return run
+
+
+def import_seconds(library: str) -> float:
+    """How long a fresh process takes to import a library."""
+    code = f"import time; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)

@@ -1,0 +1,178 @@
+"""PyTorch, eager and through torch.compile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch import Tensor
+from workloads import EPSILON, LEARNING_RATE, Workload
+
+from . import Run, System, repeated
+
+torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
+
+
+def layernorm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, scale.shape, scale, bias, EPSILON)
+
+
+def conv(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    return F.conv2d(x, weight, stride=stride, padding=1)
+
+
+def mlp(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int) -> Tensor:
+    for i in range(layers):
+        x = F.linear(x, p[f"{i}.weight"], p[f"{i}.bias"])
+        x = F.relu(x) if i < layers - 1 else x
+    return F.cross_entropy(x, y)
+
+
+def lenet(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+    x = F.max_pool2d(F.relu(F.conv2d(x, p["conv1.weight"], p["conv1.bias"])), 2)
+    x = F.max_pool2d(F.relu(F.conv2d(x, p["conv2.weight"], p["conv2.bias"])), 2)
+    x = F.relu(F.linear(x.flatten(1), p["hidden.weight"], p["hidden.bias"]))
+    return F.cross_entropy(F.linear(F.dropout(x, 0.5), p["out.weight"], p["out.bias"]), y)
+
+
+def block(p: dict[str, Tensor], i: int, h: Tensor, attend: Callable[..., Tensor]) -> Tensor:
+    """One transformer block; `attend` mixes the projected queries, keys and values."""
+    q = {k.partition(".")[2]: v for k, v in p.items() if k.startswith(f"{i}.")}
+    a = layernorm(h, q["norm1.scale"], q["norm1.bias"])
+    a = attend(F.linear(a, q["qkv.weight"], q["qkv.bias"]))
+    h = h + F.linear(a, q["proj.weight"], q["proj.bias"])
+    a = layernorm(h, q["norm2.scale"], q["norm2.bias"])
+    a = F.gelu(F.linear(a, q["up.weight"], q["up.bias"]))
+    return h + F.linear(a, q["down.weight"], q["down.bias"])
+
+
+def gpt(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int, heads: int) -> Tensor:
+    batch, length = x.shape
+
+    def attend(qkv: Tensor) -> Tensor:
+        q, k, v = qkv.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).reshape(batch, length, -1)
+
+    h = F.embedding(x, p["token.embedding"]) + p["position.embedding"]
+    for i in range(layers):
+        h = block(p, i, h, attend)
+    h = layernorm(h, p["norm.scale"], p["norm.bias"])
+    return F.cross_entropy(F.linear(h, p["head.weight"]).flatten(0, 1), y.flatten())
+
+
+def next_token(
+    p: dict[str, Tensor], cache: Tensor, token: Tensor, at: Tensor, layers: int, heads: int
+) -> Tensor:
+    visible = (torch.arange(cache.shape[3]) <= at)[None]
+
+    def attend(i: int, qkv: Tensor) -> Tensor:
+        q, k, v = qkv.view(3, heads, 1, -1)
+        cache[0, i].index_copy_(1, at, k)
+        cache[1, i].index_copy_(1, at, v)
+        return F.scaled_dot_product_attention(q, cache[0, i], cache[1, i], visible).view(1, -1)
+
+    h = F.embedding(token, p["token.embedding"]) + F.embedding(at, p["position.embedding"])
+    for i in range(layers):
+        h = block(p, i, h, partial(attend, i))
+    h = layernorm(h, p["norm.scale"], p["norm.bias"])
+    return F.linear(h, p["head.weight"]).argmax(-1)
+
+
+FUNCTIONS: dict[str, Any] = {
+    "add": torch.add,
+    "add_recorded": torch.add,
+    "gelu": F.gelu,
+    "softmax": partial(torch.softmax, dim=-1),
+    "layernorm": layernorm,
+    "sum": torch.sum,
+    "matmul": torch.matmul,
+    "conv": conv,
+    "mlp": mlp,
+    "lenet": lenet,
+    "gpt": gpt,
+    "decode": next_token,
+}
+
+
+class Builders:
+    """Runs of workloads, each through `compiled` first (which eager leaves as it is)."""
+
+    def __init__(self, compiled: Callable[[Any], Any]) -> None:
+        self.compiled = compiled
+
+    def function(self, w: Workload) -> Any:
+        return self.compiled(partial(FUNCTIONS[w.function], **w.options))
+
+    def forward(self, w: Workload) -> Run:
+        inputs, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        return lambda: function(*inputs)
+
+    def overhead(self, w: Workload) -> Run:
+        inputs, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        inputs[0].requires_grad_(w.function == "add_recorded")
+        return repeated(lambda: function(*inputs), w.repeat)
+
+    def backward(self, w: Workload) -> Run:
+        inputs = [torch.from_numpy(a).requires_grad_() for a in w.inputs()]
+        function = self.function(w)
+        cotangent = torch.from_numpy(w.cotangent(tuple(function(*inputs).shape)))
+        return lambda: torch.autograd.grad(function(*inputs), inputs, cotangent)[0]
+
+    def train(self, w: Workload) -> Run:
+        p = {k: torch.from_numpy(v).requires_grad_() for k, v in w.parameters().items()}
+        batch, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
+
+        def run() -> Tensor:
+            optimizer.zero_grad(set_to_none=True)
+            loss: Tensor = function(p, *batch)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return run
+
+    def decode(self, w: Workload) -> Run:
+        p = {k: torch.from_numpy(v) for k, v in w.parameters().items()}
+        layers, heads = w.options["layers"], w.options["heads"]
+        width = p["norm.scale"].shape[0]
+        cache = torch.zeros(2, layers, heads, w.options["length"], width // heads)
+        step = self.compiled(partial(next_token, layers=layers, heads=heads))
+        places = [torch.tensor([n]) for n in range(w.options["steps"])]
+
+        def run() -> Any:
+            token, out = torch.tensor([1]), []
+            with torch.no_grad():
+                for place in places:
+                    token = step(p, cache, token, place)
+                    out.append(int(token))
+            return torch.tensor(out)
+
+        return run
+
+
+def to_numpy(result: Tensor) -> Any:
+    return np.asarray(result.detach())
+
+
+def compile_afresh(function: Any) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(function, dynamic=False)
+
+
+def system(name: str) -> System:
+    builders = Builders(compile_afresh if name == "compile" else lambda function: function)
+    kinds = ("forward", "overhead", "backward", "train", "decode")
+    return System(
+        library="torch",
+        build={kind: getattr(builders, kind) for kind in kinds},
+        functions=FUNCTIONS,
+        to_numpy=to_numpy,
+        skips={"import": "the same library as torch"} if name == "compile" else {},
+    )

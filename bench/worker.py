@@ -1,0 +1,108 @@
+"""The process of one system: `run.py` asks it to build, time and drop workloads, line by line."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from systems import SkipError, System, load
+from workloads import ALL
+
+STATUS = Path("/proc/self/status")
+WORKLOADS = {w.name: w for w in ALL}
+
+
+class Session:
+    """The system and the workload that is built now."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.system: System
+        self.run: Callable[[], Any] = lambda: None
+        self.base_mib: float | None = None
+        self.self_timed = False
+
+    def load(self) -> dict[str, Any]:
+        self.system = load(self.name)
+        return {}
+
+    def build(self, workload: str, file: str) -> dict[str, Any]:
+        w = WORKLOADS[workload]
+        self.self_timed = w.kind == "import"
+        gc.collect()
+        self.base_mib = memory_mib("VmRSS")
+        begun = time.perf_counter()
+        self.run = self.system.prepare(w)
+        result = self.run()
+        first = time.perf_counter() - begun
+        np.save(file, result if self.self_timed else self.system.to_numpy(result))
+        forget_peak()
+        self.run()
+        answer = {"first_s": first, "once_s": self.time(1)["seconds"]}
+        gc.disable()
+        return answer
+
+    def time(self, count: int) -> dict[str, Any]:
+        run = self.run
+        if self.self_timed:
+            return {"seconds": run()}
+        run()
+        begun = time.perf_counter()
+        for _ in range(count):
+            run()
+        return {"seconds": (time.perf_counter() - begun) / count}
+
+    def drop(self) -> dict[str, Any]:
+        peak = memory_mib("VmHWM")
+        self.run = lambda: None
+        gc.enable()
+        gc.collect()
+        if peak is None or self.base_mib is None or self.self_timed:
+            return {"peak_mib": None}
+        return {"peak_mib": max(0.0, peak - self.base_mib)}
+
+
+def memory_mib(what: str) -> float | None:
+    """A line of the process's status, on systems that have one."""
+    if not STATUS.exists():
+        return None
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(what))
+    return int(line.split()[1]) / 1024
+
+
+def forget_peak() -> None:
+    """Starts the peak of resident memory afresh, where the system can."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def main() -> None:
+    threads = int(os.environ["BENCH_THREADS"])
+    if hasattr(os, "sched_setaffinity"):
+        # Some libraries size their pools by the cores they see and know no other setting.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not mix with the answers
+    session = Session(sys.argv[1])
+    for line in sys.stdin:
+        request = json.loads(line)
+        action = getattr(session, request.pop("do"))
+        try:
+            answer = action(**request)
+        except (SkipError, ImportError) as reason:
+            answer = {"skip": str(reason)}
+        except Exception as error:  # one workload's failure must not end the others
+            answer = {"skip": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

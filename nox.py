@@ -1,0 +1,172 @@
+"""The project's chores. `nox -f nox.py --list` names them, `nox -f nox.py -s lint` runs one.
+
+Each session makes its own environment; with `--no-venv --no-install` it runs in the current one.
+Sessions loop over the folders of packages and plugins, so that a new one adds no line here.
+"""
+
+if __name__ == "nox":
+    raise ImportError("run `nox -f nox.py`, not `python -m nox`: from here this file hides nox")
+
+import re
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+DIST = ROOT / "dist"
+MEMBERS = {p.parent.name: p.parent for p in sorted(ROOT.glob("p*s/*/pyproject.toml"))}
+PLUGINS = {name: folder for name, folder in MEMBERS.items() if folder.parent.name == "plugins"}
+
+nox.needs_version = ">=2025.10"
+nox.options.sessions = ["lint", "types", "tests", "docs", "alone"]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_external_run = False
+
+
+def project(name: str) -> dict:
+    """The `[project]` table of a member."""
+    return tomllib.loads((MEMBERS[name] / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def modules() -> list[str]:
+    """The import names of all members: `ingle.nn`, `ingle_numpy`, …"""
+    typed = [f.relative_to(m / "src") for m in MEMBERS.values() for f in m.glob("src/**/py.typed")]
+    return sorted(".".join(f.parent.parts) for f in typed)
+
+
+def closure(name: str) -> set[str]:
+    """A member and the members that it declares as dependencies, theirs included."""
+    distributions = {project(m)["name"]: m for m in MEMBERS}
+    found, todo = set(), [name]
+    while todo:
+        member = todo.pop()
+        if member not in found:
+            found.add(member)
+            needs = [re.match(r"[\w.-]+", d)[0] for d in project(member).get("dependencies", [])]
+            todo += [distributions[d] for d in needs if d in distributions]
+    return found
+
+
+def wheel(name: str) -> Path:
+    """The built wheel of a member."""
+    stem = project(name)["name"].replace("-", "_")
+    version = (ROOT / "VERSION").read_text("utf-8").strip()
+    return DIST / f"{stem}-{version}-py3-none-any.whl"
+
+
+def develop(session: nox.Session) -> None:
+    """Everything editable, with the tools."""
+    session.install("-r", "requirements-dev.txt")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and layout of every file."""
+    session.install("ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict types of packages, plugins, examples and benchmarks."""
+    develop(session)
+    session.run("mypy", *(a for m in modules() for a in ("-p", m)))
+    for folder in sorted(p.parent for p in ROOT.glob("examples/*/*.py")):
+        session.run("mypy", *map(str, sorted(folder.glob("*.py"))))
+    session.run("mypy", *map(str, sorted(ROOT.glob("bench/*.py"))))
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests; `-- -k name` chooses."""
+    develop(session)
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Every code block of README and docs, and every example of a docstring."""
+    develop(session)
+    session.run("python", "-m", "pytest", "docs", *session.posargs)
+    sources = [str(p.relative_to(ROOT)) for m in MEMBERS.values() for p in m.glob("src")]
+    session.run("python", "-m", "pytest", "--doctest-modules", *sources, *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """A wheel of each member in dist/, with what belongs into it and nothing else."""
+    session.install("hatchling")
+    for name, folder in MEMBERS.items():
+        wheel(name).unlink(missing_ok=True)
+        with session.chdir(folder):
+            session.run("hatchling", "build", "-t", "wheel", "-d", str(DIST), silent=True)
+        check_wheel(session, name)
+    session.log(f"{len(MEMBERS)} wheels, {sum(wheel(m).stat().st_size for m in MEMBERS):,} bytes")
+
+
+def check_wheel(session: nox.Session, name: str) -> None:
+    """Stops the session if a wheel's content is wrong."""
+    files = zipfile.ZipFile(wheel(name)).namelist()
+    code = [f for f in files if ".dist-info/" not in f]
+    roots = {f.split("/")[0] for f in code}
+    own = {"ingle"} if name not in PLUGINS else {f"ingle_{name}"}
+    if not roots <= own:
+        session.error(f"{wheel(name).name} ships {sorted(roots - own)} besides {sorted(own)}")
+    if "ingle/__init__.py" in files:
+        session.error(f"{wheel(name).name} ships ingle/__init__.py, which hides its siblings")
+    if code and not any(f.endswith("/py.typed") for f in code):
+        session.error(f"{wheel(name).name} ships no py.typed")
+    if stray := [f for f in code if "/tests/" in f or f.endswith(".pyc")]:
+        session.error(f"{wheel(name).name} ships {stray}")
+
+
+@nox.session(venv_backend="none", requires=["build"])
+@nox.parametrize("member", list(MEMBERS), ids=list(MEMBERS))
+def alone(session: nox.Session, member: str) -> None:
+    """Each wheel in a clean environment with only what it declares: imports, then its smoke."""
+    env = Path(session.create_tmp()) / member
+    session.run(sys.executable, "-m", "virtualenv", "--clear", str(env), silent=True)
+    python = str(env / ("Scripts/python" if sys.platform == "win32" else "bin/python"))
+    siblings = [str(wheel(m)) for m in sorted(closure(member))]
+    session.run(python, "-m", "pip", "install", "--quiet", *siblings)
+    session.run(python, "-m", "pip", "check", silent=True)
+    session.run(python, "-I", str(ROOT / "tests" / "alone.py"), project(member)["name"])
+
+
+@nox.session
+@nox.parametrize("plugin", list(PLUGINS), ids=list(PLUGINS))
+def contract(session: nox.Session, plugin: str) -> None:
+    """The testkit on each backend of a plugin."""
+    develop(session)
+    for name in project(plugin)["entry-points"]["ingle"]:
+        session.run(
+            "python", "-m", "pytest", "--pyargs", "ingle.testkit", f"--backend={name}",
+            *session.posargs,
+        )  # fmt: skip
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """What takes too long for every change: the tests marked so, and the benchmarks."""
+    develop(session)
+    session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
+    session.run("python", "bench/run.py", "--systems", "ingle-numpy,numpy,torch")
+
+
+@nox.session(venv_backend="none")
+def bump(session: nox.Session) -> None:
+    """Writes a new version into VERSION and into every sibling range: `-s bump -- 0.2.0`."""
+    if not session.posargs or not re.fullmatch(r"\d+\.\d+\.\d+\S*", session.posargs[0]):
+        session.error("give the new version: nox -f nox.py -s bump -- 0.2.0")
+    (version,) = session.posargs
+    major, minor = map(int, version.split(".")[:2])
+    (ROOT / "VERSION").write_text(f"{version}\n", "utf-8")
+    for folder in MEMBERS.values():
+        file = folder / "pyproject.toml"
+        text = file.read_text("utf-8")
+        ranges = rf"\1>={major}.{minor},<{major}.{minor + 1}"
+        file.write_text(re.sub(r"(\"ingle-[\w\[\],-]+)>=[\d.]+,<[\d.]+", ranges, text), "utf-8")

@@ -1,0 +1,190 @@
+"""Downloads that are checked, resumed, tried at several mirrors, and never half there.
+
+Pooch does the checking and the final rename. What it lacks is here: an interrupted transfer stays
+beside its target as `NAME.part` and is continued with an HTTP range request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import DownloadError, MissingExtraError
+
+_CHUNK = 1 << 16
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: `INGLE_DATA`, or the place that the system has for caches."""
+    chosen = os.environ.get("INGLE_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "ingle" / "data"
+
+
+def download(
+    urls: Sequence[str],
+    path: str | Path,
+    *,
+    sha256: str,
+    timeout: float = 20.0,
+    progress: bool = True,
+) -> Path:
+    """Fetches a file unless it is there with the right checksum; the mirrors are tried in turn.
+
+    The file appears under its name only when it is whole and its checksum is right. An interrupted
+    transfer is continued by the next mirror or the next call.
+
+    Args:
+        urls: the mirrors, the preferred one first.
+        path: where the file goes; its folder is made if need be.
+        sha256: the checksum, as 64 hexadecimal digits.
+        timeout: seconds without an answer after which a mirror is given up.
+        progress: whether to show a bar on a terminal.
+
+    Returns:
+        The path.
+
+    Raises:
+        DownloadError: no mirror delivered the file; the message says what each of them did.
+        MissingExtraError: pooch is not installed.
+    """
+    pooch = _pooch()
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadError(f"{path.parent}: cannot make this folder: {error}") from None
+    failures = []
+    for url in urls:
+        try:
+            pooch.retrieve(
+                url,
+                known_hash=f"sha256:{sha256}",
+                fname=path.name,
+                path=path.parent,
+                downloader=ResumingDownloader(path, timeout=timeout, progress=progress),
+            )
+            return path
+        except (OSError, HTTPException, ValueError) as error:
+            failures.append(f"  {url}: {_reason(error)}")
+    part = partial_path(path)
+    kept = f" {part.stat().st_size} bytes are kept and will be continued." if part.exists() else ""
+    raise DownloadError(
+        f"no mirror delivered {path.name}:\n" + "\n".join(failures) + f"\nCheck the connection and "
+        f"try again, or put the file into {path.parent} by hand.{kept}"
+    )
+
+
+def partial_path(path: Path) -> Path:
+    """Where an unfinished download of `path` is kept."""
+    return path.with_name(path.name + ".part")
+
+
+class ResumingDownloader:
+    """A downloader for pooch that continues what an earlier one left in `TARGET.part`.
+
+    Args:
+        target: the file that the download will become.
+        timeout: seconds without an answer after which it gives up.
+        progress: whether to show a bar on a terminal.
+    """
+
+    def __init__(self, target: Path, *, timeout: float = 20.0, progress: bool = True) -> None:
+        self.part = partial_path(target)
+        self.timeout = timeout
+        self.progress = progress
+
+    def __call__(self, url: str, output_file: Any, pooch: Any = None) -> None:
+        """Downloads `url` into `output_file`, as pooch asks for."""
+        have = self.part.stat().st_size if self.part.exists() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                self._receive(url, response, have)
+        except urllib.error.HTTPError as error:
+            if error.code != 416 or not have:
+                raise
+            # The range begins at or after the end: the part is whole, or not of this file. Pooch's
+            # checksum tells which; a wrong one is deleted with its temporary file.
+            error.close()
+        shutil.move(self.part, output_file)
+
+    def _receive(self, url: str, response: HTTPResponse, have: int) -> None:
+        if response.status != 206 or _range_start(response) != have:
+            have = 0
+        length = response.headers.get("Content-Length")
+        total = None if length is None else have + int(length)
+        name = self.part.name.removesuffix(".part")
+        with (
+            self.part.open("ab" if have else "wb") as file,
+            _bar(name, have, total, self.progress) as bar,
+        ):
+            have += _copy(response, file, bar)
+            file.flush()
+            os.fsync(file.fileno())
+        if total is not None and have != total:
+            raise ConnectionError(f"the connection broke off at {have} of {total} bytes")
+
+
+def _copy(response: HTTPResponse, file: IO[bytes], bar: Any) -> int:
+    count = 0
+    while chunk := response.read1(_CHUNK):
+        file.write(chunk)
+        bar.update(len(chunk))
+        count += len(chunk)
+    return count
+
+
+def _range_start(response: HTTPResponse) -> int | None:
+    """The first byte of a partial answer: `Content-Range: bytes 100-199/200`."""
+    unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
+    start = rest.partition("-")[0]
+    return int(start) if unit == "bytes" and start.isdigit() else None
+
+
+@contextlib.contextmanager
+def _bar(name: str, have: int, total: int | None, wanted: bool) -> Iterator[Any]:
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    # disable=None shows the bar on a terminal only; a log gets pooch's one line a file.
+    with tqdm(
+        desc=name, initial=have, total=total, unit="B", unit_scale=True, leave=True,
+        disable=None if wanted else True,
+    ) as bar:  # fmt: skip
+        yield bar
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answered {error.code} {error.reason}"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    text = str(error) or type(error).__name__
+    return "the checksum is wrong" if "hash" in text else text
+
+
+def _pooch() -> Any:
+    try:
+        import pooch  # type: ignore[import-untyped]
+        import tqdm  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f'downloading needs pooch and tqdm ({error}): pip install "ingle-dataset[download]", '
+            "or put the files into a folder and pass it"
+        ) from None
+    return pooch

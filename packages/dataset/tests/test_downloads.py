@@ -1,0 +1,200 @@
+import gzip
+import hashlib
+import re
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from ingle.dataset import DownloadError, MissingExtraError, cache_folder, download, mnist
+from ingle.dataset.downloads import partial_path
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server:
+    """A web server on this machine that breaks off, forgets ranges or stalls as it is told."""
+
+    def __init__(self):
+        self.files = {"/file": CONTENT}
+        self.requests = []
+        self.break_after = []  # bytes of the next answers after which the connection is cut
+        self.ranges = True
+        self.stall = threading.Event()
+        self.stalls = False
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.answer(self)
+
+            def log_message(self, *args):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def answer(self, handler):
+        asked = handler.headers.get("Range")
+        self.requests.append((handler.path, asked))
+        if self.stalls:
+            self.stall.wait(10)
+            return
+        data = self.files.get(handler.path)
+        if data is None:
+            handler.send_error(404)
+            return
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.ranges else None
+        if start is not None and start >= len(data):
+            handler.send_error(416)
+            return
+        handler.send_response(200 if start is None else 206)
+        if start is not None:
+            handler.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        body = data[start or 0 :]
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[: self.break_after.pop(0)] if self.break_after else body)
+
+    def close(self):
+        self.stall.set()
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def second():
+    made = Server()
+    yield made
+    made.close()
+
+
+def fetch(path, *servers, **options):
+    return download([s.url + "file" for s in servers], path, sha256=SHA, **options)
+
+
+def test_a_file_is_downloaded_once(server, tmp_path):
+    path = tmp_path / "deep" / "down" / "file"
+    assert fetch(path, server) == path
+    assert path.read_bytes() == CONTENT
+    fetch(path, server)
+    assert server.requests == [("/file", None)]
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_an_interrupted_download_is_continued(server, tmp_path):
+    path = tmp_path / "file"
+    server.break_after = [100_000]
+    with pytest.raises(DownloadError, match=r"broke off at 100000 of 300000 bytes[\s\S]*are kept"):
+        fetch(path, server)
+    assert not path.exists()
+    assert partial_path(path).stat().st_size == 100_000
+    fetch(path, server)
+    assert path.read_bytes() == CONTENT
+    assert server.requests[1] == ("/file", "bytes=100000-")
+    assert not partial_path(path).exists()
+
+
+def test_the_next_mirror_continues(server, second, tmp_path):
+    server.break_after = [12_345]
+    assert fetch(tmp_path / "file", server, second).read_bytes() == CONTENT
+    assert second.requests == [("/file", "bytes=12345-")]
+
+
+def test_a_server_without_ranges_starts_again(server, tmp_path):
+    server.ranges = False
+    server.break_after = [100]
+    with pytest.raises(DownloadError):
+        fetch(tmp_path / "file", server)
+    assert fetch(tmp_path / "file", server).read_bytes() == CONTENT
+
+
+def test_a_whole_part_file_is_taken_as_it_is(server, tmp_path):
+    path = tmp_path / "file"
+    partial_path(path).write_bytes(CONTENT)
+    assert fetch(path, server).read_bytes() == CONTENT
+
+
+def test_a_wrong_part_file_is_dropped_and_the_next_mirror_starts_anew(server, tmp_path):
+    path = tmp_path / "file"
+    partial_path(path).write_bytes(b"of another file" * 30_000)
+    assert fetch(path, server, server).read_bytes() == CONTENT
+    assert server.requests[1] == ("/file", None)
+
+
+def test_a_wrong_file_is_never_left_behind(server, second, tmp_path):
+    server.files["/file"] = b"an error page"
+    assert fetch(tmp_path / "file", server, second).read_bytes() == CONTENT
+    path = tmp_path / "other" / "file"
+    with pytest.raises(DownloadError, match="the checksum is wrong"):
+        fetch(path, server)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_each_mirror_did_is_told(server, second, tmp_path):
+    del server.files["/file"]
+    second.stalls = True
+    with pytest.raises(DownloadError) as e:
+        fetch(tmp_path / "file", server, second, timeout=0.2)
+    message = str(e.value)
+    assert "no mirror delivered file" in message
+    assert f"{server.url}file: the server answered 404" in message
+    assert f"{second.url}file: timed out" in message
+    assert f"put the file into {tmp_path} by hand" in message
+
+
+def test_no_server_at_all(server, tmp_path):
+    with pytest.raises(DownloadError, match="refused"):
+        download(["http://127.0.0.1:9/file"], tmp_path / "file", sha256=SHA)
+
+
+def test_a_folder_that_cannot_be_made(server, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(DownloadError, match="cannot make this folder"):
+        fetch(tmp_path / "taken" / "file", server)
+
+
+def test_without_pooch_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "ingle-dataset\[download\]"'):
+        download(["http://127.0.0.1:9/file"], tmp_path / "file", sha256=SHA)
+
+
+def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
+    monkeypatch.setenv("INGLE_DATA", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("INGLE_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_folder() == tmp_path / "ingle" / "data"
+
+
+def test_mnist_is_downloaded_into_its_folder(server, tmp_path, monkeypatch, idx_bytes):
+    checksums = {}
+    for part, count in (("train", 12), ("t10k", 4)):
+        for name, array in (
+            (f"{part}-images-idx3-ubyte", np.zeros((count, 28, 28), np.uint8)),
+            (f"{part}-labels-idx1-ubyte", np.arange(count, dtype=np.uint8) % 10),
+        ):
+            data = gzip.compress(idx_bytes(array))
+            server.files[f"/{name}.gz"] = data
+            checksums[name] = hashlib.sha256(data).hexdigest()
+    monkeypatch.setattr("ingle.dataset.mnist_source.CHECKSUMS", checksums)
+    options = {"mirrors": ["http://127.0.0.1:9/", server.url], "progress": False}
+    assert len(mnist(tmp_path, "train", **options)) == 10
+    assert len(mnist(tmp_path, "valid", **options)) == 2
+    assert len(mnist(tmp_path, "test", **options)) == 4
+    assert len(server.requests) == 4

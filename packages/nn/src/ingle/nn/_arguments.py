@@ -1,0 +1,47 @@
+"""Arguments that layers share: sizes, and the making of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingle.tensor import Device
+from ingle.tensor.errors import ArgumentError
+from ingle.tensor.random import Generator
+
+from .init import Init
+from .parameter import Parameter
+
+Sizes = int | Sequence[int]
+
+
+def size(layer: str, argument: str, value: object, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentError(f"{layer}: {argument} must be an integer, got {value!r}")
+    number = value.__index__()
+    if number < least:
+        raise ArgumentError(f"{layer}: {argument} must be at least {least}, got {number}")
+    return int(number)
+
+
+def sizes(layer: str, argument: str, value: object, count: int, least: int = 1) -> tuple[int, ...]:
+    """One whole number for all of `count` axes, or one for each."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != count:
+            raise ArgumentError(
+                f"{layer}: {argument} must be an integer or {count} of them, got {value!r}"
+            )
+        return tuple(size(layer, argument, v, least) for v in value)
+    return (size(layer, argument, value, least),) * count
+
+
+def make(
+    init: Init | None,
+    default: Init,
+    shape: Sequence[int],
+    dtype: object,
+    device: Device | str | None,
+    generator: Generator | None,
+) -> Parameter:
+    """A parameter of first values from the initializer that was given, or the layer's own."""
+    return Parameter((init or default)(tuple(shape), dtype, device, generator))

@@ -1,0 +1,220 @@
+"""Modules of modules: in a row, as a list, by name."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, overload
+
+from ingle.tensor import Cell
+from ingle.tensor.errors import ArgumentError, OperandError
+
+from . import structure
+from .module import Module
+
+
+class _Container(Module):
+    """Keeps its modules in a dict of its own, so that a name may be that of a method."""
+
+    _entries: dict[str, Module]
+
+    def __init__(self) -> None:
+        vars(self)["_entries"] = {}
+
+    def _registered(self) -> Iterator[tuple[str, Cell[Any] | Module]]:
+        others = [(n, v) for n, v in vars(self).items() if n != "_entries"]
+        yield from self._registered_among(others)
+        yield from self._entries.items()
+
+    def _put(self, name: str, module: Module) -> None:
+        if not isinstance(module, Module):
+            raise OperandError(
+                f"{type(self).__name__}: entry {name!r} must be a Module, got "
+                f"{type(module).__name__}"
+                + ("; did you mean to call it?" if isinstance(module, type) else "")
+            )
+        if not isinstance(name, str) or not name or "." in name:
+            raise ArgumentError(
+                f"{type(self).__name__}: a name is a string without dots, got {name!r}"
+            )
+        self._entries[name] = module
+        structure.changed()
+
+    def _renumber(self, modules: Iterable[Module]) -> None:
+        modules = list(modules)
+        self._entries.clear()
+        for i, module in enumerate(modules):
+            self._put(str(i), module)
+        structure.changed()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Module:
+        entries: dict[str, Module] = vars(self).get("_entries", {})
+        if name in entries:
+            return entries[name]
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}"
+            + (f"; its modules are {', '.join(entries)}" if entries else "")
+        )
+
+
+class _Ordered(_Container):
+    """Reading and writing by position."""
+
+    def _name(self, index: int) -> str:
+        names = list(self._entries)
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise OperandError(
+                f"{type(self).__name__}: an index is an integer or a slice, got {index!r}"
+            )
+        if not -len(names) <= index < len(names):
+            raise IndexError(
+                f"{type(self).__name__}: index {index} is out of range; it has {len(names)} modules"
+            )
+        return names[index]
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(list(self._entries.values()))
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._put(self._name(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        names = list(self._entries)
+        gone = names[index] if isinstance(index, slice) else [self._name(index)]
+        kept = {n: m for n, m in self._entries.items() if n not in gone}
+        if all(n.isdigit() for n in names):
+            self._renumber(kept.values())
+        else:
+            vars(self)["_entries"] = kept
+            structure.changed()
+
+    def append(self, module: Module) -> None:
+        """Adds a module at the end, named by its position."""
+        self._put(str(len(self._entries)), module)
+
+    def extend(self, modules: Iterable[Module]) -> None:
+        """Adds several modules at the end."""
+        for module in modules:
+            self.append(module)
+
+    def insert(self, index: int, module: Module) -> None:
+        """Puts a module before the one at `index`; those behind get new numbers."""
+        modules = list(self._entries.values())
+        modules.insert(index, module)
+        self._renumber(modules)
+
+
+class Sequential(_Ordered):
+    """Modules in a row: each gets what the one before it returned.
+
+    Args:
+        modules: the modules, named by position; or one ordered mapping of names to modules.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> model(it.ones((5, 4))).shape
+    (5, 2)
+    >>> [name for name, _ in model.named_parameters()]
+    ['0.weight', '0.bias', '2.weight', '2.bias']
+    """
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        super().__init__()
+        named: Iterable[tuple[str, Any]] = ((str(i), m) for i, m in enumerate(modules))
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            named = modules[0].items()
+        for name, module in named:
+            self._put(name, module)
+
+    def forward(self, x: Any) -> Any:
+        for module in self._entries.values():
+            x = module(x)
+        return x
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Module:
+        if isinstance(index, slice):
+            return Sequential(dict(list(self._entries.items())[index]))
+        return self._entries[self._name(index)]
+
+
+class ModuleList(_Ordered):
+    """A list of modules whose paths are their positions.
+
+    >>> from ingle import nn
+    >>> layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+    >>> len(layers), [name for name, _ in layers[1:].named_children()]
+    (3, ['0', '1'])
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self.extend(modules)
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> ModuleList: ...
+    def __getitem__(self, index: int | slice) -> Module:
+        if isinstance(index, slice):
+            return ModuleList(list(self._entries.values())[index])
+        return self._entries[self._name(index)]
+
+
+class ModuleDict(_Container):
+    """Modules by name.
+
+    >>> from ingle import nn
+    >>> heads = nn.ModuleDict({"class": nn.Linear(4, 10), "box": nn.Linear(4, 4)})
+    >>> sorted(heads), heads["box"].out_features
+    (['box', 'class'], 4)
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def __getitem__(self, name: str) -> Module:
+        if name not in self._entries:
+            raise KeyError(f"no module {name!r}; there are: {', '.join(self._entries) or 'none'}")
+        return self._entries[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self._put(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        del self._entries[name]
+        structure.changed()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._entries))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Adds or replaces several modules."""
+        for name, module in modules.items():
+            self._put(name, module)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._entries.keys()
+
+    def values(self) -> ValuesView[Module]:
+        """The modules."""
+        return self._entries.values()
+
+    def items(self) -> ItemsView[str, Module]:
+        """Names with modules."""
+        return self._entries.items()

@@ -1,0 +1,72 @@
+"""The cells of a module: what is trained, and what is only kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingle.tensor import Cell, Tensor, asarray
+from ingle.tensor.errors import DTypeError
+
+from . import structure
+
+
+class Parameter(Cell[Tensor]):
+    """A differentiable cell: a module that it is assigned to trains it.
+
+    Operations take it where they take a tensor; `value` reads and replaces what it holds.
+
+    Args:
+        value: the first value, a tensor or anything `asarray` takes.
+        requires_grad: False freezes it: no gradient is recorded for it.
+
+    Raises:
+        DTypeError: the dtype has no gradients.
+
+    >>> from ingle.nn import Parameter
+    >>> w = Parameter([1.0, 2.0])
+    >>> (w * w).backward()[w].tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: Any, requires_grad: bool = True) -> None:
+        tensor = value if isinstance(value, Tensor) else asarray(value)
+        if requires_grad and not tensor.dtype.is_inexact:
+            raise DTypeError(
+                f"Parameter: {tensor.dtype} has no gradients; cast with value.astype('float32'), "
+                "pass requires_grad=False, or make it a Buffer"
+            )
+        super().__init__(tensor, differentiable=requires_grad)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are recorded for it; setting it freezes or unfreezes."""
+        return self.differentiable
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and not self.dtype.is_inexact:
+            raise DTypeError(f"requires_grad: {self.dtype} has no gradients")
+        if self.differentiable is not bool(wanted):
+            self.differentiable = bool(wanted)
+            structure.changed()
+
+
+class Buffer(Cell[Tensor]):
+    """A cell that a module keeps but does not train, such as a running mean.
+
+    Args:
+        value: the first value, a tensor or anything `asarray` takes.
+        persistent: False leaves it out of `state_dict` and of saved files.
+
+    >>> from ingle.nn import Buffer
+    >>> Buffer([0.0, 1.0]).shape
+    (2,)
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, value: Any, persistent: bool = True) -> None:
+        super().__init__(value if isinstance(value, Tensor) else asarray(value))
+        self.persistent = persistent

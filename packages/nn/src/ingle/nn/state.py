@@ -1,0 +1,113 @@
+"""State dicts: values by path, checked as a whole before anything is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.tensor import Cell, Tensor, asarray, transaction
+from ingle.tensor.dtypes import DType
+from ingle.tensor.errors import IngleError, OperandError
+
+from .parameter import Buffer, Parameter
+
+if TYPE_CHECKING:
+    from .module import Module
+
+
+class StateError(IngleError, ValueError):
+    """A state dict does not fit: the message lists everything that is wrong with it."""
+
+
+def named_cells(module: Module) -> Iterator[tuple[str, Cell[Tensor]]]:
+    """Parameters and persistent buffers by every path, in PyTorch's order."""
+    for path, owner in module.named_modules(remove_duplicate=False):
+        cells = list(owner._registered())
+        for kind in (Parameter, Buffer):
+            for name, cell in cells:
+                if isinstance(cell, kind) and getattr(cell, "persistent", True):
+                    yield f"{path}.{name}" if path else name, cell
+
+
+def as_tensor(value: Any, what: str) -> Tensor:
+    """A tensor of a tensor, cell, NumPy array, PyTorch tensor or number, without gradients."""
+    if isinstance(value, Cell):
+        value = value.raw
+    if isinstance(value, Tensor):
+        return value.detach()
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if "bfloat16" in str(value.dtype):
+            # NumPy has no bfloat16 of PyTorch's; float32 holds each of its values.
+            return asarray(value.float().numpy()).astype("bfloat16")
+    try:
+        # Contiguous on the host; whoever gives us the array may write to it afterwards.
+        return asarray(np.array(value))
+    except IngleError as error:
+        raise OperandError(f"{what}: expected a tensor or array, got {value!r}") from error
+
+
+def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> None:
+    """See `Module.load_state_dict`."""
+    if not isinstance(mapping, Mapping):
+        raise OperandError(
+            f"load_state_dict: expected a mapping of path to tensor, got "
+            f"{type(mapping).__name__}; for a file use ingle.nn.load(path, module)"
+        )
+    cells = dict(named_cells(module))
+    problems: list[str] = []
+    values: dict[Cell[Tensor], tuple[str, Tensor]] = {}
+    for path, cell in cells.items():
+        if path in mapping:
+            _take(path, cell, as_tensor(mapping[path], path), values, problems)
+    if strict:
+        given = {cell for path, cell in cells.items() if path in mapping}
+        missing = [path for path, cell in cells.items() if cell not in given]
+        unexpected = [path for path in mapping if path not in cells]
+        problems = [*_list("missing", missing), *_list("unexpected", unexpected), *problems]
+    if problems:
+        hint = "\nstrict=False passes over missing and unexpected paths" if strict else ""
+        raise StateError(
+            f"load_state_dict: the state does not fit {type(module).__name__}, nothing was set:\n  "
+            + "\n  ".join(problems)
+            + hint
+        )
+    with transaction():
+        for cell, (_, value) in values.items():
+            cell.value = value
+
+
+def _list(what: str, paths: list[str]) -> list[str]:
+    return [f"{what}: {', '.join(paths)}"] if paths else []
+
+
+def _take(
+    path: str,
+    cell: Cell[Tensor],
+    value: Tensor,
+    values: dict[Cell[Tensor], tuple[str, Tensor]],
+    problems: list[str],
+) -> None:
+    """Notes the value for the cell, or what is wrong with it."""
+    if value.shape != cell.shape:
+        problems.append(f"{path}: expected shape {cell.shape}, got {value.shape}")
+    elif not _castable(value.dtype, cell.dtype):
+        problems.append(f"{path}: expected dtype {cell.dtype}, got {value.dtype}")
+    elif cell in values and not _same(values[cell][1], value):
+        problems.append(
+            f"{path} and {values[cell][0]} are one tied cell, but have different values"
+        )
+    else:
+        fitted = value.astype(cell.dtype).to_device(cell.device)
+        values.setdefault(cell, (path, fitted))
+
+
+def _castable(have: DType, want: DType) -> bool:
+    return have is want or (have.kind == want.kind) or (have.is_integer and want.is_integer)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    x, y = a.numpy(), b.astype(a.dtype).numpy()
+    return np.array_equal(x, y) or bool(np.all((x == y) | ((x != x) & (y != y))))

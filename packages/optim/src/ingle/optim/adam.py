@@ -1,0 +1,121 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+
+from .groups import Parameters, Slot
+from .optimizer import Optimizer
+from .options import at_least, fractions
+from .schedule import Rate
+
+
+class Adam(Optimizer):
+    """Steps scaled by running moments; Kingma and Ba (ICLR 2015). The numbers are PyTorch's.
+
+    Args:
+        params: a module, parameters or groups; see `Optimizer`.
+        lr: the learning rate, or a schedule.
+        betas: how slowly the first and second moments forget.
+        eps: added to the root of the second moment.
+        weight_decay: added to the gradient as this times the parameter.
+        amsgrad: divide by the largest second moment so far; Reddi et al. (ICLR 2018).
+        maximize: climb.
+        clipping: `max_grad_norm`, `max_grad_value`, `error_if_nonfinite`; see `Optimizer`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn, optim
+    >>> w = nn.Parameter([1.0])
+    >>> adam = optim.Adam([w], lr=optim.schedule.Cosine(0.1, steps=100))
+    >>> for _ in range(100):
+    ...     adam.step((w * w).sum().backward())
+    >>> abs(w.value.item()) < 0.01
+    True
+    """
+
+    moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        **clipping: Any,
+    ) -> None:
+        super().__init__(
+            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+            maximize=maximize, **clipping,
+        )  # fmt: skip
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        name = type(self).__name__
+        at_least(name, options, "eps", "weight_decay")
+        fractions(name, options, "betas", 2)
+
+    def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
+        x, decay = slot.value, options["weight_decay"]
+        grad = -grad if options["maximize"] else grad
+        if decay and self.decoupled:
+            x = x * (1.0 - lr * decay)
+        elif decay:
+            grad = grad + x * decay
+        beta1, beta2 = options["betas"]
+        first, second = slot.moment("exp_avg"), slot.moment("exp_avg_sq")
+        m, v = first.raw, second.raw
+        m = m + (grad - m) * (1.0 - beta1)
+        v = v * beta2 + it.square(grad) * (1.0 - beta2)
+        first.value, second.value = m, v
+        if options["amsgrad"]:
+            largest = slot.moment("max_exp_avg_sq")
+            largest.value = v = it.maximum(largest.raw, v)
+        # Both corrections are numbers; moved to where they cost no pass over the parameter.
+        steps = slot.steps.raw
+        root = math.sqrt(1.0 - beta2**steps)
+        size = lr * root / (1.0 - beta1**steps)
+        slot.value = x - m / (it.sqrt(v) + options["eps"] * root) * size
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient; Loshchilov and Hutter (ICLR 2019).
+
+    The arguments are those of `Adam`; the parameter shrinks by `lr * weight_decay` each step.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn, optim
+    >>> model = nn.Linear(3, 2)
+    >>> groups = [
+    ...     {"params": nn.select(model, "*weight"), "weight_decay": 0.1},
+    ...     {"params": nn.select(model, "*bias"), "weight_decay": 0.0},
+    ... ]
+    >>> adamw = optim.AdamW(groups, lr=0.1)
+    >>> grads = adamw.backward_step(model(it.ones((4, 3))).sum())
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Rate = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        **clipping: Any,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **clipping
+        )

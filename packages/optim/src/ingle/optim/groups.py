@@ -1,0 +1,174 @@
+"""What an optimizer trains: parameters in groups, each group with options of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ingle.nn import Module, Parameter
+from ingle.tensor import Cell, DType, Tensor, float32, zeros_like
+from ingle.tensor.errors import ArgumentError, OperandError
+
+from .schedule import Rate, rate_at
+
+Parameters: TypeAlias = (
+    "Module | Mapping[str, Parameter] | Iterable[Parameter | tuple[str, Parameter]]"
+    " | Iterable[Mapping[str, Any]]"
+)
+"""A module; parameters by name (`select`, `dict(model.named_parameters())`); parameters, or pairs
+of name and parameter, in a row; or groups, dicts with any of these under `"params"`."""
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A parameter with what the optimizer keeps of it.
+
+    Updates of half types are computed in float32, and their moments are kept in it: in bfloat16 the
+    decay 0.999 of a moment would be 1.
+
+    Attributes:
+        steps: how many updates the parameter had.
+        state: moments by name; made at the first update, as zeros.
+    """
+
+    name: str
+    parameter: Parameter
+    steps: Cell[int] = field(default_factory=lambda: Cell(0))
+    state: dict[str, Cell[Tensor]] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype that updates are computed in."""
+        held = self.parameter.dtype
+        return float32 if held.itemsize == 2 else held
+
+    @property
+    def value(self) -> Tensor:
+        """The parameter's value, without gradients; what is assigned is rounded to its dtype."""
+        return self.parameter.raw.astype(self.dtype)
+
+    @value.setter
+    def value(self, value: Tensor) -> None:
+        self.parameter.value = value.astype(self.parameter.dtype)
+
+    def moment(self, name: str) -> Cell[Tensor]:
+        """The moment of that name."""
+        found = self.state.get(name)
+        if found is None:
+            found = self.state[name] = Cell(zeros_like(self.parameter.raw, dtype=self.dtype))
+        return found
+
+
+class Group:
+    """Slots that share options.
+
+    Attributes:
+        slots: the parameters.
+        options: numbers and flags by name, such as `weight_decay`.
+        schedule: the learning rate as a function of steps, or None where it is a number.
+        rate: the learning rate of the last step, or of the next if there is no schedule.
+    """
+
+    def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:
+        self.slots = slots
+        self.options = options
+        self.rate: Cell[float] = Cell(0.0)
+        self.set_lr(lr, 0)
+
+    def set_lr(self, lr: Rate, step: int) -> None:
+        """A number from now on, or a schedule."""
+        self.schedule = lr if callable(lr) else None
+        self.rate.value = rate_at(lr, step)
+
+    def lr(self, step: int) -> float:
+        """The learning rate of a step."""
+        return self.rate.raw if self.schedule is None else rate_at(self.schedule, step)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters' names, in order."""
+        return [slot.name for slot in self.slots]
+
+    def __repr__(self) -> str:
+        lr = self.rate.raw if self.schedule is None else self.schedule
+        inside = "".join(f", {k}={v!r}" for k, v in self.options.items())
+        return f"Group({len(self.slots)} parameters, lr={lr!r}{inside})"
+
+
+def make_groups(who: str, params: Any, lr: Rate, defaults: Mapping[str, Any]) -> list[Group]:
+    """Groups from anything that `Parameters` allows, each parameter in exactly one."""
+    entries = _entries(who, params)
+    owner: dict[Parameter, str] = {}
+    groups: list[Group] = []
+    for entry in entries:
+        unknown = set(entry) - {"params", "lr", *defaults}
+        if unknown or "params" not in entry:
+            raise ArgumentError(
+                f"{who}: a group is a dict with 'params' and any of lr, {', '.join(defaults)}; got "
+                f"{', '.join(map(str, entry))}"
+            )
+        slots: list[Slot] = []
+        for name, parameter in _named(who, entry["params"]):
+            label = name or str(len(owner))
+            if parameter in owner:
+                raise ArgumentError(
+                    f"{who}: the parameter {label!r} is given twice, first as "
+                    f"{owner[parameter]!r}; each belongs to one group"
+                )
+            owner[parameter] = label
+            slots.append(Slot(label, parameter))
+        options = {k: entry.get(k, v) for k, v in defaults.items()}
+        groups.append(Group(slots, entry.get("lr", lr), options))
+    _refuse_repeated(who, list(owner.values()))
+    if not owner:
+        raise ArgumentError(f"{who}: there are no parameters to train")
+    return groups
+
+
+def _entries(who: str, params: Any) -> list[Mapping[str, Any]]:
+    """The groups as dicts; one of them if what was given has no groups."""
+    if isinstance(params, Mapping) and "params" in params:
+        return [params]
+    if isinstance(params, (Module, Mapping)):
+        return [{"params": params}]
+    listed = _listed(who, params)
+    if listed and all(isinstance(entry, Mapping) for entry in listed):
+        return listed
+    return [{"params": listed}]
+
+
+def _listed(who: str, params: Any) -> list[Any]:
+    if isinstance(params, Parameter) or not isinstance(params, Iterable):
+        raise OperandError(
+            f"{who}: expected a module, parameters or groups, got {type(params).__name__}"
+            + ("; put it into a list" if isinstance(params, Parameter) else "")
+        )
+    return list(params)
+
+
+def _named(who: str, params: Any) -> Iterator[tuple[str, Parameter]]:
+    if isinstance(params, Module):
+        params = params.named_parameters()
+    elif isinstance(params, Mapping):
+        params = params.items()
+    elif isinstance(params, Parameter):
+        params = [params]
+    for entry in params:
+        name, parameter = entry if isinstance(entry, tuple) else ("", entry)
+        if not isinstance(parameter, Parameter):
+            raise OperandError(
+                f"{who}: expected a Parameter, got {type(parameter).__name__}"
+                + (f" for {name!r}" if name else "")
+                + "; wrap a tensor in ingle.nn.Parameter"
+            )
+        yield name, parameter
+
+
+def _refuse_repeated(who: str, names: list[str]) -> None:
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    if repeated:
+        raise ArgumentError(
+            f"{who}: two parameters have the name {', '.join(repeated)}; take the names from one "
+            "module that holds both, with select(model, ...)"
+        )

@@ -1,0 +1,194 @@
+"""The base of optimizers: from gradients to new values of cells, all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ingle.tensor import Gradients, Tensor, transaction
+from ingle.tensor.cell import Cell
+from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+
+from . import state
+from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
+from .groups import Group, Parameters, Slot, make_groups
+from .schedule import Rate
+
+
+class Optimizer:
+    """Derive from it, pass options to `__init__`, and write `update` for one parameter.
+
+    Args:
+        params: a module; parameters, by name or in a row; or groups, dicts with `"params"` and
+            options that differ. Names in messages and saved states are paths if they come from a
+            module, else positions.
+        lr: the learning rate, or a schedule: a function of the number of steps done.
+        max_grad_norm: clip gradients to this global norm before each step; see `clip_grad_norm`.
+        max_grad_value: cut elements of gradients to this; see `clip_grad_value`.
+        error_if_nonfinite: raise `NonFiniteError`, and change nothing, if the loss or a gradient
+            is NaN or infinite. This waits for the gradients.
+        defaults: options of groups that do not set their own.
+
+    Attributes:
+        moments: names of what `update` keeps for a parameter, which states are made of.
+        groups: the parameters with their options.
+        steps: how many steps were done.
+    """
+
+    moments: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Rate,
+        *,
+        max_grad_norm: float | None = None,
+        max_grad_value: float | None = None,
+        error_if_nonfinite: bool = False,
+        **defaults: Any,
+    ) -> None:
+        name = type(self).__name__
+        for option, bound in (("max_grad_norm", max_grad_norm), ("max_grad_value", max_grad_value)):
+            if bound is not None and not bound > 0:
+                raise ArgumentError(f"{name}: {option} must be above 0 or None, got {bound}")
+        self.max_grad_norm = max_grad_norm
+        self.max_grad_value = max_grad_value
+        self.error_if_nonfinite = error_if_nonfinite
+        self.groups: list[Group] = make_groups(name, params, lr, defaults)
+        self.steps: Cell[int] = Cell(0)
+        for group in self.groups:
+            self.check_options(group.options)
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raises `ArgumentError` for options that make no sense."""
+
+    def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
+        """Writes the parameter's new value and moments; every optimizer has its own."""
+        raise NotImplementedError(f"{type(self).__name__} must define update")
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next step, of the first group; setting it sets all groups'."""
+        return self.groups[0].lr(self.steps.raw)
+
+    @lr.setter
+    def lr(self, lr: Rate) -> None:
+        for group in self.groups:
+            group.set_lr(lr, self.steps.raw)
+
+    def step(self, grads: Gradients) -> None:
+        """Updates every parameter that has a gradient; if anything raises, nothing has changed.
+
+        Frozen parameters and those without a gradient are left alone, with their moments.
+
+        Raises:
+            ArgumentError: none of the parameters has a gradient.
+            NonFiniteError: see `error_if_nonfinite`.
+        """
+        name = type(self).__name__
+        if not isinstance(grads, Gradients):
+            raise OperandError(
+                f"{name}.step: expected the Gradients that loss.backward() returns, got "
+                f"{type(grads).__name__}; write optimizer.step(loss.backward())"
+            )
+        work = [(g, s, found) for g, s, found in self._pairs(grads) if s.parameter.requires_grad]
+        if not work:
+            raise ArgumentError(
+                f"{name}.step: none of the {sum(len(g.slots) for g in self.groups)} parameters has "
+                "a gradient here: they are frozen, or the gradients are those of another model"
+            )
+        mine = self._limit(Gradients({slot.parameter: grad for _, slot, grad in work}))
+        with transaction():
+            for group in self.groups:
+                if group.schedule is not None:
+                    group.rate.value = group.lr(self.steps.raw)
+            for group, slot, _ in work:
+                slot.steps.value = slot.steps.raw + 1
+                grad = mine[slot.parameter].astype(slot.dtype)
+                self.update(slot, grad, group.rate.raw, group.options)
+            self.steps.value = self.steps.raw + 1
+
+    def backward_step(self, loss: Tensor) -> Gradients:
+        """`loss.backward()` and `step` in one; returns the gradients as they were computed.
+
+        >>> import ingle.tensor as it
+        >>> from ingle import nn, optim
+        >>> w = nn.Parameter([4.0])
+        >>> grads = optim.SGD([w], lr=0.25).backward_step((w * w).sum())
+        >>> grads[w].tolist(), w.value.tolist()
+        ([8.0], [2.0])
+        """
+        if self.error_if_nonfinite and not math.isfinite(loss.item()):
+            raise NonFiniteError(
+                f"{type(self).__name__}.backward_step: the loss is {loss.item()} at step "
+                f"{self.steps.raw}; nothing was changed. Lower the learning rate, clip gradients "
+                "(max_grad_norm=1.0), or check the inputs"
+            )
+        grads = loss.backward()
+        self.step(grads)
+        return grads
+
+    def _pairs(self, grads: Gradients) -> list[tuple[Group, Slot, Tensor]]:
+        pairs = []
+        for group in self.groups:
+            for slot in group.slots:
+                grad = grads.get(slot.parameter)
+                if grad is None:
+                    continue
+                if grad.shape != slot.parameter.shape:
+                    raise ShapeError(
+                        f"{type(self).__name__}.step: the gradient of {slot.name!r} has shape "
+                        f"{grad.shape}, the parameter {slot.parameter.shape}"
+                    )
+                pairs.append((group, slot, grad.detach()))
+        return pairs
+
+    def _limit(self, grads: Gradients) -> Gradients:
+        if self.error_if_nonfinite:
+            self._check_finite(grads)
+        if self.max_grad_value is not None:
+            grads = clip_grad_value(grads, self.max_grad_value)
+        if self.max_grad_norm is not None:
+            grads, _ = clip_grad_norm(grads, self.max_grad_norm)
+        return grads
+
+    def _check_finite(self, grads: Gradients) -> None:
+        # One number for all of them first: single parameters are looked at only to name them.
+        if math.isfinite(grads.norm().item()):
+            return
+        bad = [
+            slot.name
+            for group in self.groups
+            for slot in group.slots
+            if slot.parameter in grads
+            and not math.isfinite(Gradients({0: grads[slot.parameter]}).norm().item())
+        ]
+        raise NonFiniteError(
+            f"{type(self).__name__}.step: at step {self.steps.raw} the gradients of "
+            f"{', '.join(bad) or 'all parameters together'} are NaN, infinite or too large to "
+            "square; nothing was changed. Lower the learning rate, clip gradients "
+            "(max_grad_norm=1.0), or look at the loss"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later run needs, by name: tensors, numbers and lists, for `ingle.nn.save`."""
+        return state.collect(self)
+
+    def load_state_dict(self, mapping: Mapping[str, Any], strict: bool = True) -> None:
+        """Takes a `state_dict` back: options, counters and moments, or on an error nothing.
+
+        A learning rate is taken back too, unless it comes from a schedule.
+
+        Args:
+            mapping: of an optimizer of the same kind over parameters of the same names and shapes.
+            strict: False passes over parameters that are missing or unexpected.
+
+        Raises:
+            StateError: lists everything that does not fit.
+        """
+        state.restore(self, mapping, strict)
+
+    def __repr__(self) -> str:
+        inside = "\n".join(f"  {group!r}" for group in self.groups)
+        return f"{type(self).__name__}(\n{inside}\n)"

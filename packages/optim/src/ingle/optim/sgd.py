@@ -1,0 +1,82 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingle.tensor import Tensor
+from ingle.tensor.errors import ArgumentError
+
+from .groups import Parameters, Slot
+from .optimizer import Optimizer
+from .options import at_least
+from .schedule import Rate
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum; the numbers are those of PyTorch's SGD.
+
+    Args:
+        params: a module, parameters or groups; see `Optimizer`.
+        lr: the learning rate, or a schedule.
+        momentum: how much of the last update goes into the next; Polyak (1964).
+        dampening: the part of the gradient that momentum leaves out.
+        weight_decay: added to the gradient as this times the parameter.
+        nesterov: look ahead along the momentum; Sutskever et al. (ICML 2013).
+        maximize: climb.
+        clipping: `max_grad_norm`, `max_grad_value`, `error_if_nonfinite`; see `Optimizer`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn, optim
+    >>> w = nn.Parameter([1.0])
+    >>> sgd = optim.SGD([w], lr=0.1, momentum=0.9)
+    >>> for _ in range(50):
+    ...     sgd.step((w * w).sum().backward())
+    >>> abs(w.value.item()) < 0.2
+    True
+    """
+
+    moments = ("momentum_buffer",)
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: Rate = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        **clipping: Any,
+    ) -> None:
+        super().__init__(
+            params, lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+            nesterov=nesterov, maximize=maximize, **clipping,
+        )  # fmt: skip
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        at_least("SGD", options, "momentum", "weight_decay")
+        if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
+            raise ArgumentError(
+                "SGD: nesterov=True needs momentum above 0 and dampening=0, got "
+                f"momentum={options['momentum']}, dampening={options['dampening']}"
+            )
+
+    def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
+        x = slot.value
+        grad = -grad if options["maximize"] else grad
+        if options["weight_decay"]:
+            grad = grad + x * options["weight_decay"]
+        momentum = options["momentum"]
+        if momentum:
+            buffer = slot.moment("momentum_buffer")
+            kept = 1.0 - options["dampening"]
+            # The first buffer is the gradient, undampened.
+            mean = grad
+            if slot.steps.raw > 1:
+                mean = buffer.raw * momentum + (grad if kept == 1.0 else grad * kept)
+            buffer.value = mean
+            grad = grad + mean * momentum if options["nesterov"] else mean
+        slot.value = x - grad * lr

@@ -1,0 +1,223 @@
+"""The console script `ingle`. Plugins add subcommands with the `ingle_commands` hook."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from .contract import CONTRACT_VERSION
+from .device import default_device
+from .errors import IngleError
+from .plugins import Discovery, describe, discover, load_attribute
+
+
+class Command(Protocol):
+    """What the attribute named by `ingle_commands` must have."""
+
+    help: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the command's arguments."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int | None:
+        """Does the work; returns the exit code, None for 0."""
+        ...
+
+
+@dataclass(slots=True)
+class DeviceInfo:
+    """One device that can be used."""
+
+    name: str
+    index: int
+    priority: int
+    summary: str
+    plugin: str
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something that does not work, and what to do about it."""
+
+    subject: str
+    reason: str
+    fix: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What `ingle info` knows."""
+
+    python: str
+    platform: str
+    contract: int
+    distributions: dict[str, str] = field(default_factory=dict)
+    plugins: dict[str, str] = field(default_factory=dict)
+    devices: list[DeviceInfo] = field(default_factory=list)
+    default: str | None = None
+    default_reason: str = ""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def gather() -> Report:
+    """Looks at what is installed; loads plugins' descriptions but makes no backend."""
+    known = discover()
+    report = Report(
+        platform.python_version(), platform.platform(terse=True), CONTRACT_VERSION,
+        distributions=_distributions(), plugins=dict(known.plugins),
+    )  # fmt: skip
+    for name in known.backends:
+        _add_backend(report, name, known)
+    for name, reason in known.failures.items():
+        report.problems.append(
+            Problem(f"plugin {name!r}", reason, "update or reinstall the package that brings it")
+        )
+    for name, place in known.commands.items():
+        try:
+            load_attribute(place)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            report.problems.append(Problem(f"command {name!r}", reason, "reinstall its package"))
+    _add_default(report)
+    return report
+
+
+def _distributions() -> dict[str, str]:
+    from importlib.metadata import distributions
+
+    found = {}
+    for d in distributions():
+        name = d.metadata["Name"] or ""
+        brings = any(e.group == "ingle" for e in d.entry_points)
+        if brings or name == "ingle" or name.startswith("ingle-"):
+            found[name] = d.version
+    return dict(sorted(found.items()))
+
+
+def _add_backend(report: Report, name: str, known: Discovery) -> None:
+    try:
+        description = describe(name)
+        count = description.count()
+    except Exception as error:  # a stranger's plugin
+        known.failures.pop(name, None)
+        report.problems.append(
+            Problem(f"backend {name!r}", str(error), "update it together with ingle-tensor")
+        )
+        return
+    owner = known.owners.get(f"backends:{name}", name)
+    for index in range(count):
+        report.devices.append(
+            DeviceInfo(name, index, description.priority, description.summary, owner)
+        )
+    if not count:
+        reason = description.missing or "it found no device"
+        report.problems.append(Problem(f"backend {name!r}", "no devices", reason))
+
+
+def _add_default(report: Report) -> None:
+    named = os.environ.get("INGLE_DEVICE")
+    try:
+        where = default_device()
+    except IngleError as error:
+        report.problems.append(
+            Problem("default device", str(error), "install a backend: pip install ingle-numpy")
+        )
+        return
+    if named and not any((d.name, d.index) == (where.name, where.index) for d in report.devices):
+        report.problems.append(
+            Problem(
+                "INGLE_DEVICE", f"{named!r} is none of the devices found", "unset or correct it"
+            )
+        )
+        return
+    report.default = str(where)
+    report.default_reason = (
+        "INGLE_DEVICE names it" if named else "it has the highest priority of those found"
+    )
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report for people."""
+    yield f"Python {report.python} on {report.platform}, contract {report.contract}"
+    yield from _section("packages", [f"{n} {v}" for n, v in report.distributions.items()])
+    yield from _section("plugins", [f"{n} ({place})" for n, place in report.plugins.items()])
+    yield from _section("devices", [_device_line(d, report) for d in report.devices])
+    problems = [f"{p.subject}: {p.reason}\n      fix: {p.fix}" for p in report.problems]
+    yield from _section("problems", problems)
+
+
+def _device_line(d: DeviceInfo, report: Report) -> str:
+    name = f"{d.name}:{d.index}"
+    plain = d.name if d.index == 0 else name
+    why = f"  <- default: {report.default_reason}" if plain == report.default else ""
+    return f"{name:<12} priority {d.priority:<4} {d.summary}{why}"
+
+
+def _section(title: str, entries: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield f"{title}:"
+    for entry in entries or ["none"]:
+        yield f"  {entry}"
+
+
+class Info:
+    """`ingle info`."""
+
+    help = "what is installed, which devices were found, what is wrong"
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="the same for programs")
+
+    @staticmethod
+    def run(args: argparse.Namespace) -> int:
+        report = gather()
+        if args.json:
+            sys.stdout.write(json.dumps(asdict(report), indent=2) + "\n")
+        else:
+            sys.stdout.write("\n".join(lines(report)) + "\n")
+        return 0 if report.default is not None else 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a subcommand and returns its exit code; without one, shows the help."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="ingle", description="Tensors whose hardware is a plugin.", allow_abbrev=False
+    )
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, command in _commands(given):
+        added = subparsers.add_parser(name, help=command.help, description=command.help)
+        command.configure(added)
+        added.set_defaults(run=command.run)
+    args = parser.parse_args(given)
+    if not hasattr(args, "run"):
+        parser.print_help()
+        return 2
+    try:
+        return int(args.run(args) or 0)
+    except IngleError as error:
+        sys.stderr.write(f"ingle: {error}\n")
+        return 1
+
+
+def _commands(given: Sequence[str]) -> Iterator[tuple[str, Command]]:
+    """The commands to offer; one that is called by name is the only plugin's that is loaded."""
+    yield "info", Info  # type: ignore[misc]  # a class serves as well as an object
+    places = discover().commands if given[:1] != ["info"] else {}
+    for name, place in places.items():
+        if given and given[0] in places and given[0] != name:
+            continue
+        try:
+            command = load_attribute(place)
+        except Exception as error:
+            sys.stderr.write(f"ingle: command {name!r} is broken: {error}; see `ingle info`\n")
+            continue
+        yield name, command

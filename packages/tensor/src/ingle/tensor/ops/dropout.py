@@ -1,0 +1,92 @@
+"""Dropout, whose mask is a function of a place in the random stream and is never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..contract import Handle, Scalar
+from ..dispatch import TensorLike, as_floating, run
+from ..dtypes import float32
+from ..errors import ArgumentError
+from ..operation import Operation, Traits
+from ..sample import Draw, Sample
+from ._rules import elementwise_rule
+from .random_bits import WORDS, Place, blocks, random_bits, reference_bits
+from .uniform import place_of
+from .where import where
+
+if TYPE_CHECKING:
+    from ..random import Generator
+    from ..tensor import Tensor
+
+
+def dropout(
+    x: TensorLike,
+    p: float = 0.5,
+    *,
+    generator: Generator | None = None,
+    place: tuple[int, int] | None = None,
+) -> Tensor:
+    """Sets elements to zero with probability `p` and scales the others by 1 / (1 - p).
+
+    Srivastava et al.: Dropout (JMLR 15, 2014). The gradient computes the same mask again.
+
+    Args:
+        x: a float tensor.
+        p: the probability, in [0, 1].
+        generator: to draw the mask from; the default generator if not given.
+        place: a key and counter to draw at, instead of from a generator; see `random_bits`.
+
+    >>> import ingle.tensor as it
+    >>> sorted(set(it.dropout(it.ones(100), 0.5).tolist()))
+    [0.0, 2.0]
+    """
+    from ..random import default_generator
+
+    handle = as_floating(x, "dropout")
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p must be a probability in [0, 1], got {p}")
+    if place is None:
+        place = (generator or default_generator()).draw(blocks(handle.shape))
+    return _at(handle, float(p), Place(*place))
+
+
+def _at(x: Handle, p: float, place: Place) -> Tensor:
+    return run(_DROPOUT, (x, Scalar(p, float32), *place.scalars()))[0]
+
+
+def _body(x: Tensor, p: float, *words: int) -> Tensor:
+    threshold = min(round(p * 2.0**32), 2**32 - 1)
+    keep = random_bits(x.shape, place_of(words), device=x.device) >= threshold
+    return where(keep, x * (1.0 / (1.0 - p) if p < 1 else 0.0), 0.0)
+
+
+def _vjp(
+    g: Tensor, p: float, key_low: int, key_high: int, counter_low: int, counter_high: int
+) -> Tensor:
+    return _at(g._handle, p, place_of((key_low, key_high, counter_low, counter_high)))
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for shape in ((33, 17), (5,), (0, 2), ()):
+            yield Sample((draw.array(shape), 0.25), {"place": (3, 1)})
+
+
+def _reference(x: Any, p: float, *, place: tuple[int, int]) -> Any:
+    keep = reference_bits(x.shape, place) >= p * 2.0**32
+    return x * keep / (1.0 - p)
+
+
+_DROPOUT = Operation(
+    "dropout",
+    tensors=("x", "p", *WORDS),
+    rule=lambda x, *scalars: elementwise_rule("dropout", ("float",))(x),
+    traits=Traits("opaque"),
+    vjp={"x": _vjp},
+    body=_body,
+    public=dropout,
+    samples=_samples,
+    reference=_reference,
+).op()

@@ -1,0 +1,108 @@
+"""Special functions: the error function; and what belongs to a float's bits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dispatch import Operand, TensorLike, as_floating, promote, run1, run2
+from ..dtypes import default_float
+from ..errors import DTypeError
+from ..operation import Op
+from ._families import binary, unary
+from .comparison import signbit
+from .exponential import exp
+from .where import where
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def erf(x: TensorLike, /) -> Tensor:
+    """The error function: 2/sqrt(pi) times the integral of exp(-t²) from 0 to x.
+
+    Integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.erf(it.asarray([0.0, 10.0])).tolist()
+    [0.0, 1.0]
+    """
+    return run1(_ERF, as_floating(x, "erf"))
+
+
+def copysign(x1: Operand, x2: Operand, /) -> Tensor:
+    """The magnitude of `x1` with the sign of `x2`, that of -0.0 included.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.copysign(it.asarray([1.0, 2.0]), it.asarray([-0.0, 3.0])).tolist()
+    [-1.0, 2.0]
+    """
+    return _floats(_COPYSIGN, x1, x2)
+
+
+def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
+    """The neighbour of `x1` in its dtype in the direction of `x2`; `x2` if the two are equal.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.nextafter(it.asarray([1.0]), 2.0).tolist()
+    [1.0000001192092896]
+    """
+    return _floats(_NEXTAFTER, x1, x2)
+
+
+def _floats(op: Op, x1: Operand, x2: Operand) -> Tensor:
+    name = op.operation.name
+    a, b = promote(name, ("x1", x1), ("x2", x2))
+    if a.dtype.is_complex:
+        raise DTypeError(f"{name}: needs real numbers, got {a.dtype}; take real(x) first")
+    if not a.dtype.is_floating:
+        a, b = promote(name, ("x1", x1), ("x2", x2), dtype=default_float())
+    return run2(op, a, b)
+
+
+def _copysign(x1: Any, x2: Any) -> Tensor:
+    if isinstance(x2, (int, float)):
+        return abs(x1) * math.copysign(1.0, x2)
+    return abs(x1) * where(signbit(x2), -1.0, 1.0).astype(x2.dtype)
+
+
+def _copysign_vjp(g: Tensor, x1: Tensor, out: Tensor) -> Tensor:
+    return where(x1 == 0, 0, where(signbit(x1) == signbit(out), g, -g))
+
+
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+_ERF = unary(
+    "erf",
+    erf,
+    vjp=lambda g, x: g * (exp(-(x * x)) * _TWO_OVER_ROOT_PI),
+    kinds=("float",),
+    domain=(-4.0, 4.0),
+    reference="scipy.special:erf",
+    precision="high",
+).op()
+_COPYSIGN = binary(
+    "copysign",
+    copysign,
+    vjp={"x1": _copysign_vjp},
+    kinds=("float",),
+    body=_copysign,
+    reference=np.copysign,
+).op()
+_NEXTAFTER = binary(
+    "nextafter",
+    nextafter,
+    vjp={"x1": lambda g: g},
+    kinds=("float",),
+    # Its steps are those of the dtype, not of float64, and too small for finite differences.
+    gradient_samples=False,
+    reference=np.nextafter,
+).op()

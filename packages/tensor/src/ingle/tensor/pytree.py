@@ -1,0 +1,42 @@
+"""Nested tuples, lists and dicts of values, taken apart and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def flatten(tree: Any) -> list[Any]:
+    """The leaves, from left to right; a dict's in the order of its keys' insertion.
+
+    >>> from ingle.tensor.pytree import flatten
+    >>> flatten({"a": [1, 2], "b": (3, None)})
+    [1, 2, 3, None]
+    """
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in flatten(value)]
+    if isinstance(tree, (tuple, list)):
+        return [leaf for value in tree for leaf in flatten(value)]
+    return [tree]
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same structure with `function` applied to each leaf.
+
+    >>> from ingle.tensor.pytree import tree_map
+    >>> tree_map(lambda x: x * 2, {"a": [1, 2], "b": (3,)})
+    {'a': [2, 4], 'b': (6,)}
+    """
+    if isinstance(tree, dict):
+        return {key: tree_map(function, value) for key, value in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(tree_map(function, value) for value in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(tree_map(function, value) for value in tree)
+    return function(tree)
+
+
+def unflatten(tree: Any, leaves: list[Any]) -> Any:
+    """The structure of `tree` with other leaves, in the order of `flatten`."""
+    rest = iter(leaves)
+    return tree_map(lambda _: next(rest), tree)

@@ -1,0 +1,281 @@
+"""Random tensors: generators that are cells, and distributions that draw from them.
+
+The numbers depend on the generator's seed and on how much was drawn before, never on the backend.
+A process starts with seed 0, so that a run repeats until it asks for something else.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from collections.abc import Sequence
+
+from . import ops
+from .cell import Cell
+from .device import Device, default_device
+from .dtypes import as_dtype, default_float, default_int, float32, float64, uint64
+from .errors import ArgumentError, DTypeError
+from .ops import _rules
+from .ops.random_bits import Place, blocks
+from .ops.uniform import words_of
+from .tensor import Tensor
+
+Shape = int | Sequence[int]
+
+
+class Generator(Cell[int]):
+    """A stream of random numbers: a key, and a counter of how many blocks were drawn.
+
+    Being a cell, it takes part in transactions: what is drawn inside one that is discarded is
+    drawn again.
+
+    Args:
+        seed: an integer in [0, 2**64), or None for one from the operating system.
+
+    >>> import ingle.tensor as it
+    >>> g = it.random.Generator(7)
+    >>> before = g.state
+    >>> a = it.random.uniform(3, generator=g)
+    >>> g.state = before
+    >>> bool((it.random.uniform(3, generator=g) == a).all())
+    True
+    """
+
+    __slots__ = ("_key", "_lock")
+
+    def __init__(self, seed: int | None = 0) -> None:
+        super().__init__(0)
+        self._lock = threading.Lock()
+        self.seed(seed)
+
+    def seed(self, seed: int | None) -> None:
+        """Starts the stream of a seed from its beginning; None takes a fresh seed."""
+        if seed is None:
+            seed = secrets.randbits(63)
+        number = _rules.as_int(seed, "Generator", "seed")
+        if not 0 <= number < 1 << 64:
+            raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
+        self._key = number
+        self.value = 0
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """The seed and the counter: all there is to save."""
+        return self._key, self.raw
+
+    @state.setter
+    def state(self, state: tuple[int, int]) -> None:
+        key, counter = state
+        self.seed(key)
+        self.value = counter
+
+    def draw(self, count: int) -> Place:
+        """Takes `count` blocks of the stream and returns where they begin."""
+        with self._lock:
+            start = self.raw
+            self.value = start + count
+        return Place(self._key, start & ((1 << 64) - 1))
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self.state
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self.__init__(0)  # type: ignore[misc]
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._key}, drawn={self.raw})"
+
+
+_default = Generator(0)
+
+
+def default_generator() -> Generator:
+    """The generator that is used where none is given."""
+    return _default
+
+
+def seed(number: int | None) -> None:
+    """Restarts the default generator with a seed; None takes a fresh one.
+
+    >>> import ingle.tensor as it
+    >>> it.random.seed(1)
+    >>> a = it.random.normal(2)
+    >>> it.random.seed(1)
+    >>> bool((it.random.normal(2) == a).all())
+    True
+    """
+    _default.seed(number)
+
+
+def uniform(
+    shape: Shape = (),
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Floats equally likely in [low, high).
+
+    Args:
+        shape: of the result.
+        low, high: the range; rounding may reach `high` itself if it is not (0, 1).
+        dtype: a float dtype; the default float dtype if not given.
+        device: where to put them.
+        generator: to draw from; the default generator if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.random.uniform((2, 3)).shape
+    (2, 3)
+    """
+    size = _rules.as_shape(shape, "uniform")
+    to = default_float() if dtype is None else as_dtype(dtype)
+    if not low <= high:
+        raise ArgumentError(f"uniform: low must not exceed high, got low={low}, high={high}")
+    place = (generator or _default).draw(blocks(size, words_of(to)))
+    x = ops.random_uniform(size, place, dtype=to, device=device)
+    return x if (low, high) == (0.0, 1.0) else x * float(high - low) + float(low)
+
+
+def normal(
+    shape: Shape = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normally distributed floats.
+
+    Args:
+        shape: of the result.
+        mean, std: of the distribution.
+        dtype: a float dtype; the default float dtype if not given.
+        device: where to put them.
+        generator: to draw from; the default generator if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.random.normal(3, dtype="float64").dtype
+    float64
+    """
+    size = _rules.as_shape(shape, "normal")
+    to = default_float() if dtype is None else as_dtype(dtype)
+    if not std >= 0:
+        raise ArgumentError(f"normal: std must not be negative, got {std}")
+    place = (generator or _default).draw(blocks(size, words_of(to)))
+    x = ops.random_normal(size, place, dtype=to, device=device)
+    return x if (mean, std) == (0.0, 1.0) else x * float(std) + float(mean)
+
+
+def truncated_normal(
+    shape: Shape = (),
+    mean: float = 0.0,
+    std: float = 1.0,
+    low: float = -2.0,
+    high: float = 2.0,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normally distributed floats between `low` and `high`, by inverting the integral.
+
+    Args:
+        shape: of the result.
+        mean, std: of the normal distribution before it is cut.
+        low, high: the bounds, as values and not as multiples of `std`.
+        dtype: a float dtype; the default float dtype if not given.
+        device: where to put them.
+        generator: to draw from; the default generator if not given.
+
+    >>> import ingle.tensor as it
+    >>> x = it.random.truncated_normal(1000, low=-1.0, high=1.0)
+    >>> bool((abs(x) <= 1).all())
+    True
+    """
+    to = default_float() if dtype is None else as_dtype(dtype)
+    if not (low < high and std > 0):
+        raise ArgumentError(
+            f"truncated_normal: needs low < high and std > 0, got {low=}, {high=}, {std=}"
+        )
+    wide = float64 if to is float64 else float32
+    # Near 1 the probabilities of a tail lose all digits, so the upper tail is drawn as the lower.
+    flip = (low - mean) > (mean - high)
+    bounds = [
+        (mean - v if flip else v - mean) / std for v in ((high, low) if flip else (low, high))
+    ]
+    below, above = (0.5 * math.erfc(-b / math.sqrt(2.0)) for b in bounds)
+    p = uniform(shape, below, above, dtype=wide, device=device, generator=generator)
+    tiny = 2.0**-1022 if wide is float64 else 2.0**-126
+    x = ops.inverse_normal(ops.clip(p, tiny, 1.0 - (2.0**-53 if wide is float64 else 2.0**-24)))
+    return ops.clip(x * (-std if flip else std) + mean, low, high).astype(to)
+
+
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Shape = (),
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers in [low, high), or in [0, low) if `high` is not given.
+
+    Each comes with a probability that differs from the others' by less than (high - low) / 2**64.
+
+    >>> import ingle.tensor as it
+    >>> x = it.random.randint(6, shape=(100,))
+    >>> bool((x >= 0).all()), bool((x < 6).all())
+    (True, True)
+    """
+    if high is None:
+        low, high = 0, low
+    size = _rules.as_shape(shape, "randint")
+    to = default_int() if dtype is None else as_dtype(dtype)
+    if not to.is_integer:
+        raise DTypeError(f"randint: dtype must be an integer dtype, got {to}")
+    span = _rules.as_int(high, "randint", "high") - _rules.as_int(low, "randint", "low")
+    if not 0 < span < 1 << 63:
+        raise ArgumentError(f"randint: needs low < high, got low={low}, high={high}")
+    place = (generator or _default).draw(blocks(size, 2))
+    words = ops.random_bits((*size, 2), place, device=device).astype(uint64)
+    wide = words[..., 0] << 32 | words[..., 1]
+    return (wide % span).astype(to) + low
+
+
+def bernoulli(
+    p: float,
+    shape: Shape = (),
+    *,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Bools that are True with probability `p`.
+
+    >>> import ingle.tensor as it
+    >>> it.random.bernoulli(1.0, 3).tolist()
+    [True, True, True]
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"bernoulli: p must be in [0, 1], got {p}")
+    return uniform(shape, dtype=float32, device=device, generator=generator) < p
+
+
+def permutation(
+    n: int, *, device: Device | str | None = None, generator: Generator | None = None
+) -> Tensor:
+    """The integers below `n` in random order, all orders equally likely up to ties of 64 bits.
+
+    >>> import ingle.tensor as it
+    >>> sorted(it.random.permutation(5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    (size,) = _rules.as_shape(n, "permutation", "n")
+    place = (generator or _default).draw(blocks((size,), 2))
+    words = ops.random_bits((size, 2), place, device=device or default_device()).astype(uint64)
+    return ops.argsort(words[..., 0] << 32 | words[..., 1])

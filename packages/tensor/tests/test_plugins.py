@@ -1,0 +1,258 @@
+"""Discovery: broken plugins are named with their reason, and the rest go on."""
+
+import subprocess
+import sys
+import types
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import ingle.tensor as it
+import pytest
+from ingle.tensor import plugins
+from ingle.tensor.contract import CONTRACT_VERSION
+from ingle.tensor.device import Device, backend_of
+from ingle.tensor.errors import BackendError, DeviceError, MissingPackageError
+from ingle.tensor.hooks import hookimpl, hookspec
+from ingle.tensor.plugins import BackendDescription, Discovery, discover, register, unregister
+
+
+class Plugin:
+    """A backend plugin of a fake module, made for one test."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    @hookimpl
+    def ingle_backends(self) -> dict[str, str]:
+        return {"fake": self._place}
+
+
+def make_fake(index: int):
+    from ingle_numpy.backend import NumpyBackend
+
+    return NumpyBackend(Device("fake", index))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Registers a plugin for the device `fake` with the given description's fields."""
+    names = []
+
+    def add(name="fake-plugin", description=None, **fields):
+        module = types.ModuleType("fake_ingle_module")
+        fields.setdefault("create", make_fake)
+        module.description = description or BackendDescription(**fields)
+        monkeypatch.setitem(sys.modules, "fake_ingle_module", module)
+        register(name, Plugin("fake_ingle_module:description"))
+        names.append(name)
+
+    yield add
+    for name in names:
+        unregister(name)
+
+
+def entry_points(monkeypatch, **places):
+    """Looks at fake installed distributions instead of the real ones."""
+    points = [EntryPoint(n, v, plugins.GROUP) for n, v in places.items()]
+    return plugins._look(points, {})
+
+
+def module(monkeypatch, name, **members):
+    made = types.ModuleType(name)
+    for key, value in members.items():
+        setattr(made, key, value)
+    monkeypatch.setitem(sys.modules, name, made)
+
+
+def test_the_installed_plugins_are_found():
+    known = discover()
+    assert known.failures == {}
+    assert known.backends["numpy"] == "ingle_numpy.plugin:description"
+    assert known.transforms["backward"].startswith("ingle.autodiff.")
+    assert known.owners["backends:numpy"] == "numpy"
+
+
+def test_a_plugin_registered_in_the_process(fake):
+    fake(count=lambda: 2, priority=-5)
+    assert it.ones(2, device="fake:1").device == Device("fake", 1)
+    assert (it.ones(2, device="fake") + 1.0).tolist() == [2.0, 2.0]
+    with pytest.raises(DeviceError, match="different devices"):
+        it.ones(2, device="fake") + it.ones(2, device="numpy")
+
+
+def test_an_unregistered_plugin_is_gone(fake):
+    fake()
+    unregister("fake-plugin")
+    assert "fake" not in discover().backends
+    with pytest.raises(BackendError, match="no backend named 'fake'"):
+        backend_of("fake")
+
+
+def test_broken_plugins_are_named_and_the_rest_go_on(monkeypatch):
+    @hookimpl
+    def ingle_backend():
+        return {}
+
+    @hookimpl
+    def ingle_backends():
+        return {"good": "somewhere:description"}
+
+    @hookimpl(specname="ingle_backends")
+    def raising():
+        raise OSError("the driver is too old")
+
+    module(monkeypatch, "fake_misspelt", ingle_backend=ingle_backend)
+    module(monkeypatch, "fake_good", ingle_backends=ingle_backends)
+    module(monkeypatch, "fake_raising", ingle_backends=raising)
+    known = entry_points(
+        monkeypatch,
+        absent="no_such_module_anywhere",
+        misspelt="fake_misspelt",
+        raising="fake_raising",
+        good="fake_good",
+    )
+    assert known.backends == {"good": "somewhere:description"}
+    assert list(known.plugins) == ["good"]
+    assert known.failures.keys() == {"absent", "misspelt", "raising"}
+    assert "No module named 'no_such_module_anywhere'" in known.failures["absent"]
+    assert "ingle_backend" in known.failures["misspelt"]
+    assert "the driver is too old" in known.failures["raising"]
+
+
+def test_a_hook_with_an_unknown_argument_is_a_failure(monkeypatch):
+    @hookimpl
+    def ingle_backends(color):
+        return {}
+
+    module(monkeypatch, "fake_argument", ingle_backends=ingle_backends)
+    assert "color" in entry_points(monkeypatch, bad="fake_argument").failures["bad"]
+
+
+@pytest.mark.parametrize("answer", [["numpy"], {"x": 3}, {"x": "module_without_attribute"}])
+def test_an_answer_that_is_no_map_of_places_is_a_failure(monkeypatch, answer):
+    @hookimpl
+    def ingle_backends():
+        return answer
+
+    module(monkeypatch, "fake_answer", ingle_backends=ingle_backends)
+    known = entry_points(monkeypatch, bad="fake_answer")
+    assert "ingle_backends must return" in known.failures["bad"]
+    assert known.backends == {}
+
+
+def test_two_plugins_with_one_name_for_a_backend(monkeypatch):
+    @hookimpl
+    def ingle_backends():
+        return {"twin": "somewhere:description"}
+
+    module(monkeypatch, "fake_first", ingle_backends=ingle_backends)
+    module(monkeypatch, "fake_second", ingle_backends=ingle_backends)
+    known = entry_points(monkeypatch, first="fake_first", second="fake_second")
+    assert known.owners["backends:twin"] == "first"
+    assert "already brought by plugin 'first'" in known.failures["second"]
+
+
+def test_a_factory_that_raises_names_the_plugin(fake):
+    def create(index: int):
+        raise OSError("libfake.so.3: cannot open shared object file")
+
+    fake(create=create)
+    with pytest.raises(BackendError, match=r"'fake' of plugin 'fake-plugin' .*libfake\.so\.3"):
+        it.zeros(2, device="fake")
+
+
+def test_a_description_that_cannot_be_imported(monkeypatch):
+    register("gone", Plugin("no_such_module_anywhere:description"))
+    try:
+        with pytest.raises(BackendError, match=r"of plugin 'gone' cannot be loaded: .*No module"):
+            backend_of("fake")
+        assert it.zeros(1).device == Device("numpy"), "other backends go on"
+    finally:
+        unregister("gone")
+
+
+def test_a_description_of_the_wrong_type(fake):
+    fake(description={"create": make_fake})
+    with pytest.raises(BackendError, match="must be a BackendDescription, it is a dict"):
+        backend_of("fake")
+
+
+def test_another_contract_version(fake):
+    fake(contract=CONTRACT_VERSION + 1)
+    with pytest.raises(BackendError, match=f"written for contract {CONTRACT_VERSION + 1}, this is"):
+        backend_of("fake")
+
+
+def test_no_device_says_why(fake):
+    fake(count=lambda: 0, missing="no fake card found; install its driver", priority=50)
+    with pytest.raises(BackendError, match="no fake card found; install its driver"):
+        backend_of("fake")
+    assert it.default_device() == Device("numpy"), "a backend without devices is no default"
+
+
+def test_an_index_beyond_the_devices():
+    with pytest.raises(BackendError, match=r"'numpy:7': it has 1 device"):
+        it.zeros(2, device="numpy:7")
+
+
+def test_an_unknown_backend_lists_what_there_is():
+    with pytest.raises(BackendError, match="Installed: 'numpy'") as caught:
+        it.zeros(2, device="tpu")
+    assert "pip install ingle-tpu" in str(caught.value)
+
+
+def test_a_near_miss_is_corrected():
+    with pytest.raises(BackendError, match="did you mean 'numpy'") as caught:
+        it.zeros(2, device="nunpy")
+    assert "pip install" not in str(caught.value)
+
+
+def test_failures_are_part_of_the_error(monkeypatch):
+    known = Discovery(failures={"cuda": "ImportError: no CuPy"})
+    monkeypatch.setattr(plugins, "_found", known)
+    with pytest.raises(BackendError, match="plugin 'cuda' failed: ImportError: no CuPy"):
+        plugins.describe("cuda")
+    with pytest.raises(BackendError, match=r"no backend is usable[\s\S]*no CuPy"):
+        plugins.best_device()
+
+
+def test_the_highest_priority_is_the_default(fake):
+    fake(priority=10)
+    assert it.default_device() == Device("fake")
+
+
+def test_gradients_without_autodiff_say_what_to_install(monkeypatch):
+    monkeypatch.setattr(plugins, "_found", Discovery())
+    monkeypatch.setattr(plugins, "_attributes", {})
+    with pytest.raises(MissingPackageError, match="pip install ingle-autodiff"):
+        plugins.require_transform("backward", "backward")
+
+
+def test_the_hooks_fit_a_page_and_are_documented():
+    from ingle.tensor import hooks
+
+    specs = [getattr(hooks, n) for n in dir(hooks) if n.startswith("ingle_")]
+    assert len(specs) >= 3
+    assert all(s.__doc__ for s in specs)
+    assert hookspec is hooks.hookspec
+    assert len(Path(hooks.__file__).read_text().splitlines()) < 60
+
+
+HEAVY = "{'ingle_numpy.backend', 'scipy', 'torch'}"
+
+
+def test_listing_devices_imports_nothing_heavy():
+    code = (
+        "import sys, ingle.tensor as it\n"
+        "from ingle.tensor.cli import gather\n"
+        "assert gather().default == 'numpy'\n"
+        f"print(sorted(set(sys.modules) & {HEAVY}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_importing_looks_for_no_plugins():
+    code = "import sys, ingle.tensor; print({'pluggy', 'importlib.metadata'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "set()"

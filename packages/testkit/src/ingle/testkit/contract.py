@@ -1,0 +1,209 @@
+"""The contract as tests: derive a class from `BackendContract`, name the device, run pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from ingle.tensor.operation import Operation
+
+from . import basics, checks, honesty, training, wrong_calls
+from .cases import TIERS, Case, Tier, cases, differentiable, operations
+from .torch_oracle import COUNTERPARTS, check_against_torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def overrides(reason: str) -> Callable[[F], F]:
+    """Marks a test that replaces a standard one, with the reason.
+
+    >>> from ingle.testkit import BackendContract, overrides
+    >>> class Mine(BackendContract):
+    ...     device = "numpy"
+    ...     @overrides("the device has no cells of its own")
+    ...     def test_training(self): ...
+    """
+
+    def mark(function: F) -> F:
+        function.override_reason = reason  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+_SELECTED: dict[str, Callable[[Operation], bool]] = {
+    "test_expanded": lambda o: o.body is not None,
+    "test_gradient": differentiable,
+    "test_expanded_gradient": lambda o: o.body is not None,
+    "test_second_derivative": differentiable,
+    "test_weak_scalars": lambda o: o.traits.family == "binary",
+    "test_against_torch": lambda o: o.name in COUNTERPARTS,
+}
+"""Which operations a test is about; all of them if it is not named here."""
+
+_THOROUGH = {"test_layouts", "test_expanded_gradient", "test_second_derivative"}
+
+
+class BackendContract:
+    """What every backend must pass.
+
+    Attributes:
+        device: the name of the device to check.
+        unsupported: what it cannot do, with a reason for each. A key is a dtype (`"float64"`), an
+            operation (`"sort"`) or both (`"sort:complex64"`). A key that names nothing, or
+            something that works, fails.
+    """
+
+    device: ClassVar[str] = ""
+    unsupported: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        honesty.refuse_silenced_checks(cls, BackendContract)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        tier = TIERS[metafunc.config.getoption("--tier", "standard")]
+        name = metafunc.function.__name__
+        if "operation" in metafunc.fixturenames:
+            chosen = self._chosen(name, tier)
+            metafunc.parametrize("operation", chosen, ids=[o.name for o in chosen])
+        if "tier" in metafunc.fixturenames:
+            metafunc.parametrize("tier", [tier], ids=[pytest.HIDDEN_PARAM])
+        if "dtype" in metafunc.fixturenames:
+            metafunc.parametrize("dtype", [d for d in tier.dtypes if d not in self.unsupported])
+        if "exception" in metafunc.fixturenames:
+            metafunc.parametrize("exception", list(self.unsupported))
+
+    def _chosen(self, test: str, tier: Tier) -> list[Operation]:
+        if test == "test_room":
+            return operations()
+        if test in _THOROUGH and not tier.thorough:
+            return []
+        fits = _SELECTED.get(test, lambda o: True)
+        return [
+            o for o in operations()
+            if o.public and o.samples and o.reference and o.name not in self.unsupported and fits(o)
+        ]  # fmt: skip
+
+    def _cases(self, operation: Operation, tier: Tier, dtypes: tuple[str, ...]) -> Iterator[Case]:
+        for dtype in dtypes:
+            if dtype in self.unsupported or f"{operation.name}:{dtype}" in self.unsupported:
+                continue
+            for seed in range(tier.seeds):
+                yield from cases(operation, dtype, seed)
+
+    def _check(
+        self,
+        check: Callable[..., None],
+        operation: Operation,
+        tier: Tier,
+        *,
+        dtypes: tuple[str, ...] | None = None,
+        gradient: bool = False,
+        **options: Any,
+    ) -> int:
+        findings = checks.Findings(f"{operation.name} on {self.device}")
+        for case in self._cases(operation, tier, dtypes or tier.dtypes):
+            if gradient and not (case.sample.gradient and case.dtype.is_inexact):
+                continue
+            with findings.at(case.name):
+                check(case, self.device, **options)
+        findings.close()
+        return findings.checked
+
+    # The contract itself.
+
+    def test_protocol(self) -> None:
+        """The backend has the contract's methods, version, level and device."""
+        basics.check_protocol(self.device)
+
+    def test_round_trip(self, dtype: str) -> None:
+        """Arrays of any layout come back from the device with the same bits."""
+        basics.check_round_trip(self.device, dtype)
+
+    def test_devices_are_told_apart(self) -> None:
+        """Tensors made without a device live on the default one; unknown devices are errors."""
+        basics.check_selection(self.device)
+
+    def test_threads(self) -> None:
+        """Two threads get what one gets."""
+        basics.check_threads(self.device)
+
+    # Every operation.
+
+    def test_room(self, operation: Operation) -> None:
+        """An operation brings a public function, samples that work, and a reference."""
+        lacks = [n for n in ("public", "samples", "reference") if getattr(operation, n) is None]
+        assert not lacks, f"the room of {operation.name} lacks {', '.join(lacks)}"
+        drawn = [c for d in TIERS["full"].dtypes for c in cases(operation, d)]
+        assert drawn, f"the samples of {operation.name} are empty in every dtype"
+
+    def test_forward(self, operation: Operation, tier: Tier) -> None:
+        """Values, dtypes, shapes; untouched inputs; the same bits again."""
+        self._check(checks.check_forward, operation, tier)
+
+    def test_expanded(self, operation: Operation, tier: Tier) -> None:
+        """A composite's body gives what the whole gives."""
+        self._check(checks.check_forward, operation, tier, expand=operation)
+
+    def test_layouts(self, operation: Operation, tier: Tier) -> None:
+        """Results do not depend on how the inputs lie in memory."""
+        self._check(
+            checks.check_layouts, operation, tier, dtypes=("float32", "int32", "bool")
+        )  # fmt: skip
+
+    def test_weak_scalars(self, operation: Operation, tier: Tier) -> None:
+        """A number next to a tensor never changes its precision."""
+        basics.check_weak_scalars(operation, self.device, [
+            d for d in tier.dtypes
+            if not {d, f"{operation.name}:{d}"} & self.unsupported.keys()
+        ])  # fmt: skip
+
+    def test_wrong_calls(self, operation: Operation) -> None:
+        """Bad arguments are errors of Ingle that name the operation."""
+        wrong_calls.check(operation, self.device)
+
+    # Gradients.
+
+    def test_gradient(self, operation: Operation, tier: Tier) -> None:
+        """Gradients against finite differences of the reference."""
+        self._check(checks.check_first_order, operation, tier, dtypes=tier.gradients, gradient=True)
+
+    def test_expanded_gradient(self, operation: Operation, tier: Tier) -> None:
+        """The gradient through a composite's body."""
+        self._check(
+            checks.check_first_order, operation, tier, dtypes=tier.gradients, gradient=True,
+            expand=operation,
+        )  # fmt: skip
+
+    def test_second_derivative(self, operation: Operation, tier: Tier) -> None:
+        """Gradients of gradients against differences of gradients."""
+        self._check(
+            checks.check_second_order, operation, tier, dtypes=("float64",), gradient=True
+        )  # fmt: skip
+
+    def test_against_torch(self, operation: Operation, tier: Tier) -> None:
+        """Values and gradients against PyTorch's, where it is installed."""
+        pytest.importorskip("torch")
+        self._check(check_against_torch, operation, tier, dtypes=tier.gradients[:1])
+
+    # The whole.
+
+    def test_cells(self) -> None:
+        """Cells on the device: writes, transactions, gradients by cell."""
+        training.check_cells(self.device)
+
+    def test_training(self) -> None:
+        """A small net learns the same numbers as plain NumPy does."""
+        training.check_training(self.device)
+
+    # Honesty.
+
+    def test_exceptions_are_needed(self, exception: str) -> None:
+        """What is declared as unsupported has a reason and indeed does not work."""
+        honesty.check_exception(self.device, exception, self.unsupported[exception])
+
+    def test_overrides_have_reasons(self) -> None:
+        """Standard tests are replaced only with a stated reason."""
+        honesty.check_overrides(type(self), BackendContract)

@@ -1,0 +1,15 @@
+"""The suite that `pytest --pyargs ingle.testkit --backend=NAME` runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from .contract import BackendContract
+
+
+class TestBackend(BackendContract):
+    """The contract, on the device named with `--backend`."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        type(self).device = metafunc.config.getoption("--backend")
+        super().pytest_generate_tests(metafunc)

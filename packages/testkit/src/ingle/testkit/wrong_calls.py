@@ -1,0 +1,58 @@
+"""Calls that must fail, derived from the samples, and what their errors must say."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from ingle.tensor import asarray, device
+from ingle.tensor.errors import IngleError
+from ingle.tensor.operation import Operation
+
+from .cases import Case, cases
+from .trees import fill_arrays
+
+FAR = 99
+"""An axis that no sample has."""
+
+
+def check(operation: Operation, where: str) -> None:
+    """Every wrong call raises an `IngleError` that names the operation or its function."""
+    case = next((c for d in ("float32", "int32", "bool") for c in cases(operation, d)), None)
+    if case is None:
+        return
+    assert operation.public is not None
+    names = {operation.name, operation.public.__name__}
+    for what, args, kwargs in itertools.chain(_strangers(case, where), _far_axes(case, where)):
+        with device(where):
+            try:
+                result = operation.public(*args, **kwargs)
+            except IngleError as error:
+                assert any(n in str(error) for n in names), f"{what}: {error!r} names no operation"
+                continue
+            except Exception as error:
+                raise AssertionError(f"{what}: not an error of Ingle's: {error!r}") from error
+        raise AssertionError(f"{what}: no error, it returned {result!r}")
+
+
+def _strangers(case: Case, where: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Each tensor replaced by an object that is neither tensor nor number."""
+    count = len(case.arrays)
+    for place in range(count):
+        values: list[Any] = [asarray(a, device=where) for a in case.arrays]
+        values[place] = object()
+        args, kwargs = fill_arrays(case.tree(), values)
+        yield f"an object as tensor {place}", args, kwargs
+
+
+def _far_axes(case: Case, where: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """An axis out of range, where the function has an `axis` that is given by name."""
+    assert case.operation.public is not None
+    parameter = inspect.signature(case.operation.public).parameters.get("axis")
+    values = [asarray(a, device=where) for a in case.arrays]
+    if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY or not values:
+        return
+    args, kwargs = fill_arrays(case.tree(), values)
+    yield f"axis={FAR}", args, {**kwargs, "axis": FAR}

@@ -1,0 +1,98 @@
+"""Loggers that keep the course of training in a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingle.nn import atomic_write
+from ingle.tensor.errors import ArgumentError
+
+from .callbacks import Callback, Record
+from .errors import TrainingError
+
+if TYPE_CHECKING:
+    from .learner import Learner
+
+
+class JSONLLogger(Callback):
+    """One JSON object a line: `{"step", "loss", "lr"}` for steps, the whole record for epochs.
+
+    A new training replaces the file; a resumed one cuts off what came after its checkpoint, so
+    that the file looks as if training had never been interrupted.
+
+    Args:
+        path: of the file; its folder is made.
+        every: log each so many steps; 0 for epochs alone.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
+        if every < 0:
+            raise ArgumentError(f"JSONLLogger: every must not be negative, got {every}")
+        self.path = Path(path)
+        self.every = every
+
+    def on_fit_start(self, learner: Learner) -> None:
+        kept = []
+        if learner.steps and self.path.exists():
+            kept = [line for line in read_jsonl(self.path) if _before(line, learner)]
+        with atomic_write(self.path) as file:
+            file.write("".join(json.dumps(line) + "\n" for line in kept).encode())
+
+    def on_step(self, learner: Learner, loss: float) -> None:
+        if self.every and learner.steps % self.every == 0:
+            self._append({"step": learner.steps, "loss": loss, "lr": learner.last_lr})
+
+    def on_epoch(self, learner: Learner, record: Record) -> None:
+        self._append(record)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _before(line: dict[str, Any], learner: Learner) -> bool:
+    """Whether a line was written before the checkpoint that the learner stands at."""
+    if "epoch" in line:
+        return bool(line["epoch"] <= learner.epoch)
+    return bool(line["step"] <= learner.steps)
+
+
+def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The lines of a `JSONLLogger`'s file. A last line that a crash cut off is left out."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines) and not line.endswith("\n"):
+                break
+            raise TrainingError(
+                f"{path}: line {number} is no JSON ({error}); remove the line, or the file"
+            ) from None
+    return found
+
+
+class CSVLogger(Callback):
+    """The records of all epochs as a table, rewritten as a whole after each epoch.
+
+    Args:
+        path: of the file; its folder is made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def on_epoch(self, learner: Learner, record: Record) -> None:
+        columns = list(dict.fromkeys(key for r in learner.history for key in r))
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(learner.history)
+        with atomic_write(self.path) as file:
+            file.write(text.getvalue().encode())

@@ -1,0 +1,171 @@
+"""A folder of checkpoints: each file whole or not there, the newest and the best kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ingle.nn import CheckpointError, atomic_write, load, save
+from ingle.tensor import transaction
+from ingle.tensor.errors import ArgumentError
+
+from .callbacks import Mode, better
+
+FORMAT = 1
+"""The version of what `CheckpointStore.save` puts into a file's metadata."""
+
+_NAME = re.compile(r"step-(\d{8,})\.safetensors")
+
+
+class CheckpointStore:
+    """Writes and reads checkpoints `step-00000120.safetensors` in one folder, for one training.
+
+    A file is written beside its place, flushed and renamed, so that a crash at any moment leaves
+    whole files alone. `latest` names the newest; `best.json` the best, if `monitor` is given.
+
+    Args:
+        folder: where they are; made at the first save.
+        keep: how many of the newest stay. The best stays besides.
+        monitor: the number of an epoch's record that tells the best, such as "valid/accuracy".
+        mode: whether a larger ("max") or a smaller ("min") number is better.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        keep: int = 3,
+        monitor: str | None = None,
+        mode: Mode = "max",
+    ) -> None:
+        if keep < 1:
+            raise ArgumentError(f"CheckpointStore: keep must be at least 1, got {keep}")
+        self.folder = Path(folder)
+        self.keep = keep
+        self.monitor = monitor
+        self.mode: Mode = mode
+
+    def paths(self) -> list[Path]:
+        """All checkpoints, the newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = {int(m[1]): p for p in self.folder.iterdir() if (m := _NAME.fullmatch(p.name))}
+        return [found[step] for step in sorted(found, reverse=True)]
+
+    def latest(self) -> Path | None:
+        """The checkpoint to resume from; None if there is none."""
+        pointer = self.folder / "latest"
+        if pointer.exists():
+            return self.folder / pointer.read_text().strip()
+        # A crash between the first checkpoint and its pointer leaves only the former.
+        return next(iter(self.paths()), None)
+
+    def best(self) -> Path | None:
+        """The checkpoint with the best `monitor`; None if there is none."""
+        found = self._best()
+        return None if found is None else self.folder / found["file"]
+
+    def save(
+        self, step: int, parts: Mapping[str, Any], state: Any, record: Mapping[str, float] | None
+    ) -> Path:
+        """Writes a checkpoint and lets go of old ones.
+
+        Args:
+            step: how many steps were done; names the file.
+            parts: the model, the optimizer and whatever else has a `state_dict`, by name.
+            state: all else, as values that JSON can hold.
+            record: the numbers of the epoch that just ended, in which `monitor` is looked up.
+        """
+        path = self.folder / f"step-{step:08}.safetensors"
+        text = json.dumps(state)
+        crc = zlib.crc32(text.encode())
+        save(path, parts, metadata={"training": FORMAT, "state": text, "crc32": crc})
+        with atomic_write(self.folder / "latest") as file:
+            file.write(f"{path.name}\n".encode())
+        if record is not None and self.monitor in record:
+            self._note_best(path, record[self.monitor])
+        self._prune(path)
+        return path
+
+    def load(self, path: Path, parts: Mapping[str, Any]) -> Any:
+        """Sets the parts from a checkpoint and returns its state; or changes nothing and raises.
+
+        Raises:
+            CheckpointError: the file cannot be read; the message names the newest that can be.
+            StateError: the parts are not those that were saved.
+        """
+        try:
+            with transaction():
+                metadata = load(path, dict(parts)).metadata
+                return _state(path, metadata)
+        except CheckpointError as error:
+            good = next((p for p in self.paths() if p != path and _readable(p)), None)
+            hint = (
+                f"The newest good checkpoint is {good}: resume from it with resume={str(good)!r}"
+                if good
+                else f"There is no other good checkpoint in {self.folder}: start anew"
+            )
+            raise CheckpointError(f"cannot resume. {error}. {hint}") from error
+
+    def clear(self) -> None:
+        """Deletes all checkpoints and what interrupted writes left. Other files stay."""
+        for path in [*self.paths(), self.folder / "latest", self.folder / "best.json"]:
+            path.unlink(missing_ok=True)
+        self.clean()
+
+    def clean(self) -> None:
+        """Deletes what interrupted writes left; no other process may be writing."""
+        for pattern in (".step-*.part", ".latest.*.part", ".best.json.*.part"):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _best(self) -> dict[str, Any] | None:
+        pointer = self.folder / "best.json"
+        if not pointer.exists():
+            return None
+        found: dict[str, Any] = json.loads(pointer.read_text())
+        return found if found["monitor"] == self.monitor else None
+
+    def _note_best(self, path: Path, value: float) -> None:
+        found = self._best()
+        if found is not None and not better(value, found["value"], self.mode):
+            return
+        entry = {"file": path.name, "monitor": self.monitor, "value": value}
+        with atomic_write(self.folder / "best.json") as file:
+            file.write(json.dumps(entry).encode())
+
+    def _prune(self, newest: Path) -> None:
+        spare = {newest, self.best()}
+        for path in self.paths()[self.keep :]:
+            if path not in spare:
+                path.unlink()
+
+
+def _state(path: Path, metadata: Any) -> Any:
+    if not isinstance(metadata, dict) or "training" not in metadata:
+        raise CheckpointError(
+            f"{path}: this file holds values but no training to resume; load it with "
+            "ingle.nn.load(path, model)"
+        )
+    if metadata["training"] > FORMAT:
+        raise CheckpointError(
+            f"{path}: it has training format {metadata['training']}, and this ingle-train reads "
+            f"formats up to {FORMAT}; upgrade with `pip install --upgrade ingle-train`"
+        )
+    text = metadata["state"]
+    if zlib.crc32(text.encode()) != metadata["crc32"]:
+        raise CheckpointError(f"{path}: the file is damaged: the checksum of its state is wrong")
+    return json.loads(text)
+
+
+def _readable(path: Path) -> bool:
+    try:
+        _state(path, load(path).metadata)
+    except CheckpointError:
+        return False
+    return True

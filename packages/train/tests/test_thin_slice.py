@@ -1,0 +1,170 @@
+"""One thin path through every package, in each way of executing there is.
+
+An MLP with tied weights, batch normalisation and dropout is trained by Adam under a schedule, and
+compared with the same steps in PyTorch, whose dropout is given the same masks. Around it: a user
+who holds an old weight, an exception in the middle of a step, train and eval, and two threads.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+import numpy as np
+import pytest
+from ingle.optim import schedule
+
+STEPS, BATCH, WIDTH = 6, 16, 8
+WAYS = {"eager": lambda step: step}
+
+
+class Net(nn.Module):
+    def __init__(self, seed=0):
+        generator = it.random.Generator(seed)
+        self.first = nn.Linear(WIDTH, WIDTH, generator=generator)
+        self.second = nn.Linear(WIDTH, WIDTH, generator=generator)
+        self.second.weight = self.first.weight
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.drop = nn.Dropout(0.25, generator=it.random.Generator(seed + 1))
+        self.head = nn.Linear(WIDTH, 3, generator=generator)
+
+    def forward(self, x):
+        x = self.drop(it.relu(self.norm(self.first(x))))
+        return self.head(it.tanh(self.second(x)))
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(STEPS, BATCH, WIDTH)).astype(np.float32)
+    return x, rng.integers(0, 3, (STEPS, BATCH))
+
+
+def train(way, seed=0, steps=STEPS):
+    """Trains a net and returns it with its optimizer and losses."""
+    net = Net(seed)
+    optimizer = optim.Adam(net, lr=schedule.cosine(1e-2, steps=STEPS))
+
+    def step(x, y):
+        loss = it.cross_entropy(net(x), y)
+        optimizer.step(loss.backward())
+        return loss
+
+    step = WAYS[way](step)
+    x, y = data(seed)
+    losses = [step(it.asarray(x[i]), it.asarray(y[i])).item() for i in range(steps)]
+    return net, optimizer, losses
+
+
+def numbers(net):
+    return {k: v.numpy().copy() for k, v in net.state_dict().items()}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_equals_pytorch(way):
+    torch = pytest.importorskip("torch")
+    start = numbers(Net())
+    first, second, head = (torch.nn.Linear(WIDTH, n) for n in (WIDTH, WIDTH, 3))
+    second.weight = first.weight
+    norm = torch.nn.BatchNorm1d(WIDTH)
+    twin = torch.nn.ModuleDict({"first": first, "second": second, "norm": norm, "head": head})
+    twin.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in start.items()})
+    optimizer = torch.optim.Adam(twin.parameters(), lr=1e-2)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    masks = it.random.Generator(1)
+    x, y = data()
+    losses = []
+    for i in range(STEPS):
+        mask = it.dropout(it.ones((BATCH, WIDTH)), 0.25, generator=masks).numpy()
+        hidden = torch.relu(norm(first(torch.from_numpy(x[i])))) * torch.from_numpy(mask.copy())
+        out = head(torch.tanh(second(hidden)))
+        loss = torch.nn.functional.cross_entropy(out, torch.from_numpy(y[i]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        decay.step()
+        losses.append(loss.item())
+
+    net, _, got = train(way)
+    np.testing.assert_allclose(got, losses, rtol=2e-5)
+    for name, value in twin.state_dict().items():
+        np.testing.assert_allclose(
+            net.state_dict()[name].numpy(), value.numpy(), rtol=2e-4, atol=2e-6, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_repeats_bit_for_bit(way):
+    (a, _, first), (b, _, second) = train(way), train(way)
+    assert first == second
+    for name, value in numbers(a).items():
+        np.testing.assert_array_equal(value, numbers(b)[name])
+
+
+def test_tied_cells_are_one_parameter():
+    net = Net()
+    cells = [p for _, p in net.named_parameters()]
+    assert len(cells) == len(set(cells)) == 7
+    net, _, _ = train("eager")
+    np.testing.assert_array_equal(net.first.weight.value.numpy(), net.second.weight.value.numpy())
+
+
+def test_a_held_weight_survives_the_next_step():
+    net = Net()
+    optimizer = optim.Adam(net, lr=0.1)
+    held = net.first.weight.value
+    before = held.numpy().copy()
+    x, y = data()
+    optimizer.backward_step(it.cross_entropy(net(it.asarray(x[0])), it.asarray(y[0])))
+    np.testing.assert_array_equal(held.numpy(), before)
+    assert not np.array_equal(net.first.weight.value.numpy(), before)
+
+
+class Stop(Exception):
+    pass
+
+
+def test_an_exception_in_the_middle_of_a_step_changes_nothing():
+    net, optimizer, _ = train("eager", steps=2)
+    before, state = numbers(net), optimizer.state_dict()
+    drawn = net.drop.generator.state
+    x, y = data()
+    with pytest.raises(Stop), it.transaction():
+        loss = it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2]))
+        optimizer.step(loss.backward())
+        assert not np.array_equal(net.first.weight.raw.numpy(), before["first.weight"])
+        raise Stop
+    assert net.drop.generator.state == drawn
+    for name, value in numbers(net).items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    assert str(optimizer.state_dict()) == str(state)
+
+    optimizer.backward_step(it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2])))
+    np.testing.assert_array_equal(
+        net.first.weight.raw.numpy(), train("eager", steps=3)[0].first.weight.raw.numpy()
+    )
+
+
+def test_eval_uses_running_statistics_and_no_dropout():
+    net, _, _ = train("eager")
+    x = it.asarray(data()[0][0])
+    net.eval()
+    statistics = net.norm.running_mean.value.numpy().copy()
+    first, second = net(x).numpy(), net(x).numpy()
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(net.norm.running_mean.value.numpy(), statistics)
+    one_by_one = np.concatenate([net(x[i : i + 1]).numpy() for i in range(BATCH)])
+    np.testing.assert_allclose(one_by_one, first, rtol=1e-4, atol=1e-6)
+    net.train()
+    assert not np.array_equal(net(x).numpy(), net(x).numpy())
+    assert not np.array_equal(net.norm.running_mean.value.numpy(), statistics)
+
+
+def test_two_threads_train_two_models_as_one_would():
+    alone = [train("eager", seed)[0] for seed in (0, 7)]
+    with ThreadPoolExecutor(2) as pool:
+        together = [net for net, _, _ in pool.map(lambda seed: train("eager", seed), (0, 7))]
+    for a, b in zip(alone, together, strict=True):
+        for name, value in numbers(a).items():
+            np.testing.assert_array_equal(value, numbers(b)[name], err_msg=name)

@@ -1,0 +1,31 @@
+"""What runs on every change is the same here, on the public service and in the README."""
+
+import re
+
+from workspace import ROOT
+
+RUN = (ROOT / ".ci" / "run").read_text("utf-8")
+WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+BUDGETS = re.findall(r"(\w+)=(\d+)", re.search(r'^budgets="(.*)"$', RUN, re.MULTILINE)[1])
+PARTS = [part for part, _ in BUDGETS]
+
+
+def test_every_part_is_a_function_within_the_whole_budget() -> None:
+    assert all(re.search(rf"^{part}\(\) {{", RUN, re.MULTILINE) for part in PARTS)
+    assert sum(int(seconds) for _, seconds in BUDGETS) <= 12 * 60
+
+
+def test_the_workflow_runs_the_same_parts() -> None:
+    check, _ = WORKFLOW.split("\n  nightly:\n")
+    assert re.findall(r"- run: \.ci/run (\w+)", check) == PARTS
+
+
+def test_the_workflow_covers_systems_and_versions() -> None:
+    assert "os: [ubuntu-latest, macos-latest, windows-latest]" in WORKFLOW
+    assert 'python: ["3.11", "3.12", "3.13", "3.14"]' in WORKFLOW
+
+
+def test_the_tests_are_those_of_the_readme() -> None:
+    (command,) = re.findall(r"requirements-dev\.txt && (python -m pytest.*)", README)
+    assert f"tests() {{ {command}; }}" in RUN

@@ -1,0 +1,87 @@
+"""Dependencies go downwards, and what is imported is what is declared."""
+
+import sys
+
+from workspace import BY_DISTRIBUTION, BY_MODULE, MEMBERS, Member
+
+LAYERS = (
+    {"tensor", "dataset"},
+    {"autodiff", "fusion", "router", "remote", "nn"},
+    {"optim", "import"},
+    {"train", "testkit"},
+    {"ingle"},
+)
+"""From the bottom to the top. A package needs only what stands below its own layer."""
+
+BELOW_PLUGINS = {"tensor", "fusion"}
+
+DISTRIBUTIONS = {"PIL": "pillow", "ml_dtypes": "ml-dtypes", "sklearn": "scikit-learn"}
+"""Import names that differ from their distributions'."""
+
+
+def layer(member: Member) -> int:
+    for height, names in enumerate(LAYERS):
+        if str(member) in names:
+            return height
+    raise AssertionError(f"packages/{member} stands in no layer: add it to LAYERS in {__file__}")
+
+
+def owner(module: str) -> str:
+    """The distribution that a module belongs to."""
+    parts = module.split(".")
+    for name in (".".join(parts[:2]), parts[0]):
+        if name in BY_MODULE:
+            return BY_MODULE[name].distribution
+    return DISTRIBUTIONS.get(parts[0], parts[0]).lower()
+
+
+def siblings(member: Member) -> list[Member]:
+    needed = member.dependencies | member.optional
+    return [BY_DISTRIBUTION[d] for d in sorted(needed) if d in BY_DISTRIBUTION]
+
+
+def test_dependencies_point_downwards(member: Member) -> None:
+    for needed in siblings(member):
+        if member.is_plugin:
+            assert str(needed) in BELOW_PLUGINS, f"plugin {member} needs {needed}"
+        elif needed.is_plugin:
+            assert member.module is None, f"package {member} needs the plugin {needed}"
+        else:
+            assert layer(needed) < layer(member), f"{member} needs {needed}, which is not below it"
+
+
+def test_every_package_stands_in_a_layer() -> None:
+    for member in MEMBERS:
+        if not member.is_plugin:
+            layer(member)
+
+
+def test_imports_are_declared(member: Member) -> None:
+    declared = member.dependencies | member.optional | {member.distribution}
+    undeclared = [
+        str(i)
+        for i in member.imports
+        if i.module.split(".")[0] not in sys.stdlib_module_names and owner(i.module) not in declared
+    ]
+    assert not undeclared, f"declare these in {member.folder.name}/pyproject.toml"
+
+
+def test_declared_dependencies_are_imported(member: Member) -> None:
+    if member.module is None:
+        return
+    used = {owner(i.module) for i in member.imports}
+    assert member.dependencies <= used, f"{member} never imports these: remove them"
+
+
+def test_extras_are_imported_only_where_they_are_used(member: Member) -> None:
+    """An extra may be missing, so no module imports one at its top level."""
+    extras = {d for d in member.optional if d not in BY_DISTRIBUTION} - member.dependencies
+    for found in member.imports:
+        if owner(found.module) in extras:
+            line = found.file.read_text("utf-8").splitlines()[found.line - 1]
+            assert line.startswith(" "), f"{found} at the top level, but it is optional"
+
+
+def test_packages_do_not_import_plugins(member: Member) -> None:
+    plugins = {m.distribution for m in MEMBERS if m.is_plugin} - {member.distribution}
+    assert not [str(i) for i in member.imports if owner(i.module) in plugins]

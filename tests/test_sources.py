@@ -1,0 +1,122 @@
+"""Rules that every source file keeps: sizes, exports, and interpreters that name no operation."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from workspace import MEMBERS, ROOT, Member
+
+INTERPRETERS = [m for m in MEMBERS if str(m) in {"autodiff", "fusion", "router", "remote"}]
+CONTAINERS = (set, list, dict, tuple, str, bytes, Counter, re.Pattern, ast.AST)
+SOURCES = [f for m in MEMBERS for f in m.sources]
+
+
+def operation_names() -> set[str]:
+    import ingle.tensor  # noqa: F401 (defines the operations)
+    from ingle.tensor.operation import OPERATIONS
+
+    assert len(OPERATIONS) > 20
+    return set(OPERATIONS)
+
+
+def spoken_names(file: Path) -> Iterator[tuple[str, int]]:
+    """Names by which a file could mean an operation: imports, attributes, strings."""
+    tree = ast.parse(file.read_text("utf-8"))
+    docstrings = {
+        id(n.body[0].value)
+        for n in ast.walk(tree)
+        if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and n.body
+        and isinstance(n.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from ((a.name, node.lineno) for a in node.names)
+        elif isinstance(node, ast.Attribute):
+            # `seen.add(x)`: what Python's containers have too says nothing.
+            if not any(hasattr(c, node.attr) for c in CONTAINERS):
+                yield node.attr, node.lineno
+        elif isinstance(node, ast.Constant) and id(node) not in docstrings:
+            yield str(node.value), node.lineno
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=str)
+def test_interpreters_name_no_operation(interpreter: Member) -> None:
+    operations = operation_names()
+    named = [
+        f"{file.relative_to(ROOT)}:{line} names {name}"
+        for file in interpreter.sources
+        for name, line in spoken_names(file)
+        if name in operations
+    ]
+    assert not named, "read a trait or a rule of the operation instead"
+
+
+def test_files_are_small() -> None:
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in SOURCES
+        if (n := len(f.read_text("utf-8").splitlines())) > 600
+    }
+    assert not long, "split these by subject; aim at 400 lines"
+
+
+def test_public_modules_only_export(member: Member) -> None:
+    """`__init__` files hold a docstring and lines `from .x import y as y`."""
+    for file in (f for f in member.sources if f.name == "__init__.py"):
+        if member.is_plugin and file.parent.name == "kernels":
+            continue
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                continue
+            place = f"{file.relative_to(ROOT)}:{node.lineno}"
+            assert isinstance(node, ast.ImportFrom), f"{place} is no export"
+            for alias in node.names:
+                assert alias.asname, f"{place}: write `{alias.name} as {alias.name}`"
+
+
+def test_public_names_have_docstrings(member: Member) -> None:
+    if member.module is None:
+        return
+    module = importlib.import_module(member.module)
+    silent = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and not inspect.getdoc(value)
+    ]
+    assert not silent
+
+
+def test_operations_have_an_example_samples_and_a_reference() -> None:
+    operation_names()
+    from ingle.tensor.operation import OPERATIONS
+
+    for operation in OPERATIONS.values():
+        if operation.public is None:
+            continue
+        assert ">>>" in (operation.public.__doc__ or ""), f"{operation.name} has no example"
+        assert operation.samples is not None, f"{operation.name} has no samples"
+        assert operation.reference is not None, f"{operation.name} has no reference"
+
+
+def test_nothing_names_one_machine() -> None:
+    homes = re.compile("|".join(rf"(?<![\w.])/{d}/\w" for d in ("work", "tmp", "root", "home")))
+    suffixes = {".py", ".md", ".toml", ".txt", ".yml", ".cfg", ".json", ".svg"}
+    folders = ("bench", "docs", "examples", "packages", "plugins", "tests", ".ci", ".github")
+    files = [f for d in folders for f in (ROOT / d).rglob("*") if f.suffix in suffixes]
+    files += [f for f in ROOT.iterdir() if f.suffix in suffixes]
+    named = [
+        f"{f.relative_to(ROOT)}: {found[0]}"
+        for f in files
+        if ".venv" not in f.parts and (found := homes.search(f.read_text("utf-8")))
+    ]
+    assert not named
