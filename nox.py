@@ -75,9 +75,11 @@ def types(session: nox.Session) -> None:
     """Strict types of packages, plugins, examples and benchmarks."""
     develop(session)
     session.run("mypy", *(a for m in modules() for a in ("-p", m)))
-    for folder in sorted(p.parent for p in ROOT.glob("examples/*/*.py")):
-        session.run("mypy", *map(str, sorted(folder.glob("*.py"))))
-    session.run("mypy", *map(str, sorted(ROOT.glob("bench/*.py"))))
+    for folder in sorted({p.parent for p in ROOT.glob("examples/*/*.py")}):
+        session.run("mypy", *map(str, folder.glob("*.py")), env={"MYPYPATH": str(folder)})
+    for folder in ROOT.glob("examples/*/src"):
+        session.run("mypy", *map(str, folder.rglob("*.py")), env={"MYPYPATH": str(folder)})
+    session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))
 
 
 @nox.session
@@ -94,6 +96,13 @@ def docs(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "docs", *session.posargs)
     sources = [str(p.relative_to(ROOT)) for m in MEMBERS.values() for p in m.glob("src")]
     session.run("python", "-m", "pytest", "--doctest-modules", *sources, *session.posargs)
+
+
+@nox.session
+def api(session: nox.Session) -> None:
+    """Writes the lists of public names in docs/api."""
+    develop(session)
+    session.run("python", "docs/api_pages.py")
 
 
 @nox.session

@@ -28,6 +28,9 @@ POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_M
 SLOW = 0.5
 """Seconds above which a workload is measured three times and no more."""
 
+DISTURBED = 0.1
+"""The share of a core that other processes may take during a block."""
+
 
 class Row(NamedTuple):
     """One measurement; `ratio` is the fastest peer's median over this one."""
@@ -98,7 +101,7 @@ def measure(w: Workload, workers: list[Worker], rounds: int, block: float) -> li
         for worker, found in built.items():
             if turn < 3 or found["once_s"] < SLOW:
                 count = max(1, min(1000, int(block / max(found["once_s"], 1e-9))))
-                found["times"].append(worker.ask(do="time", count=count)["seconds"] / w.repeat)
+                found["times"].append(quiet_block(worker, count) / w.repeat)
     medians = {worker: statistics.median(found["times"]) for worker, found in built.items()}
     peers = [m for worker, m in medians.items() if not worker.system.startswith("ingle")]
     return [
@@ -108,6 +111,16 @@ def measure(w: Workload, workers: list[Worker], rounds: int, block: float) -> li
         )
         for worker, found in built.items()
     ]  # fmt: skip
+
+
+def quiet_block(worker: Worker, count: int) -> float:
+    """Seconds a call in a block, measured anew (three times at most) if others took the cores."""
+    for _ in range(4):
+        answer = worker.ask(do="time", count=count)
+        if answer["disturbed"] < DISTURBED:
+            break
+    seconds: float = answer["seconds"]
+    return seconds
 
 
 def compare_results(w: Workload, built: dict[Worker, dict[str, Any]]) -> None:

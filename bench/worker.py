@@ -17,6 +17,7 @@ from systems import SkipError, System, load
 from workloads import ALL
 
 STATUS = Path("/proc/self/status")
+STAT = Path("/proc/stat")
 WORKLOADS = {w.name: w for w in ALL}
 
 
@@ -53,12 +54,13 @@ class Session:
     def time(self, count: int) -> dict[str, Any]:
         run = self.run
         if self.self_timed:
-            return {"seconds": run()}
+            return {"seconds": run(), "disturbed": 0.0}
         run()
-        begun = time.perf_counter()
+        others, begun = others_seconds(), time.perf_counter()
         for _ in range(count):
             run()
-        return {"seconds": (time.perf_counter() - begun) / count}
+        took = time.perf_counter() - begun
+        return {"seconds": took / count, "disturbed": (others_seconds() - others) / took}
 
     def drop(self) -> dict[str, Any]:
         peak = memory_mib("VmHWM")
@@ -76,6 +78,15 @@ def memory_mib(what: str) -> float | None:
         return None
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(what))
     return int(line.split()[1]) / 1024
+
+
+def others_seconds() -> float:
+    """How long the processor was busy with other processes since it started, where it is known."""
+    if not STAT.exists():
+        return 0.0
+    user, nice, system, _, _, *interrupts = map(int, STAT.read_text().splitlines()[0].split()[1:9])
+    busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    return busy - time.process_time()
 
 
 def forget_peak() -> None:

@@ -2,12 +2,14 @@
 
 A `python` block is executed; with `>>>` prompts its output is compared as in a doctest. In a
 `console` block each line that starts with `$ ` is run, and what follows it is compared with what
-it prints, where `...` stands for anything. Blocks of other languages are only shown.
+it prints, where `...` stands for anything. Blocks of other languages are only shown. A page that
+says `<!-- needs torch -->` is skipped where that is not installed.
 """
 
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
 import shlex
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from api_pages import MODULES, listed, public_names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -26,6 +29,7 @@ PAGES = [
 ]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"<!-- needs (\w+) -->")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -74,6 +78,8 @@ def run_console(block: Block, page: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in NEEDS.findall(page.read_text("utf-8")):
+        pytest.importorskip(module)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
@@ -87,3 +93,9 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_links_lead_somewhere(page: Path) -> None:
     lost = [to for to in LINK.findall(page.read_text("utf-8")) if not (page.parent / to).exists()]
     assert not lost
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_api_pages_list_the_public_names(name: str) -> None:
+    names = public_names(importlib.import_module(name))
+    assert sorted(listed(name)) == sorted(names), "write it anew: nox -f nox.py -s api"

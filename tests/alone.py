@@ -79,10 +79,13 @@ def try_training() -> None:
 
 
 def try_command() -> None:
-    """`ingle info` answers, as the console script and as a module."""
+    """`ingle info` answers, as the console script and as a module, and misses a backend."""
     script = Path(sys.executable).with_name("ingle")
     for command in ([str(script)], [sys.executable, "-m", "ingle.tensor"]):
-        subprocess.run([*command, "info"], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([*command, "info"], capture_output=True, text=True, check=False)
+        missed = "pip install ingle-numpy" in done.stdout
+        assert missed is not has("ingle-numpy"), done.stdout + done.stderr
+        assert done.returncode == int(missed), done
 
 
 def main(name: str) -> None:

@@ -18,6 +18,9 @@ BELOW_PLUGINS = {"tensor", "fusion"}
 DISTRIBUTIONS = {"PIL": "pillow", "ml_dtypes": "ml-dtypes", "sklearn": "scikit-learn"}
 """Import names that differ from their distributions'."""
 
+HOOKED = {"backward": "ingle-autodiff", "require_grad": "ingle-autodiff"}
+"""Methods of tensors that another distribution brings by plugin hook, without an import."""
+
 
 def layer(member: Member) -> int:
     for height, names in enumerate(LAYERS):
@@ -70,6 +73,7 @@ def test_declared_dependencies_are_imported(member: Member) -> None:
     if member.module is None:
         return
     used = {owner(i.module) for i in member.imports}
+    used |= {HOOKED[name] for name in member.attributes & HOOKED.keys()}
     assert member.dependencies <= used, f"{member} never imports these: remove them"
 
 

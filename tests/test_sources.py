@@ -69,17 +69,28 @@ def test_files_are_small() -> None:
 
 
 def test_public_modules_only_export(member: Member) -> None:
-    """`__init__` files hold a docstring and lines `from .x import y as y`."""
-    for file in (f for f in member.sources if f.name == "__init__.py"):
-        if member.is_plugin and file.parent.name == "kernels":
+    """The `__init__` that users import holds a docstring and lines `from .x import y as y`."""
+    if member.module is None:
+        return
+    file = member.folder / "src" / Path(*member.module.split(".")) / "__init__.py"
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
-        for node in ast.parse(file.read_text("utf-8")).body:
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                continue
-            place = f"{file.relative_to(ROOT)}:{node.lineno}"
-            assert isinstance(node, ast.ImportFrom), f"{place} is no export"
-            for alias in node.names:
-                assert alias.asname, f"{place}: write `{alias.name} as {alias.name}`"
+        if is_lazy_export(node):
+            continue
+        place = f"{file.relative_to(ROOT)}:{node.lineno}"
+        assert isinstance(node, ast.ImportFrom), f"{place} is no export"
+        for alias in node.names:
+            assert alias.asname, f"{place}: write `{alias.name} as {alias.name}`"
+
+
+def is_lazy_export(node: ast.stmt) -> bool:
+    """`if TYPE_CHECKING:` and `def __getattr__`, where an export must not load its module."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "__getattr__"
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "typing"
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name)
 
 
 def test_public_names_have_docstrings(member: Member) -> None:
@@ -97,12 +108,12 @@ def test_public_names_have_docstrings(member: Member) -> None:
 
 
 def test_operations_have_an_example_samples_and_a_reference() -> None:
-    operation_names()
+    import ingle.tensor as it
     from ingle.tensor.operation import OPERATIONS
 
-    for operation in OPERATIONS.values():
-        if operation.public is None:
-            continue
+    public = [o for o in OPERATIONS.values() if hasattr(it, getattr(o.public, "__name__", ""))]
+    assert len(public) > 20
+    for operation in public:
         assert ">>>" in (operation.public.__doc__ or ""), f"{operation.name} has no example"
         assert operation.samples is not None, f"{operation.name} has no samples"
         assert operation.reference is not None, f"{operation.name} has no reference"

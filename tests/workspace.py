@@ -77,6 +77,12 @@ class Member:
         """Every absolute import of its sources, wherever it stands, and `"module:attribute"`s."""
         return [found for file in self.sources for found in imports_of(file)]
 
+    @cached_property
+    def attributes(self) -> set[str]:
+        """Every attribute that its sources name."""
+        trees = (ast.parse(file.read_text("utf-8")) for file in self.sources)
+        return {n.attr for t in trees for n in ast.walk(t) if isinstance(n, ast.Attribute)}
+
 
 def names(requirements: Any) -> set[str]:
     """The distribution names of requirement strings."""

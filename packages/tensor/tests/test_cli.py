@@ -7,6 +7,7 @@ import sys
 import types
 
 import pytest
+
 from ingle.tensor import plugins
 from ingle.tensor.cli import gather, main
 from ingle.tensor.hooks import hookimpl

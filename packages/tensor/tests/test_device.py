@@ -2,8 +2,9 @@
 
 import threading
 
-import ingle.tensor as it
 import pytest
+
+import ingle.tensor as it
 from ingle.tensor import Device
 from ingle.tensor.errors import BackendError, DeviceError
 

@@ -6,8 +6,9 @@ import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-import ingle.tensor as it
 import pytest
+
+import ingle.tensor as it
 from ingle.tensor import plugins
 from ingle.tensor.contract import CONTRACT_VERSION
 from ingle.tensor.device import Device, backend_of

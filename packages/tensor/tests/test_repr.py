@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import ingle.tensor as it
 
 TAIL = ", device=numpy, backend=numpy)"

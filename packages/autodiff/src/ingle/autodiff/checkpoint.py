@@ -137,7 +137,7 @@ class _Replay(Node):
         for cell, (backend, base, node, index) in self.cells.items():
             fresh = self._fresh(backend, base, (node, index), tracked)
             keys.append(fresh.node)
-            shown[cell] = (block.reads[cell], Tensor(fresh))
+            shown[cell] = (block.reads[cell]._handle, Tensor(fresh))
         with transaction(commit=False, replay=block.reads), showing(shown):
             args, kwargs = unflatten(block.arguments, leaves)
             outputs = flatten(block.function(*args, **kwargs))

@@ -56,9 +56,9 @@ def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[o
             results[node.key] = own if known is None else known + own
         if not node.parents:
             continue
-        for parent, g in zip(node.parents, node.pull(got, tracked), strict=True):
-            if parent is not None and g is not None:
-                _add(cotangents, *parent, _strip(g, level, tracked))
+        for parent, part in zip(node.parents, node.pull(got, tracked), strict=True):
+            if parent is not None and part is not None:
+                _add(cotangents, *parent, _strip(part, level, tracked))
     return results
 
 

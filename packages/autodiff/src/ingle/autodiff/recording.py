@@ -299,10 +299,10 @@ def leaf(handle: Handle, level: int, key: object = None) -> TrackedHandle:
     return TrackedHandle(decorator(handle.backend, level), handle, node, 0)
 
 
-Shown = dict["Cell[Any]", tuple[Any, Tensor]]
+Shown = dict["Cell[Any]", tuple[Handle, Tensor]]
 
-# What transforms show instead of a cell's value: with the raw value it stands for, since a cell
-# that was written meanwhile must show what was written.
+# What transforms show instead of a cell's value: with the handle it stands for, since a cell that
+# was written meanwhile must show what was written.
 _shown: ContextVar[Shown | None] = ContextVar("ingle_shown", default=None)
 
 
@@ -313,7 +313,7 @@ def lift(cell: Cell[Any], value: Any) -> Any:
     shown = _shown.get()
     if shown is not None:
         found = shown.get(cell)
-        if found is not None and found[0] is value:
+        if found is not None and found[0] is value._handle:
             return found[1]
     return Tensor(leaf(value._handle, 1, cell))
 

@@ -107,8 +107,7 @@ class _Wanted:
         self.cells = _cells(argument)
         if self.cells is not None:
             for cell in self.cells:
-                raw = cell.raw
-                self.shown[cell] = (raw, Tensor(leaf(cell.value._handle, level, cell)))
+                self.shown[cell] = (cell.raw._handle, Tensor(leaf(cell.value._handle, level, cell)))
             self.lifted = argument
             return
         self.keys: list[Node] = []

@@ -71,7 +71,7 @@ def _weights(size: int, out: int, zoom: float) -> NDArray[np.float64]:
 
 def _load() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        from sklearn.datasets import load_digits
     except ImportError as error:
         raise MissingExtraError(
             f'digits needs scikit-learn ({error}): pip install "ingle-dataset[digits]"'

@@ -159,7 +159,7 @@ def _range_start(response: HTTPResponse) -> int | None:
 
 @contextlib.contextmanager
 def _bar(name: str, have: int, total: int | None, wanted: bool) -> Iterator[Any]:
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     # disable=None shows the bar on a terminal only; a log gets pooch's one line a file.
     with tqdm(
@@ -180,7 +180,7 @@ def _reason(error: Exception) -> str:
 
 def _pooch() -> Any:
     try:
-        import pooch  # type: ignore[import-untyped]
+        import pooch
         import tqdm  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(

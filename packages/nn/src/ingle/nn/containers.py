@@ -1,4 +1,7 @@
-"""Modules of modules: in a row, as a list, by name."""
+"""Modules of modules: in a row, as a list, by name.
+
+What is taken out of one is typed as `Any`, so that the attributes of its class can be used.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class _Container(Module):
     def __bool__(self) -> bool:
         return True
 
-    def __getattr__(self, name: str) -> Module:
+    def __getattr__(self, name: str) -> Any:
         entries: dict[str, Module] = vars(self).get("_entries", {})
         if name in entries:
             return entries[name]
@@ -77,7 +80,7 @@ class _Ordered(_Container):
             )
         return names[index]
 
-    def __iter__(self) -> Iterator[Module]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(list(self._entries.values()))
 
     def __setitem__(self, index: int, module: Module) -> None:
@@ -138,10 +141,10 @@ class Sequential(_Ordered):
         return x
 
     @overload
-    def __getitem__(self, index: int) -> Module: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> Sequential: ...
-    def __getitem__(self, index: int | slice) -> Module:
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return Sequential(dict(list(self._entries.items())[index]))
         return self._entries[self._name(index)]
@@ -161,10 +164,10 @@ class ModuleList(_Ordered):
         self.extend(modules)
 
     @overload
-    def __getitem__(self, index: int) -> Module: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> ModuleList: ...
-    def __getitem__(self, index: int | slice) -> Module:
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return ModuleList(list(self._entries.values())[index])
         return self._entries[self._name(index)]
@@ -183,7 +186,7 @@ class ModuleDict(_Container):
         super().__init__()
         self.update(modules or {})
 
-    def __getitem__(self, name: str) -> Module:
+    def __getitem__(self, name: str) -> Any:
         if name not in self._entries:
             raise KeyError(f"no module {name!r}; there are: {', '.join(self._entries) or 'none'}")
         return self._entries[name]
@@ -211,10 +214,10 @@ class ModuleDict(_Container):
         """The names."""
         return self._entries.keys()
 
-    def values(self) -> ValuesView[Module]:
+    def values(self) -> ValuesView[Any]:
         """The modules."""
         return self._entries.values()
 
-    def items(self) -> ItemsView[str, Module]:
+    def items(self) -> ItemsView[str, Any]:
         """Names with modules."""
         return self._entries.items()

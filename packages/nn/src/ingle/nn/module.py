@@ -209,8 +209,7 @@ class Module:
                     value = value.to_device(device)
                 if to is not None and value.dtype.is_floating:
                     value = value.astype(to)
-                if value is not cell.raw:
-                    cell.rebind(value)
+                cell.rebind(value)
         structure.changed()
         return self
 

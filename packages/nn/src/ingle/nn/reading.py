@@ -87,19 +87,11 @@ def _nearby(path: Path) -> str:
 
 def _header(path: Path, data: bytes) -> tuple[dict[str, Any], int]:
     """The header, and where the bytes of tensors begin."""
-    if data[:2] == b"PK" or data[:2] in (b"\x80\x02", b"\x80\x04", b"\x80\x05"):
-        raise CheckpointError(
-            f"{path}: this is a pickled PyTorch file, not a checkpoint. Convert it where PyTorch "
-            "is installed: safetensors.torch.save_file(torch.load(path, weights_only=True), to)"
-        )
     if len(data) < 8:
         raise _damaged(path, f"it has {len(data)} bytes, less than the shortest header")
     length = int.from_bytes(data[:8], "little")
     if length > _LONGEST_HEADER or data[8:9] not in (b"{", b""):
-        raise CheckpointError(
-            f"{path}: this is not a checkpoint: it does not begin with a safetensors header. Give "
-            "a file written by ingle.nn.save or another safetensors writer"
-        )
+        raise CheckpointError(f"{path}: this is not a checkpoint: {_other_kind(data)}")
     if 8 + length > len(data):
         raise _damaged(path, f"it ends inside its header, at {len(data)} of {8 + length} bytes")
     try:
@@ -109,6 +101,18 @@ def _header(path: Path, data: bytes) -> tuple[dict[str, Any], int]:
     if not isinstance(header, dict):
         raise _damaged(path, "its header is no JSON object")
     return header, 8 + length
+
+
+def _other_kind(data: bytes) -> str:
+    if data[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05"):
+        return (
+            "it is a pickled PyTorch file. Convert it where PyTorch is installed: "
+            "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
+        )
+    return (
+        "it does not begin with a safetensors header. Give a file written by ingle.nn.save or "
+        "another safetensors writer"
+    )
 
 
 def _manifest(path: Path, header: dict[str, Any], newest: int) -> dict[str, Any] | None:

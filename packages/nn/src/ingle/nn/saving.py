@@ -152,6 +152,15 @@ def load(
         CheckpointError: the file is missing, cut off, damaged, of a newer format, or of another
             kind; the message says what to do.
         StateError: the values do not fit `into`.
+
+    >>> import pathlib, tempfile
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.safetensors"
+    >>> nn.save(path, {"model": nn.Linear(2, 1), "best": it.asarray(0.5), "step": 3})
+    >>> checkpoint = nn.load(path)
+    >>> checkpoint["step"], checkpoint["best"].item(), sorted(checkpoint.section("model"))
+    (3, 0.5, ['bias', 'weight'])
     """
     contents = read(Path(path), FORMAT)
     checkpoint = _unpack(contents, device)

@@ -42,9 +42,9 @@ def as_tensor(value: Any, what: str) -> Tensor:
         if "bfloat16" in str(value.dtype):
             # NumPy has no bfloat16 of PyTorch's; float32 holds each of its values.
             return asarray(value.float().numpy()).astype("bfloat16")
+        value = value.numpy()
     try:
-        # Contiguous on the host; whoever gives us the array may write to it afterwards.
-        return asarray(np.array(value))
+        return asarray(value)
     except IngleError as error:
         raise OperandError(f"{what}: expected a tensor or array, got {value!r}") from error
 

@@ -108,22 +108,28 @@ def make_groups(who: str, params: Any, lr: Rate, defaults: Mapping[str, Any]) ->
                 f"{who}: a group is a dict with 'params' and any of lr, {', '.join(defaults)}; got "
                 f"{', '.join(map(str, entry))}"
             )
-        slots: list[Slot] = []
-        for name, parameter in _named(who, entry["params"]):
-            label = name or str(len(owner))
-            if parameter in owner:
-                raise ArgumentError(
-                    f"{who}: the parameter {label!r} is given twice, first as "
-                    f"{owner[parameter]!r}; each belongs to one group"
-                )
-            owner[parameter] = label
-            slots.append(Slot(label, parameter))
+        slots = _slots(who, entry["params"], owner)
         options = {k: entry.get(k, v) for k, v in defaults.items()}
         groups.append(Group(slots, entry.get("lr", lr), options))
-    _refuse_repeated(who, list(owner.values()))
     if not owner:
         raise ArgumentError(f"{who}: there are no parameters to train")
+    _tell_apart(who, groups)
     return groups
+
+
+def _slots(who: str, params: Any, owner: dict[Parameter, str]) -> list[Slot]:
+    """Slots of the parameters; notes in `owner` which parameters are taken, with their names."""
+    slots: list[Slot] = []
+    for name, parameter in _named(who, params):
+        label = name or str(len(owner))
+        if parameter in owner:
+            raise ArgumentError(
+                f"{who}: the parameter {label!r} is given twice, first as {owner[parameter]!r}; "
+                "each belongs to one group"
+            )
+        owner[parameter] = label
+        slots.append(Slot(label, parameter))
+    return slots
 
 
 def _entries(who: str, params: Any) -> list[Mapping[str, Any]]:
@@ -165,10 +171,17 @@ def _named(who: str, params: Any) -> Iterator[tuple[str, Parameter]]:
         yield name, parameter
 
 
-def _refuse_repeated(who: str, names: list[str]) -> None:
-    repeated = sorted({n for n in names if names.count(n) > 1})
-    if repeated:
-        raise ArgumentError(
-            f"{who}: two parameters have the name {', '.join(repeated)}; take the names from one "
-            "module that holds both, with select(model, ...)"
-        )
+def _tell_apart(who: str, groups: list[Group]) -> None:
+    """Puts the group's number before names if two groups, of two modules, have one in common."""
+    names = [name for group in groups for name in group.names]
+    if len(set(names)) == len(names):
+        return
+    for i, group in enumerate(groups):
+        repeated = sorted({n for n in group.names if group.names.count(n) > 1})
+        if repeated:
+            raise ArgumentError(
+                f"{who}: two parameters of a group have the name {', '.join(repeated)}; take the "
+                "names from one module that holds both, with select(model, ...)"
+            )
+        for slot in group.slots:
+            slot.name = f"{i}.{slot.name}"

@@ -34,6 +34,16 @@ class Optimizer:
         moments: names of what `update` keeps for a parameter, which states are made of.
         groups: the parameters with their options.
         steps: how many steps were done.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn, optim
+    >>> class Signs(optim.Optimizer):
+    ...     def update(self, slot, grad, lr, options):
+    ...         slot.value = slot.value - it.sign(grad) * lr
+    >>> w = nn.Parameter([4.0, -2.0])
+    >>> grads = Signs([w], lr=0.5).backward_step((w * w).sum())
+    >>> w.value.tolist()
+    [3.5, -1.5]
     """
 
     moments: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ class Cell(NoInPlace, Operators, Generic[T]):
             lift = transform("lift")
             if lift is not None:
                 return lift(self, value)  # type: ignore[no-any-return]
-        return value
+        return _shown(value)
 
     @value.setter
     def value(self, value: T) -> None:
@@ -135,7 +135,7 @@ class Cell(NoInPlace, Operators, Generic[T]):
     def raw(self) -> T:
         """The value now, without recording gradients."""
         scope = _scope.get()
-        return self._value if scope is None else scope.read(self)
+        return _shown(self._value if scope is None else scope.read(self))
 
     def rebind(self, value: T) -> None:
         """Replaces the value, whatever its shape, dtype and device."""
@@ -200,4 +200,9 @@ class Cell(NoInPlace, Operators, Generic[T]):
 
 
 def _lowered(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
+    return _shown(value.detach()) if isinstance(value, Tensor) else value
+
+
+def _shown(value: Any) -> Any:
+    # `x += y` rebinds a Tensor object: a cell's own must not be in anyone else's hands.
+    return Tensor(value._handle) if isinstance(value, Tensor) else value

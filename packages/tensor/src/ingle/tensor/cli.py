@@ -210,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _commands(given: Sequence[str]) -> Iterator[tuple[str, Command]]:
     """The commands to offer; one that is called by name is the only plugin's that is loaded."""
-    yield "info", Info  # type: ignore[misc]  # a class serves as well as an object
+    yield "info", Info
     places = discover().commands if given[:1] != ["info"] else {}
     for name, place in places.items():
         if given and given[0] in places and given[0] != name:

@@ -62,7 +62,7 @@ _chosen: ContextVar[Device | None] = ContextVar("ingle_device", default=None)
 
 
 def default_device() -> Device:
-    """The device for new tensors: `with device(...)`, else `INGLE_DEVICE`, else the best installed."""
+    """The device of new tensors: `with device(...)`, `INGLE_DEVICE`, or the best there is."""
     chosen = _chosen.get()
     if chosen is not None:
         return chosen

@@ -27,6 +27,7 @@ else:
     # Rooms build unions of these where the tensor class does not exist yet.
     TensorLike = Operand = Any
 
+
 class SupportsTensor(Protocol):
     """What operations take besides tensors: cells, and whatever else can show a tensor."""
 
@@ -153,15 +154,32 @@ def call1(op: Op, x: object, argument: str = "x") -> Tensor:
 
 def call2(op: Op, x1: object, x2: object) -> Tensor:
     """Two operands, promoted to one dtype; at most one of them a number."""
-    if type(x1) is _tensor_type and type(x2) is _tensor_type:
-        a, b = x1._handle, x2._handle  # type: ignore[attr-defined]
-        if a.dtype is b.dtype:
-            return run2(op, a, b)
-    elif type(x1) is _tensor_type and type(x2) is float:
+    if type(x1) is _tensor_type:
         a = x1._handle  # type: ignore[attr-defined]
-        if a.dtype.is_inexact:
+        if type(x2) is _tensor_type:
+            b = x2._handle  # type: ignore[attr-defined]
+            if a.dtype is b.dtype:
+                return run2(op, a, b)
+        elif (type(x2) is float or type(x2) is int) and a.dtype.is_inexact:
             return run2(op, a, Scalar(x2, a.dtype))
+    elif type(x2) is _tensor_type and (type(x1) is float or type(x1) is int):
+        b = x2._handle  # type: ignore[attr-defined]
+        if b.dtype.is_inexact:
+            return run2(op, Scalar(x1, b.dtype), b)
     h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
+    return run2(op, h1, h2)
+
+
+def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
+    """Like `call2`, where integers and bools are cast to the default float dtype."""
+    if type(x1) is _tensor_type and x1.dtype.is_inexact:  # type: ignore[attr-defined]
+        return call2(op, x1, x2)
+    h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
+    if not h1.dtype.is_inexact:
+        from .dtypes import default_float
+
+        to = default_float()
+        h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2), dtype=to)
     return run2(op, h1, h2)
 
 
@@ -220,9 +238,7 @@ def require_dtype(name: str, handle: Handle, kinds: tuple[str, ...], argument: s
         )
 
 
-def execute_body(
-    op: Op, inputs: Sequence[Handle | Scalar], where: Device
-) -> tuple[Handle, ...]:
+def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tuple[Handle, ...]:
     """Runs a composite's body on the level of its inputs; scalars arrive as Python numbers.
 
     What the body creates lives on the device `where`.

@@ -21,7 +21,7 @@ Binary = Callable[[Any, Any], "Tensor"]
 def _operator(function: Callable[..., Tensor], mirror: str) -> Binary:
     """`self OP other`; leaves it to `other` if that is a stranger with an operator of its own."""
 
-    def method(self: Any, other: Any) -> Tensor:
+    def method(self: Any, other: Any) -> Any:
         try:
             return function(self, other)
         except OperandError:
@@ -79,37 +79,37 @@ class Operators:
         @property
         def shape(self) -> Shape: ...
 
-    __add__ = _operator(ops.add, "__radd__")
-    __radd__ = _mirrored(ops.add)
-    __sub__ = _operator(ops.subtract, "__rsub__")
-    __rsub__ = _mirrored(ops.subtract)
-    __mul__ = _operator(ops.multiply, "__rmul__")
-    __rmul__ = _mirrored(ops.multiply)
-    __truediv__ = _operator(ops.divide, "__rtruediv__")
-    __rtruediv__ = _mirrored(ops.divide)
-    __floordiv__ = _operator(ops.floor_divide, "__rfloordiv__")
-    __rfloordiv__ = _mirrored(ops.floor_divide)
-    __mod__ = _operator(ops.remainder, "__rmod__")
-    __rmod__ = _mirrored(ops.remainder)
-    __pow__ = _operator(ops.pow, "__rpow__")
-    __rpow__ = _mirrored(ops.pow)
-    __matmul__ = _operator(ops.matmul, "__rmatmul__")
-    __rmatmul__ = _mirrored(ops.matmul)
-    __and__ = _operator(ops.bitwise_and, "__rand__")
-    __rand__ = _mirrored(ops.bitwise_and)
-    __or__ = _operator(ops.bitwise_or, "__ror__")
-    __ror__ = _mirrored(ops.bitwise_or)
-    __xor__ = _operator(ops.bitwise_xor, "__rxor__")
-    __rxor__ = _mirrored(ops.bitwise_xor)
-    __lshift__ = _operator(ops.bitwise_left_shift, "__rlshift__")
-    __rlshift__ = _mirrored(ops.bitwise_left_shift)
-    __rshift__ = _operator(ops.bitwise_right_shift, "__rrshift__")
-    __rrshift__ = _mirrored(ops.bitwise_right_shift)
+    __add__: Binary = _operator(ops.add, "__radd__")
+    __radd__: Binary = _mirrored(ops.add)
+    __sub__: Binary = _operator(ops.subtract, "__rsub__")
+    __rsub__: Binary = _mirrored(ops.subtract)
+    __mul__: Binary = _operator(ops.multiply, "__rmul__")
+    __rmul__: Binary = _mirrored(ops.multiply)
+    __truediv__: Binary = _operator(ops.divide, "__rtruediv__")
+    __rtruediv__: Binary = _mirrored(ops.divide)
+    __floordiv__: Binary = _operator(ops.floor_divide, "__rfloordiv__")
+    __rfloordiv__: Binary = _mirrored(ops.floor_divide)
+    __mod__: Binary = _operator(ops.remainder, "__rmod__")
+    __rmod__: Binary = _mirrored(ops.remainder)
+    __pow__: Binary = _operator(ops.pow, "__rpow__")
+    __rpow__: Binary = _mirrored(ops.pow)
+    __matmul__: Binary = _operator(ops.matmul, "__rmatmul__")
+    __rmatmul__: Binary = _mirrored(ops.matmul)
+    __and__: Binary = _operator(ops.bitwise_and, "__rand__")
+    __rand__: Binary = _mirrored(ops.bitwise_and)
+    __or__: Binary = _operator(ops.bitwise_or, "__ror__")
+    __ror__: Binary = _mirrored(ops.bitwise_or)
+    __xor__: Binary = _operator(ops.bitwise_xor, "__rxor__")
+    __rxor__: Binary = _mirrored(ops.bitwise_xor)
+    __lshift__: Binary = _operator(ops.bitwise_left_shift, "__rlshift__")
+    __rlshift__: Binary = _mirrored(ops.bitwise_left_shift)
+    __rshift__: Binary = _operator(ops.bitwise_right_shift, "__rrshift__")
+    __rrshift__: Binary = _mirrored(ops.bitwise_right_shift)
 
-    __lt__ = _operator(ops.less, "__gt__")
-    __le__ = _operator(ops.less_equal, "__ge__")
-    __gt__ = _operator(ops.greater, "__lt__")
-    __ge__ = _operator(ops.greater_equal, "__le__")
+    __lt__: Binary = _operator(ops.less, "__gt__")
+    __le__: Binary = _operator(ops.less_equal, "__ge__")
+    __gt__: Binary = _operator(ops.greater, "__lt__")
+    __ge__: Binary = _operator(ops.greater_equal, "__le__")
     __eq__ = _operator(ops.equal, "__eq__")  # type: ignore[assignment]
     __ne__ = _operator(ops.not_equal, "__ne__")  # type: ignore[assignment]
 

@@ -22,6 +22,8 @@ class Sample:
         args, kwargs: of the call.
         gradient: whether finite differences make sense here (no kinks, ties or poles nearby).
         condition: how much larger than a few ulp the error may be, for cancelling sums and such.
+        magnitude: of intermediate values that the result cancels from, where the inputs do not
+            show it: errors are counted in ulps of at least this.
         exact: whether the result is equal bit for bit, with no tolerance.
         label: for the test's name.
     """
@@ -30,6 +32,7 @@ class Sample:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     gradient: bool = True
     condition: float = 1.0
+    magnitude: float = 0.0
     exact: bool = False
     label: str = ""
 
@@ -60,8 +63,8 @@ class Draw:
             return np.asarray(self.rng.integers(0, 2, tuple(shape)), np.bool_)
         if to.is_integer:
             floor = max(low, 0) if to.kind == "unsigned" else low
-            values = self.rng.integers(int(floor), max(int(high), int(floor) + 1), tuple(shape))
-            return np.asarray(values, to.dtype)
+            whole = self.rng.integers(int(floor), max(int(high), int(floor) + 1), tuple(shape))
+            return np.asarray(whole, to.dtype)
         values = self.rng.uniform(low, high, tuple(shape))
         if to.is_complex:
             values = values + 1j * self.rng.uniform(low, high, tuple(shape))

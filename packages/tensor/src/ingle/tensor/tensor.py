@@ -155,9 +155,7 @@ class Tensor(Operators, Exchange):
         """
         return require_transform("require_grad", "require_grad")(self)  # type: ignore[no-any-return]
 
-    def backward(
-        self, cotangent: Tensor | None = None, *, create_graph: bool = False
-    ) -> Gradients:
+    def backward(self, cotangent: Tensor | None = None, *, create_graph: bool = False) -> Gradients:
         """The gradients of this tensor by everything it was computed from that wants one.
 
         Args:
@@ -225,7 +223,22 @@ class Tensor(Operators, Exchange):
 
         return tensor_repr(self)
 
+    def __copy__(self) -> Tensor:
+        return Tensor(self._handle)
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        # Values never change: a second Python object is all that `x += y` could tell apart.
+        return Tensor(self._handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.numpy(), str(self.device))
+
     __hash__ = object.__hash__
+
+
+def _rebuild(values: np.ndarray, device: str) -> Tensor:
+    """A pickled tensor: its values on its device; what was recorded of gradients is not kept."""
+    return Tensor(backend_of(device).upload(values))
 
 
 dispatch.install(Tensor)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from ingle.tensor import Device, asarray, bool_, default_device, device, zeros
 from ingle.tensor.contract import CAPABILITIES, CONTRACT_VERSION, Backend, Handle, capability
 from ingle.tensor.device import backend_of

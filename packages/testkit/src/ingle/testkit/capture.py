@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.dispatch import execute_body, highest, wrap
@@ -41,6 +42,11 @@ class Capture:
         self.level = ABOVE_ALL
         self.expand = expand
         self.ops: list[tuple[Op, tuple[Aval, ...]]] = []
+
+    @property
+    def operations(self) -> list[Operation]:
+        """The operations that ran, in order."""
+        return [op.operation for op, _ in self.ops]
 
     def enter(self, x: Tensor) -> Tensor:
         """The tensor as an input that is watched."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
 from ingle.tensor.dtypes import ALL_DTYPES, DType, as_dtype
 from ingle.tensor.operation import OPERATIONS, Operation
 from ingle.tensor.sample import Draw, Sample

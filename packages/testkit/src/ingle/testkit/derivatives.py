@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from ingle.tensor import Gradients, Tensor, asarray
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import GradientError

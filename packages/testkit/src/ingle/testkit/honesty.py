@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from ingle.tensor import asarray
 from ingle.tensor.dtypes import ALL_DTYPES
 from ingle.tensor.operation import OPERATIONS

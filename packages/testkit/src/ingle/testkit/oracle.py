@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
 from ingle.tensor import Tensor
 from ingle.tensor.operation import Operation
 
 from .cases import Case
-from .tolerance import base_tolerance, compare, sensitivities
+from .tolerance import allowance, base_tolerance, compare, is_composed, sensitivities
 from .trees import fill_arrays, results_of
 
 
@@ -52,8 +54,9 @@ class Oracle:
 
     def __init__(self, case: Case, *, inexact: bool = True) -> None:
         self.case = case
-        pure = case.operation.traits.kind in ("elementwise", "reduction") or len(case.arrays) == 1
+        pure = case.operation.traits.kind in ("elementwise", "reduction")
         self._integers = (np.float64 if pure else np.int64) if inexact else None
+        self._bools = inexact and case.dtype.kind == "bool" and (pure or len(case.arrays) == 1)
         self.arrays = self.widen(case.arrays)
         self._reference = reference_of(case.operation)
 
@@ -61,26 +64,33 @@ class Oracle:
         """Inputs as the reference takes them; the very same ones where the result is exact."""
         if self.case.sample.exact:
             return list(arrays)
-        numbers = self.case.dtype.kind == "bool" and self._integers is np.float64
         return [
-            a.astype(np.float64) if numbers and a.dtype.kind == "b" else widened(a, self._integers)
+            a.astype(np.float64)
+            if self._bools and a.dtype.kind == "b"
+            else widened(a, self._integers)
             for a in arrays
         ]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         args, kwargs = fill_arrays(self.case.tree(), list(arrays))
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # The mean of nothing is NaN for tensors; NumPy warns of it as well.
+            warnings.simplefilter("ignore", RuntimeWarning)
             return results_of(self._reference(*args, **kwargs))
 
 
 def check_values(
-    case: Case, results: Sequence[Tensor], arrays: list[np.ndarray] | None = None
+    case: Case,
+    results: Sequence[Tensor],
+    ran: Iterable[Operation],
+    arrays: list[np.ndarray] | None = None,
 ) -> None:
     """Compares results with the reference; an `AssertionError` says what differs most.
 
     Args:
         case: the call.
         results: what the backend returned for it.
+        ran: the operations that it took: a function that puts several together may round often.
         arrays: inputs to use instead of the case's.
     """
     inexact = any(r.dtype.is_inexact for r in results)
@@ -90,20 +100,23 @@ def check_values(
     assert len(results) == len(expected), (
         f"{len(results)} results, the reference has {len(expected)}"
     )
-    base = 0.0 if case.sample.exact else base_tolerance(case.operation) * case.sample.condition
-    direct = case.operation.traits.kind == "elementwise" and case.operation.body is None
-    moved: Sequence[np.ndarray | float] = [0.0] * len(expected)
-    if base and inexact and not direct:
-        moved = sensitivities(oracle, inputs, expected)
-    for number, (result, want, sensitivity) in enumerate(
-        zip(results, expected, moved, strict=True)
+    composed = is_composed(case.operation, ran)
+    base = 0.0 if case.sample.exact else base_tolerance(case.operation, composed=composed)
+    direct = case.operation.traits.kind == "elementwise" and not composed
+    sensitivity: Sequence[np.ndarray | float] = [0.0] * len(expected)
+    if inexact and base and not direct:
+        sensitivity = sensitivities(oracle, inputs, expected)
+    base *= case.sample.condition
+    for number, (result, want, moves) in enumerate(
+        zip(results, expected, sensitivity, strict=True)
     ):
+        allowed = allowance(base, result.dtype, moves, given=case.dtype, composed=composed)
         problem = compare(
             result.numpy(),
             want,
             result.dtype,
-            base=base,
-            sensitivity=sensitivity,
+            allowed=allowed,
+            magnitude=case.sample.magnitude,
             exact=case.sample.exact,
         )
         assert problem is None, f"result {number} ({result.dtype}): {problem}"

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-for _module in ("contract", "basics", "checks", "honesty", "oracle", "training", "wrong_calls"):
+for _module in (
+    "contract",
+    "basics",
+    "checks",
+    "honesty",
+    "oracle",
+    "running",
+    "training",
+    "wrong_calls",
+):
     pytest.register_assert_rewrite(f"ingle.testkit.{_module}")
 
 SUITE = "test_backend.py"

@@ -13,7 +13,7 @@ from ingle.tensor.eager import REFERENCE, HostFallbackWarning
 from ingle.tensor.operation import Op, Operation
 
 from .cases import Case, cases, operations
-from .checks import run_case
+from .running import run_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def _row(operation: Operation, case: Case, where: str) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HostFallbackWarning)
         try:
-            _, _, capture = run_case(case, where)
+            ran = run_case(case, where).capture.ops
         except Exception:  # the contract's tests say what is wrong with it
             return Row(operation.name, "missing", None, None)
-        ran = [(op, avals) for op, avals in capture.ops if op.operation is operation]
-        road = road_of(backend, *ran[0]) if ran else "composed"
+        own = [(op, avals) for op, avals in ran if op.operation is operation]
+        road = road_of(backend, *own[0]) if own else "composed"
         seconds = _time(case, where)
         reference = None if where == REFERENCE else _time(case, REFERENCE)
     return Row(operation.name, road, seconds, None if reference is None else reference / seconds)
@@ -96,7 +96,7 @@ def report(where: str) -> Iterator[str]:
     yield f"{'operation':<{width}}  {'how':<9} {'time':>10}  against {REFERENCE}"
     for r in found:
         took = "fails" if r.seconds is None else f"{r.seconds * 1e6:.0f} µs"
-        factor = "" if r.factor is None else f"{r.factor:.2f}×"
+        factor = "" if r.factor is None else f"{r.factor:.2f} x"
         yield f"{r.operation:<{width}}  {r.road:<9} {took:>10}  {factor}".rstrip()
     counts = {
         road: sum(r.road == road for r in found) for road in dict.fromkeys(r.road for r in found)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .contract import BackendContract
+# Not relative: pytest may import this file under a shorter name than the package has.
+from ingle.testkit.contract import BackendContract
 
 
 class TestBackend(BackendContract):

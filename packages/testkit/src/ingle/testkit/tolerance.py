@@ -2,26 +2,30 @@
 
 The expected value is computed in double precision from the very same inputs. An error may be
 
-    base × condition × (ulp(expected) + sensitivity × eps)
+    condition * base * (ulp(expected) + sensitivity * eps)
 
 where `base` depends on the kind of the operation (below), `condition` is the sample's own, eps is
 the relative precision of the result's dtype, and `sensitivity` says how much the expected value
-moves when the inputs do by one part in 1: it is measured on the reference with random relative
-changes of the inputs, so that a sum that cancels is judged by its terms and not by its result.
-Elementwise operations without a body get no such allowance: sensitivity is 0 for them. Operations
-that only move or make values, and integers and bools, must be exact.
+moves when the inputs do, relatively: it is measured on the reference with random changes of the
+inputs, so that a sum that cancels is judged by its terms and not by its result. Where
+what cancels are intermediate values, the sample says of what magnitude they are. Elementwise
+operations without a body get no such allowance: sensitivity is 0 for them. Operations that only
+move or make values, and integers and bools, must be exact.
 
-Half types are held to the same ulps of their own precision: a kernel that accumulates in the
-half type itself is found by its sums.
+Half types are to be computed in float32 and rounded once: for operations without a body, ulp and
+eps are those of float32, and half an ulp of the half type is for the rounding. A kernel that
+accumulates in the half type is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
-from ingle.tensor.dtypes import DType, real_dtype
+
+from ingle.tensor.dtypes import DType, float32, real_dtype
 from ingle.tensor.operation import Operation
 
 BASE = {
@@ -39,30 +43,72 @@ COMPOSED = 8.0
 COMPLEX = 2.0
 """Times this for complex results: their functions are made of several real ones."""
 
+_LOSSLESS = ("movement", "creation")
 _PROBE = 2.0**-24
 
 
-def base_tolerance(operation: Operation) -> float:
+def is_composed(operation: Operation, ran: Iterable[Operation]) -> bool:
+    """Whether a result may have been rounded several times: by a body, or between operations."""
+    return operation.body is not None or any(
+        o is not operation and o.traits.family != "cast" and o.traits.kind not in _LOSSLESS
+        for o in ran
+    )
+
+
+def base_tolerance(operation: Operation, *, composed: bool) -> float:
     """The number of ulps that an operation of this kind may be off."""
-    if operation.body is not None:
+    if composed:
         return COMPOSED
     # Scattering with a sum is movement that adds.
     kind = "reduction" if operation.traits.family == "scatter" else operation.traits.kind
     return BASE[kind]
 
 
+def allowance(
+    base: float,
+    dtype: DType,
+    sensitivity: np.ndarray | float,
+    *,
+    given: DType,
+    composed: bool,
+) -> tuple[float, np.ndarray]:
+    """The ulps that a result may be off, and how much beyond that, by the formula above.
+
+    Args:
+        base: for this kind of operation, times the sample's condition.
+        dtype: of the result.
+        sensitivity: of the result to its inputs.
+        given: the dtype of the inputs, in which the steps of a composite round.
+        composed: whether the result may have been rounded several times.
+    """
+    if not dtype.is_inexact:
+        return 0.0, np.zeros(())
+    factor = base * (COMPLEX if dtype.is_complex else 1.0)
+    eps = epsilon(dtype)
+    if composed and given.is_inexact:
+        eps = max(eps, epsilon(given))
+    elif dtype.itemsize == 2 and not composed:
+        eps = epsilon(float32)
+    return factor * eps / epsilon(dtype), np.asarray(sensitivity) * factor * eps
+
+
+def _limits(dtype: DType) -> tuple[float, float, float]:
+    """eps, the smallest normal number and the largest of an inexact dtype."""
+    info: Any = ml_dtypes.finfo(real_dtype(dtype).dtype)  # type: ignore[no-untyped-call]
+    return float(info.eps), float(info.smallest_normal), float(info.max)
+
+
 def epsilon(dtype: DType) -> float:
     """The distance from 1 to the next larger number of an inexact dtype."""
-    return float(ml_dtypes.finfo(real_dtype(dtype).dtype).eps)
+    return _limits(dtype)[0]
 
 
 def ulp(values: np.ndarray, dtype: DType) -> np.ndarray:
     """The spacing of a dtype's numbers at the given magnitudes."""
-    info = ml_dtypes.finfo(real_dtype(dtype).dtype)
-    magnitude = np.abs(values).astype(np.float64)
+    eps, smallest, largest = _limits(dtype)
     # Subnormals have the spacing of the smallest normal number.
-    magnitude = np.clip(magnitude, float(info.smallest_normal), float(info.max))
-    return np.asarray(np.exp2(np.floor(np.log2(magnitude))) * float(info.eps))
+    magnitude = np.clip(np.nan_to_num(np.abs(values)).astype(np.float64), smallest, largest)
+    return np.asarray(np.ldexp(eps, np.frexp(magnitude)[1] - 1))
 
 
 def sensitivities(
@@ -73,9 +119,9 @@ def sensitivities(
     """How far each expected value moves for random relative changes of the inexact inputs."""
     rng = np.random.default_rng(0)
     moved = [np.zeros(e.shape) for e in expected]
-    for _ in range(3):
+    for _ in range(4):
         changed = [
-            a * (1 + _PROBE * rng.choice([-1.0, 1.0], a.shape)) if a.dtype.kind in "fc" else a
+            a * (1 + _PROBE * rng.standard_normal(a.shape)) if a.dtype.kind in "fc" else a
             for a in arrays
         ]
         for most, before, after in zip(moved, expected, function(changed), strict=True):
@@ -91,8 +137,8 @@ def compare(
     expected: np.ndarray,
     dtype: DType,
     *,
-    base: float,
-    sensitivity: np.ndarray | float = 0.0,
+    allowed: tuple[float, np.ndarray | float],
+    magnitude: float = 0.0,
     exact: bool = False,
 ) -> str | None:
     """None if the values agree; else what differs most, in words.
@@ -101,7 +147,8 @@ def compare(
         actual: the result, of `dtype`.
         expected: in double precision.
         dtype: of the result.
-        base, sensitivity: the tolerance, as above.
+        allowed: how many ulps the error may be, and how much beyond that; see `allowance`.
+        magnitude: errors are counted in ulps of at least this.
         exact: the result must be the expected value in its own dtype, rounded once.
     """
     if actual.shape != expected.shape:
@@ -118,13 +165,12 @@ def compare(
     # The parts of an infinite complex number are a matter of taste; that it is infinite is not.
     odd = ~np.isfinite(got) if dtype.is_complex else np.isnan(got) & np.isnan(rounded)
     same = (got == rounded) | odd
-    unit = ulp(want, dtype)
-    base *= COMPLEX if dtype.is_complex else 1.0
-    allowed = base * (unit + np.asarray(sensitivity) * epsilon(dtype)) + unit / 2
-    wrong = ~same if exact else np.where(plain, ~(error <= allowed), ~same)
+    unit = ulp(np.maximum(np.abs(want), magnitude), dtype)
+    limit = allowed[0] * unit + allowed[1] + unit / 2
+    wrong = ~same if exact else np.where(plain, ~(error <= limit), ~same)
     if not np.any(wrong):
         return None
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         return _describe(actual, expected, wrong, np.where(plain, error / unit, np.inf), " ulp")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from ingle.tensor import Cell, Tensor, asarray, sum, transaction
+
+import ingle.tensor as it
+from ingle.tensor import Cell, Tensor, asarray, transaction
 from ingle.tensor.sample import Draw
 
 STEPS, RATE = 8, 0.05
@@ -27,7 +29,7 @@ def check_cells(where: str) -> None:
         assert cell.raw.tolist() == [2.0, -4.0, 6.0]
     assert cell.raw.tolist() == [2.0, -4.0, 6.0]
     assert start.tolist() == [1.0, -2.0, 3.0], "a value that somebody holds changed"
-    grads = sum(cell * cell * other).backward()
+    grads = it.sum(cell * cell * other).backward()
     assert grads[cell].tolist() == [4.0, 16.0, 36.0]
     assert other not in grads
 
@@ -60,7 +62,7 @@ def _loss(cells: list[Cell[Tensor]], x: Tensor, y: Tensor) -> Tensor:
     w1, b1, w2, b2 = cells
     hidden = x @ w1 + b1
     difference = (hidden * hidden) @ w2 + b2 - y
-    return sum(difference * difference) / float(y.shape[0])
+    return it.sum(difference * difference) / float(y.shape[0])
 
 
 def by_hand(

@@ -85,7 +85,7 @@ class EarlyStopping(Callback):
         self.best, self.waited = state["best"], state["waited"]
 
 
-def monitored(record: Record, name: str, who: str) -> float:
+def monitored(record: Mapping[str, float], name: str, who: str) -> float:
     """A number of a record; an error lists what there is."""
     if name not in record:
         hint = "; give fit(..., valid=...)" if name.startswith("valid/") else ""

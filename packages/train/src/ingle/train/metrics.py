@@ -6,8 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
-import ingle.tensor as it
 import numpy as np
+
+import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError, ShapeError
 

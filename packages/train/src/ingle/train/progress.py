@@ -45,7 +45,7 @@ class ConsoleLogger(Callback):
             self._bars.start()
 
     def on_step(self, learner: Learner, loss: float) -> None:
-        done, total = learner.progress
+        done, total = learner.position
         if self._bars is not None:
             if self._epoch != learner.epoch:
                 self._new_bar(learner, total)
@@ -99,7 +99,7 @@ def describe(record: Record, epochs: int) -> str:
         if name not in HIDDEN:
             parts.append(f"{name} {value:.3g}" if name == "lr" else f"{name} {value:.4f}")
     parts.append(f"{record['seconds']:.1f} s")
-    if record.get("waited", 0.0) > 0.1 * record["seconds"]:
+    if record.get("waited", 0.0) > max(0.5, 0.1 * record["seconds"]):
         parts.append(f"({record['waited']:.1f} s of it waiting for data)")
     return "  ".join(parts)
 

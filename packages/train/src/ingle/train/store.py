@@ -14,7 +14,7 @@ from ingle.nn import CheckpointError, atomic_write, load, save
 from ingle.tensor import transaction
 from ingle.tensor.errors import ArgumentError
 
-from .callbacks import Mode, better
+from .callbacks import Mode, better, monitored
 
 FORMAT = 1
 """The version of what `CheckpointStore.save` puts into a file's metadata."""
@@ -87,8 +87,8 @@ class CheckpointStore:
         save(path, parts, metadata={"training": FORMAT, "state": text, "crc32": crc})
         with atomic_write(self.folder / "latest") as file:
             file.write(f"{path.name}\n".encode())
-        if record is not None and self.monitor in record:
-            self._note_best(path, record[self.monitor])
+        if record is not None and self.monitor is not None:
+            self._note_best(path, monitored(record, self.monitor, "CheckpointStore"))
         self._prune(path)
         return path
 
@@ -100,9 +100,8 @@ class CheckpointStore:
             StateError: the parts are not those that were saved.
         """
         try:
-            with transaction():
-                metadata = load(path, dict(parts)).metadata
-                return _state(path, metadata)
+            checkpoint = load(path)
+            state = _state(path, checkpoint.metadata)
         except CheckpointError as error:
             good = next((p for p in self.paths() if p != path and _readable(p)), None)
             hint = (
@@ -111,6 +110,10 @@ class CheckpointStore:
                 else f"There is no other good checkpoint in {self.folder}: start anew"
             )
             raise CheckpointError(f"cannot resume. {error}. {hint}") from error
+        with transaction():
+            for name, part in parts.items():
+                part.load_state_dict(checkpoint.section(name))
+        return state
 
     def clear(self) -> None:
         """Deletes all checkpoints and what interrupted writes left. Other files stay."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
+    classes,
     contraction,
     convolution,
     creation,
@@ -27,4 +28,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **random.KERNELS,
     **convolution.KERNELS,
     **pooling.KERNELS,
+    **classes.KERNELS,
 }

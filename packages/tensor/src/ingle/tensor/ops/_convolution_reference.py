@@ -20,8 +20,9 @@ def conv(
     result = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
     for at, window in _windows(out, kernel, stride, dilation):
         for features, channels in _groups(groups, weight.shape[0], x.shape[1]):
-            seen = image[(slice(None), channels, *window)].reshape(x.shape[0], -1)
-            result[(slice(None), features, *at)] = seen @ _flat(weight[features]).T
+            taps = _flat(weight[features])
+            seen = image[(slice(None), channels, *window)].reshape(x.shape[0], taps.shape[1])
+            result[(slice(None), features, *at)] = seen @ taps.T
     return result if bias is None else result + bias.reshape(-1, *(1,) * rank)
 
 
@@ -37,7 +38,7 @@ def conv_input_gradient(
     for at, window in _windows(g.shape[2:], kernel, stride, dilation):
         for features, channels in _groups(groups, weight.shape[0], shape[1]):
             share = g[(slice(None), features, *at)] @ _flat(weight[features])
-            total[(slice(None), channels, *window)] += share.reshape(-1, *weight.shape[1:])
+            total[(slice(None), channels, *window)] += share.reshape(g.shape[0], *weight.shape[1:])
     inside = [slice(low, low + n) for (low, _), n in zip(widths[2:], size, strict=True)]
     return total[(slice(None), slice(None), *inside)]
 
@@ -53,7 +54,8 @@ def conv_weight_gradient(
     total = np.zeros(shape, np.result_type(x, g))
     for at, window in _windows(g.shape[2:], kernel, stride, dilation):
         for features, channels in _groups(groups, shape[0], x.shape[1]):
-            seen = image[(slice(None), channels, *window)].reshape(x.shape[0], -1)
+            seen = image[(slice(None), channels, *window)]
+            seen = seen.reshape(x.shape[0], int(np.prod(shape[1:])))
             total[features] += (g[(slice(None), features, *at)].T @ seen).reshape(-1, *shape[1:])
     return total
 
@@ -91,9 +93,12 @@ def _windows(
     rank = len(kernel)
     steps, spread = _each(stride, rank), _each(dilation, rank)
     for at in np.ndindex(*out):
-        yield at, tuple(
-            slice(p * s, p * s + d * (k - 1) + 1, d)
-            for p, s, d, k in zip(at, steps, spread, kernel, strict=True)
+        yield (
+            at,
+            tuple(
+                slice(p * s, p * s + d * (k - 1) + 1, d)
+                for p, s, d, k in zip(at, steps, spread, kernel, strict=True)
+            ),
         )
 
 

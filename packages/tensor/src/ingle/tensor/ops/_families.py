@@ -69,6 +69,7 @@ def binary(
     precision: Any = "keep",
     gradient_samples: bool = True,
     condition: float = 1.0,
+    exact: bool = False,
 ) -> Operation:
     """An elementwise operation of two operands that broadcast; either may be a number.
 
@@ -82,11 +83,12 @@ def binary(
         for a, b in _PAIRS:
             x1 = draw.array(a, low=low, high=high)
             x2 = draw.array(b, low=second[0], high=second[1])
-            yield Sample((x1, x2), gradient=smooth, condition=condition)
+            yield Sample((x1, x2), gradient=smooth, condition=condition, exact=exact)
         if draw.dtype.kind != "bool":
-            x2 = (1.5 if draw.dtype.is_inexact else 2) if number is None else number
+            default = 1.5 if draw.dtype.is_inexact else 2
             x1 = draw.array((3, 5), low=low, high=high)
-            yield Sample((x1, x2), gradient=smooth, condition=condition)
+            operand = default if number is None else number
+            yield Sample((x1, operand), gradient=smooth, condition=condition, exact=exact)
 
     return Operation(
         name,

@@ -18,6 +18,7 @@ from ..contract import Handle, Shape
 from ..device import backend_of
 from ..dispatch import handle_of, wrap
 from ..errors import AxisError, OperandError, OutOfRangeError, ShapeError
+from .conversion import asarray, holds_tensors
 from .joining import unstack
 from .nonzero import indices_of
 
@@ -66,6 +67,36 @@ class Plan:
         self.steps.append(step)
 
 
+def read_regular(
+    key: Any, shape: Shape
+) -> tuple[list[int], tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Starts, sizes, steps and final shape of a key of numbers and slices only; else None.
+
+    `read_key` reads these too. This is the short way for what loops and models write most.
+    """
+    items = key if type(key) is tuple else (key,)
+    if len(items) > len(shape):
+        return None
+    starts, sizes, steps, final = [], [], [], []
+    for axis, item in enumerate(items):
+        size = shape[axis]
+        if type(item) is int:
+            starts.append(_checked(item, axis, size))
+            sizes.append(1)
+            steps.append(1)
+        elif type(item) is builtins.slice:
+            start, count, step = _regular(item, size)
+            starts.append(start)
+            sizes.append(count)
+            steps.append(step)
+            final.append(count)
+        else:
+            return None
+    rest = shape[len(items) :]
+    starts += [0] * len(rest)
+    return starts, (*sizes, *rest), (*steps, *[1] * len(rest)), (*final, *rest)
+
+
 def read_key(key: object, x: Handle) -> Plan:
     """The plan of a key for a tensor."""
     items = _filled([e for k in _as_tuple(key) for e in _expanded(k, x)], x.shape)
@@ -107,9 +138,7 @@ def _expanded(item: Any, x: Handle) -> Sequence[Any]:
         return _tensor_items(wrap(handle_of(item, "x[...]", "index")))
     if isinstance(item, np.generic) or not isinstance(item, (np.ndarray, list, tuple, range)):
         return (_number(item),)
-    if _holds_tensors(item):
-        from .creation import asarray
-
+    if isinstance(item, (list, tuple)) and holds_tensors(item):
         return _tensor_items(asarray(item))
     return _array_items(item)
 
@@ -123,12 +152,6 @@ def _number(item: Any) -> int | bool:
             f"list or array; got {item!r:.80} of type {type(item).__name__}"
         )
     return operator.index(item)
-
-
-def _holds_tensors(item: Any) -> bool:
-    if isinstance(item, (list, tuple)):
-        return any(_holds_tensors(e) for e in item)
-    return hasattr(item, "_handle")
 
 
 def _tensor_items(index: Tensor) -> Sequence[Any]:

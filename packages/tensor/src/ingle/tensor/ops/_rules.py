@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval, Shape
-from ..dtypes import DType, bool_
+from ..dtypes import DType, bool_, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..operation import Rule
 
@@ -44,9 +44,7 @@ def elementwise_rule(
     return partial(_elementwise, name, kinds, result)
 
 
-def _elementwise(
-    name: str, kinds: tuple[str, ...] | None, result: Result, *avals: Aval
-) -> Aval:
+def _elementwise(name: str, kinds: tuple[str, ...] | None, result: Result, *avals: Aval) -> Aval:
     dtype = avals[0].dtype
     if kinds is not None and dtype.kind not in kinds:
         raise DTypeError(
@@ -100,6 +98,8 @@ def as_int(value: object, name: str, argument: str) -> int:
 
 def as_ints(value: object, name: str, argument: str) -> tuple[int, ...]:
     """An integer or a sequence of them as a tuple."""
+    if type(value) is tuple or type(value) is list:
+        return tuple([v if type(v) is int else as_int(v, name, argument) for v in value])
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(as_int(v, name, argument) for v in value)
     return (as_int(value, name, argument),)
@@ -142,3 +142,8 @@ def conj(x: Any) -> Any:
     return conj_room(x)
 
 
+def widened(x: Tensor) -> Tensor:
+    """A float16 or bfloat16 tensor as float32, for sums in bodies; others as they are."""
+    from .cast import astype
+
+    return astype(x, float32) if x.dtype.itemsize == 2 else x

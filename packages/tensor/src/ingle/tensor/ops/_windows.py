@@ -14,8 +14,9 @@ from ..contract import Shape
 from ..dispatch import Number
 from ..errors import ArgumentError, ShapeError
 from ._rules import as_ints
-from .creation import full, zeros
-from .slicing import slice, slice_update  # noqa: A004
+from .creation import zeros
+from .padding import pad
+from .slicing import slice, slice_update
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -60,19 +61,12 @@ def out_sizes(
 
 def padded(x: Tensor, padding: Pairs, value: Number = 0) -> Tensor:
     """Images with a border of one value; negative widths cut off instead."""
-    x = cropped(x, tuple((max(0, -low), max(0, -high)) for low, high in padding))
-    widths = [(max(0, low), max(0, high)) for low, high in padding]
-    if not any(map(any, widths)):
-        return x
-    size = [n + low + high for n, (low, high) in zip(x.shape[2:], widths, strict=True)]
-    border = full((*x.shape[:2], *size), value, dtype=x.dtype, device=x.device)
-    return slice_update(border, x, (0, 0, *(low for low, _ in widths)))
+    return pad(x, ((0, 0), (0, 0), *padding), value=value)
 
 
 def cropped(x: Tensor, padding: Pairs) -> Tensor:
     """Images without a border of the given widths."""
-    size = [n - low - high for n, (low, high) in zip(x.shape[2:], padding, strict=True)]
-    return slice(x, (0, 0, *(low for low, _ in padding)), (*x.shape[:2], *size))
+    return padded(x, tuple((-low, -high) for low, high in padding))
 
 
 def taps(kernel: Ints) -> Iterator[Ints]:

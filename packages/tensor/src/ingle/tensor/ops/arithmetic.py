@@ -12,13 +12,12 @@ from ..dispatch import (
     as_floating,
     call1,
     call2,
+    call2_floating,
     handle_of,
-    promote,
     run1,
-    run2,
     wrap,
 )
-from ..dtypes import default_float, real_dtype
+from ..dtypes import real_dtype
 from ..errors import DTypeError
 from ._families import binary, unary
 from ._rules import INEXACT, NUMERIC, REAL, conj
@@ -77,10 +76,7 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.divide(it.asarray([1, 3]), 2).tolist()
     [0.5, 1.5]
     """
-    a, b = promote("divide", ("x1", x1), ("x2", x2))
-    if not a.dtype.is_inexact:
-        a, b = promote("divide", ("x1", x1), ("x2", x2), dtype=default_float())
-    return run2(_DIVIDE, a, b)
+    return call2_floating(_DIVIDE, x1, x2)
 
 
 def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:

@@ -136,9 +136,7 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     >>> [x.shape for x in it.broadcast_arrays(it.zeros((3, 1)), it.zeros(2))]
     [(3, 2), (3, 2)]
     """
-    shapes = [
-        handle_of(x, "broadcast_arrays", f"arrays[{i}]").shape for i, x in enumerate(arrays)
-    ]
+    shapes = [handle_of(x, "broadcast_arrays", f"arrays[{i}]").shape for i, x in enumerate(arrays)]
     if not shapes:
         return []
     common = broadcast_shapes("broadcast_arrays", *shapes)

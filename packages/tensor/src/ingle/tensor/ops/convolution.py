@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -261,7 +262,7 @@ def _matrix(by_tap: Tensor, place: int, rank: int) -> Tensor:
     from .slicing import slice_axis
 
     matrices = by_tap.shape[rank:]
-    flat = reshape(by_tap, (-1, *matrices)) if by_tap.size else by_tap
+    flat = reshape(by_tap, (math.prod(by_tap.shape[:rank]), *matrices))
     return reshape(slice_axis(flat, 0, place, 1), matrices)
 
 

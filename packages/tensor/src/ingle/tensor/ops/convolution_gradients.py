@@ -21,7 +21,7 @@ from ._rules import as_shape, conj
 from ._windows import Ints, Pairs, PerAxis, cropped, out_sizes, put_back
 from .convolution import CONV, Padding, window_attributes
 from .manipulation import permute_dims, reshape
-from .slicing import slice  # noqa: A004
+from .slicing import slice
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, as_floating, promote, run1, run2
-from ..dtypes import default_float
+from ..dispatch import Operand, TensorLike, as_floating, call2_floating, run1
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .where import where
@@ -87,10 +86,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.logaddexp(it.asarray([1000.0]), float("-inf")).tolist()
     [1000.0]
     """
-    a, b = promote("logaddexp", ("x1", x1), ("x2", x2))
-    if not a.dtype.is_inexact:
-        a, b = promote("logaddexp", ("x1", x1), ("x2", x2), dtype=default_float())
-    return run2(_LOGADDEXP, a, b)
+    return call2_floating(_LOGADDEXP, x1, x2)
 
 
 def _logaddexp(x1: Any, x2: Any) -> Tensor:

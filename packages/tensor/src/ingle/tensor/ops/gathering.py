@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 GATHER = Traits("movement", family="gather")
-Indices = TensorLike | Sequence[Any] | int
+Indices = TensorLike | Sequence[Any] | np.ndarray | int
 
 
 def take(x: TensorLike, indices: Indices, /, *, axis: int | None = None) -> Tensor:
@@ -116,7 +116,9 @@ def _take_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
 
 
 def _along_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
-    if any(a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
+    if any(
+        a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis
+    ):
         raise ShapeError(
             f"take_along_axis: {x.shape} and indices of {indices.shape} differ outside of {axis}"
         )

@@ -10,13 +10,15 @@ import numpy as np
 from ..contract import Handle, Shape
 from ..dispatch import TensorLike, handle_of, wrap
 from ..errors import DTypeError, ShapeError
-from ._index_keys import Plan, read_key
+from ._index_keys import Plan, read_key, read_regular
 from .cast import astype
+from .conversion import asarray
+from .creation import full
 from .gathering import take, taken_shape
 from .linear_index import ravel_index
-from .manipulation import broadcast_to, permute_dims, reshape
+from .manipulation import broadcast_to, permute_dims, reshape, reshaped
 from .scattering import scatter_add, scatter_set
-from .slicing import slice, slice_update
+from .slicing import slice, slice_update, sliced
 from .where import weak_scalar, where
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
     ([6, 5, 4], [[1, 3], [4, 6]], [5, 6])
     """
     handle = handle_of(x, "x[...]")
+    if hasattr(key, "_handle") and key.dtype.is_integer and handle.shape:
+        return take(x, key, axis=0)
+    regular = read_regular(key, handle.shape)
+    if regular is not None:
+        return reshaped(sliced(handle, *regular[:3])._handle, regular[3])
     plan = read_key(key, handle)
     piece = _basic(wrap(handle), plan)
     if not plan.advanced:
@@ -157,8 +164,6 @@ def _masked(x: Tensor, key: Any, values: Tensor, add: bool) -> Tensor | None:
 
 
 def _value(x: Handle, value: Any) -> Tensor:
-    from .creation import asarray, full
-
     name, device = "x[...] = value", x.backend.device
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         weak_scalar(name, "value", value, x.dtype)

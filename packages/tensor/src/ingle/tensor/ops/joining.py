@@ -13,7 +13,7 @@ from ..errors import ArgumentError, OperandError, ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
 from ._rules import as_int, as_ints, normalize_axis
-from .manipulation import MOVEMENT, reshape
+from .manipulation import MOVEMENT, reshape, reshaped
 from .slicing import slice_axis
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     shape = handle_of(x, "unstack").shape
     place = normalize_axis(axis, len(shape), "unstack")
     rest = shape[:place] + shape[place + 1 :]
-    return tuple(reshape(slice_axis(x, place, i, 1), rest) for i in range(shape[place]))
+    pieces = (slice_axis(x, place, i, 1) for i in range(shape[place]))
+    return tuple(reshaped(piece._handle, rest) for piece in pieces)
 
 
 def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:

@@ -34,7 +34,8 @@ def ravel_index(
         OutOfRangeError: an index points outside of its axis.
 
     >>> import ingle.tensor as it
-    >>> it.ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
+    >>> from ingle.tensor.ops import ravel_index
+    >>> ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
     [2, 5]
     """
     lengths = as_shape(sizes, "ravel_index", "sizes")
@@ -52,8 +53,8 @@ def ravel_index(
 
 def flat_positions(indices: Tensor, shape: Shape, axis: int) -> Tensor:
     """Where `take_along_axis` finds its elements in a tensor of `shape` that is laid out flat."""
-    from .creation import arange
     from .manipulation import reshape
+    from .ranges import arange
 
     parts = []
     for i, n in enumerate(indices.shape):

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..contract import Handle
-from ..dispatch import Operand, TensorLike, call1, call2, cast_handle, handle_of, promote, run1, run2
+from ..dispatch import (
+    Operand,
+    TensorLike,
+    call1,
+    call2,
+    cast_handle,
+    handle_of,
+    promote,
+    run1,
+    run2,
+)
 from ..dtypes import bool_
 from ..operation import Op
 from ._families import binary, unary
@@ -132,9 +142,7 @@ def _truth(x: TensorLike, name: str, argument: str) -> Handle:
 _BITWISE_AND = binary(
     "bitwise_and", bitwise_and, vjp={}, kinds=INTEGRAL, reference=np.bitwise_and
 ).op()
-_BITWISE_OR = binary(
-    "bitwise_or", bitwise_or, vjp={}, kinds=INTEGRAL, reference=np.bitwise_or
-).op()
+_BITWISE_OR = binary("bitwise_or", bitwise_or, vjp={}, kinds=INTEGRAL, reference=np.bitwise_or).op()
 _BITWISE_XOR = binary(
     "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor
 ).op()

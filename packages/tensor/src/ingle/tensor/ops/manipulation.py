@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..contract import Aval, Shape
+from ..contract import Aval, Handle, Shape
 from ..dispatch import TensorLike, handle_of, run1, wrap
 from ..errors import AxisError, ShapeError
-from ..operation import Operation, Traits
+from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import as_ints, as_shape, broadcast_shapes, normalize_axis, sum_to
 
@@ -35,16 +36,26 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
     [[0, 1, 2], [3, 4, 5]]
     """
     handle = handle_of(x, "reshape")
-    target = _fill_in(as_ints(shape, "reshape", "shape"), handle.shape)
-    if target == handle.shape:
-        return wrap(handle)
-    return run1(RESHAPE.op(shape=target), handle)
+    sizes = as_ints(shape, "reshape", "shape")
+    return reshaped(handle, _filled_in(sizes, handle.shape) if -1 in sizes else sizes)
 
 
-def _fill_in(shape: Shape, old: Shape) -> Shape:
+def reshaped(handle: Handle, shape: Shape) -> Tensor:
+    """`reshape` to a tuple of integers, all of them known."""
+    return wrap(handle) if shape == handle.shape else run1(_reshape_op(shape), handle)
+
+
+# These functions are called more than any other. What depends on their static arguments alone,
+# the checks included, is worth remembering.
+
+
+@lru_cache(maxsize=4096)
+def _reshape_op(shape: Shape) -> Op:
+    return RESHAPE.op(shape=as_shape(shape, "reshape"))
+
+
+def _filled_in(shape: Shape, old: Shape) -> Shape:
     unknown = [i for i, n in enumerate(shape) if n == -1]
-    if not unknown:
-        return as_shape(shape, "reshape")
     count, rest = math.prod(old), math.prod(n for n in shape if n != -1)
     if len(unknown) > 1 or rest <= 0 or count % rest:
         raise ShapeError(
@@ -62,15 +73,17 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     (5, 2, 3)
     """
     handle = handle_of(x, "permute_dims")
-    order = as_ints(axes, "permute_dims", "axes")
-    order = tuple(normalize_axis(a, len(handle.shape), "permute_dims", "axes") for a in order)
-    if sorted(order) != list(range(len(handle.shape))):
-        raise AxisError(
-            f"permute_dims: axes={tuple(axes)} must name each axis of shape {handle.shape} once"
-        )
-    if order == tuple(range(len(order))):
-        return wrap(handle)
-    return run1(PERMUTE_DIMS.op(axes=order), handle)
+    op = _permute_op(as_ints(axes, "permute_dims", "axes"), len(handle.shape))
+    return wrap(handle) if op is None else run1(op, handle)
+
+
+@lru_cache(maxsize=4096)
+def _permute_op(axes: tuple[int, ...], ndim: int) -> Op | None:
+    """The operation; None if all axes stay where they are."""
+    order = tuple(normalize_axis(a, ndim, "permute_dims", "axes") for a in axes)
+    if sorted(order) != list(range(ndim)):
+        raise AxisError(f"permute_dims: axes={axes} must name each of {ndim} axes once")
+    return None if order == tuple(range(ndim)) else PERMUTE_DIMS.op(axes=order)
 
 
 def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
@@ -81,10 +94,13 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     [[1, 2], [1, 2]]
     """
     handle = handle_of(x, "broadcast_to")
-    target = as_shape(shape, "broadcast_to")
-    if target == handle.shape:
-        return wrap(handle)
-    return run1(BROADCAST_TO.op(shape=target), handle)
+    target = as_ints(shape, "broadcast_to", "shape")
+    return wrap(handle) if target == handle.shape else run1(_broadcast_op(target), handle)
+
+
+@lru_cache(maxsize=4096)
+def _broadcast_op(shape: Shape) -> Op:
+    return BROADCAST_TO.op(shape=as_shape(shape, "broadcast_to"))
 
 
 def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:

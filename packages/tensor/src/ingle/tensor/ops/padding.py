@@ -25,9 +25,7 @@ Widths = int | Sequence[int] | Sequence[Sequence[int]]
 Mode = Literal["constant", "reflect", "edge", "replicate", "circular", "wrap"]
 
 
-def pad(
-    x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Number = 0
-) -> Tensor:
+def pad(x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Number = 0) -> Tensor:
     """The tensor with elements added before and after along each axis.
 
     Args:

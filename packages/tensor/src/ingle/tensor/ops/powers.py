@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, as_floating, call1, handle_of, promote, run1, run2
-from ..dtypes import default_float
+from ..dispatch import (
+    Operand,
+    TensorLike,
+    as_floating,
+    call1,
+    call2,
+    call2_floating,
+    handle_of,
+    run1,
+)
 from ..errors import ArgumentError
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .arithmetic import positive, reciprocal
+from .complex import real
 from .exponential import log
 from .where import where
 
@@ -48,7 +57,7 @@ def pow(x1: Operand, x2: Operand, /) -> Tensor:
         short = _SHORT.get(x2)
         if short is not None and (handle.dtype.is_inexact or isinstance(x2, int)):
             return short(x1)
-    return run2(_POW, *promote("pow", ("x1", x1), ("x2", x2)))
+    return call2(_POW, x1, x2)
 
 
 def square(x: TensorLike, /) -> Tensor:
@@ -88,10 +97,7 @@ def hypot(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.hypot(it.asarray([3.0]), it.asarray([4.0])).tolist()
     [5.0]
     """
-    a, b = promote("hypot", ("x1", x1), ("x2", x2))
-    if not a.dtype.is_inexact:
-        a, b = promote("hypot", ("x1", x1), ("x2", x2), dtype=default_float())
-    return run2(_HYPOT, a, b)
+    return call2_floating(_HYPOT, x1, x2)
 
 
 _SHORT: dict[float, Callable[[Any], Tensor]] = {
@@ -114,17 +120,21 @@ def _pow_by_base(g: Tensor, x1: Tensor, x2: Any) -> Tensor:
 
 def _pow_by_exponent(g: Tensor, x1: Any, x2: Tensor, out: Tensor) -> Tensor:
     base_log: Any
-    if not isinstance(x1, (int, float, complex)):
-        base_log = log(x1)
-    elif x1 == 0:
-        base_log = -math.inf
-    elif out.dtype.is_complex:
-        base_log = cmath.log(x1)
+    if isinstance(x1, (int, float, complex)):
+        base_log = _log_of_number(complex(x1) if out.dtype.is_complex else x1)
     else:
-        base_log = math.log(x1) if x1 > 0 else math.nan  # type: ignore[operator]
+        base_log = log(x1)
     # 0 to a positive power is 0 around it as well, but log 0 is -inf.
-    still = (x2 == x2) & (x1 == 0) if out.dtype.is_complex else (x2 >= 0) & (x1 == 0)
+    still = (real(x2) >= 0) & (x1 == 0)
     return where(still, 0, g * conj(out * base_log))
+
+
+def _log_of_number(x: complex) -> complex:
+    if x == 0:
+        return -math.inf
+    if isinstance(x, complex):
+        return cmath.log(x)
+    return math.log(x) if x > 0 else math.nan
 
 
 def _hypot(x1: Any, x2: Any) -> Tensor:

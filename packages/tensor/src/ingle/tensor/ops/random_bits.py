@@ -90,9 +90,9 @@ def threefry(key: tuple[int, int], x0: Any, x1: Any) -> tuple[Any, Any]:
 def _body(
     key_low: int, key_high: int, counter_low: int, counter_high: int, *, shape: Shape
 ) -> Tensor:
-    from .creation import arange
     from .joining import stack
     from .manipulation import reshape
+    from .ranges import arange
 
     count = math.prod(shape)
     low = arange(blocks(shape), dtype=uint32) + counter_low

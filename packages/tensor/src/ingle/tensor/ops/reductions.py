@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..contract import Aval, Handle, Shape
 from ..dispatch import TensorLike, as_floating, cast_handle, handle_of, run1, wrap
 from ..dtypes import DType, as_dtype, bool_, default_int, promote_types, uint64
 from ..errors import DTypeError, ShapeError
-from ..operation import Operation, Traits
+from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import NUMERIC, ORDERED, conj, normalize_axes
 from .comparison import equal, isfinite
@@ -140,7 +140,15 @@ def run_reduction(
 ) -> Tensor:
     """Runs an operation that reduces over `axis`, which is checked first."""
     axes = normalize_axes(axis, len(x.shape), operation.name)
-    return run1(operation.op(axis=axes, keepdims=bool(keepdims), **statics), x)
+    if statics:
+        return run1(operation.op(axis=axes, keepdims=bool(keepdims), **statics), x)
+    return run1(_reduction_op(operation, axes, bool(keepdims)), x)
+
+
+@lru_cache(4096)
+def _reduction_op(operation: Operation, axis: tuple[int, ...], keepdims: bool) -> Op:
+    # A shorter way than interning, for arguments that are ints and bools and nothing else.
+    return operation.op(axis=axis, keepdims=keepdims)
 
 
 def _accumulated(
@@ -191,45 +199,48 @@ def _sum_vjp(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
     return spread(g, x_aval, axis)
 
 
-def _extremum_vjp(
-    g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval
-) -> Tensor:
+def _extremum_vjp(g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
     hits = (x == spread(out, x_aval, axis)).astype(x.dtype)
     return hits * spread(g / sum(hits, axis=axis).reshape(g.shape), x_aval, axis)
 
 
 def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
-    """The product of all other elements, without dividing by any.
-
-    Elements are multiplied in pairs until one is left; on the way back each gets what came for
-    its product times its partner.
-    """
-    from .joining import concat
     from .manipulation import permute_dims, reshape
-    from .slicing import slice_axis
 
     kept = tuple(i for i in range(len(x_aval.shape)) if i not in axis)
     order = kept + axis
     moved = tuple(x_aval.shape[i] for i in order)
     lead, size = moved[: len(kept)], math.prod(moved[len(kept) :])
+    if not size:
+        return x  # as empty as its gradient
     flat = reshape(permute_dims(x, order), (*lead, size))
+    others = _products_of_others(conj(flat), reshape(g, (*lead, 1)))
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return permute_dims(reshape(others, moved), inverse)
+
+
+def _products_of_others(x: Tensor, factor: Tensor) -> Tensor:
+    """For each element along the last axis the product of all others, without dividing by any.
+
+    Elements are multiplied in pairs until one is left; on the way back each gets what came for
+    its product times its partner.
+    """
+    from .joining import concat
+    from .slicing import slice_axis
+
     pairs: list[tuple[Tensor, Tensor]] = []
-    while (size := flat.shape[-1]) > 1:
+    while (size := x.shape[-1]) > 1:
         half = size // 2
-        left, right = slice_axis(flat, -1, 0, half), slice_axis(flat, -1, half, half)
-        pairs.append((conj(left), conj(right)))
-        rest = [slice_axis(flat, -1, size - 1, 1)] if size % 2 else []
-        flat = concat([left * right, *rest], axis=-1)
-    back = reshape(g, (*lead, 1))
+        left, right = slice_axis(x, -1, 0, half), slice_axis(x, -1, half, half)
+        pairs.append((left, right))
+        rest = [slice_axis(x, -1, size - 1, 1)] if size % 2 else []
+        x = concat([left * right, *rest], axis=-1)
     for left, right in reversed(pairs):
         half = left.shape[-1]
-        whole = slice_axis(back, -1, 0, half)
-        rest = [slice_axis(back, -1, half, 1)] if back.shape[-1] > half else []
-        back = concat([whole * right, whole * left, *rest], axis=-1)
-    if not size:
-        back = slice_axis(back, -1, 0, 0)
-    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return permute_dims(reshape(back, moved), inverse)
+        whole = slice_axis(factor, -1, 0, half)
+        rest = [slice_axis(factor, -1, half, 1)] if factor.shape[-1] > half else []
+        factor = concat([whole * right, whole * left, *rest], axis=-1)
+    return factor
 
 
 def _any_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def scatter_add(x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0) -> Tensor:
+def scatter_add(
+    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
+) -> Tensor:
     """`x` with updates added at the indices of an axis: what `take` reads is added back.
 
     An index that comes several times adds several times, always in the same order, so that the
@@ -44,7 +46,9 @@ def scatter_add(x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis
     return _scatter(SCATTER_ADD, x, indices, updates, axis)
 
 
-def scatter_set(x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0) -> Tensor:
+def scatter_set(
+    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
+) -> Tensor:
     """`x` with the elements at the indices of an axis replaced.
 
     Of several updates for one index the last one stays.
@@ -96,8 +100,8 @@ def _set_vjp_x(g: Tensor, indices: Tensor, updates_aval: Aval, axis: int) -> Ten
 
 def _set_vjp_updates(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
     """The cotangent at the indices, but only for the update that stayed where several met."""
-    from .creation import arange
     from .manipulation import reshape
+    from .ranges import arange
     from .where import where
 
     order = reshape(arange(indices.size, dtype=int64, device=indices.device), indices.shape)
@@ -148,6 +152,4 @@ SCATTER_ADD = _operation(
         "updates": lambda g, indices, axis: take(g, indices, axis=axis),
     },
 )
-SCATTER_SET = _operation(
-    "scatter_set", scatter_set, {"x": _set_vjp_x, "updates": _set_vjp_updates}
-)
+SCATTER_SET = _operation("scatter_set", scatter_set, {"x": _set_vjp_x, "updates": _set_vjp_updates})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..contract import Aval, Handle, Scalar, Shape
 from ..dispatch import TensorLike, handle_of, run, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from ..operation import Operation, Traits
+from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import as_int, as_ints, as_shape
 from .manipulation import MOVEMENT
@@ -54,7 +54,7 @@ def slice(
     first = _starts("slice", starts, handle.shape, count, stride)
     if count == handle.shape and all(s == 1 for s in stride):
         return wrap(handle)
-    return run(SLICE.op(sizes=count, steps=stride), (handle, *first))[0]
+    return run(_op(count, stride), (handle, *first))[0]
 
 
 def slice_update(
@@ -80,14 +80,28 @@ def slice_update(
 
 
 def slice_axis(x: TensorLike, axis: int, start: int, size: int, step: int = 1) -> Tensor:
-    """A slice along one axis, all of the others."""
-    shape = handle_of(x, "slice").shape
-    starts, sizes, steps = [0] * len(shape), list(shape), [1] * len(shape)
+    """A slice along one axis, all of the others; it has to lie inside."""
+    handle = handle_of(x, "slice")
+    starts, sizes, steps = [0] * len(handle.shape), list(handle.shape), [1] * len(handle.shape)
     starts[axis], sizes[axis], steps[axis] = start, size, step
-    return slice(x, starts, sizes, steps)
+    return sliced(handle, starts, tuple(sizes), tuple(steps))
 
 
-_ZERO = Scalar(0, int64)
+def sliced(handle: Handle, starts: Sequence[int], sizes: Shape, steps: Shape) -> Tensor:
+    """A slice that is known to lie inside, from starts that count from 0."""
+    if sizes == handle.shape and min(steps, default=1) == 1 == max(steps, default=1):
+        return wrap(handle)
+    return run(
+        _op(sizes, steps), (handle, *[_SMALL[s] if s < 64 else Scalar(s, int64) for s in starts])
+    )[0]
+
+
+@lru_cache(maxsize=4096)
+def _op(sizes: Shape, steps: Shape) -> Op:
+    return SLICE.op(sizes=sizes, steps=steps)
+
+
+_SMALL = [Scalar(i, int64) for i in range(64)]
 
 
 def _steps(name: str, steps: Sequence[int] | None, shape: Shape) -> Shape:
@@ -116,7 +130,7 @@ def _starts(
             continue
         number = as_int(start, name, f"starts[{axis}]")
         first = checked_start(name, axis, number, shape[axis], sizes[axis], steps[axis])
-        found.append(Scalar(first, int64) if first else _ZERO)
+        found.append(_SMALL[first] if first < 64 else Scalar(first, int64))
     return found
 
 
@@ -184,16 +198,6 @@ def _update_vjp_x(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Sha
 
 def _update_vjp_y(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Shape) -> Tensor:
     return slice(g, starts, y_aval.shape, steps)
-
-
-def numpy_slices(starts: Sequence[int], sizes: Shape, steps: Shape) -> tuple[Any, ...]:
-    """NumPy's slice objects for the same piece; the starts count from 0."""
-    found = []
-    for start, size, step in zip(starts, sizes, steps, strict=True):
-        stop = start + size * step
-        # Before the first element there is no index to stop at but None.
-        found.append(builtins.slice(start, None if stop < 0 else stop, step))
-    return tuple(found)
 
 
 def _slice_reference(x: Any, starts: Any, sizes: Any, steps: Any = None) -> Any:

@@ -104,9 +104,7 @@ def _argsort_rule(x: Aval, *, axis: int, descending: bool, dtype: DType) -> Aval
     return Aval(x.shape, dtype)
 
 
-def _topk_rule(
-    x: Aval, *, k: int, axis: int, largest: bool, dtype: DType
-) -> tuple[Aval, Aval]:
+def _topk_rule(x: Aval, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple[Aval, Aval]:
     _ordered("topk", x)
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(
@@ -121,9 +119,7 @@ def _sort(x: Tensor, *, axis: int, descending: bool) -> Tensor:
     return take_along_axis(x, argsort(x, axis=axis, descending=descending), axis=axis)
 
 
-def _topk(
-    x: Tensor, *, k: int, axis: int, largest: bool, dtype: DType
-) -> tuple[Tensor, Tensor]:
+def _topk(x: Tensor, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple[Tensor, Tensor]:
     order = argsort(x, axis=axis, descending=largest).astype(dtype)
     indices = slice_axis(order, axis, 0, k)
     return take_along_axis(x, indices, axis=axis), indices
@@ -152,20 +148,24 @@ def _topk_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((make((2, 3)), 0), exact=True)
 
 
-def _sort_reference(
-    x: Any, axis: int = -1, descending: bool = False, stable: bool = True
-) -> Any:
-    out = np.sort(x, axis=axis)
+def _sort_reference(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    out = np.sort(_wide(x), axis=axis)
     return np.flip(out, axis) if descending else out
 
 
 def _argsort_reference(
     x: Any, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Any:
+    x = _wide(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
     return x.shape[axis] - 1 - np.flip(order, axis)
+
+
+def _wide(x: Any) -> Any:
+    # The comparison of bfloat16 that NumPy sorts by does not order NaN.
+    return x.astype(np.float64) if x.dtype.kind == "V" else x
 
 
 def _topk_reference(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:

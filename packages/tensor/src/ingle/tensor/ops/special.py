@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, as_floating, promote, run1, run2
-from ..dtypes import default_float
-from ..errors import DTypeError
-from ..operation import Op
+from ..dispatch import Operand, TensorLike, as_floating, call2_floating, run1
 from ._families import binary, unary
+from .arithmetic import multiply
 from .comparison import signbit
 from .exponential import exp
 from .where import where
@@ -42,7 +40,7 @@ def copysign(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.copysign(it.asarray([1.0, 2.0]), it.asarray([-0.0, 3.0])).tolist()
     [-1.0, 2.0]
     """
-    return _floats(_COPYSIGN, x1, x2)
+    return call2_floating(_COPYSIGN, x1, x2)
 
 
 def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
@@ -55,27 +53,26 @@ def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.nextafter(it.asarray([1.0]), 2.0).tolist()
     [1.0000001192092896]
     """
-    return _floats(_NEXTAFTER, x1, x2)
-
-
-def _floats(op: Op, x1: Operand, x2: Operand) -> Tensor:
-    name = op.operation.name
-    a, b = promote(name, ("x1", x1), ("x2", x2))
-    if a.dtype.is_complex:
-        raise DTypeError(f"{name}: needs real numbers, got {a.dtype}; take real(x) first")
-    if not a.dtype.is_floating:
-        a, b = promote(name, ("x1", x1), ("x2", x2), dtype=default_float())
-    return run2(op, a, b)
+    return call2_floating(_NEXTAFTER, x1, x2)
 
 
 def _copysign(x1: Any, x2: Any) -> Tensor:
+    direction: Any
     if isinstance(x2, (int, float)):
-        return abs(x1) * math.copysign(1.0, x2)
-    return abs(x1) * where(signbit(x2), -1.0, 1.0).astype(x2.dtype)
+        direction = math.copysign(1.0, x2)
+    else:
+        direction = where(signbit(x2), -1.0, 1.0).astype(x2.dtype)
+    return multiply(abs(x1), direction)
 
 
 def _copysign_vjp(g: Tensor, x1: Tensor, out: Tensor) -> Tensor:
     return where(x1 == 0, 0, where(signbit(x1) == signbit(out), g, -g))
+
+
+def _nextafter_reference(x1: Any, x2: Any) -> Any:
+    # Its steps are those of the result's dtype: integers have become the default float dtype.
+    dtype = x1.dtype if x1.dtype.kind in "fV" else np.dtype(np.float32)
+    return np.nextafter(np.asarray(x1, dtype), np.asarray(x2, dtype))
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -102,7 +99,8 @@ _NEXTAFTER = binary(
     nextafter,
     vjp={"x1": lambda g: g},
     kinds=("float",),
-    # Its steps are those of the dtype, not of float64, and too small for finite differences.
+    # The steps are too small for finite differences.
     gradient_samples=False,
-    reference=np.nextafter,
+    exact=True,
+    reference=_nextafter_reference,
 ).op()

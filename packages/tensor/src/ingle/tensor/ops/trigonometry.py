@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, as_floating, promote, run1, run2
-from ..dtypes import default_float
+from ..dispatch import Operand, TensorLike, as_floating, call2_floating, run1
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .powers import sqrt
@@ -87,10 +86,7 @@ def atan2(x1: Operand, x2: Operand, /) -> Tensor:
     >>> it.atan2(it.asarray([0.0]), it.asarray([2.0])).tolist()
     [0.0]
     """
-    a, b = promote("atan2", ("x1", x1), ("x2", x2))
-    if not a.dtype.is_inexact:
-        a, b = promote("atan2", ("x1", x1), ("x2", x2), dtype=default_float())
-    return run2(_ATAN2, a, b)
+    return call2_floating(_ATAN2, x1, x2)
 
 
 def sinh(x: TensorLike, /) -> Tensor:
@@ -155,7 +151,8 @@ def atanh(x: TensorLike, /) -> Tensor:
 
 def _slope_of_asin(x: Tensor) -> Tensor:
     # (1 - x)(1 + x) does not cancel near 1 as 1 - x² does.
-    return conj(sqrt((1 - x) * (1 + x)))
+    slope: Tensor = conj(sqrt((1 - x) * (1 + x)))
+    return slope
 
 
 _SIN = unary(

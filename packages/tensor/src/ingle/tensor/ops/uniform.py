@@ -134,4 +134,3 @@ RANDOM_UNIFORM = Operation(
     samples=draw_samples,
     reference=reference_uniform,
 )
-

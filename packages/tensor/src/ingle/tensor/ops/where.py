@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
     """`x1` where the condition is true, `x2` elsewhere; the three broadcast.
 
-    No gradient flows to the side that was not chosen, not even where it is NaN or infinite.
+    The side that was not chosen gets a gradient of 0 there.
 
     Args:
         condition: a bool tensor.
@@ -69,6 +69,8 @@ def weak_scalar(name: str, argument: str, value: object, dtype: DType) -> Scalar
     """A number that takes a tensor's dtype; raises `DTypeError` where that cannot hold it."""
     if not isinstance(value, (bool, int, float, complex)):
         raise DTypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
+    if dtype.kind == "bool" and isinstance(value, int) and value in (0, 1):
+        return Scalar(bool(value), dtype)
     if scalar_dtype(value, dtype, f"{name}: {argument}") is not dtype:
         raise DTypeError(
             f"{name}: {argument}={value!r} does not fit the dtype {dtype} of x; "

@@ -1,0 +1,1 @@
+"""A complete backend of Ingle in three short files."""

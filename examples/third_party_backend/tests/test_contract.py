@@ -1,0 +1,5 @@
+from ingle.testkit import BackendContract
+
+
+class TestToy(BackendContract):
+    device = "toy"

@@ -1,0 +1,310 @@
+"""Checkpoints: what comes back, that files are whole, and what is said of bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle import nn
+from ingle.nn import CheckpointError, CheckpointNotFoundError, StateError, saving
+from ingle.tensor.errors import OperandError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+DTYPES = [
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+    "float16", "bfloat16", "float32", "float64", "complex64",
+]  # fmt: skip
+
+
+def values() -> dict[str, Any]:
+    """What the fixture of format 1 holds."""
+    held: dict[str, Any] = {
+        f"of.{name}": it.asarray([[0, 1], [2, 3]]).astype(name) for name in DTYPES
+    }
+    held["empty"] = it.zeros((0, 3))
+    held["scalar"] = it.asarray(1.5)
+    held["odd"] = it.asarray(np.asarray([np.nan, np.inf, -0.0, 1e-45], np.float32))
+    held["again"] = held["odd"]
+    held["steps"] = 12
+    held["rate"] = 0.1 + 0.2
+    held["names"] = ["a", "ü"]
+    held["flag"] = True
+    held["nothing"] = None
+    return held
+
+
+METADATA = {"epoch": 4, "classes": ["zero", "one"], "nested": {"loss": 0.25}}
+
+
+def check(checkpoint: nn.Checkpoint) -> None:
+    expected = values()
+    assert set(checkpoint) == set(expected)
+    for name, value in expected.items():
+        got = checkpoint[name]
+        if isinstance(value, it.Tensor):
+            assert got.dtype is value.dtype
+            assert got.shape == value.shape
+            assert got.numpy().tobytes() == value.numpy().tobytes()
+        else:
+            assert got == value
+            assert type(got) is type(value)
+    assert checkpoint.metadata == METADATA
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "all.safetensors"
+    nn.save(path, values(), metadata=METADATA)
+    checkpoint = nn.load(path)
+    check(checkpoint)
+    assert checkpoint.format == saving.FORMAT
+    first = path.read_bytes()
+    nn.save(path, values(), metadata=METADATA)
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("version", range(1, saving.FORMAT + 1))
+def test_every_format_loads_for_ever(version: int) -> None:
+    checkpoint = nn.load(FIXTURES / f"format-{version}.safetensors")
+    assert checkpoint.format == version
+    check(checkpoint)
+
+
+def test_modules_with_tied_weights(tmp_path: Path) -> None:
+    model, other = (nn.ModuleList([nn.Linear(3, 4), nn.Linear(3, 4)]) for _ in range(2))
+    for m in (model, other):
+        m[1].weight = m[0].weight
+    path = tmp_path / "tied.safetensors"
+    nn.save(path, model)
+    nn.load(path, other)
+    np.testing.assert_array_equal(other[1].weight.raw.numpy(), model[0].weight.raw.numpy())
+    assert path.stat().st_size < 1100
+    assert set(nn.load(path)) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+
+
+def test_several_things_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    one, two = nn.Linear(2, 2), nn.Linear(3, 1)
+    nn.save(path, {"one": one, "two": two, "step": 7})
+    again = {"one": nn.Linear(2, 2), "two": nn.Linear(3, 1)}
+    checkpoint = nn.load(path, again)
+    assert checkpoint["step"] == 7
+    assert set(checkpoint.section("one")) == {"weight", "bias"}
+    np.testing.assert_array_equal(again["two"].weight.raw.numpy(), two.weight.raw.numpy())
+
+
+def test_other_readers_and_writers_of_safetensors(tmp_path: Path) -> None:
+    safetensors_numpy = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "ours.safetensors"
+    model = nn.Linear(3, 2)
+    nn.save(path, {"model": model, "half": it.ones(3, dtype="float16"), "b": it.asarray([True])})
+    theirs = safetensors_numpy.load_file(path)
+    np.testing.assert_array_equal(theirs["model.weight"], model.weight.raw.numpy())
+    assert theirs["half"].dtype == np.float16
+    plain = tmp_path / "theirs.safetensors"
+    safetensors_numpy.save_file(
+        {"weight": np.ones((2, 3), np.float32), "bias": np.ones(2, np.float32)}, plain
+    )
+    checkpoint = nn.load(plain, model)
+    assert checkpoint.format is None
+    assert model.weight.raw.tolist() == [[1.0] * 3] * 2
+
+
+def test_pytorchs_bfloat16(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    layer = torch.nn.Linear(3, 2, dtype=torch.bfloat16)
+    save_file(layer.state_dict(), tmp_path / "t.safetensors")
+    ours = nn.Linear(3, 2, dtype="bfloat16")
+    nn.load(tmp_path / "t.safetensors", ours)
+    np.testing.assert_array_equal(
+        ours.weight.raw.numpy().astype(np.float32), layer.weight.detach().float().numpy()
+    )
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.safetensors"
+    nn.save(path, nn.Linear(30, 20), metadata={"epoch": 1})
+    return path
+
+
+def test_missing(good: Path) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=r"no such file; the folder.*good"):
+        nn.load(good.with_name("god.safetensors"))
+    with pytest.raises(FileNotFoundError, match=r"holds no \.safetensors file"):
+        nn.load(FIXTURES.parent / "none.safetensors")
+    with pytest.raises(CheckpointError, match="does not exist either"):
+        nn.load(good.parent / "x" / "y")
+    with pytest.raises(CheckpointError, match="this is a folder"):
+        nn.load(good.parent)
+
+
+def test_cut_off_anywhere(good: Path) -> None:
+    data = good.read_bytes()
+    for length in (0, 1, 7, 8, 9, 100, 400, len(data) - 1):
+        good.write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match=r"the file is damaged.*use an earlier"):
+            nn.load(good)
+
+
+def test_a_changed_byte_anywhere(good: Path) -> None:
+    data = good.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(data), 300):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(rng.integers(0, 8))
+        good.write_bytes(changed)
+        try:
+            checkpoint = nn.load(good)
+        except (CheckpointError, StateError):
+            continue
+        # What the checksum does not cover are names in the header; then a name differs.
+        header = 8 + int.from_bytes(data[:8], "little")
+        assert place < header
+        assert checkpoint.format in (None, 1)
+
+
+def test_a_damaged_tensor_is_named(good: Path) -> None:
+    data = bytearray(good.read_bytes())
+    data[-3] ^= 1
+    good.write_bytes(data)
+    with pytest.raises(CheckpointError, match="the checksum of 'weight' does not match"):
+        nn.load(good)
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """The file with its manifest changed."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    manifest = json.loads(header["__metadata__"]["ingle"])
+    change(header, manifest)
+    header["__metadata__"]["ingle"] = json.dumps(manifest)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+def test_a_newer_format(good: Path) -> None:
+    rewritten(good, lambda header, manifest: manifest.update(format=99))
+    with pytest.raises(CheckpointError, match=r"format 99.*up to 1; upgrade with `pip install"):
+        nn.load(good)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h, m: m.pop("format"), "its manifest cannot be read"),
+        (lambda h, m: m.pop("values"), "its header makes no sense.*values"),
+        (lambda h, m: m["crc32"].update(other=1), "its header makes no sense.*other"),
+        (lambda h, m: h["bias"].update(dtype="F8_E4M3"), "dtype F8_E4M3, which Ingle does not"),
+        (lambda h, m: h["bias"].update(shape=[7]), r"'bias' of shape \(7,\) lies at"),
+        (lambda h, m: h["bias"].pop("data_offsets"), "its header makes no sense"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense(good: Path, change: Any, message: str) -> None:
+    rewritten(good, change)
+    with pytest.raises(CheckpointError, match=message):
+        nn.load(good)
+
+
+def test_files_of_other_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    with pytest.raises(CheckpointError, match="this is not a checkpoint"):
+        nn.load(path)
+    for data in (b"PK\x03\x04" + bytes(50), pickle.dumps([1])):
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError, match=r"pickled PyTorch file.*save_file"):
+            nn.load(path)
+    path.write_bytes((20).to_bytes(8, "little") + b"{" + b"x" * 40)
+    with pytest.raises(CheckpointError, match="its header is no JSON"):
+        nn.load(path)
+
+
+def test_a_file_of_another_model(good: Path) -> None:
+    with pytest.raises(StateError, match=r"weight: expected shape \(3, 2\), got \(20, 30\)"):
+        nn.load(good, nn.Linear(2, 3))
+    with pytest.raises(OperandError, match="int has no load_state_dict"):
+        nn.load(good, 3)
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with pytest.raises(CheckpointError, match=r"'z' is complex128.*real and imaginary"):
+        nn.save(path, {"z": it.zeros(2, dtype="complex128")})
+    with pytest.raises(CheckpointError, match="must be numbers, strings"):
+        nn.save(path, {}, metadata={"a": object()})
+    with pytest.raises(OperandError, match="expected a module or a mapping"):
+        nn.save(path, [1])  # type: ignore[arg-type]
+    with pytest.raises(OperandError, match="a name must be a string, got 3"):
+        nn.save(path, {3: it.ones(1)})  # type: ignore[dict-item]
+    with pytest.raises(OperandError, match="save: 'f': expected a tensor or array"):
+        nn.save(path, {"f": print})
+    assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_fails_leaves_the_old_file(good: Path) -> None:
+    before = good.read_bytes()
+
+    def interrupted() -> None:
+        with nn.atomic_write(good) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert good.read_bytes() == before
+    assert [p.name for p in good.parent.iterdir()] == [good.name]
+
+
+KILLED = """
+import os, sys
+import numpy as np
+from ingle import nn
+import ingle.tensor as it
+path = sys.argv[1]
+for i in range(10**6):
+    nn.save(path, {"x": it.full(200_000, float(i)), "i": i})
+    if i == 2:
+        print("ready", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL is POSIX")
+def test_killed_while_saving(tmp_path: Path) -> None:
+    path = tmp_path / "c.safetensors"
+    for delay in (0.0, 0.011, 0.023):
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            if delay:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(delay)
+            process.kill()
+        checkpoint = nn.load(path)
+        assert checkpoint["x"].numpy().tolist() == [float(checkpoint["i"])] * 200_000
+    nn.save(path, {})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_parts_of_processes_that_live_stay(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with nn.atomic_write(path):
+        (living,) = tmp_path.iterdir()
+        living.with_name(living.name.replace(str(os.getpid()), "999999999")).touch()
+        with nn.atomic_write(path):
+            assert living.exists()
+            assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,173 @@
+"""Tensors from numbers, lists, arrays and what other libraries hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import Device, backend_of
+from ..dispatch import handle_of, wrap
+from ..dtypes import (
+    DType,
+    as_dtype,
+    default_complex,
+    default_float,
+    default_int,
+    from_numpy_dtype,
+)
+from ..errors import ArgumentError, DTypeError, OperandError
+from .cast import astype
+from .joining import stack
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def asarray(
+    obj: Any,
+    /,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
+    """A tensor of a number, nested lists, an array of any library, or another tensor.
+
+    Python floats get the default float dtype and integers the default integer dtype; arrays keep
+    theirs. The values are copied to the device.
+
+    Args:
+        obj: what to make a tensor of: besides numbers, lists and NumPy arrays whatever has
+            `__dlpack__` or `__array__` (PyTorch, CuPy, pandas). Lists of tensors are stacked.
+        dtype: the dtype to cast to.
+        device: where to put it; the default device, or where `obj` is, if not given.
+        copy: False asks for no copy and raises `ArgumentError` where one is needed.
+
+    Raises:
+        OperandError: `obj` is ragged or holds something that is no number.
+        DTypeError: a number does not fit the dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.asarray([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    to = None if dtype is None else as_dtype(dtype)
+    if _is_tensor(obj) or (isinstance(obj, (list, tuple)) and holds_tensors(obj)):
+        x = wrap(handle_of(obj, "asarray", "obj")) if _is_tensor(obj) else _stacked(obj)
+        if device is not None:
+            x = x.to_device(device)
+        return x if to is None else astype(x, to)
+    if copy is False:
+        raise ArgumentError(
+            "asarray: copy=False, but values from the host have to be copied; leave copy out"
+        )
+    return wrap(backend_of(device).upload(_host_array(obj, to)))
+
+
+def from_dlpack(
+    x: Any, /, *, device: Device | str | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor of what another library exports through DLPack.
+
+    Args:
+        x: an object with `__dlpack__` and `__dlpack_device__`.
+        device: where to put it; the default device if not given.
+        copy: False asks for no copy and raises `ArgumentError` where the device needs one.
+
+    Raises:
+        OperandError: `x` does not speak DLPack, or its device or dtype cannot be read here.
+
+    >>> import numpy as np
+    >>> import ingle.tensor as it
+    >>> it.from_dlpack(np.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise OperandError(
+            f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray for lists and numbers"
+        )
+    backend = backend_of(device)
+    take_over = getattr(backend, "from_dlpack", None)
+    if take_over is not None:
+        return wrap(take_over(x, copy=copy))
+    if copy is False:
+        raise ArgumentError(f"from_dlpack: copy=False, but {backend.device} copies what it imports")
+    return wrap(backend.upload(_native(_exported(x, "from_dlpack"))))
+
+
+def _is_tensor(obj: object) -> bool:
+    return hasattr(obj, "_handle") or hasattr(type(obj), "__ingle_tensor__")
+
+
+def holds_tensors(obj: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether nested lists hold a tensor or a cell."""
+    return any(holds_tensors(e) if isinstance(e, (list, tuple)) else _is_tensor(e) for e in obj)
+
+
+def _stacked(obj: list[Any] | tuple[Any, ...]) -> Tensor:
+    return stack([asarray(e) for e in obj])
+
+
+def _host_array(obj: Any, to: DType | None) -> np.ndarray:
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return _cast(np.asarray(obj), to)
+    if hasattr(obj, "__dlpack__"):
+        return _cast(_exported(obj, "asarray"), to)
+    try:
+        values = np.asarray(obj)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise OperandError(f"asarray: cannot make a tensor of this: {error}") from None
+    if values.dtype.kind == "O":
+        raise OperandError(
+            f"asarray: cannot make a tensor of {type(obj).__name__}: its elements are no numbers, "
+            "or too large for 64 bits"
+        )
+    if hasattr(obj, "__array__") or hasattr(obj, "__array_interface__"):
+        return _cast(values, to)
+    return _cast(values, to or _python_dtype(values), exact=True)
+
+
+def _python_dtype(values: np.ndarray) -> DType | None:
+    """The default dtype of Python's numbers, which NumPy made 64 bits wide."""
+    if not values.size or values.dtype.kind == "f":
+        return default_float()
+    return {"i": default_int, "c": default_complex}.get(values.dtype.kind, lambda: None)()
+
+
+def _exported(obj: Any, name: str) -> np.ndarray:
+    try:
+        return np.from_dlpack(obj)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        try:
+            return np.asarray(obj)
+        except (TypeError, RuntimeError, ValueError):
+            raise OperandError(
+                f"{name}: cannot read this {type(obj).__module__}.{type(obj).__name__}: {error}. "
+                "Detach it from its graph, move it to the host, or cast it first"
+            ) from None
+
+
+def _cast(values: np.ndarray, to: DType | None, exact: bool = False) -> np.ndarray:
+    values = _native(values)
+    if to is None or values.dtype == to.dtype:
+        return values
+    if values.dtype.kind == "c" and not (to.is_complex or to.kind == "bool"):
+        raise DTypeError(
+            f"asarray: {values.dtype} to {to} would drop the imaginary part; take its real part"
+        )
+    if exact and to.is_integer and values.dtype.kind in "iu" and values.size:
+        info = np.iinfo(to.dtype)
+        low, high = int(values.min()), int(values.max())
+        if low < info.min or high > info.max:
+            raise DTypeError(
+                f"asarray: the number {low if low < info.min else high} does not fit {to} "
+                f"({info.min} to {info.max}); ask for a wider dtype"
+            )
+    with np.errstate(invalid="ignore", over="ignore"):
+        return values.astype(to.dtype)
+
+
+def _native(values: np.ndarray) -> np.ndarray:
+    """The array in a dtype that Ingle has, in the machine's byte order."""
+    return values.astype(from_numpy_dtype(values.dtype).dtype, copy=False)

@@ -1,0 +1,280 @@
+"""Pooling: the largest element, or the average, of each window of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..contract import Aval, Handle, Shape
+from ..dispatch import TensorLike, handle_of, run, run1
+from ..dtypes import DType, int32
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..operation import Operation, Traits
+from ..sample import Draw, Sample
+from ._rules import REAL
+from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
+from .comparison import greater, not_equal
+from .creation import zeros
+from .extrema import maximum
+from .manipulation import reshape
+from .where import where
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def max_pool1d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of sequences; see `max_pool2d` for the arguments.
+
+    Args:
+        x: (batch, channels, length), or without the batch.
+
+    >>> import ingle.tensor as it
+    >>> it.max_pool1d(it.asarray([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
+    [[3.0, 2.0]]
+    """
+    return _max(1, "max_pool1d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of pictures; NaN where a window holds one.
+
+    The gradient goes to the first of equal elements.
+
+    Args:
+        x: (batch, channels, height, width), or without the batch; real numbers.
+        kernel_size: the window's size, for all image axes or for each.
+        stride: how far the window moves; its size if not given.
+        padding: how many elements, which never win, are added on each side: at most half of the
+            window.
+        dilation: the distance between the elements that a window sees.
+        ceil_mode: whether a last window that reaches over the border counts, if it starts inside
+            of the image or its padding.
+
+    Raises:
+        ShapeError: ranks do not fit, or the window is larger than the padded image.
+
+    >>> import ingle.tensor as it
+    >>> it.max_pool2d(it.reshape(it.arange(16.0), (1, 4, 4)), 2).tolist()
+    [[[5.0, 7.0], [13.0, 15.0]]]
+    """
+    return _max(2, "max_pool2d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(
+    x: TensorLike,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of volumes; see `max_pool2d` for the arguments.
+
+    Args:
+        x: (batch, channels, depth, height, width), or without the batch.
+
+    >>> import ingle.tensor as it
+    >>> it.max_pool3d(it.ones((2, 3, 4, 4, 4)), 2).shape
+    (2, 3, 2, 2, 2)
+    """
+    return _max(3, "max_pool3d", x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def images_of(name: str, rank: int, x: TensorLike) -> tuple[Handle, bool]:
+    """Images with a batch axis, and whether it had to be added."""
+    handle = handle_of(x, name)
+    if len(handle.shape) not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"{name}: x must be (batch, channels, *size) with {rank} image axes, or without the "
+            f"batch, got shape {handle.shape}"
+        )
+    if handle.dtype.kind not in REAL:
+        raise DTypeError(f"{name}: needs real numbers, got {handle.dtype}; cast it first")
+    alone = len(handle.shape) == rank + 1
+    return (reshape(x, (1, *handle.shape))._handle if alone else handle), alone
+
+
+def pool_attributes(
+    name: str, size: Shape, kernel_size: object, stride: object, padding: object,
+    dilation: object, ceil_mode: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The static attributes of a pooling from what the user wrote."""
+    rank = len(size)
+    kernel = per_axis(kernel_size, rank, name, "kernel_size")
+    steps = kernel if stride is None else per_axis(stride, rank, name, "stride")
+    around = per_axis(padding, rank, name, "padding", least=0)
+    spread = per_axis(dilation, rank, name, "dilation")
+    for p, k, d in zip(around, kernel, spread, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            raise ArgumentError(
+                f"{name}: padding={p} must be at most half of the window, which spans "
+                f"{d * (k - 1) + 1} elements"
+            )
+    pairs = tuple(
+        (p, p + (_overhang(n, k, s, p, d) if ceil_mode else 0))
+        for n, k, s, p, d in zip(size, kernel, steps, around, spread, strict=True)
+    )
+    return {"kernel": kernel, "stride": steps, "padding": pairs, "dilation": spread}
+
+
+def _overhang(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """How far the last window of ceil_mode reaches over the padded border."""
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    if room < 0 or room % stride == 0:
+        return 0
+    windows = room // stride + 2
+    # A window that would start in the padding behind the image is left out.
+    if (windows - 1) * stride >= size + padding:
+        return 0
+    return (windows - 1) * stride - room
+
+
+def _max(
+    rank: int, name: str, x: TensorLike, kernel_size: object, stride: object, padding: object,
+    dilation: object, ceil_mode: bool,
+) -> Tensor:  # fmt: skip
+    images, alone = images_of(name, rank, x)
+    size = images.shape[2:]
+    attributes = pool_attributes(
+        name, size, kernel_size, stride, padding, dilation, ceil_mode
+    )  # fmt: skip
+    out = run1(MAX_POOL.op(**attributes), images)
+    return reshape(out, out.shape[1:]) if alone else out
+
+
+def pool_rule(
+    name: str, x: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Aval:
+    """The shape of a pooling's result."""
+    out = out_sizes(f"{name}{x.ndim - 2}d", x.shape[2:], kernel, stride, padding, dilation)
+    return Aval((*x.shape[:2], *out), x.dtype)
+
+
+def _max_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
+    return pool_rule("max_pool", x, kernel, stride, padding, dilation)
+
+
+def _lowest(dtype: DType) -> float | int:
+    return -float("inf") if dtype.is_inexact else int(np.iinfo(dtype.dtype).min)
+
+
+def _parts(
+    x: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, value: float
+) -> list[Tensor]:
+    """What each tap of all windows sees of the padded images."""
+    out = out_sizes("pool", x.shape[2:], kernel, stride, padding, dilation)
+    image = padded(x, padding, value)
+    return [seen_by(image, tap, out, stride, dilation) for tap in taps(kernel)]
+
+
+def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
+    out, *others = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
+    for part in others:
+        out = maximum(out, part)
+    return out
+
+
+def _training_body(
+    x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> tuple[Tensor, Tensor]:
+    out, *others = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
+    index = zeros(out.shape, dtype=int32, device=out.device)
+    for place, part in enumerate(others, 1):
+        larger = greater(part, out) | (not_equal(part, part) & (out == out))
+        out, index = where(larger, part, out), where(larger, place, index)
+    return out, index
+
+
+def _training_vjp(
+    g: tuple[Tensor, Any], index: Tensor, x_aval: Aval, kernel: Ints, stride: Ints,
+    padding: Pairs, dilation: Ints,
+) -> Tensor:  # fmt: skip
+    from .pooling_gradients import scatter_to_maxima
+
+    return scatter_to_maxima(g[0], index, x_aval.shape[2:], kernel, stride, padding, dilation)
+
+
+CASES: tuple[tuple[Shape, PerAxis, dict[str, Any]], ...] = (
+    ((2, 3, 8, 8), 2, {}),
+    ((2, 1, 8, 5), (3, 2), {"stride": 2, "padding": (1, 0)}),
+    ((3, 2, 17), 3, {"stride": 2, "ceil_mode": True}),
+    ((1, 2, 3, 5, 3), (2, 3, 1), {"stride": 1, "padding": (1, 1, 0)}),
+    ((0, 2, 5), 2, {}),
+)
+"""Shapes, windows and options that all poolings are checked with."""
+
+
+def _max_samples(draw: Draw) -> Iterator[Sample]:
+    make = draw.apart if draw.dtype.is_inexact else draw.array
+    if draw.dtype.kind in REAL:
+        for shape, kernel, more in (*CASES, ((1, 2, 8), 3, {"dilation": 2, "padding": 1})):
+            yield Sample((make(shape), kernel), more)
+
+
+def max_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
+    """`max_pool1d`, `max_pool2d` or `max_pool3d`, by the rank of images with a batch axis."""
+    rank = len(handle_of(x, "max_pool").shape) - 2
+    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
+    return _max(rank, f"max_pool{rank}d", x, kernel_size, **more)
+
+
+def max_pool_training(x: TensorLike, kernel_size: PerAxis, **options: Any) -> tuple[Tensor, ...]:
+    """`max_pool` with the tap, counted in row-major order, at which each maximum was found."""
+    name, shape = "max_pool_training", handle_of(x, "max_pool_training").shape
+    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
+    images, _ = images_of(name, len(shape) - 2, x)
+    attributes = pool_attributes(name, shape[2:], kernel_size, **more)
+    return run(MAX_POOL_TRAINING.op(**attributes), (images,))
+
+
+def _training_rule(x: Aval, **statics: Any) -> tuple[Aval, Aval]:
+    out = _max_rule(x, **statics)
+    return out, Aval(out.shape, int32)
+
+
+_STATICS = ("kernel", "stride", "padding", "dilation")
+MAX_POOL_TRAINING = Operation(
+    "max_pool_training",
+    tensors=("x",),
+    statics=_STATICS,
+    outputs=("out", "index"),
+    rule=_training_rule,
+    traits=Traits("opaque"),
+    vjp={"x": _training_vjp},
+    body=_training_body,
+    public=max_pool_training,
+    samples=_max_samples,
+    reference="ingle.tensor.ops._pooling_reference:max_pool_training",
+)
+MAX_POOL = Operation(
+    "max_pool",
+    tensors=("x",),
+    statics=_STATICS,
+    rule=_max_rule,
+    traits=Traits("opaque"),
+    body=_max_body,
+    training=MAX_POOL_TRAINING,
+    public=max_pool,
+    samples=_max_samples,
+    reference="ingle.tensor.ops._pooling_reference:max_pool",
+)

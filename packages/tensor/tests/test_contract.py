@@ -1,0 +1,198 @@
+"""The contract: typed keys, scalars, capabilities, rules, roads, and the host as a last resort."""
+
+import http
+import math
+import sys
+import types
+import warnings
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
+from ingle.tensor.device import Device, backend_of
+from ingle.tensor.eager import EagerBackend, HostFallbackWarning
+from ingle.tensor.errors import BackendError, DeviceError, OperandError
+from ingle.tensor.hooks import hookimpl
+from ingle.tensor.operation import OPERATIONS, Operation, Traits, infer, typed_key
+from ingle.tensor.plugins import BackendDescription, register, unregister
+
+
+class Small(EagerBackend):
+    """A backend with the given kernels only, on NumPy arrays."""
+
+    name = "small"
+
+    def to_device_array(self, array):
+        return array.copy()
+
+    def to_host_array(self, array):
+        return np.array(array)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Installs a backend with few kernels as the device `small`."""
+
+    class Plugin:
+        @hookimpl
+        def ingle_backends(self):
+            return {"small": "small_backend:description"}
+
+    def make(**kernels):
+        def create(index):
+            backend = Small(Device("small", index))
+            backend.kernels = kernels
+            return backend
+
+        module = types.ModuleType("small_backend")
+        module.description = BackendDescription(create=create, priority=-9)
+        monkeypatch.setitem(sys.modules, "small_backend", module)
+        register("small", Plugin())
+        return backend_of("small")
+
+    yield make
+    unregister("small")
+
+
+def binary(op, x1, x2):
+    return getattr(np, op.operation.name)(x1, x2)
+
+
+def test_keys_tell_types_apart():
+    values = [1, 1.0, True, "1", (1,), (1.0,), 0.0, -0.0, None, it.float32, 1j]
+    keys = [typed_key(v) for v in values]
+    assert len(set(keys)) == len(values)
+    assert typed_key(float("nan")) == typed_key(float("nan"))
+    assert typed_key(http.HTTPStatus.OK) == typed_key(200)
+    with pytest.raises(TypeError, match="a static attribute must be"):
+        typed_key([1])
+
+
+def test_operations_are_interned_by_value():
+    op = OPERATIONS["reshape"].op(shape=(2, 3))
+    assert op is OPERATIONS["reshape"].op(shape=(2, 3))
+    assert op != OPERATIONS["reshape"].op(shape=(3, 2))
+    assert repr(op) == "reshape(shape=(2, 3))"
+    assert OPERATIONS["add"].op() is OPERATIONS["add"].op()
+
+
+def test_names_are_taken_once():
+    with pytest.raises(ValueError, match="'add' exists already"):
+        Operation("add", tensors=("x",), rule=lambda x: x, traits=Traits("elementwise"))
+
+
+def test_gradient_rules_ask_only_for_what_there_is():
+    with pytest.raises(ValueError, match="asks for 'nothing'"):
+        Operation(
+            "test_only_broken_rule",
+            tensors=("x",),
+            rule=lambda x: x,
+            traits=Traits("elementwise"),
+            vjp={"x": lambda g, nothing: g},
+        )
+    assert "test_only_broken_rule" not in OPERATIONS
+
+
+def test_rules_are_asked_once_for_each_shape():
+    op = OPERATIONS["add"].op()
+    a = Aval((2, 1), it.float32)
+    assert infer(op, [a, Aval((3,), it.float32)]) == (Aval((2, 3), it.float32),)
+    assert infer(op, [a, a]) is infer(op, [a, a])
+    assert str(a) == "float32[2, 1]"
+
+
+def test_scalars_are_numbers_of_a_dtype():
+    s = Scalar(2, it.bfloat16)
+    assert (s.shape, s.dtype, s.backend) == ((), it.bfloat16, None)
+    assert s.array().dtype == it.bfloat16.dtype
+    assert repr(s) == "Scalar(2, bfloat16)"
+
+
+def test_capabilities_are_asked_for_by_name():
+    backend = backend_of("numpy")
+    assert isinstance(backend, Backend)
+    assert capability(backend, "prepare") is callable(getattr(backend, "prepare", None))
+    with pytest.raises(KeyError, match="the contract knows prepare, copy"):
+        capability(backend, "teleport")
+
+
+def test_handles_have_no_owners_unless_the_backend_counts_them():
+    assert it.zeros(2)._handle.owners is None
+    assert isinstance(it.zeros(2)._handle, Handle)
+
+
+def test_the_roads_of_an_eager_backend(small):
+    backend = small(binary=binary, unary=binary)
+    x = Aval((2,), it.float32)
+    assert backend.road(OPERATIONS["add"].op(), (x, x)) == "native"
+    assert backend.road(OPERATIONS["softmax"].op(axis=0), (x,)) == "composed"
+    assert backend.road(OPERATIONS["matmul"].op(), (x, x)) == "host"
+    assert backend_of("numpy").road(OPERATIONS["matmul"].op(), (x, x)) == "native"
+
+
+def test_a_name_goes_before_its_family(small):
+    small(binary=binary, add=lambda op, a, b: a - b)
+    x = it.asarray([3.0], device="small")
+    assert (x + x).tolist() == [0.0]
+    assert (x * x).tolist() == [9.0]
+
+
+def test_dtypes_without_kernels_go_another_road(small):
+    backend = small(binary=binary)
+    backend.dtypes = frozenset({"float32"})
+    x = it.asarray([3.0], device="small", dtype="float64")
+    with pytest.warns(HostFallbackWarning, match=r"no kernel for add\(\) on float64\[1\]"):
+        assert (x + x).tolist() == [6.0]
+    assert backend.host_fallbacks == {"add": 1}
+
+
+def test_the_host_is_announced_once_and_counted(small):
+    backend = small(binary=binary)
+    x = it.asarray([[3.0]], device="small")
+    with pytest.warns(HostFallbackWarning, match="matmul.*INGLE_HOST_FALLBACK=error"):
+        y = x @ x
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = y @ x
+    assert y.device == Device("small")
+    assert y.tolist() == [[27.0]]
+    assert backend.host_fallbacks["matmul"] == 2
+
+
+def test_the_host_can_be_forbidden(small, monkeypatch):
+    small(binary=binary)
+    monkeypatch.setenv("INGLE_HOST_FALLBACK", "error")
+    x = it.asarray([[3.0]], device="small")
+    with pytest.raises(BackendError, match="INGLE_HOST_FALLBACK=error forbids"):
+        x @ x
+
+
+def test_bodies_run_on_the_device_of_their_inputs(small):
+    backend = small(
+        binary=binary,
+        unary=lambda op, x: getattr(np, op.operation.name)(x),
+        reduce=lambda op, x: getattr(np, op.operation.name)(x, **op.attributes),
+    )
+    out = it.softmax(it.asarray([[1.0, 2.0]], device="small"))
+    assert out.device == Device("small")
+    assert math.isclose(it.sum(out).item(), 1.0, rel_tol=1e-6)
+    assert not backend.host_fallbacks
+
+
+def test_operands_on_two_devices_are_refused(small):
+    small(binary=binary)
+    with pytest.raises(DeviceError, match=r"add: .*x1: small, x2: numpy.*to_device"):
+        it.ones(2, device="numpy").to_device("small") + it.ones(2, device="numpy")
+    with pytest.raises(OperandError, match="add: x2 must be a tensor, got ndarray"):
+        it.ones(2) + np.ones(2)
+
+
+def test_tensors_move_between_devices(small):
+    small(binary=binary)
+    x = it.asarray([1.0, 2.0])
+    y = x.to_device("small")
+    assert y.device == Device("small")
+    assert x.to_device("numpy") is x
+    assert y.to_device("numpy").tolist() == [1.0, 2.0]

@@ -1,0 +1,136 @@
+"""Operators and methods of tensors and cells."""
+
+import operator
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.tensor.errors import DTypeError, OperandError
+
+REAL = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.pow, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+]  # fmt: skip
+BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+IN_PLACE = [
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv,
+    operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior, operator.ixor,
+    operator.ilshift, operator.irshift,
+]  # fmt: skip
+
+
+@pytest.fixture(params=["tensor", "cell"])
+def make(request):
+    return it.asarray if request.param == "tensor" else lambda a: it.Cell(it.asarray(a))
+
+
+@pytest.mark.parametrize("op", REAL, ids=lambda op: op.__name__)
+def test_real_operators(op, make):
+    a, b = np.asarray([[1.5, 2.0, 3.0]]), np.asarray([[2.0], [1.5]])
+    x, y = make(a), make(b)
+    np.testing.assert_allclose(op(x, y).numpy(), op(a, b), rtol=1e-15)
+    np.testing.assert_allclose(op(x, 2).numpy(), op(a, 2), rtol=1e-15)
+    np.testing.assert_allclose(op(2.5, y).numpy(), op(2.5, b), rtol=1e-15)
+    np.testing.assert_allclose(op(it.asarray(a), y).numpy(), op(a, b), rtol=1e-15)
+
+
+@pytest.mark.parametrize("op", BITS, ids=lambda op: op.__name__)
+def test_bit_operators(op, make):
+    a, b = np.asarray([12, 7, 1]), np.asarray([3, 2, 1])
+    x, y = make(a), make(b)
+    np.testing.assert_array_equal(op(x, y).numpy(), op(a, b))
+    np.testing.assert_array_equal(op(x, 2).numpy(), op(a, 2))
+    np.testing.assert_array_equal(op(5, y).numpy(), op(5, b))
+
+
+def test_unary_operators(make):
+    a = np.asarray([1, -2, 3])
+    x = make(a)
+    for op in (operator.neg, operator.pos, operator.abs, operator.invert):
+        np.testing.assert_array_equal(op(x).numpy(), op(a))
+    flags = make(np.asarray([True, False]))
+    assert (~flags).tolist() == [False, True]
+    assert (flags & True).tolist() == [True, False]
+
+
+def test_matmul(make):
+    a = np.arange(6.0).reshape(2, 3)
+    x = make(a)
+    np.testing.assert_array_equal((x @ x.T).numpy(), a @ a.T)
+
+
+@pytest.mark.parametrize("op", IN_PLACE, ids=lambda op: op.__name__)
+def test_cells_refuse_in_place_operators(op):
+    cell = it.Cell(it.ones(3))
+    with pytest.raises(OperandError, match=r"write `cell\.value = cell .* x`"):
+        op(cell, 1)
+    assert cell.value.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_in_place_operators_rebind_a_tensor():
+    x = it.ones(2)
+    same, other = x, +x
+    x += 1
+    x *= 3.0
+    assert same is x
+    assert x.tolist() == [6.0, 6.0]
+    assert other.tolist() == [1.0, 1.0]
+
+
+def test_numbers_are_weak():
+    half = it.ones(2, dtype=it.float16)
+    assert (half * 1e-3).dtype is it.float16
+    assert (2 - half).dtype is it.float16
+    assert (half > 0.5).dtype is it.bool
+    assert (it.asarray([1, 2]) * 0.5).dtype is it.float32
+    assert (it.asarray([True]) + 1).dtype is it.int64
+    assert (it.asarray([1.0]) * 1j).dtype is it.complex64
+    with pytest.raises(DTypeError, match="does not fit uint8"):
+        it.asarray(np.asarray([1], np.uint8)) + 300
+
+
+def test_strangers():
+    x = it.ones(2)
+    for other in (np.ones(2), np.float32(1)):
+        with pytest.raises(OperandError, match="asarray"):
+            x + other
+    with pytest.raises(OperandError, match="asarray"):
+        np.ones(2) + x
+    with pytest.raises((TypeError, OperandError)):
+        x + "a"
+    assert (x == None) is False  # noqa: E711 (what None does)
+    assert (x != "a") is True
+
+    class Stranger:
+        def __radd__(self, other):
+            return "theirs"
+
+        def __gt__(self, other):
+            return "greater"
+
+    assert x + Stranger() == "theirs"
+    assert (x < Stranger()) == "greater"
+
+
+METHODS = [
+    "abs", "all", "any", "argmax", "argmin", "argsort", "conj", "cos", "cumulative_sum", "erf",
+    "exp", "log", "logsumexp", "max", "mean", "min", "prod", "round", "rsqrt", "sign", "sin",
+    "softmax", "sort", "sqrt", "square", "std", "sum", "tanh", "var",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_the_functions(name, make):
+    a = np.asarray([0.5, 2.0, 1.0])
+    expected = getattr(it, name)(it.asarray(a)).numpy()
+    np.testing.assert_array_equal(getattr(make(a), name)().numpy(), expected)
+
+
+def test_methods_with_arguments(make):
+    x = make(np.asarray([[3.0, 1.0, 2.0]]))
+    assert x.clip(1.5, 2.5).tolist() == [[2.5, 1.5, 2.0]]
+    assert x.topk(1)[0].tolist() == [[3.0]]
+    assert x.cumulative_prod(axis=1).tolist() == [[3.0, 3.0, 6.0]]
+    assert x.sum(axis=0, keepdims=True).shape == (1, 3)
+    assert x.astype("int32").dtype is it.int32

@@ -1,0 +1,81 @@
+"""What a training depends on besides the weights, so that it resumes bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ingle.dataset import Loader
+from ingle.nn import CheckpointError, Module
+from ingle.tensor import transaction
+from ingle.tensor.random import Generator, default_generator
+
+if TYPE_CHECKING:
+    from .learner import Learner
+
+
+def collect(learner: Learner, batches: Iterable[Any]) -> dict[str, Any]:
+    """Counters, positions, generators and what metrics and callbacks hold, for JSON."""
+    return {
+        "steps": learner.steps,
+        "epoch": learner.epoch,
+        "last_lr": learner.last_lr,
+        "last_loss": learner.last_loss,
+        "stopped": learner.stopped,
+        "history": learner.history,
+        "loader": batches.state() if isinstance(batches, Loader) else None,
+        "metrics": [m.state() for m in learner.metrics],
+        "callbacks": [c.state() for c in learner.callbacks],
+        "generators": {name: list(g.state) for name, g in generators(learner.model)},
+    }
+
+
+def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> bool:
+    """Takes back what `collect` gave; whether that was within an epoch."""
+    _same("metrics", len(state["metrics"]), len(learner.metrics))
+    found = dict(generators(learner.model))
+    _same("random generators", sorted(state["generators"]), sorted(found))
+    if state["loader"] is not None:
+        if not isinstance(batches, Loader):
+            raise CheckpointError(
+                f"cannot resume: training was done with a loader, got {type(batches).__name__}; "
+                "give the ingle.dataset.Loader that it was"
+            )
+        batches.load_state(state["loader"])
+    with transaction():
+        for name, generator in found.items():
+            generator.state = tuple(state["generators"][name])
+    learner.steps = state["steps"]
+    learner.epoch = state["epoch"]
+    learner.last_lr = state["last_lr"]
+    learner.last_loss = state["last_loss"]
+    learner.history[:] = state["history"]
+    for metric, saved in zip(learner.metrics, state["metrics"], strict=True):
+        metric.load_state(saved)
+    for callback, saved in zip(learner.callbacks, state["callbacks"], strict=False):
+        callback.load_state(saved)
+    return position(batches) > 0
+
+
+def position(batches: Iterable[Any]) -> int:
+    """How many batches of the epoch are behind a loader; 0 for what is no loader."""
+    return int(batches.state()["batch"]) if isinstance(batches, Loader) else 0
+
+
+def generators(model: Module) -> Iterator[tuple[str, Generator]]:
+    """The default generator, under the empty name, and those that modules hold, by path."""
+    seen = {id(default_generator())}
+    yield "", default_generator()
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Generator) and id(value) not in seen:
+                seen.add(id(value))
+                yield f"{path}.{name}" if path else name, value
+
+
+def _same(what: str, saved: Any, have: Any) -> None:
+    if saved != have:
+        raise CheckpointError(
+            f"cannot resume: the checkpoint was written with {saved} as its {what}, this learner "
+            f"has {have}; build it as it was"
+        )

@@ -1,0 +1,190 @@
+"""Training that is interrupted and resumed ends with the same numbers, bit for bit."""
+
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ingle.nn import CheckpointError, load
+from ingle.tensor import random as it_random
+from ingle.train import Callback, CheckpointStore, TrainingError, read_jsonl
+
+HERE = Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("tiny_training", HERE / "tiny_training.py")
+tiny = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tiny)
+
+EPOCHS = 3
+
+
+class Interrupted(Exception):  # noqa: N818 (it stands for a crash)
+    pass
+
+
+class InterruptAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, learner, loss):
+        if learner.steps == self.step:
+            raise Interrupted
+
+
+def run(folder, *, epochs=EPOCHS, resume=True, **options):
+    learner, train, valid = tiny.build(folder, **options)
+    learner.fit(train, epochs=epochs, valid=valid, resume=resume)
+    return learner
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The digest and the steps of a training that nothing interrupts, for each way of saving."""
+    learner = run(tmp_path_factory.mktemp("whole"))
+    return tiny.digest(learner), learner.steps
+
+
+@pytest.mark.parametrize("every", [1, 3, None])
+def test_an_exception_at_every_step(tmp_path, whole, every):
+    expected, steps = whole
+    assert steps == 12  # 60 samples in batches of 8, two a step, three times
+    for step in range(1, steps + 1):
+        folder = tmp_path / str(step)
+        with pytest.raises(Interrupted):
+            run(folder, every=every, callbacks=[InterruptAt(step)])
+        learner = run(folder, every=every)
+        assert tiny.digest(learner) == expected, f"interrupted at step {step}"
+
+
+def test_a_crash_at_every_system_call_of_saving(tmp_path, whole, monkeypatch):
+    expected, _ = whole
+    calls = {"left": 0}
+
+    def failing(name):
+        real = getattr(os, name)
+
+        def call(*args, **kwargs):
+            calls["left"] -= 1
+            if calls["left"] == 0:
+                raise Interrupted(name)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in ("replace", "fsync", "unlink"):
+        monkeypatch.setattr(os, name, failing(name))
+    for crash in range(1, 40, 2):
+        folder = tmp_path / str(crash)
+        calls["left"] = crash
+        with pytest.raises(Interrupted):
+            run(folder)
+        calls["left"] = 0
+        for path in CheckpointStore(folder).paths():
+            load(path)
+        assert tiny.digest(run(folder)) == expected
+
+
+def test_more_epochs_later_are_the_same_as_at_once(tmp_path, whole):
+    run(tmp_path, epochs=1)
+    run(tmp_path, epochs=2)
+    learner = run(tmp_path)
+    assert tiny.digest(learner) == whole[0]
+    assert [r["epoch"] for r in learner.history] == [1, 2, 3]
+    assert tiny.digest(run(tmp_path)) == whole[0]  # nothing is left to do
+
+
+def test_resuming_from_a_path(tmp_path, whole):
+    run(tmp_path)
+    oldest = CheckpointStore(tmp_path).paths()[-1]
+    assert tiny.digest(run(tmp_path, resume=oldest)) == whole[0]
+    with pytest.raises(CheckpointError, match="no such file"):
+        run(tmp_path, resume=tmp_path / "step-00000099.safetensors")
+
+
+def test_resuming_starts_anew_where_there_is_nothing(tmp_path, whole):
+    assert tiny.digest(run(tmp_path / "new")) == whole[0]
+
+
+def test_a_new_training_does_not_mix_with_an_old_one(tmp_path):
+    run(tmp_path)
+    with pytest.raises(TrainingError, match="holds checkpoints of another training"):
+        run(tmp_path, resume=False)
+    CheckpointStore(tmp_path).clear()
+    run(tmp_path, resume=False)
+
+
+def test_resuming_with_another_setup_is_refused(tmp_path):
+    run(tmp_path)
+    learner, train, _ = tiny.build(tmp_path)
+    train.batch_size = 4
+    before = it_random.default_generator().state
+    with pytest.raises(ValueError, match="batch_size=8, this loader has batch_size=4"):
+        learner.fit(train, epochs=5, resume=True)
+    assert it_random.default_generator().state == before
+    assert learner.steps == 0
+    learner, train, _ = tiny.build(tmp_path)
+    del learner.metrics[1:]
+    with pytest.raises(CheckpointError, match="2 as its metrics, this learner has 1"):
+        learner.fit(train, epochs=5, resume=True)
+    learner, train, _ = tiny.build(tmp_path)
+    with pytest.raises(CheckpointError, match="training was done with a loader, got list"):
+        learner.fit(list(train), epochs=5, resume=True)
+
+
+def start(folder, epochs):
+    command = [sys.executable, str(HERE / "tiny_training.py"), str(folder), str(epochs)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def kill_and_resume(base, kills, epochs=40):
+    """Kills trainings at random moments until there were `kills`; each must end the same."""
+    rng = random.Random(0)
+    with start(base / "whole", epochs) as process:
+        expected = process.communicate()[0]
+    assert len(expected) == 65
+    done = finished = 0
+    while done < kills:
+        folder = base / f"run{finished}"
+        while True:
+            with start(folder, epochs) as process:
+                time.sleep(rng.uniform(0, 0.3))
+                process.kill()
+                out = process.stdout.read()
+            check_whole(folder)
+            if out:
+                assert out == expected
+                break
+            done += 1
+            if done == kills:
+                with start(folder, epochs) as process:
+                    assert process.communicate()[0] == expected
+                break
+        steps = [
+            line["step"] for line in read_jsonl(folder / "history.jsonl") if "epoch" not in line
+        ]
+        assert steps == list(range(1, len(steps) + 1))
+        finished += 1
+    return finished
+
+
+def check_whole(folder):
+    """Every file that bears a checkpoint's name can be read."""
+    store = CheckpointStore(folder)
+    for path in store.paths():
+        load(path)
+    assert (latest := store.latest()) is None or latest.exists()
+
+
+def test_killed_at_random_moments(tmp_path):
+    kill_and_resume(tmp_path, kills=15)
+
+
+@pytest.mark.nightly
+def test_killed_a_hundred_times(tmp_path):
+    kill_and_resume(tmp_path, kills=100)
