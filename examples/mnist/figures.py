@@ -104,7 +104,7 @@ def loss_curve(path: Path, history: Path) -> None:
     _save(figure, path)
 
 
-def smooth(values: np.ndarray, keep: float = 0.95) -> np.ndarray:
+def smooth(values: np.ndarray, keep: float = 0.9) -> np.ndarray:
     """The exponential moving average, corrected for its start."""
     smoothed, mean, weight = np.empty(len(values)), 0.0, 0.0
     for i, value in enumerate(values):

@@ -152,7 +152,7 @@ def _scaled(strength: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The digit with its longer side 20 pixels, its lines at least LINE wide."""
     zoom = 20 / max(strength.shape[0], strength.shape[1])
     image = Image.fromarray((strength * 255).astype(np.uint8))
-    border = np.count_nonzero(mask & ~_eroded(mask))
+    border = int(np.count_nonzero(mask & ~_eroded(mask)))
     width = 2 * float(strength.sum()) / max(border, 1)
     grow = max(0, round((LINE / zoom - width) / 2))
     if grow:

@@ -45,7 +45,7 @@ class Recipe:
 RECIPES = {
     "linear": Recipe(epochs_many=30, epochs_few=200, lr=5e-3, batch_size=128),
     "mlp": Recipe(epochs_many=10, epochs_few=60, lr=2e-3, batch_size=64),
-    "cnn": Recipe(epochs_many=1, epochs_few=24, lr=1e-3, batch_size=64, augmented=True),
+    "cnn": Recipe(epochs_many=1, epochs_few=16, lr=1e-3, batch_size=64, augmented=True),
 }
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
+# PyTorch warns of the mean of kl_div.
+pytestmark = pytest.mark.filterwarnings("ignore:reduction. 'mean' divides:UserWarning")
 RNG = np.random.default_rng(0)
 REDUCTIONS = ["mean", "sum", "none"]
 
@@ -41,7 +43,6 @@ def test_of_real_numbers(like_torch: Any, name: str, options: Any, reduction: st
     )
 
 
-@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides:UserWarning")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", ["binary_cross_entropy", "kl_div"])
 @pytest.mark.usefixtures("road")

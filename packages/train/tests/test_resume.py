@@ -142,7 +142,7 @@ def start(folder, epochs):
     return process
 
 
-def kill_and_resume(base, kills, epochs=40):
+def kill_and_resume(base, kills, epochs=25):
     """Kills trainings at random moments until there were `kills`; each must end the same."""
     rng = random.Random(0)
     with start(base / "whole", epochs) as process:
@@ -182,7 +182,7 @@ def check_whole(folder):
 
 
 def test_killed_at_random_moments(tmp_path):
-    kill_and_resume(tmp_path, kills=15)
+    kill_and_resume(tmp_path, kills=20)
 
 
 @pytest.mark.nightly

@@ -9,7 +9,7 @@ from .device import default_device as default_device
 from .device import device as device
 from .dtypes import DType as DType
 from .dtypes import bfloat16 as bfloat16
-from .dtypes import bool_ as bool  # noqa: A004 (the standard's name)
+from .dtypes import bool_ as bool
 from .dtypes import bool_ as bool_
 from .dtypes import complex64 as complex64
 from .dtypes import complex128 as complex128
@@ -124,9 +124,9 @@ from .ops import less_equal as less_equal
 from .ops import linear as linear
 from .ops import linspace as linspace
 from .ops import log as log
-from .ops import log10 as log10
 from .ops import log1p as log1p
 from .ops import log2 as log2
+from .ops import log10 as log10
 from .ops import log_sigmoid as log_sigmoid
 from .ops import log_softmax as log_softmax
 from .ops import logaddexp as logaddexp

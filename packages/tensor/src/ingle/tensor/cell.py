@@ -199,10 +199,10 @@ class Cell(NoInPlace, Operators, Generic[T]):
         return f"{type(self).__name__}({self.raw!r})"
 
 
-def _lowered(value: Any) -> Any:
-    return _shown(value.detach()) if isinstance(value, Tensor) else value
+def _lowered(value: T) -> T:
+    return _shown(value.detach()) if isinstance(value, Tensor) else value  # type: ignore[return-value]
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: T) -> T:
     # `x += y` rebinds a Tensor object: a cell's own must not be in anyone else's hands.
-    return Tensor(value._handle) if isinstance(value, Tensor) else value
+    return Tensor(value._handle) if isinstance(value, Tensor) else value  # type: ignore[return-value]

@@ -19,6 +19,13 @@ from .operation import Op, Operation, infer
 if TYPE_CHECKING:
     from .tensor import Tensor
 
+
+class SupportsTensor(Protocol):
+    """What operations take besides tensors: cells, and whatever else can show a tensor."""
+
+    def __ingle_tensor__(self) -> Tensor: ...
+
+
 Number: TypeAlias = bool | int | float | complex
 if TYPE_CHECKING:
     TensorLike: TypeAlias = Tensor | SupportsTensor
@@ -26,13 +33,6 @@ if TYPE_CHECKING:
 else:
     # Rooms build unions of these where the tensor class does not exist yet.
     TensorLike = Operand = Any
-
-
-class SupportsTensor(Protocol):
-    """What operations take besides tensors: cells, and whatever else can show a tensor."""
-
-    def __ingle_tensor__(self) -> Tensor: ...
-
 
 # The class of results. `tensor.py` installs it: rooms make tensors, and tensors have the rooms'
 # functions as methods, so that one of the two has to come first.
@@ -68,13 +68,14 @@ def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
     if key not in _checked:
         _check(key, op, (a, b))
     if type(a) is Scalar:
-        backend = b.backend  # type: ignore[union-attr]
+        backend = b.backend
     elif type(b) is Scalar:
         backend = a.backend
     else:
         backend = a.backend
-        if b.backend is not backend:  # type: ignore[union-attr]
+        if b.backend is not backend:
             backend = highest(op, (a, b))
+    assert backend is not None, "two numbers never get here"
     return _Tensor(backend.execute(op, (a, b))[0])
 
 
@@ -101,9 +102,9 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
     """The backend that executes: that of the input of the highest level."""
     best: Backend | None = None
     for x in inputs:
-        if type(x) is Scalar:
+        backend = x.backend
+        if backend is None:
             continue
-        backend = x.backend  # type: ignore[union-attr]
         if best is None:
             best = backend
         elif backend is not best:

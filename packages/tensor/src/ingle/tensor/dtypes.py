@@ -226,7 +226,7 @@ def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DTyp
             if not info.min <= value <= info.max:
                 raise DTypeError(
                     f"{name}: the number {value} does not fit {dtype} "
-                    f"({info.min} to {info.max}); cast the tensor first, for example x.astype('int64')"
+                    f"({info.min} to {info.max}); cast the tensor first, as in x.astype('int64')"
                 )
         return dtype
     if isinstance(value, float):

@@ -26,7 +26,7 @@ class OutOfRangeError(IngleError, IndexError):
 
 
 class ArgumentError(IngleError, ValueError):
-    """An argument that is neither a shape nor a dtype nor an axis has a value that makes no sense."""
+    """An argument that is no shape, dtype or axis has a value that makes no sense."""
 
 
 class OperandError(IngleError, TypeError):

@@ -31,7 +31,7 @@ class Gradients:
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Mapping[Any, Tensor]) -> None:
-        self._entries = dict(entries)
+        self._entries: dict[Any, Tensor] = dict(entries)
 
     @staticmethod
     def _key(of: object) -> object:

@@ -84,8 +84,20 @@ class Operation:
     """
 
     __slots__ = (
-        "body", "name", "outputs", "public", "reference", "rule", "samples", "statics", "tensors",
-        "training", "traits", "variadic", "vjp", "_plain",
+        "_plain",
+        "body",
+        "name",
+        "outputs",
+        "public",
+        "reference",
+        "rule",
+        "samples",
+        "statics",
+        "tensors",
+        "training",
+        "traits",
+        "variadic",
+        "vjp",
     )  # fmt: skip
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,14 +74,14 @@ def inverse_normal(p: Tensor) -> Tensor:
     return where(r >= 0, central, where(q < 0, -outer, outer))
 
 
-def _horner(x: Any, coefficients: Sequence[float]) -> Any:
+def _horner(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     total = x * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
         total = total * x + c
     return total
 
 
-def _ratio(x: Any, over: Sequence[float], under: Sequence[float]) -> Any:
+def _ratio(x: Tensor, over: Sequence[float], under: Sequence[float]) -> Tensor:
     return _horner(x, over) / _horner(x, under)
 
 
