@@ -146,23 +146,28 @@ def alone(session: nox.Session, member: str) -> None:
     session.run(python, "-I", str(ROOT / "tests" / "alone.py"), project(member)["name"])
 
 
+def check_backends(session: nox.Session, plugin: str, *options: str) -> None:
+    """Runs the testkit on each backend of a plugin."""
+    for name in project(plugin)["entry-points"]["ingle"]:
+        suite = ["--pyargs", "ingle.testkit", f"--backend={name}"]
+        session.run("python", "-m", "pytest", *suite, *options)
+
+
 @nox.session
 @nox.parametrize("plugin", list(PLUGINS), ids=list(PLUGINS))
 def contract(session: nox.Session, plugin: str) -> None:
     """The testkit on each backend of a plugin."""
     develop(session)
-    for name in project(plugin)["entry-points"]["ingle"]:
-        session.run(
-            "python", "-m", "pytest", "--pyargs", "ingle.testkit", f"--backend={name}",
-            *session.posargs,
-        )  # fmt: skip
+    check_backends(session, plugin, *session.posargs)
 
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """What takes too long for every change: the tests marked so, and the benchmarks."""
+    """What takes too long for every change: long tests, every sample, the benchmarks."""
     develop(session)
     session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
+    for name in PLUGINS:
+        check_backends(session, name, "--tier=full", "--ingle-table")
     session.run("python", "bench/run.py", "--systems", "ingle-numpy,numpy,torch")
 
 

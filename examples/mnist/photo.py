@@ -101,9 +101,10 @@ def _otsu(ink: np.ndarray) -> float:
     low = np.cumsum(counts)
     high = low[-1] - low
     total = np.cumsum(counts * centres)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        apart = low * high * (total / low - (total[-1] - total) / high) ** 2
-    return float(edges[1 + int(np.nanargmax(apart[:-1]))])
+    # Empty groups have no mean; their factor of 0 keeps them from being chosen.
+    means = total / np.maximum(low, 1), (total[-1] - total) / np.maximum(high, 1)
+    apart = low * high * (means[0] - means[1]) ** 2
+    return float(edges[1 + int(apart.argmax())])
 
 
 def _without_dust(mask: np.ndarray) -> np.ndarray:

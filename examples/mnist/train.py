@@ -33,7 +33,10 @@ from ingle.train import (
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained: epochs for many digits and for few, and the highest rate."""
+    """How a model is trained: epochs for many digits and for few, the highest rate, the batch.
+
+    Of many digits, twice as many make a batch.
+    """
 
     epochs_many: int
     epochs_few: int
@@ -44,7 +47,7 @@ class Recipe:
 
 RECIPES = {
     "linear": Recipe(epochs_many=30, epochs_few=200, lr=5e-3, batch_size=128),
-    "mlp": Recipe(epochs_many=10, epochs_few=60, lr=2e-3, batch_size=64),
+    "mlp": Recipe(epochs_many=10, epochs_few=30, lr=2e-3, batch_size=64),
     "cnn": Recipe(epochs_many=1, epochs_few=16, lr=1e-3, batch_size=64, augmented=True),
 }
 
@@ -55,6 +58,8 @@ def main() -> None:
         run(options)
     except (DatasetError, IngleError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command with --resume continues")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -83,8 +88,9 @@ def fit(options: argparse.Namespace, data: Digits) -> Learner:
     recipe = RECIPES[options.model]
     few = len(data.train) < 10_000
     epochs = options.epochs or (recipe.epochs_few if few else recipe.epochs_many)
+    size = recipe.batch_size * (1 if few else 2)
     train = Loader(
-        data.train, recipe.batch_size, shuffle=True, seed=options.seed,
+        data.train, size, shuffle=True, seed=options.seed,
         augment=augment if few and recipe.augmented else None,
     )  # fmt: skip
     it.random.seed(options.seed)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -200,3 +203,57 @@ def test_threads_share_a_model_and_their_gradients_sum_to_the_full_batchs(thread
         np.testing.assert_allclose(
             total[parameter].numpy(), whole[parameter].numpy(), rtol=1e-4, atol=1e-5
         )
+
+
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    """Lets threads take turns far more often."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("busy_threads")
+@pytest.mark.parametrize("within", [contextlib.nullcontext, it.transaction])
+def test_threads_move_running_statistics_together(within: Any) -> None:
+    layer = nn.BatchNorm1d(1)
+    layer.running_var.value = it.zeros(1)
+    threads, rounds = 4, 50
+
+    def train(c: float) -> None:
+        # Two numbers with mean c and unbiased variance c: then both statistics stay equal.
+        batch = it.asarray([[c - (c / 2) ** 0.5], [c + (c / 2) ** 0.5]])
+        for _ in range(rounds):
+            with within():
+                layer(batch)
+
+    workers = [threading.Thread(target=train, args=(float(i + 1),)) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    mean, var = layer.running_mean.raw.item(), layer.running_var.raw.item()
+    assert 1.0 <= mean <= threads
+    assert mean == pytest.approx(var, rel=1e-5)
+    if within is contextlib.nullcontext:
+        assert layer.num_batches_tracked.raw.item() == threads * rounds
+
+
+@pytest.mark.usefixtures("busy_threads")
+def test_threads_lose_no_batch() -> None:
+    layer = nn.BatchNorm1d(1, momentum=None)
+    values = [1.0, 2.0, 3.0, 6.0]
+
+    def train(c: float) -> None:
+        for _ in range(40):
+            layer(it.asarray([[c - 1.0], [c + 1.0]]))
+
+    workers = [threading.Thread(target=train, args=(c,)) for c in values]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert layer.num_batches_tracked.raw.item() == 160
+    assert layer.running_mean.raw.item() == pytest.approx(3.0, rel=1e-5)
+    assert layer.running_var.raw.item() == pytest.approx(2.0, rel=1e-5)

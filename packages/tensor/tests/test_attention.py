@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import ingle.tensor as it
 import numpy as np
 import pytest
+
+import ingle.tensor as it
 from ingle.tensor.errors import DTypeError, ShapeError
 
 RNG = np.random.default_rng(0)

@@ -108,7 +108,9 @@ def test_no_batch_no_channels_no_size() -> None:
     grads = it.conv1d(x, w).sum().backward()
     assert grads[x].shape == (0, 2, 5)
     assert not grads[w].numpy().any()
-    assert it.conv1d(it.ones((2, 0, 5)), it.ones((3, 0, 2))).tolist() == np.zeros((2, 3, 4)).tolist()
+    empty = it.conv1d(it.ones((2, 0, 5)), it.ones((3, 0, 2)))
+    assert empty.shape == (2, 3, 4)
+    assert not empty.numpy().any()
 
 
 def test_promotes() -> None:

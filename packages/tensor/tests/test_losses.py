@@ -6,9 +6,10 @@ import itertools
 import math
 from typing import Any
 
-import ingle.tensor as it
 import numpy as np
 import pytest
+
+import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
 # PyTorch warns of the mean of kl_div.

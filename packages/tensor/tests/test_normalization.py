@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import ingle.tensor as it
 import numpy as np
 import pytest
+
+import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
@@ -75,9 +76,7 @@ def test_gradients_of_the_statistics(like_torch: Any) -> None:
         _, mean, var = it.batch_norm_training(a)
         return mean * var
 
-    like_torch(
-        ours, lambda a: a.mean(dim=(0, 2)) * a.var(dim=(0, 2), correction=0), [x], rtol=1e-7
-    )
+    like_torch(ours, lambda a: a.mean(dim=(0, 2)) * a.var(dim=(0, 2), correction=0), [x], rtol=1e-7)
 
 
 @pytest.mark.usefixtures("road")

@@ -18,6 +18,7 @@ from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle.testkit.table import report, rows
 from ingle.testkit.tolerance import compare, sensitivities, ulp
+from ingle.testkit.torch_oracle import COUNTERPARTS
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -222,6 +223,10 @@ def test_exceptions_that_are_not_needed_fail(key, reason, message):
 def test_an_exception_that_is_needed_passes(wrong):
     where = wrong(exp=lambda op, x: x)
     honesty.check_exception(where, "exp", "it is the identity")
+
+
+def test_counterparts_are_operations():
+    assert not COUNTERPARTS.keys() - OPERATIONS.keys()
 
 
 def test_the_table_tells_the_roads(wrong):

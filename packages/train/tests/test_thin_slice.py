@@ -124,7 +124,7 @@ def test_a_held_weight_survives_the_next_step():
     assert not np.array_equal(net.first.weight.value.numpy(), before)
 
 
-class Stop(Exception):
+class StopError(Exception):
     pass
 
 
@@ -133,11 +133,16 @@ def test_an_exception_in_the_middle_of_a_step_changes_nothing():
     before, state = numbers(net), optimizer.state_dict()
     drawn = net.drop.generator.state
     x, y = data()
-    with pytest.raises(Stop), it.transaction():
-        loss = it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2]))
-        optimizer.step(loss.backward())
-        assert not np.array_equal(net.first.weight.raw.numpy(), before["first.weight"])
-        raise Stop
+
+    def step_that_fails():
+        with it.transaction():
+            loss = it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2]))
+            optimizer.step(loss.backward())
+            assert not np.array_equal(net.first.weight.raw.numpy(), before["first.weight"])
+            raise StopError
+
+    with pytest.raises(StopError):
+        step_that_fails()
     assert net.drop.generator.state == drawn
     for name, value in numbers(net).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)

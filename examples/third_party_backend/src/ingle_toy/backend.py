@@ -12,6 +12,7 @@ from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 
 Array = Any
+EXACT = ("bitcast", "nextafter")  # which are about the dtype's own bits
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -100,7 +101,7 @@ def rounding_once(kernel: Callable[..., Array]) -> Callable[..., Array]:
         half = [a.dtype for a in arrays if a.dtype.itemsize == 2 and a.dtype.kind in "fV"]
         wide = [a.astype(np.float32) if a.dtype in half else a for a in arrays]
         with np.errstate(all="ignore"):
-            result = kernel(op, *(arrays if op.operation.name == "bitcast" else wide))
+            result = kernel(op, *(arrays if op.operation.name in EXACT else wide))
         static = op.attributes.get("dtype")
         to = static.dtype if static else half[0] if half and result.dtype == np.float32 else None
         return result if to is None else result.astype(to)

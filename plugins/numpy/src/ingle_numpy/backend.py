@@ -8,6 +8,7 @@ from contextvars import Context
 from typing import Any
 
 import numpy as np
+
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype

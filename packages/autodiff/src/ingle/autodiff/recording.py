@@ -122,11 +122,8 @@ class Autodiff:
         inner = [x.inner if need else x for x, need in zip(inputs, needs, strict=True)]  # type: ignore[union-attr]
         if plan.training is not None:
             op = plan.training.op(**op.attributes)
-        below = self.inner
-        for x in inner:
-            if x.backend is not below and x.backend is not None:
-                below = highest(op, inner)
-                break
+        # Below the first level there is only the device's own backend.
+        below = self.inner if self.level == 1 else highest(op, inner)
         outputs = below.execute(op, inner)
         if len(outputs) == 1:
             if plan.constant or not outputs[0].dtype.is_inexact:

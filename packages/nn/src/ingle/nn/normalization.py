@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -15,6 +16,9 @@ from ._arguments import make, size, sizes
 from .init import Init, Ones, Zeros
 from .module import Module
 from .parameter import Buffer, Parameter
+
+# One for all layers: locks in modules could not be copied or pickled, and it is held briefly.
+_tracking = threading.Lock()
 
 
 class _BatchNorm(Module):
@@ -76,7 +80,7 @@ class _BatchNorm(Module):
         batches = self.num_batches_tracked
         if self.running_mean is None or self.running_var is None or batches is None:
             return
-        with transaction():
+        with _tracking, transaction():
             batches.value = batches.raw + 1
             # What runs is the unbiased variance, as in PyTorch; the layer itself uses the other.
             unbiased = var * (count / (count - 1))
@@ -99,6 +103,10 @@ class BatchNorm1d(_BatchNorm):
 
     While training it normalises with the batch's mean and variance and moves the running ones
     towards them; after `eval()` it normalises with the running ones.
+
+    Threads may train one layer: every batch moves mean, variance and counter together and none is
+    lost, in the order in which they come, which the last digits depend on. Within a `transaction`
+    the move starts from what the thread's own transaction has seen, and the last to end wins.
 
     Args:
         num_features: the number of channels, the size of axis 1.

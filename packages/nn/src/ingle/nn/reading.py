@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import IngleError
-
-_DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
-    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16",
-    "F32": "float32", "F64": "float64", "C64": "complex64",
-}  # fmt: skip
-SAFETENSORS_NAMES = {ours: theirs for theirs, ours in _DTYPES.items()}
-_LONGEST_HEADER = 100_000_000  # safetensors' own limit
 
 
 class CheckpointError(IngleError, ValueError):
@@ -43,33 +35,50 @@ class Contents:
     metadata: Any = field(default_factory=dict)
 
 
+def checksum(array: np.ndarray) -> int:
+    """A CRC-32 of an array's dtype, shape and bytes in C order."""
+    kind = zlib.crc32(f"{array.dtype.name} {array.shape}".encode())
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data, kind)
+
+
+def seal(manifest: Mapping[str, Any]) -> int:
+    """A CRC-32 of a manifest as JSON gives it back, in which keys are strings."""
+    rest = {name: value for name, value in manifest.items() if name != "seal"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
 def read(path: Path, newest: int) -> Contents:
     """The contents of a file of any format up to `newest`."""
-    data = _bytes(path)
-    header, start = _header(path, data)
-    manifest = _manifest(path, header, newest)
-    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    start = _start(path)
     try:
-        _check_length(path, len(data), start, entries)
-        arrays = {name: _array(path, name, e, data, start) for name, e in entries.items()}
-        if manifest is None:
-            return Contents(arrays, metadata=header.get("__metadata__", {}))
-        _check_sums(path, arrays, manifest["crc32"])
-        return Contents(
-            arrays, manifest["format"], manifest["tied"], manifest["values"], manifest["metadata"]
-        )
+        with safe_open(path, framework="np") as file:
+            notes = file.metadata() or {}
+            manifest = _manifest(path, notes, newest)
+            arrays = {name: _array(path, file, name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        if start[8:9] in (b"{", b""):
+            raise _damaged(path, f"{error} ({path.stat().st_size} bytes)") from error
+        raise CheckpointError(f"{path}: this is not a checkpoint: {_kind(start)}") from error
+    if manifest is None:
+        return Contents(arrays, metadata=notes)
+    try:
+        return _checked(path, arrays, manifest)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise _damaged(path, f"its header makes no sense: {error!r}") from error
+        raise _damaged(path, f"its manifest makes no sense: {error!r}") from error
 
 
-def _bytes(path: Path) -> bytes:
+def _start(path: Path) -> bytes:
+    """The first bytes: a length in eight of them and, in a safetensors file, a brace."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(9)
     except FileNotFoundError:
         raise CheckpointNotFoundError(f"{path}: there is no such file{_nearby(path)}") from None
-    except IsADirectoryError:
+    except (IsADirectoryError, PermissionError) as error:
+        if not path.is_dir():
+            raise CheckpointError(f"{path}: {error.strerror}; change the file's rights") from error
         raise CheckpointError(
             f"{path}: this is a folder, not a checkpoint file{_nearby(path / '_')}"
         ) from None
@@ -85,26 +94,8 @@ def _nearby(path: Path) -> str:
     return f"; the folder holds for example {', '.join(close)}"
 
 
-def _header(path: Path, data: bytes) -> tuple[dict[str, Any], int]:
-    """The header, and where the bytes of tensors begin."""
-    if len(data) < 8:
-        raise _damaged(path, f"it has {len(data)} bytes, less than the shortest header")
-    length = int.from_bytes(data[:8], "little")
-    if length > _LONGEST_HEADER or data[8:9] not in (b"{", b""):
-        raise CheckpointError(f"{path}: this is not a checkpoint: {_other_kind(data)}")
-    if 8 + length > len(data):
-        raise _damaged(path, f"it ends inside its header, at {len(data)} of {8 + length} bytes")
-    try:
-        header = json.loads(data[8 : 8 + length])
-    except ValueError as error:
-        raise _damaged(path, f"its header is no JSON: {error}") from error
-    if not isinstance(header, dict):
-        raise _damaged(path, "its header is no JSON object")
-    return header, 8 + length
-
-
-def _other_kind(data: bytes) -> str:
-    if data[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05"):
+def _kind(start: bytes) -> str:
+    if start[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         return (
             "it is a pickled PyTorch file. Convert it where PyTorch is installed: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
@@ -115,12 +106,11 @@ def _other_kind(data: bytes) -> str:
     )
 
 
-def _manifest(path: Path, header: dict[str, Any], newest: int) -> dict[str, Any] | None:
-    text = header.get("__metadata__", {}).get("ingle")
-    if text is None:
+def _manifest(path: Path, notes: Mapping[str, str], newest: int) -> dict[str, Any] | None:
+    if "ingle" not in notes:
         return None
     try:
-        manifest = json.loads(text)
+        manifest = dict(json.loads(notes["ingle"]))
         version = int(manifest["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path, f"its manifest cannot be read: {error!r}") from error
@@ -129,33 +119,31 @@ def _manifest(path: Path, header: dict[str, Any], newest: int) -> dict[str, Any]
             f"{path}: it has format {version}, and this ingle-nn reads formats up to {newest}; "
             "upgrade with `pip install --upgrade ingle-nn`"
         )
-    return dict(manifest)
+    return manifest
 
 
-def _check_length(path: Path, have: int, start: int, entries: dict[str, Any]) -> None:
-    need = start + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    if have < need:
-        raise _damaged(path, f"it is cut off, at {have} of {need} bytes")
-
-
-def _array(path: Path, name: str, entry: dict[str, Any], data: bytes, start: int) -> np.ndarray:
-    kind = _DTYPES.get(entry["dtype"])
-    if kind is None:
+def _array(path: Path, file: Any, name: str) -> np.ndarray:
+    try:
+        array: np.ndarray = file.get_tensor(name)
+    except (AttributeError, TypeError) as error:
         raise CheckpointError(
-            f"{path}: {name!r} has the dtype {entry['dtype']}, which Ingle does not have; it has "
-            f"{', '.join(_DTYPES)}"
-        )
-    dtype, shape = as_dtype(kind).dtype, tuple(entry["shape"])
-    begin, end = entry["data_offsets"]
-    if not 0 <= begin <= end or end - begin != math.prod(shape) * dtype.itemsize:
-        raise _damaged(path, f"{name!r} of shape {shape} lies at {begin} to {end}")
-    return np.frombuffer(data, dtype, math.prod(shape), start + begin).reshape(shape)
+            f"{path}: {name!r} has the dtype {file.get_slice(name).get_dtype()}, which NumPy and "
+            "Ingle do not have; convert it to float32 or bfloat16 where it was written"
+        ) from error
+    return array
 
 
-def _check_sums(path: Path, arrays: dict[str, np.ndarray], sums: dict[str, int]) -> None:
-    for name, checksum in sums.items():
-        if zlib.crc32(arrays[name].reshape(-1).view(np.uint8).data) != checksum:
+def _checked(path: Path, stored: dict[str, np.ndarray], manifest: dict[str, Any]) -> Contents:
+    if seal(manifest) != manifest["seal"]:
+        raise _damaged(path, "the checksum of its manifest does not match")
+    for name, expected in manifest["crc32"].items():
+        if checksum(stored[name]) != expected:
             raise _damaged(path, f"the checksum of {name!r} does not match")
+    for name, dtype in manifest["complex"].items():
+        stored[name] = stored[name].view(dtype)[..., 0]
+    return Contents(
+        stored, manifest["format"], manifest["tied"], manifest["values"], manifest["metadata"]
+    )
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

@@ -4,29 +4,34 @@ The manifest is JSON under the key `"ingle"` of safetensors' metadata, so one fi
 and every safetensors reader opens it. Format 1 holds:
 
     format     the version of this layout
-    crc32      a checksum of the bytes of each tensor, by name
+    crc32      a checksum of each tensor as it is stored, by name
+    complex    the dtypes of complex tensors by name, which not all safetensors versions have: they
+               are stored as floats with a last axis of two, the real and the imaginary part
     tied       other names of a tensor: {name: the name it is stored under}
     values     what is no tensor: numbers, strings, lists and dicts of these
     metadata   what the user gave
+    seal       a checksum of all the above
 """
 
 from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ingle.tensor import Cell, Device, Tensor, asarray
+import numpy as np
+import safetensors.numpy
+
+from ingle.tensor import Cell, Device, Tensor, asarray, transaction
 from ingle.tensor.errors import OperandError
 
 from .files import atomic_write
 from .module import Module
-from .reading import SAFETENSORS_NAMES, CheckpointError, Contents, read
-from .state import as_tensor
+from .reading import CheckpointError, Contents, checksum, read, seal
+from .state import StateError, as_tensor
 
 FORMAT = 1
 """The newest format, which `save` writes. `load` reads every format up to it."""
@@ -88,48 +93,35 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
     ({'epoch': 4}, ['bias', 'weight'])
     """
     packed = _pack(what)
-    chunks = {name: tensor.numpy().tobytes() for name, tensor in packed.tensors.items()}
+    arrays = {name: _stored(tensor) for name, tensor in packed.tensors.items()}
     manifest = {
         "format": FORMAT,
-        "crc32": {name: zlib.crc32(data) for name, data in chunks.items()},
+        "crc32": {name: checksum(array) for name, array in arrays.items()},
+        "complex": {n: t.dtype.name for n, t in packed.tensors.items() if t.dtype.is_complex},
         "tied": packed.tied,
         "values": packed.values,
         "metadata": {} if metadata is None else metadata,
     }
     try:
-        text = json.dumps(manifest, sort_keys=True)
+        sealed = json.loads(json.dumps(manifest))
     except (TypeError, ValueError) as error:
         raise CheckpointError(
             f"save: values and metadata must be numbers, strings, lists or dicts of these: {error}"
         ) from error
-    # Wide elements first, as safetensors' own writer does, so that all are aligned.
-    order = sorted(packed.tensors, key=lambda n: (-packed.tensors[n].dtype.itemsize, n))
+    sealed["seal"] = seal(sealed)
+    # One key alone: the order of several is left to chance by some safetensors versions.
+    notes = {"ingle": json.dumps(sealed, sort_keys=True)}
+    data = safetensors.numpy.save(arrays, notes)
     with atomic_write(path) as file:
-        file.write(_header(packed.tensors, order, {"ingle": text}))
-        for name in order:
-            file.write(chunks[name])
+        file.write(data)
 
 
-def _header(tensors: Mapping[str, Tensor], order: list[str], metadata: dict[str, str]) -> bytes:
-    """The safetensors header: its length in 8 bytes, then JSON padded to a multiple of 8."""
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name in order:
-        tensor = tensors[name]
-        if tensor.dtype.name not in SAFETENSORS_NAMES:
-            raise CheckpointError(
-                f"save: {name!r} is {tensor.dtype}, which safetensors files cannot hold; save its "
-                "real and imaginary parts under two names"
-            )
-        start, end = end, end + tensor.nbytes
-        header[name] = {
-            "dtype": SAFETENSORS_NAMES[tensor.dtype.name],
-            "shape": list(tensor.shape),
-            "data_offsets": [start, end],
-        }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+def _stored(tensor: Tensor) -> np.ndarray:
+    """The array that goes into the file: in C order, which safetensors takes for granted."""
+    array = np.asarray(tensor.numpy(), order="C")
+    if tensor.dtype.is_complex:
+        return array[..., None].view(array.real.dtype)
+    return array
 
 
 def load(
@@ -144,7 +136,8 @@ def load(
     Args:
         path: of the file.
         into: what to set from it: a module, or the mapping of names to modules and optimizers
-            that was given to `save`.
+            that was given to `save`. Either all of them are set or, on an error, none; what else
+            has a `load_state_dict` takes part in this if it keeps its state in cells.
         strict: False passes over missing and unexpected names.
         device: where the tensors go; the default device if not given.
 
@@ -166,21 +159,26 @@ def load(
     checkpoint = _unpack(contents, device)
     if into is None:
         return checkpoint
-    if isinstance(into, Mapping):
-        for name, target in into.items():
-            _restore(target, checkpoint.section(name), strict)
-    else:
-        _restore(into, checkpoint, strict)
+    with transaction():
+        if isinstance(into, Mapping):
+            for name, target in into.items():
+                _restore(target, checkpoint.section(name), strict, f"{path}: {name!r}")
+        else:
+            _restore(into, checkpoint, strict, str(path))
     return checkpoint
 
 
-def _restore(target: Any, values: Mapping[str, Any], strict: bool) -> None:
+def _restore(target: Any, values: Mapping[str, Any], strict: bool, what: str) -> None:
     if not hasattr(target, "load_state_dict"):
         raise OperandError(
             f"load: {type(target).__name__} has no load_state_dict; give a module, an optimizer, "
             "or a mapping of names to them"
         )
-    target.load_state_dict(values, strict=strict)
+    try:
+        target.load_state_dict(values, strict=strict)
+    except StateError as error:
+        error.add_note(f"in {what}; nothing of the file was set")
+        raise
 
 
 def _pack(what: Any) -> _Packed:

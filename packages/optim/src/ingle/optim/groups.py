@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ingle.nn import Module, Parameter
 from ingle.tensor import Cell, DType, Tensor, float32, zeros_like
-from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
 from .schedule import Rate, rate_at
 
@@ -22,20 +22,20 @@ of name and parameter, in a row; or groups, dicts with any of these under `"para
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A parameter with what the optimizer keeps of it.
+    """A parameter with what the optimizer keeps of it, all in cells, for transactions to hold.
 
     Updates of half types are computed in float32, and their moments are kept in it: in bfloat16 the
     decay 0.999 of a moment would be 1.
 
     Attributes:
         steps: how many updates the parameter had.
-        state: moments by name; made at the first update, as zeros.
+        moments: cells of moments by name; made at the first update, as zeros.
     """
 
     name: str
     parameter: Parameter
     steps: Cell[int] = field(default_factory=lambda: Cell(0))
-    state: dict[str, Cell[Tensor]] = field(default_factory=dict)
+    moments: Cell[Mapping[str, Cell[Tensor]]] = field(default_factory=lambda: Cell({}))
 
     @property
     def dtype(self) -> DType:
@@ -53,10 +53,24 @@ class Slot:
         self.parameter.value = value.astype(self.parameter.dtype)
 
     def moment(self, name: str) -> Cell[Tensor]:
-        """The moment of that name."""
-        found = self.state.get(name)
-        if found is None:
-            found = self.state[name] = Cell(zeros_like(self.parameter.raw, dtype=self.dtype))
+        """The moment of that name; it follows the parameter to other devices and dtypes.
+
+        Raises:
+            ShapeError: the parameter has had another shape.
+        """
+        parameter, moments = self.parameter.raw, self.moments.raw
+        if name not in moments:
+            made = Cell(zeros_like(parameter, dtype=self.dtype))
+            self.moments.value = {**moments, name: made}
+            return made
+        found = moments[name]
+        if found.shape != parameter.shape:
+            raise ShapeError(
+                f"{self.name}: its {name} has shape {found.shape}, the parameter has been given "
+                f"shape {parameter.shape}; make a new optimizer"
+            )
+        if found.device != parameter.device or found.dtype is not self.dtype:
+            found.rebind(found.raw.astype(self.dtype).to_device(parameter.device))
         return found
 
 
@@ -65,14 +79,13 @@ class Group:
 
     Attributes:
         slots: the parameters.
-        options: numbers and flags by name, such as `weight_decay`.
         schedule: the learning rate as a function of steps, or None where it is a number.
         rate: the learning rate of the last step, or of the next if there is no schedule.
     """
 
     def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:
         self.slots = slots
-        self.options = options
+        self._options = Cell(options)
         self.rate: Cell[float] = Cell(0.0)
         self.set_lr(lr, 0)
 
@@ -84,6 +97,15 @@ class Group:
     def lr(self, step: int) -> float:
         """The learning rate of a step."""
         return self.rate.raw if self.schedule is None else rate_at(self.schedule, step)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Numbers and flags by name, such as `weight_decay`; they may be changed in place."""
+        return self._options.raw
+
+    @options.setter
+    def options(self, options: dict[str, Any]) -> None:
+        self._options.value = options
 
     @property
     def names(self) -> list[str]:

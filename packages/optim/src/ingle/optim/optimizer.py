@@ -115,7 +115,7 @@ class Optimizer:
                     group.rate.value = group.lr(self.steps.raw)
             for group, slot, _ in work:
                 slot.steps.value = slot.steps.raw + 1
-                grad = mine[slot.parameter].astype(slot.dtype)
+                grad = mine[slot.parameter].astype(slot.dtype).to_device(slot.parameter.device)
                 self.update(slot, grad, group.rate.raw, group.options)
             self.steps.value = self.steps.raw + 1
 

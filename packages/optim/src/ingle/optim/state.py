@@ -33,7 +33,7 @@ def collect(optimizer: Optimizer) -> dict[str, Any]:
         found[f"groups.{i}.parameters"] = group.names
         for slot in group.slots:
             found[f"state.{slot.name}.steps"] = slot.steps.raw
-            for moment, cell in slot.state.items():
+            for moment, cell in slot.moments.raw.items():
                 found[f"state.{slot.name}.{moment}"] = cell.raw
     return found
 
@@ -100,18 +100,24 @@ def _moments(
 def _set(
     optimizer: Optimizer, mapping: Mapping[str, Any], moments: dict[Slot, dict[str, Tensor]]
 ) -> None:
-    for i, group in enumerate(optimizer.groups):
-        for option, old in group.options.items():
-            value = mapping.get(f"groups.{i}.{option}", old)
-            group.options[option] = tuple(value) if isinstance(old, tuple) else value
     with transaction():
         optimizer.steps.value = int(mapping["steps"])
         for i, group in enumerate(optimizer.groups):
             group.rate.value = float(mapping.get(f"groups.{i}.lr", group.rate.raw))
+            group.options = {
+                option: _like(old, mapping.get(f"groups.{i}.{option}", old))
+                for option, old in group.options.items()
+            }
         for slot, values in moments.items():
             slot.steps.value = int(mapping[f"state.{slot.name}.steps"])
             # Cells keep their identity where there are some: recordings hold them.
-            for moment, value in values.items():
-                slot.state.setdefault(moment, Cell(value)).rebind(value)
-            for gone in set(slot.state) - set(values):
-                del slot.state[gone]
+            old = slot.moments.raw
+            cells = {n: old[n] if n in old else Cell(value) for n, value in values.items()}
+            slot.moments.value = cells
+            for moment, cell in cells.items():
+                cell.rebind(values[moment])
+
+
+def _like(old: Any, value: Any) -> Any:
+    """Lists, which is how files hold tuples, as tuples again."""
+    return tuple(value) if isinstance(old, tuple) else value

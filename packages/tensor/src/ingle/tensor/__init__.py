@@ -1,12 +1,24 @@
 """Tensors whose hardware is a plugin: dtypes, devices, operations, cells and the contract."""
 
+from . import fft as fft
+from . import linalg as linalg
 from . import module as _module
 from . import random as random
 from .cell import Cell as Cell
 from .cell import transaction as transaction
+from .constants import e as e
+from .constants import inf as inf
+from .constants import nan as nan
+from .constants import newaxis as newaxis
+from .constants import pi as pi
 from .device import Device as Device
 from .device import default_device as default_device
 from .device import device as device
+from .dtype_functions import can_cast as can_cast
+from .dtype_functions import finfo as finfo
+from .dtype_functions import iinfo as iinfo
+from .dtype_functions import isdtype as isdtype
+from .dtype_functions import result_type as result_type
 from .dtypes import DType as DType
 from .dtypes import bfloat16 as bfloat16
 from .dtypes import bool_ as bool
@@ -26,7 +38,9 @@ from .dtypes import uint8 as uint8
 from .dtypes import uint16 as uint16
 from .dtypes import uint32 as uint32
 from .dtypes import uint64 as uint64
+from .exchange import array_api_version as __array_api_version__
 from .gradients import Gradients as Gradients
+from .inspection import array_namespace_info as __array_namespace_info__
 from .ops import abs as abs
 from .ops import acos as acos
 from .ops import acosh as acosh

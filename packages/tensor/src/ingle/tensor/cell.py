@@ -7,6 +7,7 @@ it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
@@ -53,10 +54,13 @@ class Scope:
         if self.parent is not None:
             self.parent.writes.update(self.writes)
             return
-        for cell, value in self.writes.items():
-            cell._store(value)
+        with _committing:
+            for cell, value in self.writes.items():
+                cell._store(value)
 
 
+# Groups of writes from several threads land one after the other, never mixed.
+_committing = threading.RLock()
 _scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
 
 

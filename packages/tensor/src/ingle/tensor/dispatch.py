@@ -108,7 +108,7 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
         if best is None:
             best = backend
         elif backend is not best:
-            if backend.device != best.device:
+            if backend.device is not best.device and backend.device != best.device:
                 where = ", ".join(
                     f"{n}: {h.backend.device}"
                     for n, h in zip(_names(op.operation, len(inputs)), inputs, strict=True)

@@ -1,5 +1,7 @@
 """The exceptions of Ingle. Each derives from the built-in that a caller would catch."""
 
+import numpy as np
+
 
 class IngleError(Exception):
     """Base of everything that Ingle raises on purpose."""
@@ -27,6 +29,10 @@ class OutOfRangeError(IngleError, IndexError):
 
 class ArgumentError(IngleError, ValueError):
     """An argument that is no shape, dtype or axis has a value that makes no sense."""
+
+
+class LinearAlgebraError(IngleError, np.linalg.LinAlgError):
+    """A matrix is singular, not positive definite, or its decomposition does not converge."""
 
 
 class OperandError(IngleError, TypeError):

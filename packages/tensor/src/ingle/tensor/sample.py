@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,20 +20,24 @@ class Sample:
 
     Attributes:
         args, kwargs: of the call.
-        gradient: whether finite differences make sense here (no kinks, ties or poles nearby).
+        gradient: whether finite differences make sense here (no kinks, ties or poles nearby); or
+            by which of the tensors, by number, where the others are constants by definition.
         condition: how much larger than a few ulp the error may be, for cancelling sums and such.
         magnitude: of intermediate values that the result cancels from, where the inputs do not
             show it: errors are counted in ulps of at least this.
         exact: whether the result is equal bit for bit, with no tolerance.
+        view: what is compared, if results are determined only up to signs or phases: a function
+            of all results, made of operators and methods that tensors and arrays share.
         label: for the test's name.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    gradient: bool = True
+    gradient: bool | tuple[int, ...] = True
     condition: float = 1.0
     magnitude: float = 0.0
     exact: bool = False
+    view: Callable[..., Any] | None = None
     label: str = ""
 
 

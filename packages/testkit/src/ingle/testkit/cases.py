@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ingle.tensor.dtypes import ALL_DTYPES, DType, as_dtype
+from ingle.tensor.dtypes import ALL_DTYPES, DType, as_dtype, from_numpy_dtype
 from ingle.tensor.operation import OPERATIONS, Operation
 from ingle.tensor.sample import Draw, Sample
 
@@ -66,6 +66,12 @@ class Case:
         """The arrays among the arguments, which stand for tensors."""
         return arrays_of((self.sample.args, dict(self.sample.kwargs)))
 
+    def wants_gradient(self, number: int) -> bool:
+        """Whether there is a gradient by the array of that number."""
+        asked = self.sample.gradient
+        inexact = from_numpy_dtype(self.arrays[number].dtype).is_inexact
+        return inexact and (number in asked if isinstance(asked, tuple) else asked)
+
     def tree(self) -> tuple[Any, dict[str, Any]]:
         """The arguments, for `fill_arrays`."""
         return self.sample.args, dict(self.sample.kwargs)
@@ -83,13 +89,13 @@ def cases(operation: Operation, dtype: DType | str, seed: int = 0) -> Iterator[C
 
 
 def operations() -> list[Operation]:
-    """The operations that have a public function, by name."""
+    """The operations to check: all but forms that the checks of another one run."""
     return [o for o in OPERATIONS.values() if not is_training_form(o)]
 
 
 def is_training_form(operation: Operation) -> bool:
     """Whether it is only how another operation is recorded: the gradient checks run it there."""
-    return operation.public is None and any(o.training is operation for o in OPERATIONS.values())
+    return operation.samples is None and any(o.training is operation for o in OPERATIONS.values())
 
 
 def differentiable(operation: Operation) -> bool:

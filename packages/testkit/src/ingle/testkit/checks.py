@@ -16,7 +16,7 @@ from ingle.tensor.operation import Operation
 from .cases import Case
 from .derivatives import backward_all, check_gradient, direction, gradient_arrays
 from .oracle import check_values
-from .running import DTypeRefusedError, Layout, pull_back, run_case
+from .running import Layout, NothingToCheckError, pull_back, run_case
 from .trees import fill_arrays
 
 SHOWN = 12
@@ -30,13 +30,14 @@ class Findings:
         self.subject = subject
         self.problems: list[str] = []
         self.first: Exception | None = None
+        self.checked = 0
 
     @contextmanager
     def at(self, name: str) -> Iterator[None]:
-        """Notes whatever the block raises under a name; a refused dtype is no problem."""
+        """Notes whatever the block raises under a name, unless there is nothing to check."""
         try:
             yield
-        except DTypeRefusedError:
+        except NothingToCheckError:
             return
         except AssertionError as error:
             self._note(error, f"{name}: {error}")
@@ -44,6 +45,7 @@ class Findings:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
             self._note(error, f"{name}: {type(error).__name__}: {error} [{where}]")
+        self.checked += 1
 
     def _note(self, error: Exception, text: str) -> None:
         self.first = self.first or error

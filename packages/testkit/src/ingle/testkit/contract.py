@@ -105,7 +105,7 @@ class BackendContract:
         dtypes: tuple[str, ...] | None = None,
         gradient: bool = False,
         **options: Any,
-    ) -> None:
+    ) -> int:
         findings = checks.Findings(f"{operation.name} on {self.device}")
         for case in self._cases(operation, tier, dtypes or tier.dtypes):
             if gradient and not (case.sample.gradient and case.dtype.is_inexact):
@@ -113,6 +113,7 @@ class BackendContract:
             with findings.at(case.name):
                 check(case, self.device, **options)
         findings.close()
+        return findings.checked
 
     # The contract itself.
 
@@ -189,7 +190,8 @@ class BackendContract:
         """Values and gradients against PyTorch's, where it is installed."""
         pytest.importorskip("torch")
         dtype = "float32" if "float64" in self.unsupported else "float64"
-        self._check(check_against_torch, operation, tier, dtypes=(dtype,))
+        count = self._check(check_against_torch, operation, tier, dtypes=(dtype,))
+        assert count, f"PyTorch takes none of the calls of {operation.name}: mend `COUNTERPARTS`"
 
     # The whole.
 

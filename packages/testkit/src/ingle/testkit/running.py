@@ -20,22 +20,25 @@ from .trees import fill_arrays, tensors_of
 Layout = Callable[[np.ndarray], Tensor]
 
 
-class DTypeRefusedError(Exception):
-    """The operation is not defined for the dtype of the case: there is nothing to check."""
+class NothingToCheckError(Exception):
+    """A case that a check does not apply to."""
+
+
+class DTypeRefusedError(NothingToCheckError):
+    """The operation is not defined for the dtype of the case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call: its results and inputs, and through `capture` the operations that it took."""
+    """One call: its results and inputs, and through `capture` the operations that it took.
+
+    `tracked` has the inputs that gradients are recorded for, and None in place of the others.
+    """
 
     results: list[Tensor]
     inputs: list[Tensor]
+    tracked: list[Tensor | None]
     capture: Capture
-
-    @property
-    def tracked(self) -> list[Tensor | None]:
-        """The inputs that can have gradients; None in the place of the others."""
-        return [x if x.dtype.is_inexact else None for x in self.inputs]
 
 
 def run_case(
@@ -53,15 +56,15 @@ def run_case(
         where: the device's name.
         expand: an operation to run through its body.
         layout: makes an input of an array, to lay it out in an unusual way.
-        track: whether gradients are recorded for inexact inputs.
+        track: whether gradients are recorded for the inputs that have them.
 
     Raises:
         DTypeRefusedError: the function refuses the case's dtype.
     """
     capture = Capture(backend_of(where), expand=expand)
     inputs = [asarray(a, device=where) if layout is None else layout(a) for a in case.arrays]
-    if track:
-        inputs = [x.require_grad() if x.dtype.is_inexact else x for x in inputs]
+    wanted = [track and case.wants_gradient(i) for i in range(len(inputs))]
+    inputs = [x.require_grad() if w else x for x, w in zip(inputs, wanted, strict=True)]
     args, kwargs = fill_arrays(case.tree(), [capture.enter(x) for x in inputs])
     assert case.operation.public is not None
     with device(where):
@@ -69,7 +72,10 @@ def run_case(
             result = case.operation.public(*args, **kwargs)
         except DTypeError as error:
             raise DTypeRefusedError from error
-    return Run([capture.leave(x) for x in tensors_of(result)], inputs, capture)
+        if case.sample.view is not None:
+            result = case.sample.view(*tensors_of(result))
+    tracked = [x if w else None for x, w in zip(inputs, wanted, strict=True)]
+    return Run([capture.leave(x) for x in tensors_of(result)], inputs, tracked, capture)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,8 +160,8 @@ def _state(path: Path, metadata: Any) -> Any:
             f"{path}: it has training format {metadata['training']}, and this ingle-train reads "
             f"formats up to {FORMAT}; upgrade with `pip install --upgrade ingle-train`"
         )
-    text = metadata["state"]
-    if zlib.crc32(text.encode()) != metadata["crc32"]:
+    text = metadata.get("state", "")
+    if zlib.crc32(text.encode()) != metadata.get("crc32"):
         raise CheckpointError(f"{path}: the file is damaged: the checksum of its state is wrong")
     return json.loads(text)
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from ingle.tensor.operation import Op
 
+from .movement import kept
+
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
@@ -32,8 +34,15 @@ def _max_pool_training(op: Op, x: Array) -> tuple[Array, Array]:
     pending = np.ones_like(out, np.bool_)
     index = np.zeros_like(out, np.int8 if len(parts) < 128 else np.int32)
     some_nan = nan.any()
-    for part in parts[:-1]:
-        pending &= part != out
+    padded = any(map(any, op.attributes["padding"]))
+    inside = _padded(np.ones((1, 1, *x.shape[2:]), np.bool_), op.attributes["padding"], False)
+    real = [part for _, part in _parts(op, inside)]
+    for place, part in enumerate(parts[:-1]):
+        other = part != out
+        if padded:
+            # The lowest number may be in the image too: padding wins no tie.
+            other |= ~real[place]
+        pending &= other
         if some_nan:
             pending &= ~(nan & (part != part))
         np.add(index, pending.view(np.int8), out=index)
@@ -42,16 +51,13 @@ def _max_pool_training(op: Op, x: Array) -> tuple[Array, Array]:
 
 def _max_pool_gradient(op: Op, g: Array, index: Array) -> Array:
     size, padding = op.attributes["size"], op.attributes["padding"]
-    total = _image(g, size, padding, 0)
+    # The index lies in memory as the images did; two layouts in one loop are several times slower.
+    aligned = np.empty_like(index, g.dtype)
+    aligned[...] = g
+    total = _image(aligned, size, padding, 0)
     for place, part in _parts(op, total):
-        part += _kept(g, index == place)
+        part += kept(aligned, index == place)
     return _cropped(total, size, padding)
-
-
-def _kept(g: Array, mask: Array) -> Array:
-    """The values under the mask and zeros elsewhere. By bits: an infinity times 0 is no zero."""
-    bits = np.negative(mask.view(np.int8), dtype=f"i{g.itemsize}")
-    return (g.view(bits.dtype) & bits).view(g.dtype)  # type: ignore[no-any-return]
 
 
 def _max_pool_select(op: Op, x: Array, index: Array) -> Array:
@@ -92,11 +98,11 @@ def _parts(op: Op, image: Array) -> Iterator[tuple[int, Array]]:
         for n, k, s, d in zip(image.shape[2:], kernel, stride, dilation, strict=True)
     ]
     for place, at in enumerate(itertools.product(*map(range, kernel))):
-        where = (
+        where = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(at, dilation, sizes, stride, strict=True)
         )
-        yield place, image[(..., *where)]
+        yield place, image[(slice(None), slice(None), *where)]
 
 
 def _counts(op: Op, size: Ints, dtype: Any) -> Array:
@@ -138,9 +144,8 @@ def _padded(x: Array, padding: Sequence[Ints], value: Any) -> Array:
 
 
 def _cropped(image: Array, size: Ints, padding: Sequence[Ints]) -> Array:
-    return image[
-        (..., *(slice(low, low + n) for n, (low, _) in zip(size, padding, strict=True)))
-    ]  # fmt: skip
+    inside = tuple(slice(low, low + n) for n, (low, _) in zip(size, padding, strict=True))
+    return image[(slice(None), slice(None), *inside)]
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

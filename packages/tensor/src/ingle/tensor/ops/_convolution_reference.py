@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+Array = Any
 
 
 def conv(
@@ -15,9 +15,9 @@ def conv(
     groups: int = 1,
 ) -> Any:  # fmt: skip
     rank, kernel = weight.ndim - 2, weight.shape[2:]
-    image = np.pad(x, _widths(padding, kernel, dilation, rank))
+    image: Any = np.pad(x, _widths(padding, kernel, dilation, rank))
     out = _out(image.shape[2:], kernel, stride, dilation)
-    result = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
+    result: Any = np.zeros((x.shape[0], weight.shape[0], *out), np.result_type(x, weight))
     for at, window in _windows(out, kernel, stride, dilation):
         for features, channels in _groups(groups, weight.shape[0], x.shape[1]):
             taps = _flat(weight[features])
@@ -34,7 +34,7 @@ def conv_input_gradient(
     widths = _widths(padding, kernel, dilation, rank)
     size = _each(size, rank)
     shape = (g.shape[0], weight.shape[1] * groups, *size)
-    total = np.pad(np.zeros(shape, np.result_type(g, weight)), widths)
+    total: Any = np.pad(np.zeros(shape, np.result_type(g, weight)), widths)
     for at, window in _windows(g.shape[2:], kernel, stride, dilation):
         for features, channels in _groups(groups, weight.shape[0], shape[1]):
             share = g[(slice(None), features, *at)] @ _flat(weight[features])
@@ -49,9 +49,9 @@ def conv_weight_gradient(
 ) -> Any:  # fmt: skip
     rank = x.ndim - 2
     kernel = _each(kernel, rank)
-    image = np.pad(x, _widths(padding, kernel, dilation, rank))
+    image: Any = np.pad(x, _widths(padding, kernel, dilation, rank))
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
-    total = np.zeros(shape, np.result_type(x, g))
+    total: Any = np.zeros(shape, np.result_type(x, g))
     for at, window in _windows(g.shape[2:], kernel, stride, dilation):
         for features, channels in _groups(groups, shape[0], x.shape[1]):
             seen = image[(slice(None), channels, *window)]

@@ -199,8 +199,8 @@ def hard_swish(x: TensorLike, /) -> Tensor:
     """`x * hard_sigmoid(x)` (Howard et al.: Searching for MobileNetV3, arXiv 1905.02244).
 
     >>> import ingle.tensor as it
-    >>> it.hard_swish(it.asarray([-3.0, 0.0, 4.0])).tolist()
-    [0.0, 0.0, 4.0]
+    >>> it.hard_swish(it.asarray([-1.5, 0.0, 4.0])).tolist()
+    [-0.375, 0.0, 4.0]
     """
     return apply(_HARD_SWISH, x)
 

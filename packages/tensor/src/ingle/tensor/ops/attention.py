@@ -127,9 +127,7 @@ def _wide_dtype(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 else dtype
 
 
-def _scores(
-    query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool
-) -> Tensor:
+def _scores(query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool) -> Tensor:
     """What goes into softmax, in float32 for half types; -inf where a key may not be seen."""
     found = widened(matmul(query, key.mT)) * scale
     if causal:

@@ -224,9 +224,7 @@ def avg_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
     return _average(rank, f"avg_pool{rank}d", x, kernel_size, **more)
 
 
-def avg_pool_gradient(
-    g: TensorLike, size: PerAxis, kernel_size: PerAxis, **options: Any
-) -> Tensor:
+def avg_pool_gradient(g: TensorLike, size: PerAxis, kernel_size: PerAxis, **options: Any) -> Tensor:
     """What a gradient g of a pooling's result means for its images of the given sizes."""
     name = "avg_pool_gradient"
     sizes = as_shape(size, name, "size")

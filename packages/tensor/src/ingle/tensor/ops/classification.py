@@ -149,8 +149,7 @@ def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
         raise ShapeError(
             f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
             f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
-            f"target {target.shape}"
-            + (f"; expected target {expected}" if scores.shape else "")
+            f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
         )
 
 
@@ -313,7 +312,9 @@ def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
             weight = draw.array((classes,), low=0.5, high=2.0)
             if reduction != "mean" or (target != options["ignore_index"]).any():
                 scores = draw.array(shape, high=-0.1)
-                yield Sample((scores, target), {**options, "weight": weight}, condition=32)
+                options["weight"] = weight
+                # The weight is a constant: it gets no gradient.
+                yield Sample((scores, target), options, gradient=(0,), condition=32)
 
 
 def _soft_samples(draw: Draw) -> Iterator[Sample]:

@@ -50,9 +50,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     return run(LINEAR, promote_present("linear", *given))[0]
 
 
-def embedding(
-    indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None
-) -> Tensor:
+def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
     """The rows of a table at some indices.
 
     Args:

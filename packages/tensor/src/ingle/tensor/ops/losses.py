@@ -283,7 +283,9 @@ def _reference(
 ) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = value(*operands, **more)
-        return {"none": lambda v: v, "sum": np.sum, "mean": np.mean}[reduction](loss)
+        if reduction == "none":
+            return loss
+        return np.sum(loss) if reduction == "sum" else np.mean(loss)
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -308,7 +310,10 @@ def _probabilities(draw: Draw, logits: bool) -> Iterator[Sample]:
             x = draw.array(shape, low=low, high=high)
             target = draw.array(shape, low=0.1, high=0.9)
             more = () if weight is None else (draw.array(weight, low=0.5, high=2.0),)
-            yield Sample((x, target, *more), {"reduction": reduction}, condition=16)
+            # A weight is a constant: it gets no gradient.
+            yield Sample(
+                (x, target, *more), {"reduction": reduction}, gradient=(0, 1), condition=16
+            )
 
 
 def _distributions(draw: Draw) -> Iterator[Sample]:

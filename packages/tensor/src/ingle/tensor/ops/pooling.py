@@ -15,8 +15,7 @@ from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import REAL
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
-from .comparison import greater, not_equal
-from .creation import zeros
+from .creation import full
 from .extrema import maximum
 from .manipulation import reshape
 from .where import where
@@ -197,11 +196,16 @@ def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation
 def _training_body(
     x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> tuple[Tensor, Tensor]:
-    out, *others = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
-    index = zeros(out.shape, dtype=int32, device=out.device)
-    for place, part in enumerate(others, 1):
-        larger = greater(part, out) | (not_equal(part, part) & (out == out))
-        out, index = where(larger, part, out), where(larger, place, index)
+    parts = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
+    out = _max_body(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    index = full(out.shape, len(parts) - 1, dtype=int32, device=out.device)
+    inside = full((1, 1, *x.shape[2:]), True, device=x.device)
+    real = _parts(inside, kernel, stride, padding, dilation, False)
+    for place in reversed(range(len(parts))):
+        # Padding wins no tie. A NaN is the maximum, though it does not equal itself.
+        part = parts[place]
+        found = ((part == out) | ((part != part) & (out != out))) & real[place]
+        index = where(found, place, index)
     return out, index
 
 
@@ -252,6 +256,12 @@ def _training_rule(x: Aval, **statics: Any) -> tuple[Aval, Aval]:
     return out, Aval(out.shape, int32)
 
 
+def _training_samples(draw: Draw) -> Iterator[Sample]:
+    # Only floats are recorded, and among integers the border's value can tie with the image's.
+    if draw.dtype.is_floating:
+        yield from _max_samples(draw)
+
+
 _STATICS = ("kernel", "stride", "padding", "dilation")
 MAX_POOL_TRAINING = Operation(
     "max_pool_training",
@@ -263,7 +273,7 @@ MAX_POOL_TRAINING = Operation(
     vjp={"x": _training_vjp},
     body=_training_body,
     public=max_pool_training,
-    samples=_max_samples,
+    samples=_training_samples,
     reference="ingle.tensor.ops._pooling_reference:max_pool_training",
 )
 MAX_POOL = Operation(

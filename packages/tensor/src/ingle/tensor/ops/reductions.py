@@ -214,12 +214,12 @@ def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tens
     if not size:
         return x  # as empty as its gradient
     flat = reshape(permute_dims(x, order), (*lead, size))
-    others = _products_of_others(conj(flat), reshape(g, (*lead, 1)))
+    others = products_of_others(conj(flat), reshape(g, (*lead, 1)))
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
     return permute_dims(reshape(others, moved), inverse)
 
 
-def _products_of_others(x: Tensor, factor: Tensor) -> Tensor:
+def products_of_others(x: Tensor, factor: Tensor) -> Tensor:
     """For each element along the last axis the product of all others, without dividing by any.
 
     Elements are multiplied in pairs until one is left; on the way back each gets what came for

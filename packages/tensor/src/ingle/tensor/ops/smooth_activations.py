@@ -15,7 +15,7 @@ from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import elementwise_rule, normalize_axis, widened
 from .activations import activation, apply
-from .arithmetic import abs
+from .arithmetic import abs, negative
 from .cast import astype
 from .exponential import exp, log1p
 from .extrema import clip, maximum, minimum
@@ -144,8 +144,12 @@ def _sigmoid(x: Tensor) -> Tensor:
     return 1.0 / (1.0 + exp(-x))
 
 
+def _log_sigmoid_vjp(g: Tensor, x: Tensor) -> Tensor:
+    return g * sigmoid(negative(x))
+
+
 def _softplus(x: Tensor) -> Tensor:
-    return maximum(x, 0) + log1p(exp(-abs(x)))
+    return maximum(x, 0) + log1p(exp(negative(abs(x))))
 
 
 def _softplus_body(x: Tensor, beta: float, threshold: float) -> Tensor:
@@ -267,8 +271,8 @@ _SIGMOID = activation(
 _LOG_SIGMOID = activation(
     "log_sigmoid",
     log_sigmoid,
-    body=lambda x: minimum(x, 0) - log1p(exp(-abs(x))),
-    vjp=lambda g, x: g * sigmoid(-x),
+    body=lambda x: minimum(x, 0) - log1p(exp(negative(abs(x)))),
+    vjp=_log_sigmoid_vjp,
     reference=_log_expit,
     precision="high",
 ).op()

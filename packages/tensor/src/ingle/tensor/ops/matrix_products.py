@@ -1,0 +1,95 @@
+"""What products make of matrices and vectors: powers, traces, cross products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..dispatch import TensorLike, handle_of, promote, wrap
+from ..errors import DTypeError, ShapeError
+from ._matrices import square_matrices
+from ._rules import NUMERIC, as_int, broadcast_shapes, normalize_axis
+from .linear_algebra import matmul
+from .linear_systems import inv
+from .manipulation import broadcast_to
+from .rearranging import roll
+from .reductions import sum as reduce_sum
+from .triangular import diagonal, eye
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
+    """Each square matrix of a stack to an integer power, by repeated squaring.
+
+    Args:
+        x: square matrices.
+        n: the power; 0 gives the identity, a negative one is that of the inverse.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.matrix_power(it.asarray([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
+    [[1.0, 5.0], [0.0, 1.0]]
+    """
+    handle = square_matrices("matrix_power", x)
+    power = as_int(n, "matrix_power", "n")
+    base = wrap(handle) if power >= 0 else inv(wrap(handle))
+    if not power:
+        one = eye(handle.shape[-1], dtype=handle.dtype, device=handle.backend.device)
+        return broadcast_to(one, handle.shape)
+    out = None
+    left = abs(power)
+    while left:
+        if left & 1:
+            out = base if out is None else matmul(out, base)
+        left >>= 1
+        if left:
+            base = matmul(base, base)
+    assert out is not None
+    return out
+
+
+def trace(x: TensorLike, /, *, offset: int = 0, dtype: object = None) -> Tensor:
+    """The sum of a diagonal of each matrix of a stack.
+
+    Args:
+        x: a tensor of at least 2 axes; the last two are the matrices.
+        offset: which diagonal: 0 is the main one, 1 the one above.
+        dtype: the dtype to sum in and to return; as for `sum` if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.trace(it.asarray([[1, 2], [3, 4]])).item()
+    5
+    """
+    if len(handle_of(x, "trace").shape) < 2:
+        raise ShapeError("trace: x must be a matrix or a stack of them")
+    return reduce_sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """The cross products of vectors of three elements along an axis; other axes broadcast.
+
+    Args:
+        x1, x2: tensors; promoted to one numeric dtype.
+        axis: of the vectors; a negative one counts from the end of each.
+
+    Raises:
+        ShapeError: a vector has not three elements.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.cross(it.asarray([1, 0, 0]), it.asarray([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    a, b = (wrap(h) for h in promote("cross", ("x1", x1), ("x2", x2)))  # type: ignore[arg-type]
+    if a.dtype.kind not in NUMERIC:
+        raise DTypeError(f"cross: needs numbers, got {a.dtype}; cast first with x.astype(...)")
+    place = normalize_axis(axis, min(a.ndim, b.ndim), "cross") if axis < 0 else axis
+    back = place - min(a.ndim, b.ndim) if axis < 0 else axis - max(a.ndim, b.ndim)
+    if -back > min(a.ndim, b.ndim) or a.shape[back] != 3 or b.shape[back] != 3:
+        raise ShapeError(
+            f"cross: vectors along axis {axis} of {a.shape} and {b.shape} must have 3 elements"
+        )
+    broadcast_shapes("cross", a.shape, b.shape)
+    after = (roll(x, -1, axis=back) for x in (a, b))
+    before = (roll(x, 1, axis=back) for x in (a, b))
+    (a1, b1), (a2, b2) = after, before
+    return a1 * b2 - a2 * b1
