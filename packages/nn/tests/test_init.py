@@ -141,7 +141,7 @@ def test_gains_are_pytorchs(name: str) -> None:
         (lambda: init.calculate_gain("relux"), ArgumentError, "unknown nonlinearity 'relux'"),
         (lambda: init.KaimingNormal(mode="fan")((2, 2)), ArgumentError, "'fan_in' or 'fan_out'"),  # type: ignore[arg-type]
         (lambda: init.Uniform(2.0, 1.0)((2,)), ArgumentError, "low must not exceed high"),
-        (lambda: init.Initializer()((2,)), NotImplementedError, "must define __call__"),
+        (lambda: init.Initializer()((2,)), NotImplementedError, "must define fill"),
         (lambda: nn.Conv2d(3, 4, 3, groups=2), ArgumentError, "divisible by groups=2"),
         (lambda: nn.Conv2d(3, 4, (3, 3, 3)), ArgumentError, "an integer or 2 of them"),
         (lambda: nn.Conv2d(3, 4, 3, padding="full"), ArgumentError, "'same' or 'valid'"),

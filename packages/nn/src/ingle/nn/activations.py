@@ -1,15 +1,37 @@
-"""Activations without options, as layers: each applies a function of `ingle.tensor`."""
+"""Activations as layers: each applies a function of `ingle.tensor`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
 import ingle.tensor as it
-from ingle.tensor import Tensor
+from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
 
+from ._arguments import size
 from .module import Module
+from .parameter import Parameter
 
 
-class ReLU(Module):
+@dataclass(eq=False, repr=False)
+class _Activation(Module):
+    """Calls a function with options, which are the fields of a dataclass under the same names."""
+
+    _function: ClassVar[Callable[..., Tensor]]
+
+    def _options(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def forward(self, x: TensorLike) -> Tensor:
+        return self._function(x, **self._options())
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self._options().items())
+
+
+class ReLU(_Activation):
     """`max(x, 0)`; see `ingle.tensor.relu`.
 
     >>> import ingle.tensor as it
@@ -18,11 +40,10 @@ class ReLU(Module):
     [0.0, 2.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.relu(x)
+    _function = staticmethod(it.relu)
 
 
-class ReLU6(Module):
+class ReLU6(_Activation):
     """`x` kept between 0 and 6; see `ingle.tensor.relu6`.
 
     >>> import ingle.tensor as it
@@ -31,11 +52,10 @@ class ReLU6(Module):
     [0.0, 6.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.relu6(x)
+    _function = staticmethod(it.relu6)
 
 
-class SELU(Module):
+class SELU(_Activation):
     """Keeps mean 0 and variance 1; see `ingle.tensor.selu`.
 
     >>> import ingle.tensor as it
@@ -44,11 +64,10 @@ class SELU(Module):
     [0.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.selu(x)
+    _function = staticmethod(it.selu)
 
 
-class Sigmoid(Module):
+class Sigmoid(_Activation):
     """`1 / (1 + exp(-x))`; see `ingle.tensor.sigmoid`.
 
     >>> import ingle.tensor as it
@@ -57,12 +76,11 @@ class Sigmoid(Module):
     [0.5]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.sigmoid(x)
+    _function = staticmethod(it.sigmoid)
 
 
-class LogSigmoid(Module):
-    """`log(sigmoid(x))`; see `ingle.tensor.log_sigmoid`.
+class LogSigmoid(_Activation):
+    """`log(sigmoid(x))`; see `ingle.tensor.logsigmoid`.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn import LogSigmoid
@@ -70,11 +88,10 @@ class LogSigmoid(Module):
     [-100.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.log_sigmoid(x)
+    _function = staticmethod(it.logsigmoid)
 
 
-class SiLU(Module):
+class SiLU(_Activation):
     """`x * sigmoid(x)`; see `ingle.tensor.silu`.
 
     >>> import ingle.tensor as it
@@ -83,11 +100,10 @@ class SiLU(Module):
     [0.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.silu(x)
+    _function = staticmethod(it.silu)
 
 
-class Mish(Module):
+class Mish(_Activation):
     """`x * tanh(softplus(x))`; see `ingle.tensor.mish`.
 
     >>> import ingle.tensor as it
@@ -96,11 +112,10 @@ class Mish(Module):
     [0.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.mish(x)
+    _function = staticmethod(it.mish)
 
 
-class Tanh(Module):
+class Tanh(_Activation):
     """The hyperbolic tangent; see `ingle.tensor.tanh`.
 
     >>> import ingle.tensor as it
@@ -109,11 +124,10 @@ class Tanh(Module):
     [0.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.tanh(x)
+    _function = staticmethod(it.tanh)
 
 
-class Tanhshrink(Module):
+class Tanhshrink(_Activation):
     """`x - tanh(x)`; see `ingle.tensor.tanhshrink`.
 
     >>> import ingle.tensor as it
@@ -122,11 +136,10 @@ class Tanhshrink(Module):
     [0.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.tanhshrink(x)
+    _function = staticmethod(it.tanhshrink)
 
 
-class Softsign(Module):
+class Softsign(_Activation):
     """`x / (1 + |x|)`; see `ingle.tensor.softsign`.
 
     >>> import ingle.tensor as it
@@ -135,12 +148,11 @@ class Softsign(Module):
     [0.5, -0.75]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.softsign(x)
+    _function = staticmethod(it.softsign)
 
 
-class Hardsigmoid(Module):
-    """`x / 6 + 1/2` kept between 0 and 1; see `ingle.tensor.hard_sigmoid`.
+class Hardsigmoid(_Activation):
+    """`x / 6 + 1/2` kept between 0 and 1; see `ingle.tensor.hardsigmoid`.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn import Hardsigmoid
@@ -148,12 +160,11 @@ class Hardsigmoid(Module):
     [0.5, 1.0]
     """
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.hard_sigmoid(x)
+    _function = staticmethod(it.hardsigmoid)
 
 
-class Hardswish(Module):
-    """`x * hard_sigmoid(x)`; see `ingle.tensor.hard_swish`.
+class Hardswish(_Activation):
+    """`x * hardsigmoid(x)`; see `ingle.tensor.hardswish`.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn import Hardswish
@@ -161,5 +172,223 @@ class Hardswish(Module):
     [3.0, 5.0]
     """
 
+    _function = staticmethod(it.hardswish)
+
+
+@dataclass(eq=False, repr=False)
+class LeakyReLU(_Activation):
+    """`x` above zero and `negative_slope * x` below.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import LeakyReLU
+    >>> LeakyReLU(0.5)(it.asarray([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
+
+    _function = staticmethod(it.leaky_relu)
+    negative_slope: float = 0.01
+
+
+@dataclass(eq=False, repr=False)
+class ELU(_Activation):
+    """`x` above zero and `alpha * (exp(x) - 1)` below.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import ELU
+    >>> ELU()(it.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    _function = staticmethod(it.elu)
+    alpha: float = 1.0
+
+
+@dataclass(eq=False, repr=False)
+class CELU(_Activation):
+    """`x` above zero and `alpha * (exp(x / alpha) - 1)` below.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import CELU
+    >>> CELU()(it.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    _function = staticmethod(it.celu)
+    alpha: float = 1.0
+
+
+@dataclass(eq=False, repr=False)
+class GELU(_Activation):
+    """`x` times the normal distribution function of `x`; `"tanh"` approximates it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import GELU
+    >>> GELU()(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+
+    _function = staticmethod(it.gelu)
+    approximate: str = "none"
+
+
+@dataclass(eq=False, repr=False)
+class Hardtanh(_Activation):
+    """`x` kept between two bounds.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Hardtanh
+    >>> Hardtanh()(it.asarray([-3.0, 0.5])).tolist()
+    [-1.0, 0.5]
+    """
+
+    _function = staticmethod(it.hardtanh)
+    min_val: float = -1.0
+    max_val: float = 1.0
+
+
+@dataclass(eq=False, repr=False)
+class Hardshrink(_Activation):
+    """`x`, but 0 between `-lambd` and `lambd`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Hardshrink
+    >>> Hardshrink()(it.asarray([-3.0, 0.25])).tolist()
+    [-3.0, 0.0]
+    """
+
+    _function = staticmethod(it.hardshrink)
+    lambd: float = 0.5
+
+
+@dataclass(eq=False, repr=False)
+class Softshrink(_Activation):
+    """`x` moved towards 0 by `lambd`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Softshrink
+    >>> Softshrink()(it.asarray([-3.0, 0.25])).tolist()
+    [-2.5, 0.0]
+    """
+
+    _function = staticmethod(it.softshrink)
+    lambd: float = 0.5
+
+
+@dataclass(eq=False, repr=False)
+class Softplus(_Activation):
+    """`log(1 + exp(beta * x)) / beta`; `x` where `beta * x` is over the threshold.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Softplus
+    >>> Softplus()(it.asarray([30.0])).tolist()
+    [30.0]
+    """
+
+    _function = staticmethod(it.softplus)
+    beta: float = 1.0
+    threshold: float = 20.0
+
+
+@dataclass(eq=False, repr=False)
+class Threshold(_Activation):
+    """`x` where it is over the threshold, else `value`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Threshold
+    >>> Threshold(1.0, 9.0)(it.asarray([0.0, 2.0])).tolist()
+    [9.0, 2.0]
+    """
+
+    threshold: float
+    value: float
+
     def forward(self, x: TensorLike) -> Tensor:
-        return it.hard_swish(x)
+        return it.threshold(x, self.threshold, self.value)
+
+
+@dataclass(eq=False, repr=False)
+class GLU(_Activation):
+    """The first half along an axis times the sigmoid of the second.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import GLU
+    >>> GLU()(it.asarray([3.0, 0.0])).tolist()
+    [1.5]
+    """
+
+    _function = staticmethod(it.glu)
+    axis: int = -1
+
+
+@dataclass(eq=False, repr=False)
+class Softmax(_Activation):
+    """`exp(x)` over its sum along an axis.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Softmax
+    >>> Softmax()(it.asarray([1.0, 1.0])).tolist()
+    [0.5, 0.5]
+    """
+
+    _function = staticmethod(it.softmax)
+    axis: int = -1
+
+
+@dataclass(eq=False, repr=False)
+class Softmin(_Activation):
+    """The softmax of `-x` along an axis.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Softmin
+    >>> Softmin()(it.asarray([1.0, 1.0])).tolist()
+    [0.5, 0.5]
+    """
+
+    _function = staticmethod(it.softmin)
+    axis: int = -1
+
+
+@dataclass(eq=False, repr=False)
+class LogSoftmax(_Activation):
+    """The logarithm of the softmax along an axis.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import LogSoftmax
+    >>> LogSoftmax()(it.asarray([7.0])).tolist()
+    [0.0]
+    """
+
+    _function = staticmethod(it.log_softmax)
+    axis: int = -1
+
+
+class PReLU(Module):
+    """`x` above zero and `weight * x` below, with a weight that is trained.
+
+    Args:
+        num_parameters: 1, or the number of channels, which are axis 1.
+        init: the first value of each.
+        device, dtype: of the weight.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import PReLU
+    >>> PReLU()(it.asarray([-1.0, 2.0])).tolist()
+    [-0.25, 2.0]
+    """
+
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        *,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        self.num_parameters = size("PReLU", "num_parameters", num_parameters)
+        self.weight = Parameter(it.full(num_parameters, float(init), dtype=dtype, device=device))
+
+    def forward(self, x: TensorLike) -> Tensor:
+        return it.prelu(x, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"

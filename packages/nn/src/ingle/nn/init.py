@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
-from ingle.tensor import Cell, Device, Tensor, asarray, full, random
+from ingle.tensor import Cell, Device, DType, Tensor, asarray, full, random
+from ingle.tensor.contract import Shape
 from ingle.tensor.dtypes import as_dtype, default_float
 from ingle.tensor.errors import ArgumentError, ShapeError
 
@@ -32,8 +33,16 @@ class Init(Protocol):
     ) -> Tensor: ...
 
 
+class Place(TypedDict):
+    """What `random`'s functions take besides a shape and numbers."""
+
+    dtype: object
+    device: Device | str | None
+    generator: random.Generator | None
+
+
 class Initializer:
-    """Base of the initializers: call one for a tensor, or `reset` a parameter.
+    """Base of the initializers, which write `fill`: call one for a tensor, or `reset` a parameter.
 
     >>> from ingle.nn import Linear, init
     >>> layer = Linear(2, 3, weight_init=init.Constant(0.5))
@@ -57,7 +66,11 @@ class Initializer:
             device: the default device if not given.
             generator: where random numbers come from; the default generator if not given.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+        return self.fill(tuple(shape), {"dtype": dtype, "device": device, "generator": generator})
+
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        """The tensor that a call returns."""
+        raise NotImplementedError(f"{type(self).__name__} must define fill")
 
     def reset(self, parameter: Cell[Tensor], generator: random.Generator | None = None) -> None:
         """Gives a parameter or buffer new first values, of its shape, dtype and device."""
@@ -75,15 +88,8 @@ class Constant(Initializer):
 
     value: float
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
-        to = default_float() if dtype is None else as_dtype(dtype)
-        return full(tuple(shape), self.value, dtype=to, device=device)
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        return full(shape, self.value, dtype=_float(place), device=place["device"])
 
 
 @dataclass(frozen=True)
@@ -122,16 +128,8 @@ class Uniform(Initializer):
     low: float = 0.0
     high: float = 1.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
-        return random.uniform(
-            tuple(shape), self.low, self.high, dtype=dtype, device=device, generator=generator
-        )
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        return random.uniform(shape, self.low, self.high, **place)
 
 
 @dataclass(frozen=True)
@@ -146,16 +144,8 @@ class Normal(Initializer):
     mean: float = 0.0
     std: float = 1.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
-        return random.normal(
-            tuple(shape), self.mean, self.std, dtype=dtype, device=device, generator=generator
-        )
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        return random.normal(shape, self.mean, self.std, **place)
 
 
 @dataclass(frozen=True)
@@ -172,17 +162,8 @@ class TruncatedNormal(Initializer):
     low: float = -2.0
     high: float = 2.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
-        return random.truncated_normal(
-            tuple(shape), self.mean, self.std, self.low, self.high,
-            dtype=dtype, device=device, generator=generator,
-        )  # fmt: skip
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        return random.truncated_normal(shape, self.mean, self.std, self.low, self.high, **place)
 
 
 @dataclass(frozen=True)
@@ -196,15 +177,9 @@ class XavierUniform(Initializer):
 
     gain: float = 1.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, shape: Shape, place: Place) -> Tensor:
         bound = self.gain * math.sqrt(6.0 / max(1, sum(fans(shape))))
-        return Uniform(-bound, bound)(shape, dtype, device, generator)
+        return Uniform(-bound, bound).fill(shape, place)
 
 
 @dataclass(frozen=True)
@@ -218,15 +193,9 @@ class XavierNormal(Initializer):
 
     gain: float = 1.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, shape: Shape, place: Place) -> Tensor:
         std = self.gain * math.sqrt(2.0 / max(1, sum(fans(shape))))
-        return Normal(0.0, std)(shape, dtype, device, generator)
+        return Normal(0.0, std).fill(shape, place)
 
 
 @dataclass(frozen=True)
@@ -259,15 +228,9 @@ class KaimingUniform(_Kaiming):
     (8, 2)
     """
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, shape: Shape, place: Place) -> Tensor:
         bound = math.sqrt(3.0) * self.std(shape)
-        return Uniform(-bound, bound)(shape, dtype, device, generator)
+        return Uniform(-bound, bound).fill(shape, place)
 
 
 @dataclass(frozen=True)
@@ -284,14 +247,8 @@ class KaimingNormal(_Kaiming):
     (8, 2, 3, 3)
     """
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
-        return Normal(0.0, self.std(shape))(shape, dtype, device, generator)
+    def fill(self, shape: Shape, place: Place) -> Tensor:
+        return Normal(0.0, self.std(shape)).fill(shape, place)
 
 
 @dataclass(frozen=True)
@@ -309,26 +266,22 @@ class Orthogonal(Initializer):
 
     gain: float = 1.0
 
-    def __call__(
-        self,
-        shape: Sequence[int],
-        dtype: object = None,
-        device: Device | str | None = None,
-        generator: random.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, shape: Shape, place: Place) -> Tensor:
         if len(shape) < 2:
-            raise ShapeError(f"Orthogonal: needs at least 2 axes, got shape {tuple(shape)}")
+            raise ShapeError(f"Orthogonal: needs at least 2 axes, got shape {shape}")
         rows, columns = shape[0], math.prod(shape[1:])
-        draw = random.normal(
-            (max(rows, columns), min(rows, columns)),
-            dtype="float64", device=device, generator=generator,
-        )  # fmt: skip
+        wide: Place = {**place, "dtype": "float64"}
+        draw = random.normal((max(rows, columns), min(rows, columns)), **wide)
         q, r = np.linalg.qr(draw.numpy())
         # QR leaves the signs open; these make the result uniform over orthogonal matrices.
         q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
         q = q.T if rows < columns else q
-        to = default_float() if dtype is None else as_dtype(dtype)
-        return asarray(self.gain * q.reshape(tuple(shape)), dtype=to, device=device)
+        values = self.gain * q.reshape(shape)
+        return asarray(values, dtype=_float(place), device=place["device"])
+
+
+def _float(place: Place) -> DType:
+    return default_float() if place["dtype"] is None else as_dtype(place["dtype"])
 
 
 def fans(shape: Sequence[int]) -> tuple[int, int]:

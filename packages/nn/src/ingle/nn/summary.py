@@ -11,8 +11,6 @@ from .parameter import Buffer, Parameter
 if TYPE_CHECKING:
     from .module import Module
 
-Row = tuple[str, str]
-
 
 def tree(module: Module) -> str:
     """One line a module and a cell, with shapes, dtypes and numbers of elements, then totals.
@@ -24,55 +22,54 @@ def tree(module: Module) -> str:
     └─ bias (3,) float32                              3
     9 parameters (36 B), 9 trainable, 0 frozen; 0 elements in buffers
     """
-    rows: list[Row] = []
-    _module(module, "", "", "", rows, {}, "")
-    width = max(len(left) for left, _ in rows)
-    digits = max(len(right) for _, right in rows)
-    lines = [f"{left:<{width}}  {right:>{digits}}".rstrip() for left, right in rows]
+    drawn = _Tree()
+    drawn.add(module, type(module).__name__, "", "", "")
+    width = max(len(left) for left, _ in drawn.rows)
+    digits = max(len(right) for _, right in drawn.rows)
+    lines = [f"{left:<{width}}  {right:>{digits}}".rstrip() for left, right in drawn.rows]
     return "\n".join([*lines, _totals(module)])
 
 
-def _module(
-    module: Module,
-    label: str,
-    lead: str,
-    below: str,
-    rows: list[Row],
-    seen: dict[int, str],
-    path: str,
-) -> None:
-    from .module import Module
+class _Tree:
+    """Rows of what is said of a module or cell and a number, and where each was first seen."""
 
-    name = type(module).__name__
-    head = f"{name}({module.extra_repr()})" if module.extra_repr() else name
-    if id(module) in seen:
-        rows.append((f"{lead}{label}{head}", f"shared with {seen[id(module)]}"))
-        return
-    seen[id(module)] = path or "the root"
-    rows.append((f"{lead}{label}{head}", f"{module.count_parameters():,}"))
-    entries = list(module._registered())
-    for i, (name, value) in enumerate(entries):
-        last = i == len(entries) - 1
-        branch, indent = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        inner = f"{path}.{name}" if path else name
-        if isinstance(value, Module):
-            _module(value, f"{name}: ", below + branch, below + indent, rows, seen, inner)
-        else:
-            rows.append(_cell(value, name, below + branch, seen, inner))
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+        self.seen: dict[int, str] = {}
 
+    def add(self, module: Module, label: str, lead: str, below: str, path: str) -> None:
+        """A row for the module, after `lead`, and rows for all below it, after `below`."""
+        from .module import Module
 
-def _cell(cell: Cell[object], name: str, lead: str, seen: dict[int, str], path: str) -> Row:
-    if not isinstance(cell, (Parameter, Buffer)):
-        return f"{lead}{name} {type(cell).__name__}", ""
-    left = f"{lead}{name} {cell.shape} {cell.dtype}"
-    if isinstance(cell, Buffer):
-        return f"{left} buffer", ""
-    if not cell.requires_grad:
-        left += " frozen"
-    if id(cell) in seen:
-        return left, f"tied to {seen[id(cell)]}"
-    seen[id(cell)] = path
-    return left, f"{cell.raw.size:,}"
+        extra = module.extra_repr()
+        left = f"{lead}{label}({extra})" if extra else f"{lead}{label}"
+        if id(module) in self.seen:
+            self.rows.append((left, f"shared with {self.seen[id(module)]}"))
+            return
+        self.seen[id(module)] = path or "the root"
+        self.rows.append((left, f"{module.count_parameters():,}"))
+        entries = list(module._registered())
+        for i, (name, value) in enumerate(entries, 1):
+            branch, indent = ("└─ ", "   ") if i == len(entries) else ("├─ ", "│  ")
+            inner = f"{path}.{name}" if path else name
+            if isinstance(value, Module):
+                label = f"{name}: {type(value).__name__}"
+                self.add(value, label, below + branch, below + indent, inner)
+            else:
+                self.rows.append(self._cell(value, f"{below}{branch}{name}", inner))
+
+    def _cell(self, cell: Cell[object], left: str, path: str) -> tuple[str, str]:
+        if not isinstance(cell, (Parameter, Buffer)):
+            return f"{left} {type(cell).__name__}", ""
+        left = f"{left} {cell.shape} {cell.dtype}"
+        if isinstance(cell, Buffer):
+            return f"{left} buffer", ""
+        if not cell.requires_grad:
+            left += " frozen"
+        if id(cell) in self.seen:
+            return left, f"tied to {self.seen[id(cell)]}"
+        self.seen[id(cell)] = path
+        return left, f"{cell.raw.size:,}"
 
 
 def _totals(module: Module) -> str:

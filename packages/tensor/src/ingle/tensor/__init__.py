@@ -95,6 +95,7 @@ from .ops import cross_entropy as cross_entropy
 from .ops import cumulative_prod as cumulative_prod
 from .ops import cumulative_sum as cumulative_sum
 from .ops import diagonal as diagonal
+from .ops import diff as diff
 from .ops import divide as divide
 from .ops import dropout as dropout
 from .ops import elu as elu
@@ -118,10 +119,10 @@ from .ops import gelu as gelu
 from .ops import glu as glu
 from .ops import greater as greater
 from .ops import greater_equal as greater_equal
-from .ops import hard_sigmoid as hard_sigmoid
-from .ops import hard_swish as hard_swish
-from .ops import hard_tanh as hard_tanh
 from .ops import hardshrink as hardshrink
+from .ops import hardsigmoid as hardsigmoid
+from .ops import hardswish as hardswish
+from .ops import hardtanh as hardtanh
 from .ops import huber_loss as huber_loss
 from .ops import hypot as hypot
 from .ops import imag as imag
@@ -141,13 +142,13 @@ from .ops import log as log
 from .ops import log1p as log1p
 from .ops import log2 as log2
 from .ops import log10 as log10
-from .ops import log_sigmoid as log_sigmoid
 from .ops import log_softmax as log_softmax
 from .ops import logaddexp as logaddexp
 from .ops import logical_and as logical_and
 from .ops import logical_not as logical_not
 from .ops import logical_or as logical_or
 from .ops import logical_xor as logical_xor
+from .ops import logsigmoid as logsigmoid
 from .ops import logsumexp as logsumexp
 from .ops import masked_fill as masked_fill
 from .ops import matmul as matmul
@@ -196,6 +197,7 @@ from .ops import rsqrt as rsqrt
 from .ops import scaled_dot_product_attention as scaled_dot_product_attention
 from .ops import scatter_add as scatter_add
 from .ops import scatter_set as scatter_set
+from .ops import searchsorted as searchsorted
 from .ops import selu as selu
 from .ops import sigmoid as sigmoid
 from .ops import sign as sign
@@ -233,6 +235,10 @@ from .ops import topk as topk
 from .ops import tril as tril
 from .ops import triu as triu
 from .ops import trunc as trunc
+from .ops import unique_all as unique_all
+from .ops import unique_counts as unique_counts
+from .ops import unique_inverse as unique_inverse
+from .ops import unique_values as unique_values
 from .ops import unstack as unstack
 from .ops import var as var
 from .ops import vecdot as vecdot

@@ -110,6 +110,7 @@ class Backend(Protocol):
 
 
 CAPABILITIES = {
+    "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
     "prepare": "prepare(graph) -> Executable: a planned graph as one callable",
     "copy": "copy(handle, backend) -> Handle: from device to device without the host",
     "memory": "memory() -> dict: statistics; memory_limit(bytes); memory_release()",

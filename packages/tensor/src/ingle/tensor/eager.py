@@ -144,8 +144,7 @@ class EagerBackend:
         results = result if isinstance(result, tuple) else (result,)
         avals = infer(op, inputs)
         return tuple(
-            ArrayHandle(self, array, aval.dtype)
-            for array, aval in zip(results, avals, strict=True)
+            ArrayHandle(self, array, aval.dtype) for array, aval in zip(results, avals, strict=True)
         )
 
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:

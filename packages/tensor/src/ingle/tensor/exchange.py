@@ -54,8 +54,8 @@ class Exchange:
 
         Raises:
             BufferError: the dtype has no place in DLPack as NumPy writes it (bfloat16), another
-                device was asked for, or `copy=False` and the consumer reads only old DLPack, which
-                has no mark for read-only memory.
+                device was asked for, or `copy=False` of memory that was imported read-only and a
+                consumer of old DLPack, which has no mark for that.
         """
         handle = self.detach()._handle
         export = getattr(handle.backend, "to_dlpack", None)
@@ -80,9 +80,15 @@ def _host_capsule(
         )
     if copy is not False:
         return values.copy().__dlpack__()
-    if max_version is None or tuple(max_version) < _SIGNALS_READ_ONLY:
+    if max_version is not None and tuple(max_version) >= _SIGNALS_READ_ONLY:
+        return values.__dlpack__(max_version=max_version)
+    shared = values.view()
+    try:
+        # Old DLPack cannot say that memory is read-only; not to write is up to the consumer.
+        shared.flags.writeable = True
+    except ValueError:
         raise BufferError(
-            "__dlpack__: copy=False, but a consumer of DLPack before 1.0 cannot be told that the "
+            "__dlpack__: copy=False, but a consumer of DLPack before 1.0 cannot be told that this "
             "memory is read-only; let it copy"
-        )
-    return values.__dlpack__(max_version=max_version)
+        ) from None
+    return shared.__dlpack__()

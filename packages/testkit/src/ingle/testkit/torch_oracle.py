@@ -35,8 +35,8 @@ FUNCTIONAL = (
 )  # fmt: skip
 RENAMED = {
     "cumulative_prod": "cumprod", "cumulative_sum": "cumsum", "max": "amax", "min": "amin",
-    "hard_sigmoid": "nn.functional.hardsigmoid", "hard_swish": "nn.functional.hardswish",
-    "hard_tanh": "nn.functional.hardtanh", "log_sigmoid": "nn.functional.logsigmoid",
+    "hardsigmoid": "nn.functional.hardsigmoid", "hardswish": "nn.functional.hardswish",
+    "hardtanh": "nn.functional.hardtanh", "logsigmoid": "nn.functional.logsigmoid",
     "soft_cross_entropy": "nn.functional.cross_entropy",
 }  # fmt: skip
 BY_RANK = ("avg_pool", "conv", "max_pool")

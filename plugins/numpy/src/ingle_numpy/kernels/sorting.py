@@ -1,4 +1,4 @@
-"""Sorting along an axis, always stable; NaN counts as the largest."""
+"""Sorting, always stable, and what rests on it; NaN counts as the largest."""
 
 from __future__ import annotations
 
@@ -35,4 +35,18 @@ def _comparable(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) if is_half(x) else x
 
 
-KERNELS: dict[str, Callable[..., Any]] = {"sort": _sort, "argsort": _argsort}
+def _searchsorted(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
+    return np.searchsorted(_comparable(x1), _comparable(x2), side=op.attributes["side"])
+
+
+def _unique_all(op: Op, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    found = np.unique_all(_comparable(x))
+    return (found.values.astype(x.dtype, copy=False), *found[1:])
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "argsort": _argsort,
+    "searchsorted": _searchsorted,
+    "sort": _sort,
+    "unique_all": _unique_all,
+}

@@ -170,36 +170,36 @@ def selu(x: TensorLike, /) -> Tensor:
     return apply(_SELU, x)
 
 
-def hard_tanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`x` kept between two bounds; at the bounds and beyond the gradient is 0.
 
     Raises:
         ArgumentError: `min_val` is larger than `max_val`.
 
     >>> import ingle.tensor as it
-    >>> it.hard_tanh(it.asarray([-3.0, 0.5])).tolist()
+    >>> it.hardtanh(it.asarray([-3.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
     if min_val > max_val:
-        raise ArgumentError(f"hard_tanh: min_val={min_val} is larger than max_val={max_val}")
+        raise ArgumentError(f"hardtanh: min_val={min_val} is larger than max_val={max_val}")
     return apply(_HARD_TANH, x, min_val, max_val)
 
 
-def hard_sigmoid(x: TensorLike, /) -> Tensor:
+def hardsigmoid(x: TensorLike, /) -> Tensor:
     """`x / 6 + 1/2` kept between 0 and 1.
 
     >>> import ingle.tensor as it
-    >>> it.hard_sigmoid(it.asarray([-3.0, 0.0, 4.0])).tolist()
+    >>> it.hardsigmoid(it.asarray([-3.0, 0.0, 4.0])).tolist()
     [0.0, 0.5, 1.0]
     """
     return apply(_HARD_SIGMOID, x)
 
 
-def hard_swish(x: TensorLike, /) -> Tensor:
-    """`x * hard_sigmoid(x)` (Howard et al.: Searching for MobileNetV3, arXiv 1905.02244).
+def hardswish(x: TensorLike, /) -> Tensor:
+    """`x * hardsigmoid(x)` (Howard et al.: Searching for MobileNetV3, arXiv 1905.02244).
 
     >>> import ingle.tensor as it
-    >>> it.hard_swish(it.asarray([-1.5, 0.0, 4.0])).tolist()
+    >>> it.hardswish(it.asarray([-1.5, 0.0, 4.0])).tolist()
     [-0.375, 0.0, 4.0]
     """
     return apply(_HARD_SWISH, x)
@@ -322,8 +322,8 @@ _SELU = activation(
     reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
 ).op()
 _HARD_TANH = activation(
-    "hard_tanh",
-    hard_tanh,
+    "hardtanh",
+    hardtanh,
     parameters=("min_val", "max_val"),
     body=lambda x, min_val, max_val: clip(x, min_val, max_val),
     vjp=lambda g, x, min_val, max_val: where((x <= min_val) | (x >= max_val), 0, g),
@@ -331,15 +331,15 @@ _HARD_TANH = activation(
     calls=((), (-2.0, 0.5)),
 ).op()
 _HARD_SIGMOID = activation(
-    "hard_sigmoid",
-    hard_sigmoid,
+    "hardsigmoid",
+    hardsigmoid,
     body=lambda x: clip(x + 3, 0, 6) / 6,
     vjp=lambda g, x: where((x <= -3) | (x >= 3), 0, g / 6),
     reference=lambda x: np.clip(x / 6 + 0.5, 0, 1),
 ).op()
 _HARD_SWISH = activation(
-    "hard_swish",
-    hard_swish,
+    "hardswish",
+    hardswish,
     body=lambda x: x * (clip(x + 3, 0, 6) / 6),
     vjp=lambda g, x: where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5))),
     reference=lambda x: x * np.clip(x / 6 + 0.5, 0, 1),

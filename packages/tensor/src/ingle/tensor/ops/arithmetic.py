@@ -82,6 +82,8 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
 def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
     """The quotient rounded towards minus infinity, as Python's `//`; an integer by 0 gives 0.
 
+    Other than Python's, an infinite number stays infinite, and a finite one by infinity is 0.
+
     Args:
         x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
 

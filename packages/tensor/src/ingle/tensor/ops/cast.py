@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval
+from ..device import Device
 from ..dispatch import TensorLike, handle_of, run1, wrap
 from ..dtypes import DType, as_dtype, complex128, float32, float64, int32
 from ..errors import DTypeError
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def astype(x: TensorLike, dtype: object, /, *, copy: bool = True) -> Tensor:
+def astype(
+    x: TensorLike,
+    dtype: object,
+    /,
+    *,
+    copy: bool = True,
+    device: Device | str | None = None,
+) -> Tensor:
     """The values in another dtype. Floats become integers towards zero; complex stays complex.
 
     Args:
@@ -24,6 +32,7 @@ def astype(x: TensorLike, dtype: object, /, *, copy: bool = True) -> Tensor:
         dtype: a `DType`, a name such as `"float32"`, a NumPy dtype, or `float`, `int`, `bool`.
         copy: accepted for the standard's sake; tensors never change, so nothing is copied
             when the dtype is the same.
+        device: where to put the result; where `x` is if not given.
 
     >>> import ingle.tensor as it
     >>> it.astype(it.asarray([1.7, -1.7]), "int32").tolist()
@@ -31,9 +40,8 @@ def astype(x: TensorLike, dtype: object, /, *, copy: bool = True) -> Tensor:
     """
     handle = handle_of(x, "astype")
     to = as_dtype(dtype)
-    if to is handle.dtype:
-        return wrap(handle)
-    return run1(ASTYPE.op(dtype=to), handle)
+    out = wrap(handle) if to is handle.dtype else run1(ASTYPE.op(dtype=to), handle)
+    return out if device is None else out.to_device(device)
 
 
 def _rule(x: Aval, *, dtype: DType) -> Aval:

@@ -21,6 +21,7 @@ from .cast import astype
 from .joining import stack
 
 if TYPE_CHECKING:
+    from ..contract import Backend, Handle
     from ..tensor import Tensor
 
 
@@ -42,7 +43,8 @@ def asarray(
             `__dlpack__` or `__array__` (PyTorch, CuPy, pandas). Lists of tensors are stacked.
         dtype: the dtype to cast to.
         device: where to put it; the default device, or where `obj` is, if not given.
-        copy: False asks for no copy and raises `ArgumentError` where one is needed.
+        copy: False asks for no copy and raises `ArgumentError` where one is needed. The tensor then
+            shares the memory of an array, which nobody may write to any more.
 
     Raises:
         OperandError: `obj` is ragged or holds something that is no number.
@@ -58,11 +60,10 @@ def asarray(
         if device is not None:
             x = x.to_device(device)
         return x if to is None else astype(x, to)
+    backend = backend_of(device)
     if copy is False:
-        raise ArgumentError(
-            "asarray: copy=False, but values from the host have to be copied; leave copy out"
-        )
-    return wrap(backend_of(device).upload(_host_array(obj, to)))
+        return wrap(_adopted("asarray", backend, obj, to))
+    return wrap(backend.upload(_host_array(obj, to)))
 
 
 def from_dlpack(
@@ -73,7 +74,8 @@ def from_dlpack(
     Args:
         x: an object with `__dlpack__` and `__dlpack_device__`.
         device: where to put it; the default device if not given.
-        copy: False asks for no copy and raises `ArgumentError` where the device needs one.
+        copy: False asks for no copy and raises `ArgumentError` where the device needs one. The
+            tensor then shares memory that nobody may write to any more.
 
     Raises:
         OperandError: `x` does not speak DLPack, or its device or dtype cannot be read here.
@@ -83,6 +85,8 @@ def from_dlpack(
     >>> it.from_dlpack(np.ones(2)).tolist()
     [1.0, 1.0]
     """
+    if _is_tensor(x):
+        return _moved(wrap(handle_of(x, "from_dlpack")).detach(), device, copy)
     if not hasattr(x, "__dlpack__"):
         raise OperandError(
             f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray for lists and numbers"
@@ -92,8 +96,36 @@ def from_dlpack(
     if take_over is not None:
         return wrap(take_over(x, copy=copy))
     if copy is False:
-        raise ArgumentError(f"from_dlpack: copy=False, but {backend.device} copies what it imports")
+        return wrap(_adopted("from_dlpack", backend, x, None))
     return wrap(backend.upload(_native(_exported(x, "from_dlpack"))))
+
+
+def _moved(x: Tensor, device: Device | str | None, copy: bool | None) -> Tensor:
+    out = x if device is None else x.to_device(device)
+    if copy is False and out is not x:
+        raise ArgumentError(
+            f"from_dlpack: copy=False, but the tensor is on {x.device} and not on {out.device}"
+        )
+    # Values never change, so that two tensors may share them; `x += y` rebinds only one.
+    return wrap(out._handle)
+
+
+def _adopted(name: str, backend: Backend, obj: Any, to: DType | None) -> Handle:
+    """A handle of an array's own memory."""
+    adopt = getattr(backend, "adopt", None)
+    if adopt is None:
+        raise ArgumentError(f"{name}: copy=False, but {backend.device} copies what it imports")
+    if isinstance(obj, np.ndarray):
+        values = obj
+    elif hasattr(obj, "__dlpack__"):
+        values = _exported(obj, name)
+    else:
+        raise ArgumentError(
+            f"{name}: copy=False, but a {type(obj).__name__} has no memory to share; leave copy out"
+        )
+    if _cast(values, to) is not values:
+        raise ArgumentError(f"{name}: copy=False, but {values.dtype} has to be cast to {to}")
+    return adopt(values)  # type: ignore[no-any-return]
 
 
 def _is_tensor(obj: object) -> bool:

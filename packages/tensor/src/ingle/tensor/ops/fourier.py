@@ -266,7 +266,9 @@ def _plan(
     given = None if s is None else as_ints(s, name, argument)
     if axes is None:
         axes = range(ndim - (ndim if given is None else len(given)), ndim)
-    places = tuple(normalize_axis(a, ndim, name, "axes" if argument == "s" else "axis") for a in axes)
+    places = tuple(
+        normalize_axis(a, ndim, name, "axes" if argument == "s" else "axis") for a in axes
+    )
     if len(set(places)) != len(places):
         raise ArgumentError(f"{name}: axes={tuple(axes)} names an axis twice")
     if len(places) < least:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ._rules import INEXACT, widened
 from .arithmetic import abs, sign
 from .cast import astype
 from .powers import sqrt, square
-from .reductions import Axis, max, min, reduced_shape, reduction_rule, run_reduction, spread
+from .reductions import Axis, max, min, reduction_rule, run_reduction, spread
 from .reductions import sum as reduce_sum
 from .singular_values import svdvals
 from .where import where
@@ -93,7 +92,9 @@ def _kept(x: Tensor, keepdims: bool) -> Tensor:
 
 def _rule(x: Aval, *, axis: tuple[int, ...], keepdims: bool, ord: float) -> Aval:
     # The largest of no absolute values is 0, but there is no smallest.
-    out = reduction_rule("vector_norm", INEXACT, ord != -_INF, None, x, axis=axis, keepdims=keepdims)
+    out = reduction_rule(
+        "vector_norm", INEXACT, ord != -_INF, None, x, axis=axis, keepdims=keepdims
+    )
     return Aval(out.shape, real_dtype(x.dtype))
 
 

@@ -62,9 +62,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     return count_nonzero(counted, axis=-1)
 
 
-def _tolerance(
-    name: str, rtol: Operand | None, shape: Shape, dtype: DType
-) -> Handle | Scalar:
+def _tolerance(name: str, rtol: Operand | None, shape: Shape, dtype: DType) -> Handle | Scalar:
     real = real_dtype(dtype)
     if rtol is None:
         rtol = float(np.max(shape[-2:])) * finfo(real).eps if dtype.is_inexact else 0.0

@@ -78,9 +78,7 @@ def _values_rule(x: Aval) -> Aval:
     return Aval((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype))
 
 
-def _vjp(
-    g: tuple[Any, Any, Any], u: Tensor, s: Tensor, vh: Tensor, full_matrices: bool
-) -> Tensor:
+def _vjp(g: tuple[Any, Any, Any], u: Tensor, s: Tensor, vh: Tensor, full_matrices: bool) -> Tensor:
     """Wan and Zhang, Automatic differentiation for complex valued SVD (2019)."""
     k = s.shape[-1]
     if full_matrices:
@@ -105,7 +103,7 @@ def _vjp(
     if gvh is not None and vh.shape[-1] > k:
         rest = gvh / rows
         out = out + u @ (rest - (rest @ adjoint(vh)) @ vh)
-    return out
+    return out  # type: ignore[no-any-return]
 
 
 def _turn(transposed: Tensor, g: Tensor | None) -> Any:

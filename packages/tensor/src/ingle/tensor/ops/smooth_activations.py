@@ -44,11 +44,11 @@ def sigmoid(x: TensorLike, /) -> Tensor:
     return apply(_SIGMOID, x)
 
 
-def log_sigmoid(x: TensorLike, /) -> Tensor:
+def logsigmoid(x: TensorLike, /) -> Tensor:
     """`log(sigmoid(x))`, without overflow.
 
     >>> import ingle.tensor as it
-    >>> it.log_sigmoid(it.asarray([-1000.0, 1000.0])).tolist()
+    >>> it.logsigmoid(it.asarray([-1000.0, 1000.0])).tolist()
     [-1000.0, 0.0]
     """
     return apply(_LOG_SIGMOID, x)
@@ -269,8 +269,8 @@ _SIGMOID = activation(
     precision="high",
 ).op()
 _LOG_SIGMOID = activation(
-    "log_sigmoid",
-    log_sigmoid,
+    "logsigmoid",
+    logsigmoid,
     body=lambda x: minimum(x, 0) - log1p(exp(negative(abs(x)))),
     vjp=_log_sigmoid_vjp,
     reference=_log_expit,
