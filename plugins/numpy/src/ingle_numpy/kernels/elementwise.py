@@ -89,6 +89,17 @@ def _expm1(op: Op, x: np.ndarray) -> Any:
     return out
 
 
+def _tanh(op: Op, x: np.ndarray) -> Any:
+    out = np.tanh(x)
+    if x.dtype.kind == "c":
+        # As the Array API standard has it; C's Annex G takes the sign of sin(2 * imag).
+        limit = np.isinf(x.real) & np.isfinite(x.imag)
+        if np.any(limit):
+            imaginary = np.where(limit, np.copysign(0, x.imag), out.imag)
+            return (out.real + 1j * imaginary).astype(x.dtype)
+    return out
+
+
 def _rsqrt(x: np.ndarray) -> Any:
     return np.reciprocal(np.sqrt(x))
 
@@ -137,7 +148,6 @@ _UNARY: dict[str, Kernel] = {
     "sinh": np.sinh,
     "sqrt": np.sqrt,
     "tan": np.tan,
-    "tanh": np.tanh,
     "trunc": np.trunc,
 }
 _BINARY: dict[str, Kernel] = {
@@ -191,4 +201,5 @@ KERNELS: dict[str, Kernel] = {
     "pow": _pow,
     "real": _real,
     "square": _square,
+    "tanh": _tanh,
 }

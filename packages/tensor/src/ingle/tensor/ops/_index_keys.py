@@ -17,7 +17,7 @@ import numpy as np
 from ..contract import Handle, Shape
 from ..device import backend_of
 from ..dispatch import handle_of, wrap
-from ..errors import AxisError, OperandError, OutOfRangeError, ShapeError
+from ..errors import AxisError, OperandError, OutOfRangeError
 from .conversion import asarray, holds_tensors
 from .joining import unstack
 from .nonzero import indices_of
@@ -223,10 +223,10 @@ def _read_item(plan: Plan, item: Any, axis: int, x: Handle) -> int:
         plan.take_slice(_checked(item, axis, size), 1, 1)
         return 1
     if isinstance(item, _Index):
-        if item.size is not None and item.size != size:
-            raise ShapeError(
+        if item.size not in (None, 0, size):
+            raise OutOfRangeError(
                 f"x[...]: a mask has size {item.size} where axis {axis} of shape {x.shape} has "
-                f"size {size}; they must be equal"
+                f"size {size}; they must be equal, or the mask empty"
             )
         if isinstance(item.index, np.ndarray) and item.index.size:
             _checked(int(item.index.min()), axis, size)

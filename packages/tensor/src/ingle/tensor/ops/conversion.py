@@ -55,11 +55,12 @@ def asarray(
     (2, 2)
     """
     to = None if dtype is None else as_dtype(dtype)
-    if _is_tensor(obj) or (isinstance(obj, (list, tuple)) and holds_tensors(obj)):
-        x = wrap(handle_of(obj, "asarray", "obj")) if _is_tensor(obj) else _stacked(obj)
-        if device is not None:
-            x = x.to_device(device)
-        return x if to is None else astype(x, to)
+    if _is_tensor(obj):
+        return _of_tensor(obj, to, device, copy)
+    if isinstance(obj, (list, tuple)) and holds_tensors(obj):
+        if copy is False:
+            raise ArgumentError("asarray: copy=False, but stacking a list of tensors copies them")
+        return _of_tensor(_stacked(obj), to, device, copy)
     backend = backend_of(device)
     if copy is False:
         return wrap(_adopted("asarray", backend, obj, to))
@@ -98,6 +99,22 @@ def from_dlpack(
     if copy is False:
         return wrap(_adopted("from_dlpack", backend, x, None))
     return wrap(backend.upload(_native(_exported(x, "from_dlpack"))))
+
+
+def _of_tensor(
+    obj: Any, to: DType | None, device: Device | str | None, copy: bool | None
+) -> Tensor:
+    x = wrap(handle_of(obj, "asarray", "obj"))
+    out = x if device is None else x.to_device(device)
+    out = out if to is None else astype(out, to)
+    if copy is not False:
+        return out
+    if out._handle is not x._handle:
+        raise ArgumentError(
+            f"asarray: copy=False, but {x.dtype} on {x.device} is not {out.dtype} on {out.device}"
+        )
+    # Tensors never change: only as one Python object do two names both see `x[i] = v`.
+    return obj if type(obj) is type(x) else out
 
 
 def _moved(x: Tensor, device: Device | str | None, copy: bool | None) -> Tensor:

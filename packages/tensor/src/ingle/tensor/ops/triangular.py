@@ -116,5 +116,6 @@ def _positions(name: str, x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
 def _grid(shape: Shape, k: int, device: Device | str | None) -> tuple[Tensor, Tensor]:
     """Row numbers, shifted by the diagonal, as a column; column numbers as a row."""
     n, m = shape
+    k = max(-n, min(k, m))  # beyond the corners all diagonals are alike
     rows = reshape(arange(k, n + k, dtype=int64, device=device), (n, 1))
     return rows, arange(m, dtype=int64, device=device)
