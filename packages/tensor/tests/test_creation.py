@@ -115,13 +115,23 @@ def test_full_and_its_kin(dtype: it.DType) -> None:
     assert it.full_like(like, 1, dtype=it.float32).dtype is it.float32
 
 
+def test_full_of_a_tensor() -> None:
+    value = it.asarray(3, dtype=it.int32).astype(it.float64).require_grad()
+    x = it.full((2, 2), value)
+    assert x.dtype is it.float64
+    assert x.tolist() == [[3, 3], [3, 3]]
+    assert x.backward()[value].item() == 4
+    assert it.full(2, value, dtype=it.int8).dtype is it.int8
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
         (lambda: it.full(2, 300, dtype=it.uint8), DTypeError, "fill_value=300 does not fit uint8"),
         (lambda: it.full(2, 1.5, dtype=it.int32), DTypeError, "does not fit int32"),
         (lambda: it.full(2, 1j, dtype=it.float32), DTypeError, "does not fit float32"),
-        (lambda: it.full(2, it.ones(1)), OperandError, "must be a number"),
+        (lambda: it.full(2, it.ones(1)), OperandError, "a number or a 0-d tensor"),
+        (lambda: it.full(2, "1"), OperandError, "fill_value must be a tensor"),
         (lambda: it.zeros(-1), ShapeError, "negative size"),
         (lambda: it.zeros((2, 1.5)), ArgumentError, "must be an integer"),
         (lambda: it.zeros(2, dtype="float31"), DTypeError, "is no dtype"),

@@ -19,7 +19,7 @@ from ingle.tensor.errors import DTypeError, GradientError
 from ingle.tensor.operation import Op, Operation, VjpRule
 from ingle.tensor.ops import sum_to
 
-Parents = tuple["tuple[Node, int] | None", ...]
+Parents = Sequence["tuple[Node, int] | None"]
 
 _order = itertools.count()
 _recording: ContextVar[bool] = ContextVar("ingle_recording", default=True)
@@ -113,31 +113,39 @@ class Autodiff:
         if not _recording.get():
             lowered = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
             return highest(op, lowered).execute(op, lowered)
-        needs = tuple([x.backend is self for x in inputs])
-        plan = _plans.get((operation, needs))
+        # One pass over the inputs: this is on the path of every recorded operation.
+        inner: list[Handle | Scalar] = []
+        parents: list[tuple[Node, int] | None] = []
+        wanted = 1
+        for x in inputs:
+            wanted <<= 1
+            if x.backend is self:
+                wanted |= 1
+                inner.append(x.inner)  # type: ignore[union-attr]
+                parents.append((x.node, x.index))  # type: ignore[union-attr]
+            else:
+                inner.append(x)
+                parents.append(None)
+        plan = _plans.get((operation, wanted))
         if plan is None:
-            plan = _plans[operation, needs] = _Plan(operation, needs)
+            plan = _Plan(operation, tuple(p is not None for p in parents))
+            _plans[operation, wanted] = plan
         if plan.expand:
             return execute_body(op, inputs, self.device)
-        inner = [x.inner if need else x for x, need in zip(inputs, needs, strict=True)]  # type: ignore[union-attr]
         if plan.training is not None:
             op = plan.training.op(**op.attributes)
         # Below the first level there is only the device's own backend.
         below = self.inner if self.level == 1 else highest(op, inner)
         outputs = below.execute(op, inner)
-        if len(outputs) == 1:
-            if plan.constant or not outputs[0].dtype.is_inexact:
-                return outputs
-            step = Step(self, op, plan, inputs, inner, outputs)
-            return (TrackedHandle(self, outputs[0], step, 0),)
-        if plan.constant or not any(h.dtype.is_inexact for h in outputs):
+        if plan.constant or not any([h.dtype.is_inexact for h in outputs]):  # noqa: C419 (faster)
             return outputs[: len(operation.outputs)]
-        step = Step(self, op, plan, inputs, inner, outputs)
-        tracked = [
+        step = Step(self, op, plan, parents, inner, outputs)
+        if len(outputs) == 1:
+            return (TrackedHandle(self, outputs[0], step, 0),)
+        return tuple(
             TrackedHandle(self, h, step, i) if h.dtype.is_inexact else h
             for i, h in enumerate(outputs[: len(operation.outputs)])
-        ]
-        return tuple(tracked)
+        )
 
 
 class _Plan:
@@ -180,7 +188,8 @@ def wanted_by(operation: Operation, needs: tuple[bool, ...], rule: VjpRule) -> t
     return tuple([needs[p] for i in rule.wrt for p in operation.places(i, len(needs))])
 
 
-_plans: dict[tuple[Operation, tuple[bool, ...]], _Plan] = {}
+# By the operation and the wanted inputs, a bit each below a leading one.
+_plans: dict[tuple[Operation, int], _Plan] = {}
 
 
 class Step(Node):
@@ -193,17 +202,12 @@ class Step(Node):
         backend: Autodiff,
         op: Op,
         plan: _Plan,
-        inputs: Sequence[Any],
+        parents: Parents,
         inner: Sequence[Handle | Scalar],
         outputs: tuple[Handle, ...],
     ) -> None:
         self.order = next(_order)
-        self.parents = tuple(
-            [
-                (x.node, x.index) if need else None
-                for x, need in zip(inputs, plan.needs, strict=True)
-            ]
-        )
+        self.parents = parents
         self.outputs = len(outputs)
         self.key = None
         self.backend = backend
@@ -211,7 +215,7 @@ class Step(Node):
         self.plan = plan
         self.saved_inputs = [inner[i] for i in plan.saved_inputs] if plan.saved_inputs else ()
         self.saved_outputs = [outputs[i] for i in plan.saved_outputs] if plan.saved_outputs else ()
-        self.avals = [(x.shape, x.dtype) for x in inputs]
+        self.avals = [(x.shape, x.dtype) for x in inner]
 
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         operation, plan = self.op.operation, self.plan

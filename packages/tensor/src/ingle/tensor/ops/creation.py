@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..contract import Aval, Scalar, Shape
+from ..contract import Aval, Handle, Scalar, Shape
 from ..device import Device
-from ..dispatch import Number, TensorLike, create, handle_of
+from ..dispatch import Number, Operand, TensorLike, create, handle_of, wrap
 from ..dtypes import (
     DType,
     as_dtype,
@@ -22,6 +22,8 @@ from ..errors import DTypeError, OperandError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import as_shape
+from .cast import astype
+from .manipulation import broadcast_to
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -37,7 +39,7 @@ def _dtype_of(value: Number) -> DType:
 
 def full(
     shape: int | Sequence[int],
-    fill_value: Number,
+    fill_value: Operand,
     *,
     dtype: object = None,
     device: Device | str | None = None,
@@ -46,9 +48,9 @@ def full(
 
     Args:
         shape: its sizes.
-        fill_value: the number.
+        fill_value: the number, or a 0-d tensor.
         dtype: the dtype; that of the number if not given.
-        device: where to put it; the default device if not given.
+        device: where to put it; the default device, or the tensor's, if not given.
 
     Raises:
         DTypeError: the dtype cannot hold the number.
@@ -60,13 +62,22 @@ def full(
     if isinstance(fill_value, np.generic):
         fill_value = fill_value.item()
     if not isinstance(fill_value, (bool, int, float, complex)):
-        raise OperandError(
-            f"full: fill_value must be a number, got {type(fill_value).__name__}; "
-            "use broadcast_to for a tensor"
-        )
+        return _spread(shape, handle_of(fill_value, "full", "fill_value"), dtype, device)
     to = _dtype_of(fill_value) if dtype is None else as_dtype(dtype)
     op = FULL.op(shape=as_shape(shape, "full"), dtype=to)
     return create(op, device, (Scalar(_fitting(fill_value, to), to),))
+
+
+def _spread(
+    shape: int | Sequence[int], value: Handle, dtype: object, device: Device | str | None
+) -> Tensor:
+    if value.shape:
+        raise OperandError(
+            f"full: fill_value must be a number or a 0-d tensor, got shape {value.shape}; "
+            "use broadcast_to"
+        )
+    out = astype(wrap(value), value.dtype if dtype is None else dtype, device=device)
+    return broadcast_to(out, as_shape(shape, "full"))
 
 
 def _fitting(value: Number, dtype: DType) -> Number:
