@@ -162,6 +162,20 @@ def contract(session: nox.Session, plugin: str) -> None:
 
 
 @nox.session
+def standard(session: nox.Session) -> None:
+    """The Array API's public suite on `ingle.tensor`: `-s standard -- CHECKOUT [options]`."""
+    if not session.posargs:
+        session.skip("name a checkout of data-apis/array-api-tests: -s standard -- PATH")
+    checkout, *options = session.posargs
+    develop(session)
+    with session.chdir(checkout):
+        session.install("-r", "requirements.txt")
+        suite = ["array_api_tests", "--max-examples=100", *options]
+        env = {"ARRAY_API_TESTS_MODULE": "ingle.tensor"}
+        session.run("python", "-m", "pytest", *suite, env=env)
+
+
+@nox.session
 def nightly(session: nox.Session) -> None:
     """What takes too long for every change: long tests, every sample, the benchmarks."""
     develop(session)

@@ -22,9 +22,17 @@ UNARY = {
     "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square, "tan": np.tan,
     "tanh": np.tanh, "trunc": np.trunc,
 }  # fmt: skip
+
+
+def floor_divide(x1, x2):
+    """NumPy's, but where one number is infinite: there the standard rounds the quotient down."""
+    infinite = np.isinf(x1) | np.isinf(x2)
+    return np.where(infinite, np.floor(np.divide(x1, x2)), np.floor_divide(x1, x2))
+
+
 BINARY = {
     "add": np.add, "atan2": np.arctan2, "copysign": np.copysign, "divide": np.divide,
-    "equal": np.equal, "floor_divide": np.floor_divide, "greater": np.greater,
+    "equal": np.equal, "floor_divide": floor_divide, "greater": np.greater,
     "greater_equal": np.greater_equal, "hypot": np.hypot, "less": np.less,
     "less_equal": np.less_equal, "logaddexp": np.logaddexp, "maximum": np.maximum,
     "minimum": np.minimum, "multiply": np.multiply, "nextafter": np.nextafter,

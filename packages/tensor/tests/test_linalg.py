@@ -12,9 +12,11 @@ import ingle.tensor as it
 from ingle.tensor import linalg
 from ingle.tensor.errors import (
     ArgumentError,
+    AxisError,
     DTypeError,
     GradientError,
     LinearAlgebraError,
+    OperandError,
     ShapeError,
 )
 
@@ -341,6 +343,9 @@ def test_refusals() -> None:
         (lambda: linalg.vector_norm(square, ord="fro"), ArgumentError, "ord must be a number"),
         (lambda: linalg.matrix_power(square, 0.5), ArgumentError, "n must be an integer"),
         (lambda: linalg.cross(it.ones(2), it.ones(2)), ShapeError, "3 elements"),
+        (lambda: linalg.cross(it.ones(3), it.ones(3), axis=9), AxisError, "cross: axis=9"),
+        (lambda: linalg.cross(it.ones((3, 2)), it.ones(2), axis=0), ShapeError, "3 elements"),
+        (lambda: linalg.cross(it.ones(3), 2.0), OperandError, "cross: x2 must be a tensor"),
         (lambda: linalg.trace(it.ones(2)), ShapeError, "trace"),
         (lambda: linalg.vector_norm(it.zeros(0), ord=-INF), ShapeError, "vector_norm"),
     ):

@@ -67,7 +67,8 @@ class MaxPool1d(_MaxPool):
     _axes = 1
 
     def forward(self, x: TensorLike) -> Tensor:
-        return it.max_pool1d(x, self.kernel_size, **self._options())
+        pooled: Tensor = it.max_pool1d(x, self.kernel_size, **self._options())
+        return pooled
 
 
 class MaxPool2d(_MaxPool):
@@ -82,7 +83,8 @@ class MaxPool2d(_MaxPool):
     _axes = 2
 
     def forward(self, x: TensorLike) -> Tensor:
-        return it.max_pool2d(x, self.kernel_size, **self._options())
+        pooled: Tensor = it.max_pool2d(x, self.kernel_size, **self._options())
+        return pooled
 
 
 class _AvgPool(_Pool):

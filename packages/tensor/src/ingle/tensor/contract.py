@@ -110,13 +110,13 @@ class Backend(Protocol):
 
 
 CAPABILITIES = {
-    "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
     "prepare": "prepare(graph) -> Executable: a planned graph as one callable",
     "copy": "copy(handle, backend) -> Handle: from device to device without the host",
     "memory": "memory() -> dict: statistics; memory_limit(bytes); memory_release()",
     "pinned_upload": "pinned_upload(array) -> Handle: an upload that does not wait",
     "compile_source": "compile_source(text, name): generated kernels; launch(...)",
     "dlpack": "to_dlpack(handle), from_dlpack(capsule, copy)",
+    "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
 }
 """The optional methods of a backend, asked for by name with `capability`."""
 

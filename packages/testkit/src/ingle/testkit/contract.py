@@ -11,6 +11,7 @@ from ingle.tensor.operation import Operation
 
 from . import basics, checks, honesty, training, wrong_calls
 from .cases import TIERS, Case, Tier, cases, differentiable, operations
+from .running import host_allowed
 from .torch_oracle import COUNTERPARTS, check_against_torch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,7 +111,7 @@ class BackendContract:
         for case in self._cases(operation, tier, dtypes or tier.dtypes):
             if gradient and not (case.sample.gradient and case.dtype.is_inexact):
                 continue
-            with findings.at(case.name):
+            with findings.at(case.name), host_allowed():
                 check(case, self.device, **options)
         findings.close()
         return findings.checked

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from ingle.tensor import Gradients, Tensor, asarray, device
 from ingle.tensor.device import backend_of
+from ingle.tensor.eager import HostFallbackWarning
 from ingle.tensor.errors import DTypeError
 from ingle.tensor.operation import Operation
 
@@ -18,6 +21,18 @@ from .derivatives import backward_all, direction
 from .trees import fill_arrays, tensors_of
 
 Layout = Callable[[np.ndarray], Tensor]
+
+
+@contextmanager
+def host_allowed() -> Iterator[None]:
+    """No warnings where an operation without kernel and body runs on the host.
+
+    Matrix decompositions are such: a backend is complete without them. `--ingle-table` says which
+    operations took that road.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HostFallbackWarning)
+        yield
 
 
 class NothingToCheckError(Exception):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingle.tensor.contract import Aval, Backend
 from ingle.tensor.device import backend_of
-from ingle.tensor.eager import REFERENCE, HostFallbackWarning
+from ingle.tensor.eager import REFERENCE
 from ingle.tensor.operation import Op, Operation
 
 from .cases import Case, cases, operations
-from .running import run_case
+from .running import host_allowed, run_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,7 @@ def _largest(operation: Operation) -> Case | None:
 
 def _row(operation: Operation, case: Case, where: str) -> Row:
     backend = backend_of(where)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HostFallbackWarning)
+    with host_allowed():
         try:
             ran = run_case(case, where).capture.ops
         except Exception:  # the contract's tests say what is wrong with it

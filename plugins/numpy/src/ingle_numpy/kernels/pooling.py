@@ -1,4 +1,4 @@
-"""Pooling: a few strided slices of the padded image, one for each position of the window."""
+"""Pooling and unfolding: a strided slice of the padded image for each position of the window."""
 
 from __future__ import annotations
 
@@ -88,6 +88,24 @@ def _avg_pool_gradient(op: Op, g: Array) -> Array:
     return _cropped(total, size, padding).astype(g.dtype, copy=False)
 
 
+def _unfold(op: Op, x: Array) -> Array:
+    image = _padded(x, op.attributes["padding"], 0)
+    columns = np.stack([part for _, part in _parts(op, image)], axis=2)
+    return columns.reshape(x.shape[0], x.shape[1] * columns.shape[2], math.prod(columns.shape[3:]))
+
+
+def _fold(op: Op, x: Array) -> Array:
+    size, padding, kernel = (op.attributes[n] for n in ("size", "padding", "kernel"))
+    batch, channels = x.shape[0], x.shape[1] // math.prod(kernel)
+    wide = _wide(x) if x.dtype.kind in "fV" else x
+    padded = [low + n + high for n, (low, high) in zip(size, padding, strict=True)]
+    total = np.zeros((batch, channels, *padded), wide.dtype)
+    columns = wide.reshape(batch, channels, math.prod(kernel), x.shape[2])
+    for place, part in _parts(op, total):
+        part += columns[:, :, place].reshape(part.shape)
+    return _cropped(total, size, padding).astype(x.dtype, copy=False)
+
+
 def _parts(op: Op, image: Array) -> Iterator[tuple[int, Array]]:
     """For each position of the window, in row-major order, the elements that it sees, as a view."""
     a = op.attributes
@@ -153,6 +171,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_pool_training": _max_pool_training,
     "max_pool_gradient": _max_pool_gradient,
     "max_pool_select": _max_pool_select,
+    "unfold": _unfold,
+    "fold": _fold,
     "avg_pool": _avg_pool,
     "avg_pool_gradient": _avg_pool_gradient,
 }

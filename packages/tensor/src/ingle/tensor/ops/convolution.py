@@ -15,10 +15,12 @@ from ._rules import INEXACT, as_int, conj
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
 from .linear_algebra import matmul
 from .manipulation import permute_dims, reshape
+from .padding import pad
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+_BORDERS = ("reflect", "replicate", "circular")
 Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
 
 
@@ -31,6 +33,7 @@ def conv(
     padding: Padding = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    padding_mode: str = "zeros",
 ) -> Tensor:
     """Slides a kernel over images of any rank: at each place a weighted sum of what it covers.
 
@@ -48,6 +51,8 @@ def conv(
         dilation: the distance between the elements that a window sees.
         groups: into how many groups channels and features are cut; a group of features sees only
             its group of channels.
+        padding_mode: what the padding is made of: `"zeros"`, `"reflect"`, `"replicate"` or
+            `"circular"`; see `pad`.
 
     Returns:
         (batch, features, *out) with out = (size + padding - dilation * (kernel - 1) - 1) // stride
@@ -66,7 +71,8 @@ def conv(
             f"conv: weight must be (features, channels / groups, *kernel), got "
             f"{handle_of(weight, 'conv', 'weight').shape}"
         )
-    return _conv(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, padding_mode)
+    return _conv(f"conv{rank}d", rank, x, weight, bias, *options)
 
 
 def conv1d(
@@ -78,6 +84,7 @@ def conv1d(
     padding: Padding = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    padding_mode: str = "zeros",
 ) -> Tensor:
     """Slides a kernel over sequences; see `conv` for the arguments.
 
@@ -90,7 +97,8 @@ def conv1d(
     >>> it.conv1d(x, it.asarray([[[-1.0, 1.0]]])).tolist()
     [[[1.0, 2.0]]]
     """
-    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, padding_mode)
+    return _conv("conv1d", 1, x, weight, bias, *options)
 
 
 def conv2d(
@@ -102,6 +110,7 @@ def conv2d(
     padding: Padding = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    padding_mode: str = "zeros",
 ) -> Tensor:
     """Slides a kernel over pictures; see `conv` for the arguments.
 
@@ -113,7 +122,8 @@ def conv2d(
     >>> it.conv2d(it.ones((8, 1, 28, 28)), it.ones((32, 1, 5, 5)), padding="same").shape
     (8, 32, 28, 28)
     """
-    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, padding_mode)
+    return _conv("conv2d", 2, x, weight, bias, *options)
 
 
 def conv3d(
@@ -125,6 +135,7 @@ def conv3d(
     padding: Padding = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    padding_mode: str = "zeros",
 ) -> Tensor:
     """Slides a kernel over volumes; see `conv` for the arguments.
 
@@ -136,12 +147,13 @@ def conv3d(
     >>> it.conv3d(it.ones((1, 2, 4, 4, 4)), it.ones((3, 2, 2, 2, 2)), stride=2).shape
     (1, 3, 2, 2, 2)
     """
-    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, padding_mode)
+    return _conv("conv3d", 3, x, weight, bias, *options)
 
 
 def _conv(
     name: str, rank: int, x: TensorLike, weight: TensorLike, bias: TensorLike | None,
-    stride: PerAxis, padding: Padding, dilation: PerAxis, groups: int,
+    stride: PerAxis, padding: Padding, dilation: PerAxis, groups: int, padding_mode: str,
 ) -> Tensor:  # fmt: skip
     image, kernel = handle_of(x, name), handle_of(weight, name, "weight")
     if len(kernel.shape) != rank + 2 or len(image.shape) not in (rank + 1, rank + 2):
@@ -151,20 +163,42 @@ def _conv(
         )
     if len(image.shape) == rank + 1:
         one = reshape(x, (1, *image.shape))
-        out = _conv(name, rank, one, weight, bias, stride, padding, dilation, groups)
+        options = (stride, padding, dilation, groups, padding_mode)
+        out = _conv(name, rank, one, weight, bias, *options)
         return reshape(out, out.shape[1:])
     attributes = window_attributes(name, kernel.shape[2:], stride, padding, dilation, groups)
+    x, attributes = _with_border(name, x, padding_mode, attributes)
     if bias is None:
         return run(CONV.op(**attributes), promote(name, ("x", x), ("weight", weight)))[0]
-    features = handle_of(bias, name, "bias").shape
-    if features != kernel.shape[:1]:
-        raise ShapeError(
-            f"{name}: bias must have one value for each of the {kernel.shape[0]} features of "
-            f"weight {kernel.shape}, got shape {features}"
-        )
+    check_bias(name, bias, kernel.shape[0])
     a, b, c = promote(name, ("x", x), ("weight", weight), ("bias", bias))
-    shift = reshape(wrap(c), (*features, *(1,) * rank))  # type: ignore[arg-type]
+    shift = reshape(wrap(c), (kernel.shape[0], *(1,) * rank))  # type: ignore[arg-type]
     return run(CONV.op(**attributes), (a, b))[0] + shift
+
+
+def check_bias(name: str, bias: TensorLike, features: int) -> None:
+    """Raises `ShapeError` unless the bias has one value for each feature."""
+    shape = handle_of(bias, name, "bias").shape
+    if shape != (features,):
+        raise ShapeError(
+            f"{name}: bias must have one value for each of the {features} features of weight, "
+            f"got shape {shape}"
+        )
+
+
+def _with_border(
+    name: str, x: TensorLike, mode: str, attributes: dict[str, Any]
+) -> tuple[TensorLike, dict[str, Any]]:
+    """The images with a border that is not of zeros, and the attributes without padding."""
+    if mode == "zeros":
+        return x, attributes
+    if mode not in _BORDERS:
+        raise ArgumentError(
+            f"{name}: padding_mode={mode!r} is none of 'zeros', {', '.join(map(repr, _BORDERS))}"
+        )
+    pairs = attributes["padding"]
+    bordered = pad(x, ((0, 0), (0, 0), *pairs), mode=mode)  # type: ignore[arg-type]
+    return bordered, {**attributes, "padding": ((0, 0),) * len(pairs)}
 
 
 def window_attributes(

@@ -70,7 +70,7 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
 
     Args:
         x1, x2: tensors; promoted to one numeric dtype.
-        axis: of the vectors; a negative one counts from the end of each.
+        axis: of the vectors, in the result; a negative one counts from the end of each.
 
     Raises:
         ShapeError: a vector has not three elements.
@@ -79,17 +79,18 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     >>> it.linalg.cross(it.asarray([1, 0, 0]), it.asarray([0, 1, 0])).tolist()
     [0, 0, 1]
     """
+    for argument, x in (("x1", x1), ("x2", x2)):
+        handle_of(x, "cross", argument)
     a, b = (wrap(h) for h in promote("cross", ("x1", x1), ("x2", x2)))  # type: ignore[arg-type]
     if a.dtype.kind not in NUMERIC:
         raise DTypeError(f"cross: needs numbers, got {a.dtype}; cast first with x.astype(...)")
-    place = normalize_axis(axis, min(a.ndim, b.ndim), "cross") if axis < 0 else axis
-    back = place - min(a.ndim, b.ndim) if axis < 0 else axis - max(a.ndim, b.ndim)
-    if -back > min(a.ndim, b.ndim) or a.shape[back] != 3 or b.shape[back] != 3:
+    ndim = max(a.ndim, b.ndim)
+    back = normalize_axis(axis, ndim, "cross") - ndim
+    if any(x.ndim < -back or x.shape[back] != 3 for x in (a, b)):
         raise ShapeError(
             f"cross: vectors along axis {axis} of {a.shape} and {b.shape} must have 3 elements"
         )
     broadcast_shapes("cross", a.shape, b.shape)
-    after = (roll(x, -1, axis=back) for x in (a, b))
-    before = (roll(x, 1, axis=back) for x in (a, b))
-    (a1, b1), (a2, b2) = after, before
+    a1, b1 = roll(a, -1, axis=back), roll(b, -1, axis=back)
+    a2, b2 = roll(a, 1, axis=back), roll(b, 1, axis=back)
     return a1 * b2 - a2 * b1

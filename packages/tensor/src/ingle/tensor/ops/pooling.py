@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import REAL
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
+from .conversion import asarray
 from .creation import full
 from .extrema import maximum
+from .gathering import take
 from .manipulation import reshape
 from .where import where
 
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@overload
+def max_pool1d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool1d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool1d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -32,7 +44,8 @@ def max_pool1d(
     padding: PerAxis = 0,
     dilation: PerAxis = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window of sequences; see `max_pool2d` for the arguments.
 
     Args:
@@ -42,9 +55,20 @@ def max_pool1d(
     >>> it.max_pool1d(it.asarray([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
     [[3.0, 2.0]]
     """
-    return _max(1, "max_pool1d", x, kernel_size, stride, padding, dilation, ceil_mode)
+    options = (stride, padding, dilation, ceil_mode, return_indices)
+    return _max(1, "max_pool1d", x, kernel_size, *options)
 
 
+@overload
+def max_pool2d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool2d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool2d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -53,7 +77,8 @@ def max_pool2d(
     padding: PerAxis = 0,
     dilation: PerAxis = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window of pictures; NaN where a window holds one.
 
     The gradient goes to the first of equal elements.
@@ -67,6 +92,8 @@ def max_pool2d(
         dilation: the distance between the elements that a window sees.
         ceil_mode: whether a last window that reaches over the border counts, if it starts inside
             of the image or its padding.
+        return_indices: whether to return also where the elements were found: int64 positions in
+            row-major order of the image axes, as `max_unpool2d` takes them.
 
     Raises:
         ShapeError: ranks do not fit, or the window is larger than the padded image.
@@ -75,9 +102,20 @@ def max_pool2d(
     >>> it.max_pool2d(it.reshape(it.arange(16.0), (1, 4, 4)), 2).tolist()
     [[[5.0, 7.0], [13.0, 15.0]]]
     """
-    return _max(2, "max_pool2d", x, kernel_size, stride, padding, dilation, ceil_mode)
+    options = (stride, padding, dilation, ceil_mode, return_indices)
+    return _max(2, "max_pool2d", x, kernel_size, *options)
 
 
+@overload
+def max_pool3d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+@overload
+def max_pool3d(
+    x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
+    dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def max_pool3d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -86,7 +124,8 @@ def max_pool3d(
     padding: PerAxis = 0,
     dilation: PerAxis = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element of each window of volumes; see `max_pool2d` for the arguments.
 
     Args:
@@ -96,7 +135,8 @@ def max_pool3d(
     >>> it.max_pool3d(it.ones((2, 3, 4, 4, 4)), 2).shape
     (2, 3, 2, 2, 2)
     """
-    return _max(3, "max_pool3d", x, kernel_size, stride, padding, dilation, ceil_mode)
+    options = (stride, padding, dilation, ceil_mode, return_indices)
+    return _max(3, "max_pool3d", x, kernel_size, *options)
 
 
 def images_of(name: str, rank: int, x: TensorLike) -> tuple[Handle, bool]:
@@ -150,15 +190,31 @@ def _overhang(size: int, kernel: int, stride: int, padding: int, dilation: int) 
 
 def _max(
     rank: int, name: str, x: TensorLike, kernel_size: object, stride: object, padding: object,
-    dilation: object, ceil_mode: bool,
-) -> Tensor:  # fmt: skip
+    dilation: object, ceil_mode: bool, return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     images, alone = images_of(name, rank, x)
     size = images.shape[2:]
-    attributes = pool_attributes(
-        name, size, kernel_size, stride, padding, dilation, ceil_mode
-    )  # fmt: skip
-    out = run1(MAX_POOL.op(**attributes), images)
-    return reshape(out, out.shape[1:]) if alone else out
+    statics = pool_attributes(name, size, kernel_size, stride, padding, dilation, ceil_mode)
+    if not return_indices:
+        out = run1(MAX_POOL.op(**statics), images)
+        return reshape(out, out.shape[1:]) if alone else out
+    out, tap = run(MAX_POOL_TRAINING.op(**statics), (images,))
+    index = _positions(tap, size, **statics)
+    return tuple(reshape(t, t.shape[1:]) if alone else t for t in (out, index))  # type: ignore[return-value]
+
+
+def _positions(
+    tap: Tensor, size: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    """Where in the row-major order of the image axes the taps of all windows lie."""
+    first, offset = np.zeros((), np.int64), np.zeros((), np.int64)
+    for n, m, k, s, (low, _), d in zip(
+        size, tap.shape[2:], kernel, stride, padding, dilation, strict=True
+    ):
+        first = first[..., None] * n + np.arange(m) * s - low
+        offset = offset[..., None] * n + np.arange(k) * d
+    at = take(asarray(offset.ravel(), device=tap.device), tap, axis=0)
+    return at + asarray(first, device=tap.device)
 
 
 def pool_rule(
@@ -173,7 +229,8 @@ def _max_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: 
     return pool_rule("max_pool", x, kernel, stride, padding, dilation)
 
 
-def _lowest(dtype: DType) -> float | int:
+def lowest(dtype: DType) -> float | int:
+    """What never wins a maximum."""
     return -float("inf") if dtype.is_inexact else int(np.iinfo(dtype.dtype).min)
 
 
@@ -187,7 +244,7 @@ def _parts(
 
 
 def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
-    out, *others = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
+    out, *others = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
     for part in others:
         out = maximum(out, part)
     return out
@@ -196,7 +253,7 @@ def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation
 def _training_body(
     x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> tuple[Tensor, Tensor]:
-    parts = _parts(x, kernel, stride, padding, dilation, _lowest(x.dtype))
+    parts = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
     out = _max_body(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     index = full(out.shape, len(parts) - 1, dtype=int32, device=out.device)
     inside = full((1, 1, *x.shape[2:]), True, device=x.device)
@@ -239,7 +296,9 @@ def max_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
     """`max_pool1d`, `max_pool2d` or `max_pool3d`, by the rank of images with a batch axis."""
     rank = len(handle_of(x, "max_pool").shape) - 2
     more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
-    return _max(rank, f"max_pool{rank}d", x, kernel_size, **more)
+    out = _max(rank, f"max_pool{rank}d", x, kernel_size, **more, return_indices=False)
+    assert not isinstance(out, tuple)
+    return out
 
 
 def max_pool_training(x: TensorLike, kernel_size: PerAxis, **options: Any) -> tuple[Tensor, ...]:

@@ -1,0 +1,139 @@
+"""Counts, diagonals and comparisons against NumPy, PyTorch and SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import ingle.tensor as it
+from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+
+RNG = np.random.default_rng(0)
+
+
+def test_bincount(like_torch: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = RNG.integers(0, 9, 50)
+    np.testing.assert_array_equal(it.bincount(it.asarray(x)).numpy(), np.bincount(x))
+    got = it.bincount(it.asarray(x, dtype="uint8"), minlength=20)
+    np.testing.assert_array_equal(got.numpy(), np.bincount(x, minlength=20))
+    assert it.bincount(it.asarray([], dtype="int64"), minlength=2).tolist() == [0, 0]
+    like_torch(
+        lambda w: it.bincount(it.asarray(x), w),
+        lambda w: torch.zeros(9, dtype=torch.float64).index_add(0, torch.tensor(x), w),
+        [RNG.standard_normal(50)],
+    )
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("bins", "limits"),
+    [(5, None), (7, (-1.0, 0.5)), ([-2.0, -0.5, 0.0, 3.0], None), (1, (2.0, 2.0))],
+)
+def test_histogram(bins: Any, limits: Any, weighted: bool, density: bool) -> None:
+    x = np.round(RNG.standard_normal((6, 10)) * 4) / 4
+    weight = RNG.uniform(0.5, 2, x.shape) if weighted else None
+    if density and limits == (2.0, 2.0):
+        x[0] = 2.0
+    got, edges = it.histogram(
+        it.asarray(x),
+        bins if isinstance(bins, int) else it.asarray(bins, dtype="float64"),
+        range=limits,
+        weight=None if weight is None else it.asarray(weight),
+        density=density,
+    )
+    expected = np.histogram(x, bins, range=limits, weights=weight, density=density)
+    np.testing.assert_allclose(got.numpy(), expected[0])
+    np.testing.assert_allclose(edges.numpy(), expected[1])
+
+
+def test_histogram_of_nothing() -> None:
+    counts, edges = it.histogram(it.zeros(0), 2)
+    assert (counts.tolist(), edges.tolist()) == ([0.0, 0.0], [0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1])
+def test_diagonals(like_torch: Any, offset: int) -> None:
+    torch = pytest.importorskip("torch")
+    for shape in ((4,), (3, 4)):
+        like_torch(
+            lambda x: it.diag(x, offset=offset),
+            lambda x: torch.diag(x, offset),
+            [RNG.standard_normal(shape)],
+        )
+    for axes in ((-2, -1), (0, 2), (1, 0)):
+        like_torch(
+            lambda x, axes=axes: it.diag_embed(x, offset=offset, axis1=axes[0], axis2=axes[1]),
+            lambda x, axes=axes: torch.diag_embed(x, offset, *axes),
+            [RNG.standard_normal((2, 3))],
+        )
+
+
+def test_blocks() -> None:
+    blocks = [RNG.standard_normal((2, 3)), np.asarray([1.0, 2.0]), np.asarray(3.0)]
+    got = it.block_diag(*map(it.asarray, blocks))
+    np.testing.assert_array_equal(got.numpy(), scipy.linalg.block_diag(*blocks))
+
+
+@pytest.mark.parametrize("k", [-3, -1, 0, 2, 9])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5), (4, 0)])
+def test_triangles(shape: tuple[int, int], k: int) -> None:
+    np.testing.assert_array_equal(it.tri(*shape, k=k).numpy(), np.tri(*shape, k))
+    got = it.tril_indices(*shape, offset=k).numpy()
+    np.testing.assert_array_equal(got, np.stack(np.tril_indices(shape[0], k, shape[1])))
+    got = it.triu_indices(*shape, offset=k).numpy()
+    np.testing.assert_array_equal(got, np.stack(np.triu_indices(shape[0], k, shape[1])))
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_closeness(equal_nan: bool) -> None:
+    odd = np.asarray([0.0, 1.0, 1 + 1e-6, 1e-9, np.inf, -np.inf, np.nan, 1e300])
+    a, b = odd[:, None], odd[None, :]
+    got = it.isclose(it.asarray(a), it.asarray(b), equal_nan=equal_nan).numpy()
+    np.testing.assert_array_equal(got, np.isclose(a, b, equal_nan=equal_nan))
+    assert it.allclose(it.asarray(odd), it.asarray(odd), equal_nan=equal_nan) is equal_nan
+    assert it.allclose(it.asarray([2, 2]), 2)
+    assert it.isclose(1.0, it.asarray([1.0])).tolist() == [True]
+    assert not it.allclose(it.asarray([True]), it.asarray([False]))
+
+
+def test_angles(like_torch: Any) -> None:
+    torch = pytest.importorskip("torch")
+    for name in ("deg2rad", "rad2deg"):
+        like_torch(getattr(it, name), getattr(torch, name), [RNG.standard_normal(5) * 100])
+
+
+def test_fmod(like_torch: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x, y = RNG.uniform(-20, 20, 40), RNG.uniform(-5, 5, 40)
+    np.testing.assert_array_equal(it.fmod(it.asarray(x), it.asarray(y)).numpy(), np.fmod(x, y))
+    like_torch(it.fmod, torch.fmod, [x, y], second=False)
+    whole = RNG.integers(-20, 20, 40)
+    np.testing.assert_array_equal(it.fmod(it.asarray(whole), 3).numpy(), np.fmod(whole, 3))
+    got = it.fmod(it.asarray(abs(whole), dtype="uint8"), 3).numpy()
+    np.testing.assert_array_equal(got, np.fmod(abs(whole), 3))
+
+
+def test_errors() -> None:
+    with pytest.raises(ArgumentError, match="bincount: x must not be negative, got -1"):
+        it.bincount(it.asarray([0, -1]))
+    with pytest.raises(DTypeError, match="bincount: x must be integers"):
+        it.bincount(it.zeros(2))
+    with pytest.raises(ShapeError, match="bincount: weights"):
+        it.bincount(it.asarray([0, 1]), it.zeros(3))
+    with pytest.raises(ArgumentError, match="histogram: bins must be positive"):
+        it.histogram(it.zeros(2), 0)
+    with pytest.raises(ArgumentError, match="histogram: the edges"):
+        it.histogram(it.zeros(2), it.asarray([1.0, 0.0]))
+    with pytest.raises(ArgumentError, match="histogram: range"):
+        it.histogram(it.zeros(2), 3, range=(1.0, 0.0))
+    with pytest.raises(ShapeError, match="diag: needs"):
+        it.diag(it.zeros((1, 2, 3)))
+    with pytest.raises(ShapeError, match="same axis"):
+        it.diag_embed(it.zeros(2), axis1=0, axis2=-2)
+    with pytest.raises(ShapeError, match="block_diag"):
+        it.block_diag()

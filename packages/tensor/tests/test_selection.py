@@ -1,0 +1,123 @@
+"""Order statistics and selection against PyTorch, NumPy and SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import ingle.tensor as it
+from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+
+RNG = np.random.default_rng(0)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("k", [1, 3])
+def test_kthvalue(like_torch: Any, k: int, axis: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = RNG.permutation(4 * 3 * 5).reshape(4, 3, 5).astype(np.float64)
+    got, expected = (
+        it.kthvalue(it.asarray(x), k, axis=axis),
+        torch.kthvalue(torch.tensor(x), k, axis),
+    )
+    np.testing.assert_array_equal(got[1].numpy(), expected.indices.numpy())
+    like_torch(
+        lambda x: it.kthvalue(x, k, axis=axis, keepdims=True)[0],
+        lambda x: torch.kthvalue(x, k, axis, keepdim=True).values,
+        [x],
+    )
+
+
+@pytest.mark.parametrize("shape", [(5,), (4,), (3, 4), (2, 3, 5), ()])
+def test_median(shape: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = RNG.standard_normal(shape)
+    assert it.median(it.asarray(x)).item() == torch.median(torch.tensor(x)).item()
+    for axis in range(len(shape)):
+        got = it.median(it.asarray(x), axis=axis).numpy()
+        np.testing.assert_array_equal(got, torch.median(torch.tensor(x), axis).values.numpy())
+
+
+def test_median_of_nan_and_gradient(like_torch: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = it.asarray([[1.0, NAN, 2.0], [3.0, 1.0, 2.0]])
+    np.testing.assert_array_equal(it.median(x, axis=1).numpy(), [NAN, 2.0])
+    assert np.isnan(it.median(x).item())
+    like_torch(
+        lambda x: it.median(x, axis=0, keepdims=True),
+        lambda x: torch.median(x, 0, keepdim=True).values,
+        [RNG.standard_normal((6, 3))],
+    )
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_quantile(like_torch: Any, interpolation: str, axis: int | None, keepdims: bool) -> None:
+    torch = pytest.importorskip("torch")
+    q = [0.0, 0.25, 0.31, 0.5, 1.0]
+    options = {"interpolation": interpolation}
+    like_torch(
+        lambda x: it.quantile(x, q, axis=axis, keepdims=keepdims, **options),
+        lambda x: torch.quantile(
+            x, torch.tensor(q, dtype=torch.float64), axis, keepdim=keepdims, **options
+        ),
+        [RNG.standard_normal((5, 4))],
+        second=False,
+    )
+
+
+def test_quantiles_of_odd_values() -> None:
+    x = np.asarray([1.0, np.inf, np.inf, 2.0])
+    np.testing.assert_array_equal(it.quantile(it.asarray(x), [0.25, 0.9]).numpy(), [1.75, np.inf])
+    assert np.isnan(it.quantile(it.asarray([1.0, NAN]), 0.0).item())
+    assert it.quantile(it.asarray([1, 2, 3]), 0.5).dtype is it.float32
+    half = it.quantile(it.asarray(np.arange(100), dtype="bfloat16"), it.asarray(0.5))
+    assert half.dtype is it.bfloat16
+    assert half.shape == ()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_mode(axis: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = RNG.integers(-2, 3, (40, 9))
+    values, indices = it.mode(it.asarray(x), axis=axis)
+    np.testing.assert_array_equal(values.numpy(), torch.mode(torch.tensor(x), axis).values.numpy())
+    np.testing.assert_array_equal(values.numpy(), scipy.stats.mode(x, axis=axis).mode)
+    picked = np.take_along_axis(x, np.expand_dims(indices.numpy(), axis), axis)
+    np.testing.assert_array_equal(np.squeeze(picked, axis), values.numpy())
+    assert it.mode(it.asarray(x), axis=axis, keepdims=True)[0].ndim == 2
+
+
+def test_masked_select(like_torch: Any) -> None:
+    torch = pytest.importorskip("torch")
+    mask = RNG.integers(0, 2, (3, 1)).astype(bool)
+    like_torch(
+        lambda x: it.masked_select(x, it.asarray(mask)),
+        lambda x: torch.masked_select(x, torch.tensor(mask)),
+        [RNG.standard_normal((2, 3, 4))],
+    )
+
+
+def test_errors() -> None:
+    x = it.zeros((2, 3))
+    with pytest.raises(ArgumentError, match="kthvalue: k=4 must be between 1 and 3"):
+        it.kthvalue(x, 4)
+    with pytest.raises(ShapeError, match=r"median: .* no elements"):
+        it.median(it.zeros((0,)))
+    with pytest.raises(DTypeError, match="median: complex64"):
+        it.median(it.zeros(2, dtype="complex64"))
+    with pytest.raises(ArgumentError, match=r"quantile: q must be in \[0, 1\]"):
+        it.quantile(x, 1.5)
+    with pytest.raises(ArgumentError, match="quantile: interpolation must be one of"):
+        it.quantile(x, 0.5, interpolation="cubic")
+    with pytest.raises(ShapeError, match="quantile: q must be a number"):
+        it.quantile(x, it.zeros((1, 1)))
+    with pytest.raises(ShapeError, match=r"mode: .* no elements"):
+        it.mode(it.zeros((0,)))
+    with pytest.raises(DTypeError, match="mask must be bool"):
+        it.masked_select(x, x)
