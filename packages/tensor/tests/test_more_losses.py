@@ -24,7 +24,7 @@ def signs(*shape: int) -> np.ndarray:
     [
         ("hinge_embedding_loss", [(4, 5)], signs(4, 5), {"margin": 0.5}),
         ("margin_ranking_loss", [(4, 5), (4, 5)], signs(4, 5), {"margin": 0.3}),
-        ("margin_ranking_loss", [(4, 5), (5,)], signs(4, 1), {}),
+        ("margin_ranking_loss", [(4, 5), (1, 5)], signs(4, 1), {}),
         ("cosine_embedding_loss", [(6, 5), (6, 5)], signs(6), {"margin": 0.1}),
         ("cosine_embedding_loss", [(5,), (5,)], signs(), {}),
         ("triplet_margin_loss", [(4, 5)] * 3, None, {"margin": 2.0}),
@@ -180,8 +180,8 @@ def test_errors() -> None:
         (([[1]], [3, 3], [1]), ShapeError, "one length for each of the 1"),
         (([[1]], [3], [2]), ShapeError, "at least 2"),
         (([[1.0]], [3], [1]), DTypeError, "targets must be integers"),
-        (([[5]], [3], [1]), OutOfRangeError, ""),
-        (([[-1]], [3], [1]), OutOfRangeError, ""),
+        (([[5]], [3], [1]), OutOfRangeError, "axis"),
+        (([[-1]], [3], [1]), OutOfRangeError, "axis"),
     ],
 )
 def test_errors_of_ctc(arguments: Any, error: type[Exception], message: str) -> None:

@@ -69,6 +69,7 @@ from .ops import atanh as atanh
 from .ops import avg_pool1d as avg_pool1d
 from .ops import avg_pool2d as avg_pool2d
 from .ops import avg_pool3d as avg_pool3d
+from .ops import bartlett_window as bartlett_window
 from .ops import batch_norm as batch_norm
 from .ops import batch_norm_training as batch_norm_training
 from .ops import binary_cross_entropy as binary_cross_entropy
@@ -81,6 +82,7 @@ from .ops import bitwise_left_shift as bitwise_left_shift
 from .ops import bitwise_or as bitwise_or
 from .ops import bitwise_right_shift as bitwise_right_shift
 from .ops import bitwise_xor as bitwise_xor
+from .ops import blackman_window as blackman_window
 from .ops import block_diag as block_diag
 from .ops import broadcast_arrays as broadcast_arrays
 from .ops import broadcast_to as broadcast_to
@@ -149,6 +151,8 @@ from .ops import gelu as gelu
 from .ops import glu as glu
 from .ops import greater as greater
 from .ops import greater_equal as greater_equal
+from .ops import hamming_window as hamming_window
+from .ops import hann_window as hann_window
 from .ops import hardshrink as hardshrink
 from .ops import hardsigmoid as hardsigmoid
 from .ops import hardswish as hardswish
@@ -158,11 +162,13 @@ from .ops import histogram as histogram
 from .ops import huber_loss as huber_loss
 from .ops import hypot as hypot
 from .ops import imag as imag
+from .ops import interpolate as interpolate
 from .ops import inverse_normal as inverse_normal
 from .ops import isclose as isclose
 from .ops import isfinite as isfinite
 from .ops import isinf as isinf
 from .ops import isnan as isnan
+from .ops import kaiser_window as kaiser_window
 from .ops import kl_div as kl_div
 from .ops import kthvalue as kthvalue
 from .ops import l1_loss as l1_loss

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,7 @@ class Exchange:
                 f"__array_namespace__: api_version={api_version!r} is none of "
                 f"{', '.join(API_VERSIONS)}"
             )
-        import ingle.tensor
-
-        return ingle.tensor
+        return sys.modules["ingle.tensor"]
 
     def __dlpack_device__(self: Tensor) -> tuple[int, int]:  # type: ignore[misc]
         """Where `__dlpack__` exports: the backend's device, or the host if it cannot export."""

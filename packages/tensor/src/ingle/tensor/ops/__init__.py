@@ -117,6 +117,7 @@ from .gathering import take_along_axis as take_along_axis
 from .indexing import IndexedUpdate as IndexedUpdate
 from .indexing import getitem as getitem
 from .indexing import updated as updated
+from .interpolation import interpolate as interpolate
 from .joining import chunk as chunk
 from .joining import concat as concat
 from .joining import split as split
@@ -248,6 +249,11 @@ from .special import nextafter as nextafter
 from .statistics import mean as mean
 from .statistics import std as std
 from .statistics import var as var
+from .tapers import bartlett_window as bartlett_window
+from .tapers import blackman_window as blackman_window
+from .tapers import hamming_window as hamming_window
+from .tapers import hann_window as hann_window
+from .tapers import kaiser_window as kaiser_window
 from .triangular import diagonal as diagonal
 from .triangular import eye as eye
 from .triangular import tril as tril

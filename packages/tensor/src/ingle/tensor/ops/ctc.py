@@ -93,8 +93,7 @@ def ctc_loss(
     times = _lengths(name, "input_lengths", input_lengths, batch, 1, time)
     counts = _lengths(name, "target_lengths", target_lengths, batch, 0, None)
     labels = _padded(name, targets, counts, single)
-    where_at = {"device": scores.device, "dtype": int64}
-    ends = asarray(times, **where_at), asarray(counts, **where_at)
+    ends = [asarray(n, dtype=int64, device=scores.device) for n in (times, counts)]
     op = CTC_LOSS.op(blank=silent, zero_infinity=bool(zero_infinity))
     loss = run(op, [x._handle for x in (scores, labels, *ends)])[0]
     if reduction == "mean":

@@ -1,112 +1,21 @@
-"""Random tensors: generators that are cells, and distributions that draw from them.
-
-The numbers depend on the generator's seed and on how much was drawn before, never on the backend.
-A process starts with seed 0, so that a run repeats until it asks for something else.
-"""
+"""Uniform and normal floats, integers, bools and permutations."""
 
 from __future__ import annotations
 
 import math
-import secrets
-import threading
 from collections.abc import Sequence
 
-from . import ops
-from .cell import Cell
-from .device import Device, default_device
-from .dtypes import as_dtype, default_float, default_int, float32, float64, uint64
-from .errors import ArgumentError, DTypeError
-from .ops import _rules
-from .ops.random_bits import Place, blocks
-from .ops.uniform import words_of
-from .tensor import Tensor
+from .. import ops
+from ..device import Device, default_device
+from ..dtypes import as_dtype, default_float, default_int, float32, float64, uint64
+from ..errors import ArgumentError, DTypeError
+from ..ops import _rules
+from ..ops.random_bits import blocks
+from ..ops.uniform import words_of
+from ..tensor import Tensor
+from .generator import Generator, default_generator
 
 Shape = int | Sequence[int]
-
-
-class Generator(Cell[int]):
-    """A stream of random numbers: a key, and a counter of how many blocks were drawn.
-
-    Being a cell, it takes part in transactions: what is drawn inside one that is discarded is
-    drawn again.
-
-    Args:
-        seed: an integer in [0, 2**64), or None for one from the operating system.
-
-    >>> import ingle.tensor as it
-    >>> g = it.random.Generator(7)
-    >>> before = g.state
-    >>> a = it.random.uniform(3, generator=g)
-    >>> g.state = before
-    >>> bool((it.random.uniform(3, generator=g) == a).all())
-    True
-    """
-
-    __slots__ = ("_key", "_lock")
-
-    def __init__(self, seed: int | None = 0) -> None:
-        super().__init__(0)
-        self._lock = threading.Lock()
-        self.seed(seed)
-
-    def seed(self, seed: int | None) -> None:
-        """Starts the stream of a seed from its beginning; None takes a fresh seed."""
-        if seed is None:
-            seed = secrets.randbits(63)
-        number = _rules.as_int(seed, "Generator", "seed")
-        if not 0 <= number < 1 << 64:
-            raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
-        self._key = number
-        self.value = 0
-
-    @property
-    def state(self) -> tuple[int, int]:
-        """The seed and the counter: all there is to save."""
-        return self._key, self.raw
-
-    @state.setter
-    def state(self, state: tuple[int, int]) -> None:
-        key, counter = state
-        self.seed(key)
-        self.value = counter
-
-    def draw(self, count: int) -> Place:
-        """Takes `count` blocks of the stream and returns where they begin."""
-        with self._lock:
-            start = self.raw
-            self.value = start + count
-        return Place(self._key, start & ((1 << 64) - 1))
-
-    def __getstate__(self) -> tuple[int, int]:
-        return self.state
-
-    def __setstate__(self, state: tuple[int, int]) -> None:
-        self.__init__(0)  # type: ignore[misc]
-        self.state = state
-
-    def __repr__(self) -> str:
-        return f"Generator(seed={self._key}, drawn={self.raw})"
-
-
-_default = Generator(0)
-
-
-def default_generator() -> Generator:
-    """The generator that is used where none is given."""
-    return _default
-
-
-def seed(number: int | None) -> None:
-    """Restarts the default generator with a seed; None takes a fresh one.
-
-    >>> import ingle.tensor as it
-    >>> it.random.seed(1)
-    >>> a = it.random.normal(2)
-    >>> it.random.seed(1)
-    >>> bool((it.random.normal(2) == a).all())
-    True
-    """
-    _default.seed(number)
 
 
 def uniform(
@@ -135,7 +44,7 @@ def uniform(
     to = default_float() if dtype is None else as_dtype(dtype)
     if not low <= high:
         raise ArgumentError(f"uniform: low must not exceed high, got low={low}, high={high}")
-    place = (generator or _default).draw(blocks(size, words_of(to)))
+    place = (generator or default_generator()).draw(blocks(size, words_of(to)))
     x = ops.random_uniform(size, place, dtype=to, device=device)
     return x if (low, high) == (0.0, 1.0) else x * float(high - low) + float(low)
 
@@ -166,7 +75,7 @@ def normal(
     to = default_float() if dtype is None else as_dtype(dtype)
     if not std >= 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
-    place = (generator or _default).draw(blocks(size, words_of(to)))
+    place = (generator or default_generator()).draw(blocks(size, words_of(to)))
     x = ops.random_normal(size, place, dtype=to, device=device)
     return x if (mean, std) == (0.0, 1.0) else x * float(std) + float(mean)
 
@@ -242,7 +151,7 @@ def randint(
     span = _rules.as_int(high, "randint", "high") - _rules.as_int(low, "randint", "low")
     if not 0 < span < 1 << 63:
         raise ArgumentError(f"randint: needs low < high, got low={low}, high={high}")
-    place = (generator or _default).draw(blocks(size, 2))
+    place = (generator or default_generator()).draw(blocks(size, 2))
     words = ops.random_bits((*size, 2), place, device=device).astype(uint64)
     wide = words[..., 0] << 32 | words[..., 1]
     return (wide % span).astype(to) + low
@@ -276,6 +185,6 @@ def permutation(
     [0, 1, 2, 3, 4]
     """
     (size,) = _rules.as_shape(n, "permutation", "n")
-    place = (generator or _default).draw(blocks((size,), 2))
+    place = (generator or default_generator()).draw(blocks((size,), 2))
     words = ops.random_bits((size, 2), place, device=device or default_device()).astype(uint64)
     return ops.argsort(words[..., 0] << 32 | words[..., 1])

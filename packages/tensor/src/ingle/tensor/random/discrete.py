@@ -1,0 +1,226 @@
+"""Counts and choices: Poisson numbers, classes, samples with and without replacement."""
+
+from __future__ import annotations
+
+import math
+
+from .. import ops
+from ..device import Device
+from ..dispatch import TensorLike, as_floating, wrap
+from ..dtypes import as_dtype, default_int, float64, int64
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ops._rules import as_int, as_shape, normalize_axis
+from ..ops.normal import polynomial_log as log
+from ..ops.random_bits import blocks
+from ..tensor import Tensor
+from ._elementary import Parameter, exp, open_uniform, parameters, wide_dtype
+from .basic import Shape as ShapeLike
+from .continuous import gumbel
+from .generator import Generator, default_generator
+
+_LARGE = 10.0
+"""The rate from which on Poisson numbers are drawn by rejection."""
+_STEPS = 1 << 31
+"""Weights count in multiples of the largest one over this: sums of integers have no rounding."""
+
+
+def poisson(
+    rate: Parameter,
+    shape: ShapeLike | None = None,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """How often something happens that happens `rate` times on average, independently.
+
+    Hörmann: The transformed rejection method for generating Poisson random variables (1993);
+    below a rate of 10 by adding up probabilities. Computed in float64. How much is drawn from the
+    generator depends on how often the method rejects, so this waits for values.
+
+    Args:
+        rate: positive number or tensor.
+        shape: of the result; that of the rate if not given.
+        dtype: an integer or float dtype; the default integer dtype if not given.
+        device: where to put them, if the rate is a number.
+        generator: to draw from; the default generator if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.random.poisson(3.0, (2, 3)).shape
+    (2, 3)
+    """
+    to = default_int() if dtype is None else as_dtype(dtype)
+    if not (to.is_integer or to.is_floating):
+        raise DTypeError(f"poisson: dtype must be an integer or float dtype, got {to}")
+    _, (mean,) = parameters("poisson", shape, float64, device, ("rate", rate))
+    large = mean >= _LARGE
+    out = ops.zeros(mean.shape, dtype=float64, device=mean.device)
+    if not bool(ops.all(large)):
+        out = _by_addition(ops.where(large, 1, mean), generator)
+    if bool(ops.any(large)):
+        out = ops.where(large, _by_rejection(ops.where(large, mean, _LARGE), generator), out)
+    return out.astype(to)
+
+
+def categorical(
+    logits: TensorLike,
+    shape: ShapeLike = (),
+    *,
+    axis: int = -1,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Class numbers with the probabilities `softmax(logits)`.
+
+    They are where the logits plus `gumbel` noise are largest.
+
+    Args:
+        logits: real numbers, -inf for a class that never comes.
+        shape: of independent draws, before the shape of the logits without their classes.
+        axis: of the classes.
+        generator: to draw from; the default generator if not given.
+
+    Returns:
+        The default integer dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.random.categorical(it.asarray([float("-inf"), 0.0]), 3).tolist()
+    [1, 1, 1]
+    """
+    scores = wrap(as_floating(logits, "categorical", "logits")).detach()
+    place = normalize_axis(axis, scores.ndim, "categorical")
+    if not scores.dtype.is_floating or not scores.shape[place]:
+        raise ShapeError(
+            f"categorical: logits must be real and of at least one class, got {scores.dtype} of "
+            f"shape {scores.shape}"
+        )
+    wide = wide_dtype(scores.dtype)
+    lead = as_shape(shape, "categorical")
+    size = (*lead, *scores.shape)
+    noise = gumbel(size, dtype=wide, device=scores.device, generator=generator)
+    return ops.argmax(scores.astype(wide) + noise, axis=len(lead) + place)
+
+
+def multinomial(
+    weights: TensorLike,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Indices drawn with probabilities in proportion to weights, as in PyTorch.
+
+    Args:
+        weights: (classes,) or (rows, classes), not negative, in each row one at least positive.
+            With replacement they count in multiples of the largest one over 2**31.
+        num_samples: how many for each row.
+        replacement: whether an index may come several times. Without, they come in the order in
+            which they were drawn.
+        generator: to draw from; the default generator if not given.
+
+    Returns:
+        (num_samples,) or (rows, num_samples), in the default integer dtype.
+
+    Raises:
+        ArgumentError: the weights are not as said, or fewer are positive than are to be drawn
+            without replacement.
+
+    >>> import ingle.tensor as it
+    >>> sorted(it.random.multinomial(it.asarray([0.5, 0.0, 2.0]), 2).tolist())
+    [0, 2]
+    """
+    name = "multinomial"
+    given = wrap(as_floating(weights, name, "weights")).detach()
+    count = as_int(num_samples, name, "num_samples")
+    if given.ndim not in (1, 2) or not given.dtype.is_floating or count < 0:
+        raise ShapeError(
+            f"{name}: weights must be real, (classes,) or (rows, classes), and num_samples not "
+            f"negative, got {given.dtype} of shape {given.shape} and {count}"
+        )
+    rows = ops.reshape(given, (-1, given.shape[-1])) if given.size else given
+    good = (rows >= 0) & ops.isfinite(rows)
+    positive = ops.sum(rows > 0, axis=-1)
+    least = 1 if replacement else max(count, 1)
+    if not given.size or not bool(ops.all(good)) or not bool(ops.all(positive >= least)):
+        raise ArgumentError(
+            f"{name}: weights must be finite, not negative, and at least {least} of each row "
+            f"positive, got shape {given.shape}"
+        )
+    draw = _with_replacement if replacement else _without_replacement
+    out = draw(rows.astype(wide_dtype(rows.dtype)), count, generator).astype(default_int())
+    return out if given.ndim == 2 else ops.reshape(out, (count,))
+
+
+def _without_replacement(rows: Tensor, count: int, generator: Generator | None) -> Tensor:
+    """Where the logarithms plus `gumbel` are largest: Efraimidis, Spirakis (2006) in logarithms."""
+    noise = gumbel(rows.shape, dtype=rows.dtype, device=rows.device, generator=generator)
+    logs = ops.where(rows > 0, log(ops.where(rows > 0, rows, 1)), float("-inf"))
+    return ops.topk(logs + noise, count)[1]
+
+
+def _with_replacement(rows: Tensor, count: int, generator: Generator | None) -> Tensor:
+    """Random integers below the sum of the weights as integers, searched in their running sum."""
+    n, classes = rows.shape
+    share = rows / ops.max(rows, axis=-1, keepdims=True)
+    steps = ops.floor(share * float(_STEPS)).astype(int64)
+    total = ops.sum(steps, axis=-1, keepdims=True)
+    ends = ops.cumulative_sum(ops.reshape(steps, (n * classes,)))
+    begin = ops.cumulative_sum(total, axis=0) - total
+    place = (generator or default_generator()).draw(blocks((n, count), 2))
+    words = ops.random_bits((n, count, 2), place, device=rows.device).astype(int64)
+    wide = (words[..., 0] >> 1) << 32 | words[..., 1]
+    found = ops.searchsorted(ends, wide % total + begin, side="right")
+    first = ops.reshape(ops.arange(n, dtype=int64, device=rows.device) * classes, (n, 1))
+    return found - first
+
+
+def _by_addition(rate: Tensor, generator: Generator | None) -> Tensor:
+    """The number of probabilities that add up to less than a uniform float."""
+    u = open_uniform(rate.shape, float64, rate.device, generator)
+    p = exp(-rate)
+    total, k = p, ops.zeros(rate.shape, dtype=float64, device=rate.device)
+    # More than 100 come with a probability below 1e-60, the rounding of the sum with one of 1e-16.
+    for i in range(1, 100):
+        beyond = u > total
+        if not bool(ops.any(beyond)):
+            break
+        k = ops.where(beyond, float(i), k)
+        p = p * rate / float(i)
+        total = total + p
+    return k
+
+
+def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
+    root, logs = ops.sqrt(rate), log(rate)
+    b = root * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    inverse = 1.1328 / (b - 3.4) + 1.1239
+    good = 0.9277 - 3.6224 / (b - 2.0)
+    out = ops.zeros(rate.shape, dtype=float64, device=rate.device)
+    left = ops.ones(rate.shape, dtype="bool", device=rate.device)
+    while bool(ops.any(left)):
+        u = open_uniform(rate.shape, float64, rate.device, generator) - 0.5
+        v = open_uniform(rate.shape, float64, rate.device, generator)
+        us = 0.5 - ops.abs(u)
+        us = ops.where(us > 0, us, 2.0**-60)
+        k = ops.floor((a * 2.0 / us + b) * u + rate + 0.43)
+        fast = (us >= 0.07) & (v <= good)
+        safe = ops.where(k >= 0, k, 0)
+        height = log(v) + log(inverse) - log(a / (us * us) + b)
+        slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & (
+            height <= safe * logs - rate - _log_factorial(safe)
+        )  # fmt: skip
+        accepted = left & (fast | slow)
+        out = ops.where(accepted, k, out)
+        left = left & ~accepted
+    return out
+
+
+def _log_factorial(k: Tensor) -> Tensor:
+    """By Stirling's series, to 1e-10; below 10 from a table."""
+    table = ops.asarray([math.lgamma(i + 1.0) for i in range(10)], dtype=float64, device=k.device)
+    x = ops.where(k < 10, 10, k)
+    z = 1.0 / (x * x)
+    rest = (1 / 12 - z * (1 / 360 - z * (1 / 1260))) / x
+    series = (x + 0.5) * log(x) - x + (0.5 * math.log(2 * math.pi) + rest)
+    small = ops.take(table, ops.where(k < 10, k, 0).astype(int64))
+    return ops.where(k < 10, small, series)

@@ -1,0 +1,96 @@
+"""Generators of random numbers: cells that hold a key and a counter."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+from ..cell import Cell
+from ..errors import ArgumentError
+from ..ops import _rules
+from ..ops.random_bits import Place
+
+
+class Generator(Cell[int]):
+    """A stream of random numbers: a key, and a counter of how many blocks were drawn.
+
+    Being a cell, it takes part in transactions: what is drawn inside one that is discarded is
+    drawn again.
+
+    Args:
+        seed: an integer in [0, 2**64), or None for one from the operating system.
+
+    >>> import ingle.tensor as it
+    >>> g = it.random.Generator(7)
+    >>> before = g.state
+    >>> a = it.random.uniform(3, generator=g)
+    >>> g.state = before
+    >>> bool((it.random.uniform(3, generator=g) == a).all())
+    True
+    """
+
+    __slots__ = ("_key", "_lock")
+
+    def __init__(self, seed: int | None = 0) -> None:
+        super().__init__(0)
+        self._lock = threading.Lock()
+        self.seed(seed)
+
+    def seed(self, seed: int | None) -> None:
+        """Starts the stream of a seed from its beginning; None takes a fresh seed."""
+        if seed is None:
+            seed = secrets.randbits(63)
+        number = _rules.as_int(seed, "Generator", "seed")
+        if not 0 <= number < 1 << 64:
+            raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
+        self._key = number
+        self.value = 0
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """The seed and the counter: all there is to save."""
+        return self._key, self.raw
+
+    @state.setter
+    def state(self, state: tuple[int, int]) -> None:
+        key, counter = state
+        self.seed(key)
+        self.value = counter
+
+    def draw(self, count: int) -> Place:
+        """Takes `count` blocks of the stream and returns where they begin."""
+        with self._lock:
+            start = self.raw
+            self.value = start + count
+        return Place(self._key, start & ((1 << 64) - 1))
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self.state
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self.__init__(0)  # type: ignore[misc]
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._key}, drawn={self.raw})"
+
+
+_default = Generator(0)
+
+
+def default_generator() -> Generator:
+    """The generator that is used where none is given."""
+    return _default
+
+
+def seed(number: int | None) -> None:
+    """Restarts the default generator with a seed; None takes a fresh one.
+
+    >>> import ingle.tensor as it
+    >>> it.random.seed(1)
+    >>> a = it.random.normal(2)
+    >>> it.random.seed(1)
+    >>> bool((it.random.normal(2) == a).all())
+    True
+    """
+    _default.seed(number)

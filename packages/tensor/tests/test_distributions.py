@@ -1,0 +1,150 @@
+"""Distributions against SciPy's, by tests that a right sampler fails once in ten thousand seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import ingle.tensor as it
+from ingle.tensor import random
+from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+from ingle.tensor.random import _elementary
+
+N = 20000
+stats = scipy.stats
+LOG_NORMAL = stats.lognorm(0.7, 0, np.exp(0.5))
+CONTINUOUS: list[tuple[str, Callable[..., Any], Any]] = [
+    ("exponential", lambda **o: random.exponential(N, 2.5, **o), stats.expon(scale=1 / 2.5)),
+    ("laplace", lambda **o: random.laplace(N, 1.0, 2.0, **o), stats.laplace(1, 2)),
+    ("gumbel", lambda **o: random.gumbel(N, -1.0, 0.5, **o), stats.gumbel_r(-1, 0.5)),
+    ("cauchy", lambda **o: random.cauchy(N, 3.0, 2.0, **o), stats.cauchy(3, 2)),
+    ("log_normal", lambda **o: random.log_normal(N, 0.5, 0.7, **o), LOG_NORMAL),
+    ("gamma 0.3", lambda **o: random.gamma(0.3, shape=N, **o), stats.gamma(0.3)),
+    ("gamma 1", lambda **o: random.gamma(1.0, 4.0, N, **o), stats.gamma(1, scale=0.25)),
+    ("gamma 25", lambda **o: random.gamma(25.0, 0.5, N, **o), stats.gamma(25, scale=2)),
+    ("beta 0.5 0.5", lambda **o: random.beta(0.5, 0.5, N, **o), stats.beta(0.5, 0.5)),
+    ("beta 3 7", lambda **o: random.beta(3.0, 7.0, N, **o), stats.beta(3, 7)),
+    ("dirichlet", lambda **o: random.dirichlet([2.0, 3.0, 4.0], (N,), **o)[:, 1], stats.beta(3, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("draw", "oracle"), [c[1:] for c in CONTINUOUS], ids=[c[0] for c in CONTINUOUS]
+)
+@pytest.mark.usefixtures("road")
+def test_continuous(draw: Any, oracle: Any, dtype: str) -> None:
+    x = draw(dtype=dtype, generator=random.Generator(5))
+    assert x.dtype.name == dtype
+    assert stats.kstest(x.numpy().astype(np.float64), oracle.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("draw", [c[1] for c in CONTINUOUS], ids=[c[0] for c in CONTINUOUS])
+def test_the_same_numbers_again(draw: Any) -> None:
+    first, second = (draw(generator=random.Generator(9)).numpy() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, draw(generator=random.Generator(10)).numpy())
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 9.9, 10.0, 40.0, 3e4])
+def test_poisson(rate: float) -> None:
+    x = random.poisson(rate, N, generator=random.Generator(5)).numpy()
+    oracle = stats.poisson(rate)
+    edges = np.unique(oracle.ppf(np.linspace(0, 1, 30)[1:-1]))
+    shares = np.diff(np.concatenate([[0.0], oracle.cdf(edges), [1.0]]))
+    counts = np.bincount(np.searchsorted(edges, x), minlength=len(shares))
+    kept = shares * N > 5
+    assert stats.chisquare(
+        np.append(counts[kept], counts[~kept].sum() + 1e-9),
+        np.append(shares[kept], shares[~kept].sum() + 1e-9 / N) * N,
+        sum_check=False,
+    ).pvalue > 1e-4  # fmt: skip
+
+
+def test_poisson_of_many_rates() -> None:
+    rates = np.geomspace(0.01, 1e5, 50)
+    x = random.poisson(it.asarray(rates), (400, 50), dtype="float64").numpy()
+    assert (abs(x.mean(0) - rates) < 5 * np.sqrt(rates / 400)).all()
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_first_choices(replacement: bool) -> None:
+    weights = np.asarray([0.5, 0.0, 2.0, 1.5, 4.0])
+    many = it.broadcast_to(it.asarray(weights), (N, 5))
+    x = random.multinomial(many, 3, replacement, generator=random.Generator(5)).numpy()
+    kept = weights > 0
+    for column in range(3 if replacement else 1):
+        counts = np.bincount(x[:, column], minlength=5)
+        assert not counts[1]
+        expected = (weights / weights.sum())[kept] * N
+        assert stats.chisquare(counts[kept], expected).pvalue > 1e-4
+    assert replacement or all(len(set(row)) == 3 for row in x)
+
+
+def test_second_choices_without_replacement() -> None:
+    weights = np.asarray([1.0, 2.0, 3.0])
+    many = it.broadcast_to(it.asarray(weights), (N, 3))
+    x = random.multinomial(many, 2, generator=random.Generator(6)).numpy()
+    p = weights / weights.sum()
+    pairs = {(i, j): p[i] * p[j] / (1 - p[i]) for i in range(3) for j in range(3) if i != j}
+    counts = [int(((x[:, 0] == i) & (x[:, 1] == j)).sum()) for i, j in pairs]
+    assert stats.chisquare(counts, np.asarray(list(pairs.values())) * N).pvalue > 1e-4
+
+
+def test_categorical() -> None:
+    logits = np.asarray([[0.0, 1.0, -1.0], [2.0, 0.0, -np.inf]])
+    x = random.categorical(it.asarray(logits), N, generator=random.Generator(5)).numpy()
+    assert x.shape == (N, 2)
+    for column, row in zip(x.T, logits, strict=True):
+        p = np.exp(row) / np.exp(row).sum()
+        counts = np.bincount(column, minlength=3)
+        assert stats.chisquare(counts[p > 0], (p * N)[p > 0]).pvalue > 1e-4
+        assert not counts[p == 0].any()
+    assert random.categorical(it.asarray(logits), axis=0).shape == (3,)
+
+
+def test_small_concentrations_still_sum_to_one() -> None:
+    x = random.dirichlet(it.full((4,), 0.001), (200,)).numpy()
+    np.testing.assert_allclose(x.sum(-1), 1.0, rtol=1e-6)
+    y = random.beta(it.full((200,), 0.001), it.asarray(0.001)).numpy()
+    assert ((y >= 0) & (y <= 1)).all()
+
+
+def test_exponential_function() -> None:
+    for dtype, most in (("float32", 88.0), ("float64", 709.0)):
+        x = np.random.default_rng(0).uniform(-most + 2, most, 5000).astype(dtype)
+        got = _elementary.exp(it.asarray(x)).numpy()
+        np.testing.assert_array_max_ulp(got, np.exp(x.astype("float128")).astype(dtype), 2)
+    ends = _elementary.exp(it.asarray([-1e9, 0.0, 1e9], dtype="float64")).tolist()
+    assert ends == [0.0, 1.0, float("inf")]
+
+
+def test_shapes() -> None:
+    a = it.asarray([[1.0], [2.0]])
+    assert random.gamma(a, it.asarray([1.0, 2.0, 3.0])).shape == (2, 3)
+    assert random.gamma(a, shape=(4, 2, 5), dtype="float16").dtype is it.float16
+    assert random.poisson(it.ones((0, 3))).shape == (0, 3)
+    assert random.exponential().shape == ()
+
+
+def test_errors() -> None:
+    with pytest.raises(ArgumentError, match="exponential: rate must be positive, got 0"):
+        random.exponential(3, 0)
+    with pytest.raises(ArgumentError, match="gamma: concentration must be positive"):
+        random.gamma(it.asarray([1.0, -1.0]))
+    with pytest.raises(ShapeError, match="beta: shapes"):
+        random.beta(it.ones(3), 1.0, (2,))
+    with pytest.raises(DTypeError, match="laplace: dtype must be a float dtype"):
+        random.laplace(3, dtype="int32")
+    with pytest.raises(ShapeError, match="dirichlet: concentration"):
+        random.dirichlet(it.asarray(1.0))
+    with pytest.raises(ArgumentError, match="multinomial: weights must be finite"):
+        random.multinomial(it.asarray([1.0, -1.0]), 1)
+    with pytest.raises(ArgumentError, match="at least 2 of each row positive"):
+        random.multinomial(it.asarray([1.0, 0.0]), 2)
+    with pytest.raises(ShapeError, match="categorical: logits"):
+        random.categorical(it.zeros((0,)))
