@@ -70,6 +70,46 @@ def test_without_a_batch() -> None:
     np.testing.assert_array_equal(it.conv2d(it.asarray(x), w).numpy(), whole.numpy()[0])
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("innermost", [False, True])
+@pytest.mark.usefixtures("road")
+def test_each_channel_by_itself(like_torch: Any, rank: int, stride: int, innermost: bool) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(rank)
+    x = rng.standard_normal((3, 5, *(9, 7, 6)[:rank]))
+    w = rng.standard_normal((5, 1, *(3, 2, 1)[:rank]))
+    options: dict[str, Any] = {"stride": stride, "padding": 1, "dilation": 2, "groups": 5}
+    there, back = (0, *range(2, rank + 2), 1), (0, rank + 1, *range(1, rank + 1))
+
+    def ours(a: Any, b: Any) -> Any:
+        # Not a view of the memory order only: adding makes an array of that order.
+        moved = it.permute_dims(it.permute_dims(a, there) + 0, back) if innermost else a
+        return getattr(it, f"conv{rank}d")(moved, b, **options)
+
+    theirs = getattr(torch.nn.functional, f"conv{rank}d")
+    like_torch(ours, lambda a, b: theirs(a, b, **options), [x, w], atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 400, 300), (70, 20, 16, 16), (1, 2, 3, 5)])
+def test_channels_by_themselves_in_blocks(shape: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal((shape[1], 1, 3, 3), np.float32)
+    options: dict[str, Any] = {"padding": (1, 2), "groups": shape[1]}
+    a, b = it.asarray(x).require_grad(), it.asarray(w).require_grad()
+    ta, tb = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
+    expected = torch.nn.functional.conv2d(ta, tb, **options)
+    out = it.conv2d(a, b, **options)
+    np.testing.assert_allclose(out.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-4)
+    g = rng.standard_normal(out.shape, np.float32)
+    grads = out.backward(it.asarray(g))
+    expected.backward(torch.tensor(g))
+    np.testing.assert_allclose(grads[a].numpy(), ta.grad.numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(grads[b].numpy(), tb.grad.numpy(), rtol=1e-3, atol=1e-2)
+
+
 def test_large_images_are_gathered_in_rows() -> None:
     functional = pytest.importorskip("torch").nn.functional
     torch = pytest.importorskip("torch")

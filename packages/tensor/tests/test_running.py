@@ -10,6 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.tensor.errors import AxisError, DTypeError
 
+pytestmark = pytest.mark.usefixtures("road")
 RNG = np.random.default_rng(0)
 INF, NAN = float("inf"), float("nan")
 

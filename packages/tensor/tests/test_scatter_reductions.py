@@ -10,6 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
+pytestmark = pytest.mark.usefixtures("road")
 RNG = np.random.default_rng(0)
 REDUCTIONS = ["sum", "prod", "mean", "amax", "amin"]
 

@@ -10,6 +10,7 @@ from ingle.tensor import Cell, Tensor, transaction
 from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import flatten, unflatten
 
+from .batching import batching_of, below_batch
 from .engine import pull
 from .recording import (
     Autodiff,
@@ -48,6 +49,9 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not is_recording():
             return function(*args, **kwargs)
+        batching = batching_of(flatten((args, kwargs)))
+        if batching is not None:
+            return below_batch(batching, checkpoint, function)(*args, **kwargs)
         return _Block(function, args, kwargs).first()
 
     return run

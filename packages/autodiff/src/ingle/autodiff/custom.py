@@ -8,7 +8,9 @@ from typing import Any
 
 from ingle.tensor import Tensor, zeros
 from ingle.tensor.errors import GradientError, OperandError, ShapeError
+from ingle.tensor.ops._batching import summed
 
+from .batching import Batching, batching_of
 from .recording import Node, TrackedHandle, decorator, is_recording
 
 
@@ -42,6 +44,9 @@ def custom_gradient(
         level = max((args[i].backend.level for i in places), default=0)
         if not level or not is_recording():
             return function(*args, **kwargs)[0]
+        batching = batching_of(args)
+        if batching is not None:
+            return _below_batch(batching, function, args, kwargs)
         parents = []
         lowered = list(args)
         for i in places:
@@ -50,17 +55,11 @@ def custom_gradient(
             parents.append((handle.node, handle.index) if tracked else None)
             if tracked:
                 lowered[i] = Tensor(handle.inner)
-        got = function(*lowered, **kwargs)
-        if not isinstance(got, tuple) or len(got) != 2 or not callable(got[1]):
-            raise OperandError(
-                f"custom_gradient: {function.__name__} must return (result, gradient function), "
-                f"got {type(got).__name__}"
-            )
-        result, rule = got
+        result, rule = _checked(function.__name__, function(*lowered, **kwargs))
         if any(isinstance(a, Tensor) and a.backend.level for a in lowered):
             # At the levels below, too, nothing but the rule says what the gradient is.
             result = run(*lowered, **kwargs)
-        results = result if isinstance(result, tuple) else (result,)
+        results = _as_tuple(result)
         node = _Custom(
             tuple(parents), function.__name__, rule, [lowered[i] for i in places], results
         )
@@ -72,6 +71,51 @@ def custom_gradient(
         return wrapped if isinstance(result, tuple) else wrapped[0]
 
     return run
+
+
+def _checked(name: str, got: Any) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(got, tuple) or len(got) != 2 or not callable(got[1]):
+        raise OperandError(
+            f"custom_gradient: {name} must return (result, gradient function), "
+            f"got {type(got).__name__}"
+        )
+    return got
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _below_batch(
+    top: Batching,
+    function: Callable[..., tuple[Any, Callable[..., Any]]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """A call inside of `vmap`: the same function of whole batches, with a rule of whole batches."""
+    carried = [top.carries(a) for a in args]
+    of_tensors = [c for a, c in zip(args, carried, strict=True) if isinstance(a, Tensor)]
+
+    @functools.wraps(function)
+    def whole(*values: Any) -> tuple[Any, Callable[..., Any]]:
+        lifted = [top.lift(v) if c else v for v, c in zip(values, carried, strict=True)]
+        result, rule = _checked(function.__name__, function(*lifted, **kwargs))
+
+        def whole_rule(*cotangents: Tensor) -> tuple[Tensor | None, ...]:
+            parts = _as_tuple(rule(*[top.lift(g) for g in cotangents]))
+            if len(parts) != len(of_tensors):
+                return parts
+            # What is the same for all elements gets the cotangents of all.
+            return tuple(
+                g if g is None else top.whole(g) if c else summed(top.whole(g))
+                for g, c in zip(parts, of_tensors, strict=True)
+            )
+
+        wholes = tuple(top.whole(y) for y in _as_tuple(result))
+        return (wholes if isinstance(result, tuple) else wholes[0]), whole_rule
+
+    result = custom_gradient(whole)(*[top.lower(a) for a in args])
+    return tuple(map(top.lift, result)) if isinstance(result, tuple) else top.lift(result)
 
 
 class _Custom(Node):

@@ -31,6 +31,8 @@ def backward(
             f"backward: the cotangent must have the root's shape {root.shape}, "
             f"got {cotangent.shape}"
         )
+    elif not create_graph and cotangent.backend is handle.backend:
+        cotangent = Tensor(cotangent._handle.inner)  # type: ignore[attr-defined]
     return Gradients(pull([(handle, cotangent)], create_graph))
 
 
@@ -45,6 +47,8 @@ def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[o
     for handle, g in roots:
         _add(cotangents, handle.node, handle.index, g)
     level = roots[0][0].backend
+    # A cotangent of the roots' own level is another transform's: what is computed from it stays.
+    strip = not tracked and not any(g.backend is level for _, g in roots)
     results: dict[object, Tensor] = {}
     for node in _ordered([h.node for h, _ in roots]):
         got = cotangents.pop(node, None)
@@ -58,17 +62,14 @@ def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[o
             continue
         for parent, part in zip(node.parents, node.pull(got, tracked), strict=True):
             if parent is not None and part is not None:
-                _add(cotangents, *parent, _strip(part, level, tracked))
+                _add(cotangents, *parent, _strip(part, level) if strip else part)
     return results
 
 
-def _strip(g: Tensor, level: object, tracked: bool) -> Tensor:
+def _strip(g: Tensor, level: Autodiff) -> Tensor:
     # A rule may read a differentiable cell; without create_graph its recording is not wanted.
     handle = g._handle
-    if not tracked and isinstance(level, Autodiff) and handle.backend is level:
-        assert isinstance(handle, TrackedHandle)
-        return Tensor(handle.inner)
-    return g
+    return Tensor(handle.inner) if handle.backend is level else g  # type: ignore[attr-defined]
 
 
 def _add(cotangents: dict[Node, list[Tensor | None]], node: Node, index: int, g: Tensor) -> None:

@@ -72,6 +72,9 @@ class TrackedHandle(Handle):
         self.node = node
         self.index = index
 
+    def detached(self) -> Handle:
+        return self.inner.detached()
+
     @property
     def gradient_key(self) -> object:
         """What `Gradients` looks a tensor up by."""
@@ -284,8 +287,8 @@ _decorators: dict[tuple[Device, int], Autodiff] = {}
 
 def decorator(below: Backend, level: int) -> Autodiff:
     """The one Autodiff of a device and level, so that its tensors can meet."""
-    while isinstance(below, Autodiff):
-        below = below.inner
+    while below.level:
+        below = below.inner  # type: ignore[attr-defined]
     key = (below.device, level)
     found = _decorators.get(key)
     if found is None or found.inner is not below:
@@ -346,7 +349,11 @@ def require_grad(x: Tensor) -> Tensor:
         kept = Kept(((handle.node, handle.index),))
         kept.key = kept
         return Tensor(TrackedHandle(handle.backend, handle.inner, kept, 0))
-    return Tensor(leaf(handle, max(1, handle.backend.level)))
+    if handle.backend.level:
+        raise GradientError(
+            "require_grad: this tensor stands for a whole batch inside of vmap; use grad(function)"
+        )
+    return Tensor(leaf(handle, 1))
 
 
 @contextlib.contextmanager

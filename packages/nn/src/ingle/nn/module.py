@@ -153,6 +153,10 @@ class Module:
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
+    def __ingle_cells__(self) -> list[Cell[Any]]:
+        """What transforms such as `grad` differentiate a module by, less what is frozen."""
+        return list(self.parameters())
+
     def _cells(
         self, kind: type[C], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, C]]:

@@ -3,6 +3,7 @@
 from . import fft as fft
 from . import linalg as linalg
 from . import module as _module
+from . import named as named
 from . import random as random
 from .cell import Cell as Cell
 from .cell import transaction as transaction
@@ -51,6 +52,7 @@ from .ops import adaptive_max_pool1d as adaptive_max_pool1d
 from .ops import adaptive_max_pool2d as adaptive_max_pool2d
 from .ops import adaptive_max_pool3d as adaptive_max_pool3d
 from .ops import add as add
+from .ops import affine_grid as affine_grid
 from .ops import all as all
 from .ops import allclose as allclose
 from .ops import angle as angle
@@ -89,6 +91,7 @@ from .ops import broadcast_to as broadcast_to
 from .ops import cdist as cdist
 from .ops import ceil as ceil
 from .ops import celu as celu
+from .ops import channel_shuffle as channel_shuffle
 from .ops import chunk as chunk
 from .ops import clip as clip
 from .ops import concat as concat
@@ -116,6 +119,7 @@ from .ops import cummax as cummax
 from .ops import cummin as cummin
 from .ops import cumulative_prod as cumulative_prod
 from .ops import cumulative_sum as cumulative_sum
+from .ops import deform_conv2d as deform_conv2d
 from .ops import deg2rad as deg2rad
 from .ops import diag as diag
 from .ops import diag_embed as diag_embed
@@ -151,6 +155,8 @@ from .ops import gelu as gelu
 from .ops import glu as glu
 from .ops import greater as greater
 from .ops import greater_equal as greater_equal
+from .ops import grid_sample as grid_sample
+from .ops import group_norm as group_norm
 from .ops import hamming_window as hamming_window
 from .ops import hann_window as hann_window
 from .ops import hardshrink as hardshrink
@@ -162,12 +168,14 @@ from .ops import histogram as histogram
 from .ops import huber_loss as huber_loss
 from .ops import hypot as hypot
 from .ops import imag as imag
+from .ops import instance_norm as instance_norm
 from .ops import interpolate as interpolate
 from .ops import inverse_normal as inverse_normal
 from .ops import isclose as isclose
 from .ops import isfinite as isfinite
 from .ops import isinf as isinf
 from .ops import isnan as isnan
+from .ops import istft as istft
 from .ops import kaiser_window as kaiser_window
 from .ops import kl_div as kl_div
 from .ops import kthvalue as kthvalue
@@ -178,6 +186,7 @@ from .ops import less as less
 from .ops import less_equal as less_equal
 from .ops import linear as linear
 from .ops import linspace as linspace
+from .ops import local_response_norm as local_response_norm
 from .ops import log as log
 from .ops import log1p as log1p
 from .ops import log2 as log2
@@ -233,6 +242,8 @@ from .ops import outer as outer
 from .ops import pad as pad
 from .ops import pairwise_distance as pairwise_distance
 from .ops import permute_dims as permute_dims
+from .ops import pixel_shuffle as pixel_shuffle
+from .ops import pixel_unshuffle as pixel_unshuffle
 from .ops import poisson_nll_loss as poisson_nll_loss
 from .ops import positive as positive
 from .ops import pow as pow
@@ -251,6 +262,7 @@ from .ops import relu6 as relu6
 from .ops import remainder as remainder
 from .ops import repeat as repeat
 from .ops import reshape as reshape
+from .ops import rms_norm as rms_norm
 from .ops import roll as roll
 from .ops import round as round
 from .ops import rsqrt as rsqrt
@@ -282,6 +294,7 @@ from .ops import square as square
 from .ops import squeeze as squeeze
 from .ops import stack as stack
 from .ops import std as std
+from .ops import stft as stft
 from .ops import subtract as subtract
 from .ops import sum as sum
 from .ops import swapaxes as swapaxes

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from .contract import Shape
 from .device import Device
 from .dtypes import DType
-from .errors import DTypeError, OperandError, ShapeError
+from .errors import BatchError, DTypeError, OperandError, ShapeError
 from .operators import NoInPlace, Operators
 from .plugins import transform
 from .tensor import Tensor
@@ -204,7 +204,17 @@ class Cell(NoInPlace, Operators, Generic[T]):
 
 
 def _lowered(value: T) -> T:
-    return _shown(value.detach()) if isinstance(value, Tensor) else value  # type: ignore[return-value]
+    if not isinstance(value, Tensor):
+        return value
+    handle = value._handle
+    if handle.backend.level:
+        handle = handle.detached()
+    if handle.backend.level:
+        raise BatchError(
+            f"a cell cannot hold a tensor of shape {value.shape} that differs among the elements "
+            "of a vmap; return it instead, or write outside"
+        )
+    return Tensor(handle)  # type: ignore[return-value]
 
 
 def _shown(value: T) -> T:

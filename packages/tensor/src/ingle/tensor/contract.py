@@ -75,6 +75,10 @@ class Handle:
     shape: Shape
     dtype: DType
 
+    def detached(self) -> Handle:
+        """The same value without any recording of gradients; decorators that record override it."""
+        return self
+
     @property
     def owners(self) -> int | None:
         return None

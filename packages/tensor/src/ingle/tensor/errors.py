@@ -47,5 +47,9 @@ class GradientError(IngleError, RuntimeError):
     """Gradients were asked for where there are none."""
 
 
+class BatchError(IngleError, RuntimeError):
+    """Inside `vmap` something was asked for that one element of a batch cannot have."""
+
+
 class MissingPackageError(IngleError, ImportError):
     """A separately installed part of Ingle is needed; the message names it."""

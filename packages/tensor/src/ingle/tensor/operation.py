@@ -23,6 +23,8 @@ Kind = Literal[
 ]  # fmt: skip
 Rule = Callable[..., Aval | tuple[Aval, ...]]
 
+Batch = tuple[str, ...] | Callable[..., Any]
+
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by name, in the order of their definition."""
 
@@ -77,6 +79,11 @@ class Operation:
         body: the operation in terms of other operations, `(*tensors, **statics)`.
         training: another operation with the same inputs that also returns what the gradient rule
             wants; autodiff runs it instead. The rule of the whole is then written there.
+        batch: how it runs over a batch axis in front of some of its inputs, for `vmap`: the names
+            of attributes that hold axes, where moving these by one is all (none, where leading
+            axes are a stack anyhow); or a rule `(batched, *tensors, **statics)`, whose first
+            argument says which inputs have the axis, and whose results all have it. None:
+            elementwise operations broadcast, reductions move their axis, others run their body.
         public: the function that users call.
         samples: inputs on which the testkit checks it.
         reference: the same function on float64 NumPy arrays, or `"module:attribute"` of one;
@@ -85,6 +92,7 @@ class Operation:
 
     __slots__ = (
         "_plain",
+        "batch",
         "body",
         "name",
         "outputs",
@@ -113,6 +121,7 @@ class Operation:
         vjp: Mapping[str | tuple[str, ...], Callable[..., Any]] | None = None,
         body: Callable[..., Any] | None = None,
         training: Operation | None = None,
+        batch: Batch | None = None,
         public: Callable[..., Any] | None = None,
         samples: Callable[[Draw], Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | str | None = None,
@@ -128,6 +137,7 @@ class Operation:
         self.traits = traits
         self.body = body
         self.training = training
+        self.batch = batch
         self.public = public
         self.samples = samples
         self.reference = reference

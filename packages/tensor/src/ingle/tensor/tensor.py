@@ -140,9 +140,7 @@ class Tensor(Operators, Exchange):
 
     def detach(self) -> Tensor:
         """The same value without any recording of gradients, at every level."""
-        handle = self._handle
-        while handle.backend.level:
-            handle = handle.inner  # type: ignore[attr-defined]
+        handle = self._handle.detached()
         return self if handle is self._handle else Tensor(handle)
 
     def require_grad(self) -> Tensor:

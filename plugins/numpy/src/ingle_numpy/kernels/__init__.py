@@ -16,12 +16,14 @@ from . import (
     pooling,
     random,
     reduction,
+    running,
     sorting,
 )
 
 KERNELS: dict[str, Callable[..., Any]] = {
     **elementwise.KERNELS,
     **reduction.KERNELS,
+    **running.KERNELS,
     **sorting.KERNELS,
     **movement.KERNELS,
     **indexing.KERNELS,

@@ -18,6 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from ingle.tensor.operation import Op
 
+from . import depthwise
+
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +62,8 @@ def _in_float32(compute: Callable[..., Array], a: Array, b: Array, /, **attribut
 def _convolve(
     x: Array, weight: Array, *, stride: Ints, padding: Sequence[Ints], dilation: Ints, groups: int
 ) -> Array:
+    if weight.shape[0] == groups > 1 == weight.shape[1]:
+        return depthwise.convolve(x, weight, stride=stride, padding=padding, dilation=dilation)
     windows = _windows(_channels_last(x, padding), weight.shape[2:], stride, dilation)
     batch, *out = windows.shape[: x.ndim - 1]
     result = np.empty((batch, *out, weight.shape[0]), x.dtype)
@@ -73,6 +77,10 @@ def _correlate(
     x: Array, g: Array, *, kernel: Ints, stride: Ints, padding: Sequence[Ints], dilation: Ints,
     groups: int,
 ) -> Array:  # fmt: skip
+    if x.shape[1] == g.shape[1] == groups > 1:
+        return depthwise.correlate(
+            x, g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+        )
     windows = _windows(_channels_last(x, padding), kernel, stride, dilation)
     last = np.ascontiguousarray(np.moveaxis(g, 1, -1))
     channels, features = x.shape[1] // groups, g.shape[1] // groups
@@ -111,6 +119,10 @@ def _scattered_gradient(
 ) -> Array:  # fmt: skip
     """Each output's share of every tap, added to the place it was read from."""
     kernel, channels = weight.shape[2:], weight.shape[1]
+    if weight.shape[0] == groups > 1 == channels:
+        return depthwise.spread(
+            g, weight, size=size, stride=stride, padding=padding, dilation=dilation
+        )
     last = np.ascontiguousarray(np.moveaxis(g, 1, -1))
     batch, *out, _ = last.shape
     padded = [low + n + high for n, (low, high) in zip(size, padding, strict=True)]

@@ -76,6 +76,22 @@ def _scatter_add(op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
     return np.moveaxis(wide.astype(x.dtype, copy=False), 0, op.attributes["axis"])
 
 
+def _scatter_reduced(op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> Any:
+    largest = op.attributes.get("largest")
+    combine: Any = np.multiply if largest is None else np.maximum if largest else np.minimum
+    out, rows, moved = _prepared(op, x, indices, updates)
+    half = x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+    wide = out.astype(np.float32) if half else out
+    moved = moved.astype(wide.dtype, copy=False)
+    if not op.attributes["include_self"]:
+        # The first update of each row takes its place; the others are combined with it.
+        places, first = np.unique(rows, return_index=True)
+        wide[places] = moved[first]
+        rows, moved = np.delete(rows, first), np.delete(moved, first, axis=0)
+    combine.at(wide, rows, moved)
+    return np.moveaxis(wide.astype(x.dtype, copy=False), 0, op.attributes["axis"])
+
+
 def _prepared(
     op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,4 +115,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "slice_update": _slice_update,
     "scatter_set": _scatter_set,
     "scatter_add": _scatter_add,
+    "scatter_prod": _scatter_reduced,
+    "scatter_extremum": _scatter_reduced,
 }

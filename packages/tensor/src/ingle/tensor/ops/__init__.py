@@ -90,6 +90,7 @@ from .creation import zeros_like as zeros_like
 from .ctc import ctc_loss as ctc_loss
 from .cumulative import cumulative_prod as cumulative_prod
 from .cumulative import cumulative_sum as cumulative_sum
+from .deformable_convolution import deform_conv2d as deform_conv2d
 from .diagonals import block_diag as block_diag
 from .diagonals import diag as diag
 from .diagonals import diag_embed as diag_embed
@@ -114,6 +115,10 @@ from .fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
 from .fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
 from .gathering import take as take
 from .gathering import take_along_axis as take_along_axis
+from .grid_sampling import affine_grid as affine_grid
+from .grid_sampling import grid_sample as grid_sample
+from .group_normalization import group_norm as group_norm
+from .group_normalization import instance_norm as instance_norm
 from .indexing import IndexedUpdate as IndexedUpdate
 from .indexing import getitem as getitem
 from .indexing import updated as updated
@@ -133,6 +138,7 @@ from .linear_algebra import outer as outer
 from .linear_algebra import tensordot as tensordot
 from .linear_algebra import vecdot as vecdot
 from .linear_index import ravel_index as ravel_index
+from .local_response import local_response_norm as local_response_norm
 from .logical import bitwise_and as bitwise_and
 from .logical import bitwise_invert as bitwise_invert
 from .logical import bitwise_left_shift as bitwise_left_shift
@@ -170,6 +176,9 @@ from .normal import random_normal as random_normal
 from .normalization import layer_norm as layer_norm
 from .one_hot import one_hot as one_hot
 from .padding import pad as pad
+from .pixel_shuffling import channel_shuffle as channel_shuffle
+from .pixel_shuffling import pixel_shuffle as pixel_shuffle
+from .pixel_shuffling import pixel_unshuffle as pixel_unshuffle
 from .pooling import max_pool1d as max_pool1d
 from .pooling import max_pool2d as max_pool2d
 from .pooling import max_pool3d as max_pool3d
@@ -197,6 +206,7 @@ from .reductions import max as max
 from .reductions import min as min
 from .reductions import prod as prod
 from .reductions import sum as sum
+from .rms_normalization import rms_norm as rms_norm
 from .rounding import ceil as ceil
 from .rounding import floor as floor
 from .rounding import round as round
@@ -246,6 +256,8 @@ from .sorting import topk as topk
 from .special import copysign as copysign
 from .special import erf as erf
 from .special import nextafter as nextafter
+from .spectrograms import istft as istft
+from .spectrograms import stft as stft
 from .statistics import mean as mean
 from .statistics import std as std
 from .statistics import var as var

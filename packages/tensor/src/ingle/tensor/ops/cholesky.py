@@ -71,6 +71,7 @@ _CHOLESKY = Operation(
     rule=partial(same_rule, "cholesky"),
     traits=DECOMPOSITION,
     vjp={"x": _vjp},
+    batch=(),
     public=cholesky,
     samples=_samples,
     reference=_reference,

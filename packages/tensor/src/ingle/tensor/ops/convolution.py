@@ -11,6 +11,7 @@ from ..dispatch import TensorLike, handle_of, promote, run, wrap
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import conv_batch
 from ._rules import INEXACT, as_int, conj
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
 from .linear_algebra import matmul
@@ -343,6 +344,7 @@ CONV = Operation(
     traits=Traits("contraction", family="conv", precision="low", bound="compute"),
     vjp={"x": _input_rule, "weight": _weight_rule},
     body=_body,
+    batch=conv_batch,
     public=conv,
     samples=_samples,
     reference="ingle.tensor.ops._convolution_reference:conv",

@@ -21,6 +21,7 @@ from ..dtypes import (
 from ..errors import DTypeError, OperandError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import full_batch
 from ._rules import as_shape
 from .cast import astype
 from .manipulation import broadcast_to
@@ -206,6 +207,7 @@ FULL = Operation(
     statics=("shape", "dtype"),
     rule=_full_rule,
     traits=Traits("creation", family="full"),
+    batch=full_batch,
     public=full,
     samples=_full_samples,
     reference=lambda shape, value, dtype: np.full(shape, value, dtype.dtype),

@@ -136,6 +136,7 @@ def _operation(name: str, public: Any, combine: Any, vjp: Any, reference: Any) -
         # A running product's rule would divide by elements that may be 0; its body does not.
         vjp=vjp,
         body=partial(_scan, combine),
+        batch=("axis",),
         public=public,
         samples=_samples,
         reference=reference,

@@ -14,6 +14,7 @@ from ..dispatch import TensorLike, handle_of, run2, wrap
 from ..errors import ArgumentError, DTypeError, OperandError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import along_batch, take_batch
 from ._rules import broadcast_shapes, normalize_axis
 from .linear_index import flat_positions
 from .manipulation import broadcast_to, reshape
@@ -167,6 +168,7 @@ TAKE = Operation(
     rule=_take_rule,
     traits=GATHER,
     vjp={"x": _take_vjp},
+    batch=take_batch,
     public=take,
     samples=_take_samples,
     reference=_take_reference,
@@ -178,6 +180,7 @@ TAKE_ALONG_AXIS = Operation(
     rule=_along_rule,
     traits=GATHER,
     vjp={"x": _along_vjp},
+    batch=along_batch,
     public=take_along_axis,
     samples=_along_samples,
     reference=_along_reference,

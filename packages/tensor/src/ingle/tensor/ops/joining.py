@@ -12,6 +12,7 @@ from ..dispatch import TensorLike, handle_of, promote, run
 from ..errors import ArgumentError, OperandError, ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._batching import concat_batch
 from ._rules import as_int, as_ints, normalize_axis
 from .manipulation import MOVEMENT, reshape, reshaped
 from .slicing import slice_axis
@@ -176,6 +177,7 @@ CONCAT = Operation(
     rule=_concat_rule,
     traits=MOVEMENT,
     vjp={"arrays": _concat_vjp},
+    batch=concat_batch,
     public=concat,
     samples=_concat_samples,
     reference=np.concatenate,

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, promote, run2, wrap
 from ..errors import AxisError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import matmul_batch
 from ._rules import (
     NUMERIC,
     as_int,
@@ -207,6 +208,7 @@ _MATMUL = Operation(
     rule=_rule,
     traits=Traits("contraction", family="matmul", precision="low", bound="compute"),
     vjp={"x1": _left, "x2": _right},
+    batch=matmul_batch,
     public=matmul,
     samples=_samples,
     reference=np.matmul,

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, promote, run1, run2, wrap
 from ..errors import ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._batching import solve_batch
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
@@ -108,6 +109,7 @@ _SOLVE = Operation(
     rule=_solve_rule,
     traits=DECOMPOSITION,
     vjp={("x1", "x2"): _solve_vjp},
+    batch=solve_batch,
     public=solve,
     samples=_solve_samples,
     reference=np.linalg.solve,
@@ -118,6 +120,7 @@ _INV = Operation(
     rule=partial(same_rule, "inv"),
     traits=DECOMPOSITION,
     vjp={"x": _inv_vjp},
+    batch=(),
     public=inv,
     samples=_inv_samples,
     reference=np.linalg.inv,

@@ -14,6 +14,7 @@ from ..dispatch import TensorLike, handle_of, run1, wrap
 from ..errors import AxisError, ShapeError
 from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import broadcast_batch, permute_batch, reshape_batch
 from ._rules import as_ints, as_shape, broadcast_shapes, normalize_axis, sum_to
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ RESHAPE = Operation(
     rule=_reshape_rule,
     traits=MOVEMENT,
     vjp={"x": lambda g, x_aval: reshape(g, x_aval.shape)},
+    batch=reshape_batch,
     public=reshape,
     samples=_reshape_samples,
     reference=np.reshape,
@@ -163,6 +165,7 @@ PERMUTE_DIMS = Operation(
     rule=_permute_rule,
     traits=MOVEMENT,
     vjp={"x": lambda g, axes: permute_dims(g, _inverse(axes))},
+    batch=permute_batch,
     public=permute_dims,
     samples=_permute_samples,
     reference=np.transpose,
@@ -174,6 +177,7 @@ BROADCAST_TO = Operation(
     rule=_broadcast_rule,
     traits=MOVEMENT,
     vjp={"x": lambda g, x_aval: sum_to(g, x_aval.shape)},
+    batch=broadcast_batch,
     public=broadcast_to,
     samples=_broadcast_samples,
     reference=np.broadcast_to,

@@ -140,11 +140,14 @@ def _vjp(
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
-    make = draw.array if draw.dtype.is_complex else draw.apart
+    make = draw.apart if draw.dtype.is_floating else draw.array
     yield Sample((make((2, 17)),), condition=4)
     yield Sample((make((3, 5, 2)),), {"axis": (0, 2), "keepdims": True}, condition=4)
-    for ord in (1, 3, 0.5, -2, _INF, -_INF):
+    for ord in (1, 3, 0.5, -2):
         yield Sample((make((5, 3)),), {"axis": 0, "ord": ord}, condition=32)
+    for ord in (_INF, -_INF):
+        # All positive, because x and -x tie.
+        yield Sample((make((5, 3)) + make(()).dtype.type(3),), {"axis": 0, "ord": ord})
     yield Sample((make((5, 3)),), {"axis": 1, "ord": 0}, gradient=False)
     yield Sample((make(()),))
     yield Sample((make((0, 3)),), {"axis": 0})

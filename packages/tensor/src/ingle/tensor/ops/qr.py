@@ -111,6 +111,7 @@ _QR = Operation(
     rule=_rule,
     traits=DECOMPOSITION,
     vjp={"x": _vjp},
+    batch=(),
     public=qr,
     samples=_samples,
     reference=np.linalg.qr,

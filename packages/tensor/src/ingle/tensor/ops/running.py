@@ -175,6 +175,7 @@ def _indices_operation(name: str, public: Callable[..., Any], largest: bool) -> 
         traits=Traits("opaque"),
         vjp={},
         body=partial(_indices, largest),
+        batch=("axis",),
         public=public,
         samples=_samples,
         reference=partial(_reference, largest),
@@ -191,6 +192,7 @@ LOGCUMSUMEXP = Operation(
     traits=Traits("opaque", precision="high"),
     # Gradients go through the body's sums of two, which are stable.
     body=_logcumsumexp,
+    batch=("axis",),
     public=logcumsumexp,
     samples=_log_samples,
     reference=_log_reference,

@@ -14,6 +14,7 @@ from ..dtypes import int64
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import scatter_batch
 from ._rules import normalize_axis
 from .gathering import Indices, index_handle, take, taken_shape
 from .slicing import zeros_of
@@ -138,6 +139,7 @@ def _operation(name: str, public: Callable[..., Any], vjp: Any) -> Operation:
         rule=partial(_rule, name),
         traits=Traits("movement", family="scatter"),
         vjp=vjp,
+        batch=scatter_batch(public),
         public=public,
         samples=_samples,
         reference=partial(_reference, name == "scatter_add"),

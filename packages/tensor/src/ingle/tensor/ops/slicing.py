@@ -14,6 +14,7 @@ from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
+from ._batching import slice_batch, update_batch
 from ._rules import as_int, as_ints, as_shape
 from .manipulation import MOVEMENT
 
@@ -238,6 +239,7 @@ SLICE = Operation(
     rule=_slice_rule,
     traits=MOVEMENT,
     vjp={"x": _slice_vjp},
+    batch=slice_batch,
     public=slice,
     samples=_slice_samples,
     reference=_slice_reference,
@@ -250,6 +252,7 @@ SLICE_UPDATE = Operation(
     rule=_update_rule,
     traits=Traits("movement", family="scatter"),
     vjp={"x": _update_vjp_x, "y": _update_vjp_y},
+    batch=update_batch,
     public=slice_update,
     samples=_update_samples,
     reference=_update_reference,

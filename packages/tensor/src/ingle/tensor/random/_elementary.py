@@ -7,6 +7,7 @@ is equal on every backend.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from .. import ops
 from ..contract import Shape
@@ -91,3 +92,21 @@ def parameters(
     if broadcast_shapes(name, common, size) != size:
         raise ShapeError(f"{name}: parameters of shape {common} do not broadcast to {size}")
     return size, [ops.broadcast_to(p, size) for p in found]
+
+
+def until_accepted(attempt: Callable[..., tuple[Tensor, Tensor]], *given: Tensor) -> Tensor:
+    """Draws for parameters of one shape, and again for those elements that were rejected.
+
+    Args:
+        attempt: from parameters along one axis to values and whether each is accepted.
+        given: the parameters.
+    """
+    shape = given[0].shape
+    flat = [ops.reshape(p, (math.prod(shape),)) for p in given]
+    values, accepted = attempt(*flat)
+    left = ops.nonzero(~accepted)[0]
+    while left.size:
+        again, accepted = attempt(*(ops.take(p, left) for p in flat))
+        values = ops.scatter_set(values, left, again)
+        left = ops.take(left, ops.nonzero(~accepted)[0])
+    return ops.reshape(values, shape)

@@ -24,6 +24,7 @@ from ._elementary import (
     float_dtype,
     open_uniform,
     parameters,
+    until_accepted,
     wide_dtype,
 )
 from .basic import Shape as ShapeLike
@@ -199,8 +200,8 @@ def gamma(
     """
     to = float_dtype("gamma", dtype)
     given = ("concentration", concentration), ("rate", rate)
-    size, (a, b) = parameters("gamma", shape, wide_dtype(to), device, *given)
-    return (exp(_log_gamma(size, a, generator)) / b).astype(to)
+    _, (a, b) = parameters("gamma", shape, wide_dtype(to), device, *given)
+    return (exp(_log_gamma(a, generator)) / b).astype(to)
 
 
 def beta(
@@ -227,8 +228,8 @@ def beta(
     True
     """
     to = float_dtype("beta", dtype)
-    size, (p, q) = parameters("beta", shape, wide_dtype(to), device, ("a", a), ("b", b))
-    one, other = _log_gamma(size, p, generator), _log_gamma(size, q, generator)
+    _, (p, q) = parameters("beta", shape, wide_dtype(to), device, ("a", a), ("b", b))
+    one, other = _log_gamma(p, generator), _log_gamma(q, generator)
     return (1.0 / (exp(other - one) + 1.0)).astype(to)
 
 
@@ -265,7 +266,7 @@ def dirichlet(
     size, (a,) = parameters("dirichlet", whole, wide_dtype(to), None, named)
     if not size[-1]:
         return ops.astype(a, to)
-    logs = _log_gamma(size, a, generator)
+    logs = _log_gamma(a, generator)
     parts = exp(logs - ops.max(logs, axis=-1, keepdims=True))
     return (parts / ops.sum(parts, axis=-1, keepdims=True)).astype(to)
 
@@ -282,23 +283,23 @@ def _waiting(
     return -log(open_uniform(shape, dtype, device, generator))
 
 
-def _log_gamma(shape: Shape, a: Tensor, generator: Generator | None) -> Tensor:
+def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
     """Logarithms of gamma floats of rate 1: those of small ones underflow to 0 themselves."""
     dtype, device = a.dtype, a.device
     small = a < 1
-    # A gamma float of a + 1, times u ** (1 / a), is one of a.
-    d = ops.where(small, a + 1.0, a) - 1 / 3
-    c = 1.0 / ops.sqrt(d * 9.0)
-    out = ops.zeros(shape, dtype=dtype, device=device)
-    left = ops.ones(shape, dtype="bool", device=device)
-    while bool(ops.any(left)):
-        x = normal(shape, dtype=dtype, device=device, generator=generator)
-        u = open_uniform(shape, dtype, device, generator)
-        root = x * c + 1.0
+
+    def attempt(d: Tensor) -> tuple[Tensor, Tensor]:
+        x = normal(d.shape, dtype=dtype, device=device, generator=generator)
+        u = open_uniform(d.shape, dtype, device, generator)
+        root = x / ops.sqrt(d * 9.0) + 1.0
         cube = ops.where(root > 0, root * root * root, 1)
-        bound = x * x * 0.5 + d - d * cube + d * log(cube)
-        accepted = left & (root > 0) & (log(u) < bound)
-        out = ops.where(accepted, log(d) + log(cube), out)
-        left = left & ~accepted
-    extra = log(open_uniform(shape, dtype, device, generator)) / a
+        logs = log(cube)
+        accepted = (root > 0) & (log(u) < x * x * 0.5 + d - d * cube + d * logs)
+        return log(d) + logs, accepted
+
+    # A gamma float of a + 1, times u ** (1 / a), is one of a.
+    out = until_accepted(attempt, ops.where(small, a + 1.0, a) - 1 / 3)
+    if not bool(ops.any(small)):
+        return out
+    extra = log(open_uniform(a.shape, dtype, device, generator)) / a
     return ops.where(small, out + extra, out)

@@ -13,7 +13,7 @@ from ..ops._rules import as_int, as_shape, normalize_axis
 from ..ops.normal import polynomial_log as log
 from ..ops.random_bits import blocks
 from ..tensor import Tensor
-from ._elementary import Parameter, exp, open_uniform, parameters, wide_dtype
+from ._elementary import Parameter, exp, open_uniform, parameters, until_accepted, wide_dtype
 from .basic import Shape as ShapeLike
 from .continuous import gumbel
 from .generator import Generator, default_generator
@@ -190,29 +190,23 @@ def _by_addition(rate: Tensor, generator: Generator | None) -> Tensor:
 
 
 def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
-    root, logs = ops.sqrt(rate), log(rate)
-    b = root * 2.53 + 0.931
-    a = b * 0.02483 - 0.059
-    inverse = 1.1328 / (b - 3.4) + 1.1239
-    good = 0.9277 - 3.6224 / (b - 2.0)
-    out = ops.zeros(rate.shape, dtype=float64, device=rate.device)
-    left = ops.ones(rate.shape, dtype="bool", device=rate.device)
-    while bool(ops.any(left)):
+    def attempt(rate: Tensor) -> tuple[Tensor, Tensor]:
         u = open_uniform(rate.shape, float64, rate.device, generator) - 0.5
         v = open_uniform(rate.shape, float64, rate.device, generator)
+        b = ops.sqrt(rate) * 2.53 + 0.931
+        a = b * 0.02483 - 0.059
         us = 0.5 - ops.abs(u)
         us = ops.where(us > 0, us, 2.0**-60)
         k = ops.floor((a * 2.0 / us + b) * u + rate + 0.43)
-        fast = (us >= 0.07) & (v <= good)
+        fast = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0))
         safe = ops.where(k >= 0, k, 0)
+        inverse = 1.1328 / (b - 3.4) + 1.1239
         height = log(v) + log(inverse) - log(a / (us * us) + b)
-        slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & (
-            height <= safe * logs - rate - _log_factorial(safe)
-        )  # fmt: skip
-        accepted = left & (fast | slow)
-        out = ops.where(accepted, k, out)
-        left = left & ~accepted
-    return out
+        below = height <= safe * log(rate) - rate - _log_factorial(safe)
+        slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & below
+        return k, fast | slow
+
+    return until_accepted(attempt, rate)
 
 
 def _log_factorial(k: Tensor) -> Tensor:

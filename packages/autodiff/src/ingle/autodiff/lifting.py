@@ -1,0 +1,119 @@
+"""What transforms share: levels, and arguments that are lifted to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ingle.tensor import Cell, Gradients, Tensor, zeros_like
+from ingle.tensor.errors import ArgumentError, GradientError, OperandError
+from ingle.tensor.pytree import tree_map
+
+from .recording import Shown, TrackedHandle, leaf
+from .trees import leaves, rebuild
+
+_level: ContextVar[int] = ContextVar("ingle_transform_level", default=1)
+
+
+@contextmanager
+def next_level() -> Iterator[int]:
+    """A level above all that surround this call, and one more for the replay of what they did."""
+    with at_level(_level.get() + 2) as level:
+        yield level
+
+
+@contextmanager
+def at_level(level: int) -> Iterator[int]:
+    """Transforms inside take levels above this one, and above those that surround the call."""
+    token = _level.set(max(level, _level.get()))
+    try:
+        yield level
+    finally:
+        _level.reset(token)
+
+
+class Lifted:
+    """One argument that a function is differentiated by, lifted to a level.
+
+    Args:
+        argument: nested tensors, a cell, or an object with `__ingle_cells__` such as a module.
+        level: where its values are tracked.
+        name: the transform's, for errors.
+
+    Attributes:
+        tree: the values before; those of cells are a `Gradients` container.
+        keys: what the engine keeps the gradient of each leaf of `tree` by.
+        value: the argument to call the function with.
+        shown: what its cells show meanwhile.
+    """
+
+    def __init__(self, argument: Any, level: int, name: str) -> None:
+        self.shown: Shown = {}
+        cells = _cells(argument, name)
+        if cells is None:
+            self.keys: list[object] = []
+            self.tree = argument
+            self.value = tree_map(lambda x: self._lift(x, level, name), argument)
+            return
+        for cell in cells:
+            self.shown[cell] = (cell.raw._handle, Tensor(leaf(cell.value._handle, level, cell)))
+        self.keys = list(cells)
+        self.tree = Gradients({cell: cell.raw for cell in cells})
+        self.value = argument
+
+    def _lift(self, x: Any, level: int, name: str) -> Tensor:
+        if not isinstance(x, Tensor) or not x.dtype.is_inexact:
+            kind = f"a {x.dtype} tensor" if isinstance(x, Tensor) else type(x).__name__
+            raise OperandError(
+                f"{name}: differentiates by float tensors, nested tuples, lists and dicts of them, "
+                f"cells and modules; got {kind}"
+            )
+        handle = leaf(x._handle, level)
+        self.keys.append(handle.node)
+        return Tensor(handle)
+
+    def collect(self, found: dict[object, Tensor]) -> Any:
+        """Gradients in the structure of the argument, zeros where none was found."""
+        values = zip(self.keys, leaves(self.tree), strict=True)
+        return rebuild(self.tree, [found[k] if k in found else zeros_like(x) for k, x in values])
+
+
+def _cells(argument: Any, name: str) -> list[Cell[Any]] | None:
+    if isinstance(argument, Cell):
+        if not argument.differentiable:
+            raise GradientError(f"{name}: this cell is frozen; its gradient is not recorded")
+        return [argument]
+    show = getattr(argument, "__ingle_cells__", None)
+    return None if show is None else [c for c in show() if c.differentiable]
+
+
+def shown_by(arguments: Sequence[Lifted]) -> Shown:
+    """What the cells of all arguments show."""
+    return {cell: shown for argument in arguments for cell, shown in argument.shown.items()}
+
+
+def normal_places(argnums: int | tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
+    """Positions of arguments as numbers in [0, count)."""
+    places = argnums if isinstance(argnums, tuple) else (argnums,)
+    for place in places:
+        if not -count <= place < count:
+            raise ArgumentError(
+                f"{name}: argnums={argnums}, but the call has {count} positional arguments"
+            )
+    return tuple(place % count for place in places)
+
+
+def tracked_at(value: Any, level: int) -> TrackedHandle | None:
+    """The handle of a tensor that is tracked at just this level."""
+    handle = value._handle if isinstance(value, Tensor) else None
+    if isinstance(handle, TrackedHandle) and handle.backend.level == level:
+        return handle
+    return None
+
+
+def lowered(value: Any, level: int) -> Any:
+    """A result without what was recorded of it at this level."""
+    handle = tracked_at(value, level)
+    return value if handle is None else Tensor(handle.inner)
