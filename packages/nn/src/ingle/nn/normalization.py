@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
+from ingle.tensor.cell import undisturbed
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
@@ -16,9 +16,6 @@ from ._arguments import make, size, sizes
 from .init import Init, Ones, Zeros
 from .module import Module
 from .parameter import Buffer, Parameter
-
-# One for all layers: locks in modules could not be copied or pickled, and it is held briefly.
-_tracking = threading.Lock()
 
 
 class _BatchNorm(Module):
@@ -80,7 +77,7 @@ class _BatchNorm(Module):
         batches = self.num_batches_tracked
         if self.running_mean is None or self.running_var is None or batches is None:
             return
-        with _tracking, transaction():
+        with undisturbed, transaction():
             batches.value = batches.raw + 1
             # What runs is the unbiased variance, as in PyTorch; the layer itself uses the other.
             unbiased = var * (count / (count - 1))

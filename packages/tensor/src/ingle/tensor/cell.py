@@ -54,13 +54,17 @@ class Scope:
         if self.parent is not None:
             self.parent.writes.update(self.writes)
             return
-        with _committing:
+        with undisturbed:
             for cell, value in self.writes.items():
                 cell._store(value)
 
 
-# Groups of writes from several threads land one after the other, never mixed.
-_committing = threading.RLock()
+undisturbed = threading.RLock()
+"""Held while a group of writes lands, so that those of several threads never mix.
+
+Who holds it sees cells that belong together as one group left them, and nobody writes groups
+meanwhile: for short read-modify-write steps on state that threads share.
+"""
 _scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
 
 
