@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .contract import Aval, Backend, Handle, Scalar
 from .device import Device, backend_of, new_tensors_on
-from .dtypes import DType, promote_types, scalar_dtype
-from .errors import DeviceError, DTypeError, OperandError
+from .dtypes import DType, default_float, promote_types, scalar_dtype
+from .errors import DeviceError, OperandError
 from .operation import Op, Operation, infer
 
 if TYPE_CHECKING:
@@ -177,8 +177,6 @@ def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
         return call2(op, x1, x2)
     h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
     if not h1.dtype.is_inexact:
-        from .dtypes import default_float
-
         to = default_float()
         h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2), dtype=to)
     return run2(op, h1, h2)
@@ -225,18 +223,7 @@ def as_floating(x: object, name: str, argument: str = "x") -> Handle:
     handle = handle_of(x, name, argument)
     if handle.dtype.is_inexact:
         return handle
-    from .dtypes import default_float
-
     return cast_handle(handle, default_float())
-
-
-def require_dtype(name: str, handle: Handle, kinds: tuple[str, ...], argument: str = "x") -> None:
-    """Raises `DTypeError` unless the dtype's kind is among `kinds`."""
-    if handle.dtype.kind not in kinds:
-        raise DTypeError(
-            f"{name}: {argument} must be {' or '.join(kinds)}, got {handle.dtype}; "
-            f"cast it first with {argument}.astype(...)"
-        )
 
 
 def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tuple[Handle, ...]:

@@ -19,9 +19,9 @@ import numpy as np
 from .contract import Aval, Handle, Scalar
 from .device import Device, backend_of
 from .dispatch import aval_of, execute_body
-from .dtypes import DType
+from .dtypes import DType, from_numpy_dtype
 from .errors import BackendError
-from .operation import Op
+from .operation import Op, infer
 
 REFERENCE = "numpy"
 """The device whose backend computes what others lack."""
@@ -87,8 +87,6 @@ class EagerBackend:
         return f"<backend {self.name} on {self.device}>"
 
     def upload(self, array: np.ndarray) -> Handle:
-        from .dtypes import from_numpy_dtype
-
         return ArrayHandle(self, self.to_device_array(array), from_numpy_dtype(array.dtype))
 
     def download(self, handle: Handle) -> np.ndarray:
@@ -139,8 +137,6 @@ class EagerBackend:
 
     def wrap(self, op: Op, result: Any, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """A kernel's result as handles, with the dtypes of the room's rule."""
-        from .operation import infer
-
         results = result if isinstance(result, tuple) else (result,)
         avals = infer(op, inputs)
         return tuple(

@@ -12,11 +12,10 @@ import numpy as np
 
 from ..contract import Aval
 from ..dispatch import TensorLike, as_floating
-from ..dtypes import float32
 from ..errors import ArgumentError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import INEXACT
+from ._rules import INEXACT, widened
 from .cast import astype
 from .powers import sqrt, square
 from .reductions import Axis, reduction, reduction_rule, run_reduction, spread, sum
@@ -94,25 +93,20 @@ def _left(x: Aval | Tensor, axis: tuple[int, ...], correction: float) -> float:
     return builtins.max(_count(x, axis) - correction, 0.0)
 
 
-def _wide(x: Tensor) -> Tensor:
-    # A sum of float16 overflows long before its mean does.
-    return astype(x, float32) if x.dtype.itemsize == 2 else x
-
-
 def _mean(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    total = sum(_wide(x), axis=axis, keepdims=keepdims)
+    total = sum(widened(x), axis=axis, keepdims=keepdims)
     return astype(total / _count(x, axis), x.dtype)
 
 
 def _var(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
-    wide = _wide(x)
+    wide = widened(x)
     off = wide - mean(wide, axis=axis, keepdims=True)
     total = sum(square(off), axis=axis, keepdims=keepdims)
     return astype(total / _left(x, axis, correction), x.dtype)
 
 
 def _std(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
-    found = var(_wide(x), axis=axis, keepdims=keepdims, correction=correction)
+    found = var(widened(x), axis=axis, keepdims=keepdims, correction=correction)
     return astype(sqrt(found), x.dtype)
 
 
