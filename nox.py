@@ -182,7 +182,7 @@ def nightly(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
     for name in PLUGINS:
         check_backends(session, name, "--tier=full", "--ingle-table")
-    session.run("python", "bench/run.py", "--systems", "ingle-numpy,numpy,torch")
+    session.run("python", "bench/run.py", "--systems", "ingle-cpu,ingle-cpu-eager,numpy,torch")
 
 
 @nox.session(venv_backend="none")

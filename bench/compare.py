@@ -27,14 +27,14 @@ def main() -> int:
     old, new = read(asked.old), read(asked.new)
     both = sorted((old[key] / new[key], key) for key in old.keys() & new.keys())
     for speed, (workload, system) in both:
-        print(f"{workload:34s} {system:12s} {old[workload, system] * 1e6:13.2f} µs -> "
+        print(f"{workload:34s} {system:15s} {old[workload, system] * 1e6:13.2f} µs -> "
               f"{new[workload, system] * 1e6:13.2f} µs  {speed:6.2f}x")  # fmt: skip
     for kind, keys in (
         ("only old", old.keys() - new.keys()),
         ("only new", new.keys() - old.keys()),
     ):
         for workload, system in sorted(keys):
-            print(f"{workload:34s} {system:12s} {kind}")
+            print(f"{workload:34s} {system:15s} {kind}")
     slower = [key for speed, key in both if speed < asked.limit and key[1].startswith("ingle")]
     return 1 if slower else 0
 

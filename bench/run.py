@@ -3,8 +3,10 @@
 Each system lives in a process of its own with the same number of threads, since thread pools that
 share a process spin against each other. Blocks of calls are timed in turn, so that a disturbance
 meets all systems; one call before each block is not timed. Results of a workload are compared
-between systems. Columns: the median and minimum over rounds, the memory that a run needs beyond
-what was there before it, and how many times faster than the fastest peer the median is.
+between systems. Columns: the median of the rounds' means; the quickest call; how many times faster
+than the fastest peer the median is; its share of the machine's own limit (the least time that the
+arithmetic or the memory traffic can take at the measured peak and copy bandwidth; above 100 % where
+data stay in a cache); and the memory that a run needs beyond what was there before it.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from limits import POOLS, Limits, measured
 from systems import MODULES
-from workloads import Workload, chosen
+from workloads import SELF_TIMED, Workload, chosen
 
-POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SLOW = 0.5
 """Seconds above which a workload is measured three times and no more."""
 
@@ -33,7 +35,10 @@ DISTURBED = 0.1
 
 
 class Row(NamedTuple):
-    """One measurement; `ratio` is the fastest peer's median over this one."""
+    """One measurement.
+
+    `ratio` is the fastest peer's median over this one, `limit` the machine's least time over it.
+    """
 
     workload: str
     system: str
@@ -41,6 +46,7 @@ class Row(NamedTuple):
     min_s: float
     first_s: float
     ratio: float | None
+    limit: float | None
     peak_mib: float | None
 
 
@@ -48,7 +54,8 @@ class Worker:
     """The process of one system, asked line by line."""
 
     def __init__(self, system: str, threads: int) -> None:
-        environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
+        pools = (*POOLS, "INGLE_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(pools, str(threads))}
         environment |= {"BENCH_THREADS": str(threads), "CC": os.environ.get("CC", "clang")}
         self.system = system
         self.process = subprocess.Popen(
@@ -85,7 +92,9 @@ def start(systems: list[str], threads: int) -> list[Worker]:
     return workers
 
 
-def measure(w: Workload, workers: list[Worker], rounds: int, block: float) -> list[Row]:
+def measure(
+    w: Workload, workers: list[Worker], rounds: int, block: float, limits: Limits
+) -> list[Row]:
     """Builds a workload on every system, compares the results, and times them in turn."""
     built: dict[Worker, dict[str, Any]] = {}
     for worker in workers:
@@ -93,39 +102,45 @@ def measure(w: Workload, workers: list[Worker], rounds: int, block: float) -> li
             file = str(Path(folder) / "result.npy")
             answer = worker.ask(do="build", workload=w.name, file=file)
             if "skip" in answer:
-                print(f"{w.name:34s} {worker.system:12s} skipped: {answer['skip']}")
+                print(f"{w.name:34s} {worker.system:15s} skipped: {answer['skip']}")
             else:
-                built[worker] = {**answer, "result": np.load(file), "times": []}
+                built[worker] = {**answer, "result": np.load(file), "times": [], "least": []}
     compare_results(w, built)
     for turn in range(rounds):
         for worker, found in built.items():
             if turn < 3 or found["once_s"] < SLOW:
                 count = max(1, min(1000, int(block / max(found["once_s"], 1e-9))))
-                found["times"].append(quiet_block(worker, count) / w.repeat)
+                mean, least = quiet_block(worker, count)
+                found["times"].append(mean / w.repeat)
+                found["least"].append(least / w.repeat)
     medians = {worker: statistics.median(found["times"]) for worker, found in built.items()}
     peers = [m for worker, m in medians.items() if not worker.system.startswith("ingle")]
+    least = limits.seconds(w.flops, w.nbytes)
     return [
         Row(
-            w.name, worker.system, medians[worker], min(found["times"]), found["first_s"],
-            min(peers) / medians[worker] if peers else None, worker.ask(do="drop")["peak_mib"],
+            w.name, worker.system, medians[worker], min(found["least"]), found["first_s"],
+            min(peers) / medians[worker] if peers else None,
+            least / medians[worker] if least else None, worker.ask(do="drop")["peak_mib"],
         )
         for worker, found in built.items()
     ]  # fmt: skip
 
 
-def quiet_block(worker: Worker, count: int) -> float:
-    """Seconds a call in a block, measured anew (three times at most) if others took the cores."""
+def quiet_block(worker: Worker, count: int) -> tuple[float, float]:
+    """Seconds of the mean and of the quickest call of a block.
+
+    It is measured anew (three times at most) if others took the cores meanwhile.
+    """
     for _ in range(4):
         answer = worker.ask(do="time", count=count)
         if answer["disturbed"] < DISTURBED:
             break
-    seconds: float = answer["seconds"]
-    return seconds
+    return answer["seconds"], answer["least_s"]
 
 
 def compare_results(w: Workload, built: dict[Worker, dict[str, Any]]) -> None:
     """Says which systems compute something else than the first."""
-    if w.kind == "import" or not built:
+    if w.kind in SELF_TIMED or not built:
         return
     (first, found), *others = built.items()
     wanted = found["result"].astype(np.float64)
@@ -143,10 +158,11 @@ def compare_results(w: Workload, built: dict[Worker, dict[str, Any]]) -> None:
 
 def show(row: Row) -> str:
     ratio = "" if row.ratio is None else f"{row.ratio:6.2f}x"
+    limit = "" if row.limit is None else f"{row.limit:.0%}"
     peak = "" if row.peak_mib is None else f"{row.peak_mib:9.1f}"
     return (
-        f"{row.workload:34s} {row.system:12s} {row.median_s * 1e6:13.2f} {row.min_s * 1e6:13.2f} "
-        f"{ratio:>8s} {peak:>9s}"
+        f"{row.workload:34s} {row.system:15s} {row.median_s * 1e6:13.2f} {row.min_s * 1e6:13.2f} "
+        f"{ratio:>8s} {limit:>8s} {peak:>9s}"
     )
 
 
@@ -178,6 +194,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--block", type=float, default=0.1, help="seconds of a timed block")
+    parser.add_argument("--small", action="store_true", help="sizes that only show what works")
     parser.add_argument("--json", help="write the rows to this file, for bench/compare.py")
     parser.add_argument("--plot", help="write a bar chart to this file")
     asked = parser.parse_args()
@@ -190,14 +207,19 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     asked = arguments()
+    if asked.small:
+        os.environ["BENCH_SMALL"] = "1"
+    limits = measured(asked.threads)
     print(f"{platform.machine()}, Python {platform.python_version()}, {asked.threads} threads")
+    print(limits)
     workers = start(asked.systems.split(","), asked.threads)
     print(
-        f"{'':34s} {'':12s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'peak MiB':>9s}"
+        f"{'':34s} {'':15s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'limit':>8s} "
+        f"{'peak MiB':>9s}"
     )
     rows = []
-    for workload in chosen(asked.workloads):
-        for row in measure(workload, workers, asked.rounds, asked.block):
+    for workload in chosen(asked.workloads, asked.small):
+        for row in measure(workload, workers, asked.rounds, asked.block, limits):
             print(show(row), flush=True)
             rows.append(row)
     for worker in workers:

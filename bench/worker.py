@@ -1,4 +1,7 @@
-"""The process of one system: `run.py` asks it to build, time and drop workloads, line by line."""
+"""The process of one system: `run.py` asks it to build, time and drop workloads, line by line.
+
+With a workload's name behind the system's it says how long the workload's first calls take.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from systems import SkipError, System, load
-from workloads import ALL
+from workloads import ALL, SELF_TIMED
 
 STATUS = Path("/proc/self/status")
 STAT = Path("/proc/stat")
@@ -37,14 +41,17 @@ class Session:
 
     def build(self, workload: str, file: str) -> dict[str, Any]:
         w = WORKLOADS[workload]
-        self.self_timed = w.kind == "import"
+        self.self_timed = w.kind in SELF_TIMED
         gc.collect()
         self.base_mib = memory_mib("VmRSS")
         begun = time.perf_counter()
-        self.run = self.system.prepare(w)
+        self.run = self.system.prepare(self.name, w)
         result = self.run()
         first = time.perf_counter() - begun
-        np.save(file, result if self.self_timed else self.system.to_numpy(result))
+        if self.self_timed:
+            np.save(file, result)
+            return {"first_s": result, "once_s": result}
+        np.save(file, self.system.to_numpy(result))
         forget_peak()
         self.run()
         answer = {"first_s": first, "once_s": self.time(1)["seconds"]}
@@ -54,13 +61,19 @@ class Session:
     def time(self, count: int) -> dict[str, Any]:
         run = self.run
         if self.self_timed:
-            return {"seconds": run(), "disturbed": 0.0}
+            seconds = run()
+            return {"seconds": seconds, "least_s": seconds, "disturbed": 0.0}
         run()
-        others, begun = others_seconds(), time.perf_counter()
+        clock, least = time.perf_counter, float("inf")
+        others, begun = others_seconds(), clock()
+        last = begun
         for _ in range(count):
             run()
-        took = time.perf_counter() - begun
-        return {"seconds": took / count, "disturbed": (others_seconds() - others) / took}
+            now = clock()
+            least, last = min(least, now - last), now
+        took = last - begun
+        disturbed = (others_seconds() - others) / took
+        return {"seconds": took / count, "least_s": least, "disturbed": disturbed}
 
     def drop(self) -> dict[str, Any]:
         peak = memory_mib("VmHWM")
@@ -95,11 +108,25 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
+def first_call(system: str, workload: str) -> None:
+    """Prints how long the first steps of a model take, once everything is ready for them."""
+    w = WORKLOADS[workload]
+    options = {k: v for k, v in w.options.items() if k not in ("cache", "steps")}
+    run = load(system).prepare(system, replace(w, kind="train", options=options))
+    begun = time.perf_counter()
+    for _ in range(w.options["steps"]):
+        run()
+    print(time.perf_counter() - begun)
+
+
 def main() -> None:
     threads = int(os.environ["BENCH_THREADS"])
     if hasattr(os, "sched_setaffinity"):
         # Some libraries size their pools by the cores they see and know no other setting.
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    if len(sys.argv) > 2:
+        first_call(*sys.argv[1:])
+        return
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the answers
     session = Session(sys.argv[1])

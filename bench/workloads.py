@@ -9,20 +9,24 @@ arrays, and in which way (`kind`):
 - `decode`: greedy decoding of a small GPT, token by token. The result is the tokens.
 - `overhead`: the function many times on small arrays, for the time of one call.
 - `import`: a fresh process imports the library and says how long it took.
+- `first-call`: a fresh process, ready to train, says how long its first steps took.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Kind = Literal["forward", "backward", "train", "decode", "overhead", "import"]
+Kind = Literal["forward", "backward", "train", "decode", "overhead", "import", "first-call"]
+SELF_TIMED = ("import", "first-call")
+"""Kinds whose runs answer with seconds instead of results."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Workload:
         parameters: makes the weights of a model.
         repeat: calls in one run; times are divided by it.
         tolerance: of results, relative to the largest magnitude.
+        flops: multiplications and additions that one call cannot do without.
+        nbytes: bytes that one call must read and write, each once; 0 where neither bounds it.
     """
 
     name: str
@@ -48,6 +54,8 @@ class Workload:
     parameters: Callable[[], dict[str, Array]] = dict
     repeat: int = 1
     tolerance: float = 1e-3
+    flops: float = 0.0
+    nbytes: float = 0.0
 
     def cotangent(self, shape: tuple[int, ...]) -> Array:
         """What gradients are asked for, the same on every system."""
@@ -141,72 +149,164 @@ def gpt_shapes(layers: int, width: int, vocabulary: int, length: int) -> dict[st
     return shapes | {"norm.scale": (d,), "norm.bias": (d,), "head.weight": (vocabulary, d)}
 
 
-def _forward_and_backward(name: str, function: str, **rest: Any) -> list[Workload]:
+def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """How many numbers a model has."""
+    return sum(math.prod(s) for s in shapes.values())
+
+
+def _with_gradient(forward: Workload, *, flops: float = 3, nbytes: float = 2) -> list[Workload]:
+    """A workload and the same with gradients, which take some times as much."""
+    backward = replace(
+        forward, name=f"{forward.name}/backward", kind="backward",
+        flops=flops * forward.flops, nbytes=nbytes * forward.nbytes,
+    )  # fmt: skip
+    return [forward, backward]
+
+
+def _calls(cut: int) -> list[Workload]:
+    """Where the time of a call shows, not that of the work."""
+    pair = normal((4,), (4,))
+    repeat = 200 // cut
     return [
-        Workload(name, "forward", function, **rest),
-        Workload(f"{name}/backward", "backward", function, **rest),
+        Workload("import", "import", "import"),
+        Workload("add/4", "overhead", "add", pair, repeat=repeat),
+        Workload("add/4/recorded", "overhead", "add_recorded", pair, repeat=repeat),
+        Workload("chain/20", "overhead", "chain", normal((32, 32)), {"pairs": 10}, repeat=repeat),
     ]
 
 
-def _conv(n: int, c: int, size: int, out: int, stride: int) -> list[Workload]:
+def _rows(cut: int) -> list[Workload]:
+    """What memory bounds."""
+    n, rows, columns, side = (1 << 22) // cut**2, 4096 // cut, 1024 // cut, 4096 // cut
+    square = normal((side, side))
+    shape, nbytes = (rows, columns), 8 * rows * columns
+    gelu = Workload("gelu/4M", "forward", "gelu", normal((n,)), nbytes=8 * n)
+    softmax = Workload("softmax/4096x1024", "forward", "softmax", normal(shape), nbytes=nbytes)
+    layernorm = Workload(
+        "layernorm/4096x1024", "forward", "layernorm", normal(shape, (columns,), (columns,)),
+        tolerance=5e-3, nbytes=nbytes,
+    )  # fmt: skip
+    sums = [
+        Workload(
+            f"sum/4096x4096/axis{i}", "forward", "sum", square, {"axis": i}, nbytes=4 * side * side
+        )
+        for i in (0, 1)
+    ]
+    return [*_with_gradient(gelu), softmax, *_with_gradient(layernorm), *sums]
+
+
+def _product(name: str, batch: tuple[int, ...], m: int, n: int, k: int) -> Workload:
+    count = math.prod(batch)
+    return Workload(
+        name, "forward", "matmul", normal((*batch, m, k), (*batch, k, n)),
+        flops=2.0 * count * m * n * k, nbytes=4.0 * count * (m * k + k * n + m * n),
+    )  # fmt: skip
+
+
+def _products(cut: int) -> list[Workload]:
+    a, b = 1024 // cut, 2048 // cut
+    return [
+        _product("matmul/1024", (), a, a, a),
+        _product("matmul/2048", (), b, b, b),
+        _product("matmul/256x64", (256 // cut,), 64, 64, 64),
+        _product("gemv/1024", (), 1, a, a),
+    ]
+
+
+def _conv(cut: int, n: int, c: int, size: int, out: int, stride: int = 1) -> list[Workload]:
+    name = f"conv/{n},{c},{size}->{out}" + (f"/stride{stride}" if stride > 1 else "")
+    n = max(1, n // cut)
+
     def inputs() -> tuple[Array, ...]:
         x, w = normal((n, c, size, size), (out, c, 3, 3))()
         return x, w * np.float32(0.05)
 
-    name = f"conv/{n},{c},{size}->{out}" + (f"/stride{stride}" if stride > 1 else "")
-    options = {"stride": stride}
-    return _forward_and_backward(name, "conv", inputs=inputs, options=options, tolerance=1e-2)
+    pixels = n * (size // stride) ** 2
+    forward = Workload(
+        name, "forward", "conv", inputs, {"stride": stride}, tolerance=1e-2,
+        flops=18.0 * pixels * c * out, nbytes=4.0 * (n * c * size * size + pixels * out),
+    )  # fmt: skip
+    return _with_gradient(forward)
 
 
-_norm_inputs = normal((4096, 1024), (1024,), (1024,))
-_gpt = {"layers": 4, "heads": 4}
+def _mlp(name: str, batch: int, **rest: Any) -> Workload:
+    shapes, given = mlp_shapes(), labelled(batch, (MLP[0],), MLP[-1])
+    inner = sum(map(math.prod, itertools.pairwise(MLP)))
+    # The first layer needs no gradient of its input. AdamW reads and writes weights and moments.
+    flops, nbytes = 2.0 * batch * (3 * inner - MLP[0] * MLP[1]), 24.0 * sizes_of(shapes)
+    return Workload(
+        name, "train", "mlp", given, {"layers": 3}, weights(shapes), tolerance=2e-2,
+        flops=flops, nbytes=nbytes, **rest,
+    )  # fmt: skip
 
-ALL: list[Workload] = [
-    Workload("import", "import", "import"),
-    Workload("add/4", "overhead", "add", normal((4,), (4,)), repeat=1000),
-    Workload("add/4/recorded", "overhead", "add_recorded", normal((4,), (4,)), repeat=1000),
-    *_forward_and_backward("gelu/4M", "gelu", inputs=normal((1 << 22,))),
-    Workload("softmax/4096x1024", "forward", "softmax", normal((4096, 1024))),
-    *_forward_and_backward("layernorm/4096x1024", "layernorm", inputs=_norm_inputs, tolerance=5e-3),
-    *(
-        Workload(f"sum/4096x4096/axis{i}", "forward", "sum", normal((4096, 4096)), {"axis": i})
-        for i in (0, 1)
-    ),
-    Workload("matmul/1024", "forward", "matmul", normal((1024, 1024), (1024, 1024))),
-    Workload("matmul/2048", "forward", "matmul", normal((2048, 2048), (2048, 2048))),
-    Workload("matmul/256x64", "forward", "matmul", normal((256, 64, 64), (256, 64, 64))),
-    Workload("gemv/1024", "forward", "matmul", normal((1, 1024), (1024, 1024))),
-    *_conv(32, 3, 32, 64, 1),
-    *_conv(32, 64, 32, 64, 1),
-    *_conv(8, 64, 56, 128, 2),
-    *(
-        Workload(
-            f"mlp/{batch}", "train", "mlp", labelled(batch, (784,), 10), {"layers": 3},
-            weights(mlp_shapes()), tolerance=2e-2,
+
+def _first_calls() -> list[Workload]:
+    """The first step, and the first three: some systems compile again, or later, in those."""
+    mlp = replace(_mlp("first-call", 128), kind="first-call", flops=0.0, nbytes=0.0)
+    return [
+        replace(
+            mlp, name=f"first-call/{cache}" + (f"/{steps}-steps" if steps > 1 else ""),
+            options={**mlp.options, "cache": cache, "steps": steps},
         )
-        for batch in (128, 1024)
-    ),
+        for steps in (1, 3)
+        for cache in ("cold", "warm")
+    ]  # fmt: skip
+
+
+def _lenet(batch: int) -> Workload:
     # Each system drops out other units: losses are alike, not equal.
-    Workload(
-        "lenet/64", "train", "lenet", labelled(64, (1, 28, 28), 10), {}, weights(LENET),
-        tolerance=0.5,
-    ),
-    Workload(
-        "gpt/8x128", "train", "gpt", tokens(8, 128, 256), _gpt,
-        weights(gpt_shapes(4, 128, 256, 128)), tolerance=2e-2,
-    ),
-    Workload(
-        "decode/64", "decode", "decode", tuple, {**_gpt, "steps": 64, "length": 128},
-        weights(gpt_shapes(4, 256, 256, 128)), repeat=64, tolerance=0.0,
-    ),
-]  # fmt: skip
-"""Every workload, in the order in which it runs."""
+    first, second, dense = 24**2 * 32 * 25, 8**2 * 64 * 32 * 25, 1024 * 1034
+    return Workload(
+        "lenet/64", "train", "lenet", labelled(batch, (1, 28, 28), 10), {}, weights(LENET),
+        tolerance=0.5, flops=2.0 * batch * (2 * first + 3 * second + 3 * dense),
+        nbytes=24.0 * sizes_of(LENET),
+    )  # fmt: skip
+
+
+def _transformers(cut: int) -> list[Workload]:
+    batch, length, width, layers, heads = max(1, 8 // cut), 128 // cut, 128, 4, 4
+    shapes = gpt_shapes(layers, width, 256, length)
+    inner = sum(math.prod(s) for name, s in shapes.items() if name.endswith(".weight"))
+    mixing = 2 * layers * length * width  # scores and mixtures of values, without the hidden half
+    options = {"layers": layers, "heads": heads}
+    gpt = Workload(
+        "gpt/8x128", "train", "gpt", tokens(batch, length, 256), options, weights(shapes),
+        tolerance=2e-2, flops=6.0 * batch * length * (inner + mixing // 2),
+        nbytes=24.0 * sizes_of(shapes),
+    )  # fmt: skip
+    shapes = gpt_shapes(layers, 256, 256, 128)
+    steps = 64 // cut
+    decode = Workload(
+        "decode/64", "decode", "decode", tuple, {**options, "steps": steps, "length": 128},
+        weights(shapes), repeat=steps, tolerance=0.0,
+        nbytes=4.0 * sum(math.prod(s) for n, s in shapes.items() if n.endswith(".weight")),
+    )  # fmt: skip
+    return [gpt, decode]
+
+
+def registry(small: bool = False) -> list[Workload]:
+    """Every workload, in the order in which it runs.
+
+    Args:
+        small: sizes that only show whether everything works; names stay.
+    """
+    cut = 16 if small else 1
+    return [
+        *_calls(cut), *_rows(cut), *_products(cut),
+        *_conv(cut, 32, 3, 32, 64), *_conv(cut, 32, 64, 32, 64), *_conv(cut, 8, 64, 56, 128, 2),
+        _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(),
+        _lenet(64 // cut), *_transformers(cut),
+    ]  # fmt: skip
+
+
+ALL = registry(os.environ.get("BENCH_SMALL") == "1")
+"""The workloads of this process."""
 
 LEARNING_RATE = 1e-3
 EPSILON = 1e-5
 
 
-def chosen(patterns: str) -> list[Workload]:
+def chosen(patterns: str, small: bool = False) -> list[Workload]:
     """Workloads whose names contain one of the comma-separated patterns; all if there are none."""
     wanted = [p for p in patterns.split(",") if p]
-    return [w for w in ALL if not wanted or any(p in w.name for p in wanted)]
+    return [w for w in registry(small) if not wanted or any(p in w.name for p in wanted)]

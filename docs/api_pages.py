@@ -14,10 +14,11 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "api"
 MODULES = [
-    "ingle.tensor", "ingle.tensor.fft", "ingle.tensor.linalg", "ingle.tensor.named",
-    "ingle.tensor.random", "ingle.tensor.errors", "ingle.autodiff", "ingle.nn", "ingle.nn.init",
-    "ingle.optim", "ingle.optim.schedule", "ingle.dataset", "ingle.train",
-    "ingle.testkit",
+    "ingle.tensor", "ingle.tensor.fft", "ingle.tensor.linalg", "ingle.tensor.memory",
+    "ingle.tensor.named", "ingle.tensor.programs", "ingle.tensor.random", "ingle.tensor.errors",
+    "ingle.autodiff", "ingle.fusion",
+    "ingle.nn", "ingle.nn.init", "ingle.optim", "ingle.optim.schedule", "ingle.dataset",
+    "ingle.train", "ingle.testkit",
 ]  # fmt: skip
 
 

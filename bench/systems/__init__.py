@@ -6,16 +6,22 @@ import importlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from workloads import Workload
+
+WORKER = Path(__file__).parents[1] / "worker.py"
 
 Run = Callable[[], Any]
 Build = Callable[[Workload], Run]
 
 MODULES = {
+    "ingle-cpu": "systems.ingle_system",
+    "ingle-cpu-eager": "systems.ingle_system",
     "ingle-numpy": "systems.ingle_system",
     "numpy": "systems.numpy_system",
     "torch": "systems.torch_system",
@@ -39,6 +45,8 @@ class System:
         functions: by the workload's `function`, what it computes on the library's arrays.
         to_numpy: a result as a NumPy array.
         skips: reasons by the workload's `function` (or its kind) for what cannot run.
+        cache: the variables that let it keep compiled code in a folder, shown as `{folder}`; none
+            for a system that compiles nothing at the first call.
     """
 
     library: str
@@ -46,14 +54,17 @@ class System:
     functions: Mapping[str, Callable[..., Any]]
     to_numpy: Callable[[Any], Any]
     skips: Mapping[str, str] = field(default_factory=dict)
+    cache: Mapping[str, str] = field(default_factory=dict)
 
-    def prepare(self, workload: Workload) -> Run:
-        """A function that runs the workload once."""
+    def prepare(self, name: str, workload: Workload) -> Run:
+        """A function that runs the workload once on this system, which goes by a name."""
         for key in (workload.function, workload.kind):
             if key in self.skips:
                 raise SkipError(self.skips[key])
         if workload.kind == "import":
             return lambda: import_seconds(self.library)
+        if workload.kind == "first-call":
+            return first_call(name, workload, self.cache)
         if workload.kind not in self.build or workload.function not in self.functions:
             raise SkipError("not written for this system")
         return self.build[workload.kind](workload)
@@ -82,3 +93,32 @@ def import_seconds(library: str) -> float:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)
+
+
+def first_call(name: str, workload: Workload, cache: Mapping[str, str]) -> Run:
+    """A function that says how long the first steps in a fresh process take.
+
+    With `cache` "cold" in the workload's options each process begins with an empty folder of
+    compiled code, with "warm" it finds what an earlier one left there.
+    """
+    if not cache:
+        raise SkipError("nothing is compiled at the first call")
+
+    def seconds(folder: str) -> float:
+        variables = {k: v.format(folder=folder) for k, v in cache.items()}
+        command = [sys.executable, str(WORKER), name, workload.name]
+        environment = {**os.environ, **variables}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise SkipError(f"the first call failed: {done.stderr.strip().splitlines()[-1][:160]}")
+        return float(done.stdout.split()[-1])
+
+    def cold() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            return seconds(folder)
+
+    if workload.options["cache"] == "cold":
+        return cold
+    kept = tempfile.TemporaryDirectory()
+    seconds(kept.name)
+    return lambda: seconds(kept.name)

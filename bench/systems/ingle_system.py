@@ -1,10 +1,16 @@
-"""Ingle, on the backend that the system's name says: `ingle-numpy` runs on the device `numpy`."""
+"""Ingle: `ingle-cpu` compiles, `ingle-cpu-eager` calls the same code plainly, `ingle-numpy` too.
+
+The middle of a name is the device.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from workloads import EPSILON, LEARNING_RATE, Workload
 
 import ingle.nn as nn
@@ -12,6 +18,12 @@ import ingle.optim as optim
 import ingle.tensor as it
 
 from . import Run, System, repeated
+
+
+def chain(x: it.Tensor, pairs: int) -> it.Tensor:
+    for _ in range(pairs):
+        x = x * 1.01 + 0.1
+    return x
 
 
 def layernorm(x: it.Tensor, scale: it.Tensor, bias: it.Tensor) -> it.Tensor:
@@ -38,9 +50,60 @@ def lenet(p: dict[str, Any], x: it.Tensor, y: it.Tensor) -> it.Tensor:
     return it.cross_entropy(it.linear(it.dropout(x, 0.5), p["out.weight"], p["out.bias"]), y)
 
 
+def block(p: dict[str, Any], i: int, h: it.Tensor, attend: Callable[[Any], it.Tensor]) -> it.Tensor:
+    """One transformer block; `attend` mixes the projected queries, keys and values."""
+    q = {k.partition(".")[2]: v for k, v in p.items() if k.startswith(f"{i}.")}
+    a = layernorm(h, q["norm1.scale"], q["norm1.bias"])
+    a = attend(it.linear(a, q["qkv.weight"], q["qkv.bias"]))
+    h = h + it.linear(a, q["proj.weight"], q["proj.bias"])
+    a = layernorm(h, q["norm2.scale"], q["norm2.bias"])
+    a = it.gelu(it.linear(a, q["up.weight"], q["up.bias"]))
+    return h + it.linear(a, q["down.weight"], q["down.bias"])
+
+
+def gpt(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int, heads: int) -> it.Tensor:
+    batch, length = x.shape
+
+    def attend(qkv: it.Tensor) -> it.Tensor:
+        parts = it.permute_dims(
+            it.reshape(qkv, (batch, length, 3, heads, -1)), (2, 0, 3, 1, 4)
+        )  # fmt: skip
+        mixed = it.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
+        return it.reshape(it.permute_dims(mixed, (0, 2, 1, 3)), (batch, length, -1))
+
+    h = it.embedding(x, p["token.embedding"]) + p["position.embedding"]
+    for i in range(layers):
+        h = block(p, i, h, attend)
+    h = layernorm(h, p["norm.scale"], p["norm.bias"])
+    logits = it.linear(h, p["head.weight"])
+    return it.cross_entropy(it.reshape(logits, (batch * length, -1)), it.reshape(y, (-1,)))
+
+
+def next_token(
+    p: dict[str, Any], caches: Sequence[it.Cell[it.Tensor]], token: int, at: int, heads: int
+) -> it.Tensor:
+    """The next token; each layer's keys and values (2, heads, length, size) get one more row."""
+
+    def attend(i: int, qkv: it.Tensor) -> it.Tensor:
+        q, *new = it.reshape(qkv, (3, heads, 1, -1))
+        caches[i].value = it.slice_update(caches[i].value, it.stack(new), (0, 0, at, 0))
+        keys, values = caches[i].value
+        visible = it.arange(keys.shape[1]) <= at
+        mixed = it.scaled_dot_product_attention(q, keys, values, visible)
+        return it.reshape(mixed, (1, -1))
+
+    h = p["token.embedding"][token] + p["position.embedding"][at]
+    h = it.reshape(h, (1, -1))
+    for i in range(len(caches)):
+        h = block(p, i, h, partial(attend, i))
+    h = layernorm(h, p["norm.scale"], p["norm.bias"])
+    return it.argmax(it.linear(h, p["head.weight"]))
+
+
 FUNCTIONS: dict[str, Any] = {
     "add": it.add,
     "add_recorded": it.add,
+    "chain": chain,
     "gelu": it.gelu,
     "softmax": it.softmax,
     "layernorm": layernorm,
@@ -49,61 +112,104 @@ FUNCTIONS: dict[str, Any] = {
     "conv": conv,
     "mlp": mlp,
     "lenet": lenet,
+    "gpt": gpt,
+    "decode": next_token,
 }
 
 
-def finished(result: it.Tensor) -> it.Tensor:
-    result.backend.synchronize()
-    return result
+def finished(*results: it.Tensor) -> it.Tensor:
+    """The first of some results, once all are computed; what nobody holds would never be."""
+    results[0].backend.synchronize()
+    return results[0]
 
 
 class Builders:
-    """Runs of workloads on one device."""
+    """Runs of workloads on one device, through `compiled` first (which eager leaves out)."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, compiled: Callable[[Any], Any] = lambda f: f) -> None:
         self.device = device
+        self.compiled = compiled
+
+    def tensor(self, array: Any) -> it.Tensor:
+        return it.asarray(array, device=self.device)
 
     def tensors(self, w: Workload) -> list[it.Tensor]:
-        return [it.asarray(a, device=self.device) for a in w.inputs()]
+        return [self.tensor(a) for a in w.inputs()]
 
     def forward(self, w: Workload) -> Run:
-        inputs, function = self.tensors(w), partial(FUNCTIONS[w.function], **w.options)
+        function = self.compiled(partial(FUNCTIONS[w.function], **w.options))
+        inputs = self.tensors(w)
         return lambda: finished(function(*inputs))
 
     def overhead(self, w: Workload) -> Run:
-        inputs, function = self.tensors(w), FUNCTIONS[w.function]
-        if w.function == "add_recorded":
-            inputs[0] = inputs[0].require_grad()
-        return repeated(lambda: function(*inputs), w.repeat)
+        if w.function != "add_recorded":
+            return repeated(self.forward(w), w.repeat)
+        x, y = self.tensors(w)
+        x = x.require_grad()
+        return repeated(lambda: finished(it.add(x, y)), w.repeat)
 
     def backward(self, w: Workload) -> Run:
-        inputs = [x.require_grad() for x in self.tensors(w)]
-        function = partial(FUNCTIONS[w.function], **w.options)
-        cotangent = it.asarray(w.cotangent(function(*inputs).shape), device=self.device)
-        return lambda: finished(function(*inputs).backward(cotangent)[inputs[0]])
+        inputs, function = self.tensors(w), partial(FUNCTIONS[w.function], **w.options)
+        cotangent = self.tensor(w.cotangent(function(*inputs).shape))
+
+        def both(cotangent: it.Tensor, *inputs: it.Tensor) -> list[it.Tensor]:
+            leaves = [x.require_grad() for x in inputs]
+            y = function(*leaves)
+            grads = y.backward(cotangent)
+            return [*(grads[x] for x in leaves), y.detach()]
+
+        compiled = self.compiled(both)
+        return lambda: finished(*compiled(cotangent, *inputs))
 
     def train(self, w: Workload) -> Run:
-        p = {k: nn.Parameter(it.asarray(v, device=self.device)) for k, v in w.parameters().items()}
+        p = {k: nn.Parameter(self.tensor(v)) for k, v in w.parameters().items()}
         batch, function = self.tensors(w), partial(FUNCTIONS[w.function], **w.options)
         optimizer = optim.AdamW(list(p.values()), lr=LEARNING_RATE, weight_decay=0.0)
 
-        def run() -> it.Tensor:
+        def step(*batch: it.Tensor) -> it.Tensor:
             loss: it.Tensor = function(p, *batch)
             optimizer.step(loss.backward())
-            return finished(loss)
+            return loss.detach()
+
+        compiled = self.compiled(step)
+        return lambda: finished(compiled(*batch))
+
+    def decode(self, w: Workload) -> Run:
+        p = {k: it.Cell(self.tensor(v)) for k, v in w.parameters().items()}
+        layers, heads, length = (w.options[k] for k in ("layers", "heads", "length"))
+        empty = np.zeros((2, heads, length, p["norm.scale"].shape[0] // heads), np.float32)
+        caches = [it.Cell(self.tensor(empty)) for _ in range(layers)]
+        step = self.compiled(lambda token, at: next_token(p, caches, token, at, heads))
+
+        def run() -> it.Tensor:
+            out: list[int] = []
+            with it.device(self.device):
+                for at in range(w.options["steps"]):
+                    out.append(int(step(out[-1] if out else 1, at)))
+            return it.asarray(out)
 
         return run
 
 
 def system(name: str) -> System:
-    builders = Builders(name.removeprefix("ingle-"))
+    compiling = name == "ingle-cpu"
+    device = name.removeprefix("ingle-").removesuffix("-eager")
+    compiled = importlib.import_module("ingle.fusion").compile if compiling else lambda f: f
+    builders = Builders(device, compiled)
+    it.zeros(1, device=device)  # a device that is not installed says so here
+    skips = {}
+    if name.endswith("-eager"):
+        skips["first-call"] = "plans are made when a step comes for the second time"
+    if device == "cpu":
+        skips["import"] = "the same library as ingle-numpy"
+    if compiling:
+        skips["add_recorded"] = "compile hands recorded operands to the plain function"
+    kinds = ("forward", "overhead", "backward", "train", "decode")
     return System(
         library="ingle.tensor",
-        build={k: getattr(builders, k) for k in ("forward", "overhead", "backward", "train")},
+        build={k: getattr(builders, k) for k in kinds},
         functions=FUNCTIONS,
         to_numpy=lambda result: result.numpy(),
-        skips={
-            "gpt": "waits for attention with a causal mask",
-            "decode": "waits for attention and caches that are updated in place",
-        },
+        skips=skips,
+        cache={"INGLE_CACHE_DIR": "{folder}"} if compiling else {},
     )

@@ -18,6 +18,12 @@ from . import Run, System, repeated
 torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
 
 
+def chain(x: Tensor, pairs: int) -> Tensor:
+    for _ in range(pairs):
+        x = x * 1.01 + 0.1
+    return x
+
+
 def layernorm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     return F.layer_norm(x, scale.shape, scale, bias, EPSILON)
 
@@ -87,6 +93,7 @@ def next_token(
 FUNCTIONS: dict[str, Any] = {
     "add": torch.add,
     "add_recorded": torch.add,
+    "chain": chain,
     "gelu": F.gelu,
     "softmax": partial(torch.softmax, dim=-1),
     "layernorm": layernorm,
@@ -175,4 +182,5 @@ def system(name: str) -> System:
         functions=FUNCTIONS,
         to_numpy=to_numpy,
         skips={"import": "the same library as torch"} if name == "compile" else {},
+        cache={"TORCHINDUCTOR_CACHE_DIR": "{folder}"} if name == "compile" else {},
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.autodiff import no_grad
+from ingle.autodiff import checkpoint, checkpointing, no_grad, vjp, vmap
 from ingle.tensor.errors import DTypeError, GradientError, MissingPackageError, ShapeError
 
 
@@ -152,6 +152,8 @@ def test_errors_say_what_to_do():
     y = x.require_grad() * 2.0
     with pytest.raises(ShapeError, match=r"\(2,\).*\(3,\)"):
         y.backward(it.ones(3))
+    with pytest.raises(DTypeError, match=r"root's dtype float32, got float64; cast"):
+        y.backward(it.ones(2, dtype="float64"))
     with pytest.raises(GradientError, match="does not depend"):
         y.backward()[x]
     frozen = it.Cell(it.ones(2))
@@ -173,3 +175,54 @@ def test_without_autodiff_installed_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(MissingPackageError, match="pip install ingle-autodiff"):
         x.backward()
     assert it.Cell(x, differentiable=True).value.backend.level == 0
+
+
+def owned(value, size=1 << 16):
+    """A tensor in memory of its own, which in-place operators may write to."""
+    x = it.zeros(size)
+    x += value
+    return x
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        lambda w, x: w * x,
+        lambda w, x: it.sum(w * it.reshape(x, (2, -1))[0, 0]),
+        lambda w, x: w * it.exp(x.require_grad()),
+        lambda w, x: checkpoint(lambda w, x: w * x)(w, x),
+        lambda w, x: checkpoint(lambda w, x: w * x[1:])(w[1:], x),
+        lambda w, x: vmap(lambda w, x: w * x)(w, x),
+        lambda w, x: it.where(x > 0, w, 0.0),
+        lambda w, x: w * it.Cell(x),
+        lambda w, x: w * it.Cell(x, differentiable=True),
+    ],
+    ids=["constant", "view", "leaf", "checkpoint", "checkpointed view", "vmap", "mask", "cell",
+         "tracked cell"],
+)  # fmt: skip
+def test_in_place_operators_leave_what_was_recorded(record):
+    w = owned(3.0).require_grad()
+    expected = record(w, owned(2.0)).backward()[w].numpy()
+    for policy in ("none", "balanced"):
+        x = owned(2.0)
+        with checkpointing(policy):
+            out = record(w, x)
+        x += 1.0
+        x[0] = -9.0
+        np.testing.assert_array_equal(out.backward()[w].numpy(), expected)
+
+
+def test_in_place_operators_leave_leaves():
+    x = owned(2.0)
+    leaf = x.require_grad()
+    loss = it.sum(leaf * leaf)
+    pull = vjp(lambda x: x * x, x)[1]
+    x *= 10.0
+    assert loss.backward()[leaf][0].item() == 4.0
+    assert pull(it.ones(x.shape))[0][0].item() == 4.0
+    assert leaf[0].item() == 2.0
+    cell = it.Cell(owned(2.0), differentiable=True)
+    loss = it.sum(cell * cell)
+    held = cell.raw
+    held *= 10.0
+    assert loss.backward()[cell][0].item() == 4.0

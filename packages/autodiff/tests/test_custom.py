@@ -5,7 +5,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import custom_gradient, grad
-from ingle.tensor.errors import GradientError, OperandError, ShapeError
+from ingle.tensor.errors import DTypeError, GradientError, OperandError, ShapeError
 
 
 @custom_gradient
@@ -52,15 +52,42 @@ def test_several_results():
     assert both(x)[1].backward()[x].item() == 3.0
 
 
+def test_create_graph_differentiates_the_rule():
+    seen = []
+
+    @custom_gradient
+    def cube(x, y):
+        seen.append(1)
+        return x**3 * y, lambda g: (g * 3.0 * x**2 * y, g * x**3)
+
+    x, y = it.asarray(2.0).require_grad(), it.asarray(5.0).require_grad()
+    first = cube(x, y).backward(create_graph=True)
+    assert (first[x].item(), first[y].item()) == (60.0, 8.0)
+    second = first[x].backward(create_graph=True)
+    assert (second[x].item(), second[y].item()) == (60.0, 12.0)
+    assert second[x].backward()[x].item() == 30.0
+    straight = straight_through(x) * x
+    assert straight.backward(create_graph=True)[x].backward()[x].item() == 2.0
+    assert len(seen) == 2
+
+
+def test_rules_see_the_values_of_the_call():
+    x, y = it.ones(3).require_grad(), it.full(3, 2.0)
+    out = product(x, y)
+    y += 5.0
+    assert out.backward()[x].tolist() == [2.0, 2.0, 2.0]
+
+
 def test_errors():
     x = it.ones(2).require_grad()
     with pytest.raises(OperandError, match=r"\(result, gradient function\)"):
         custom_gradient(lambda x: x)(x)
-    with pytest.raises(GradientError, match="create_graph"):
-        straight_through(x).backward(create_graph=True)
     wrong = custom_gradient(lambda x: (x * 1.0, lambda g: it.sum(g)))
     with pytest.raises(ShapeError, match=r"\(\).*\(2,\)"):
         wrong(x).backward()
+    wide = custom_gradient(lambda x: (x * 1.0, lambda g: g.astype("float64")))
+    with pytest.raises(DTypeError, match=r"float64 for an argument of dtype float32; cast"):
+        wide(x).backward()
     many = custom_gradient(lambda x: (x * 1.0, lambda g: (g, g)))
     with pytest.raises(GradientError, match="2 cotangents for 1"):
         many(x).backward()

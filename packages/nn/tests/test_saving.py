@@ -25,6 +25,7 @@ DTYPES = [
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 ]  # fmt: skip
+STORAGE = ["float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int2", "uint2"]
 
 
 def values() -> dict[str, Any]:
@@ -126,9 +127,48 @@ def test_other_readers_and_writers_of_safetensors(tmp_path: Path) -> None:
 
 def test_a_dtype_that_numpy_lacks(tmp_path: Path) -> None:
     path = tmp_path / "f8.safetensors"
-    safetensors.numpy.save_file({"w": np.ones(2, ml_dtypes.float8_e4m3fn)}, path)
-    with pytest.raises(CheckpointError, match=r"'w' has the dtype F8_E4M3.*convert it to float32"):
+    safetensors.numpy.save_file({"w": np.ones(2, ml_dtypes.float8_e8m0fnu)}, path)
+    with pytest.raises(CheckpointError, match=r"'w' has the dtype F8_E8M0.*convert it to float32"):
         nn.load(path)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (8,), (), (0, 3)], ids=str)
+@pytest.mark.parametrize("dtype", STORAGE)
+def test_storage_dtypes(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "small.safetensors"
+    codes = np.random.default_rng(3).integers(-128, 128, shape, np.int8)
+    values = codes.astype(getattr(ml_dtypes, dtype))
+    tensor = it.asarray(values)
+    nn.save(path, {"w": tensor, "tied": tensor, "other": it.ones(2)})
+    checkpoint = nn.load(path)
+    for name in ("w", "tied"):
+        got = checkpoint[name]
+        assert (got.dtype.name, got.shape) == (dtype, shape)
+        assert got.numpy().tobytes() == values.tobytes()
+    stored = reading.read(path, saving.FORMAT).arrays["w"]
+    assert stored.nbytes == -(-values.size * tensor.dtype.bits // 8)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_pytorchs_float8(dtype: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+
+    path = tmp_path / "theirs.safetensors"
+    x = torch.linspace(-3, 3, 10).reshape(2, 5).to(getattr(torch, dtype))
+    save_file({"before": torch.ones(3), "w": x}, path)
+    ours = nn.load(path)["w"]
+    assert ours.dtype.name == dtype
+    assert ours.tolist() == x.float().tolist()
+    nn.save(path, {"w": ours})
+    assert torch.equal(load_file(path)["w"].float(), x.float())
+
+
+def test_a_storage_dtype_is_not_cast_on_loading(tmp_path: Path) -> None:
+    path = tmp_path / "f8.safetensors"
+    nn.save(path, {"weight": it.ones((2, 3), dtype="float8_e5m2"), "bias": it.zeros(2)})
+    with pytest.raises(StateError, match=r"weight: expected dtype float32, got float8_e5m2"):
+        nn.load(path, nn.Linear(3, 2))
 
 
 def test_pytorchs_bfloat16(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def test_bad_input_says_what_is_wrong() -> None:
     x = it.ones((1, 2, 5, 5))
     with pytest.raises(ArgumentError, match="adaptive_avg_pool2d: output_size must be a number"):
         it.adaptive_avg_pool2d(x, (1, 2, 3))
-    with pytest.raises(ArgumentError, match="adaptive_max_pool2d: output_size must not be neg"):
+    with pytest.raises(
+        ArgumentError, match=r"adaptive_max_pool2d: output_size must be .* none neg"
+    ):
         it.adaptive_max_pool2d(x, -1)
     with pytest.raises(ArgumentError, match="adaptive_max_pool2d: output_size must be an integer"):
         it.adaptive_max_pool2d(x, 1.5)  # type: ignore[call-overload]
@@ -77,7 +79,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         it.adaptive_avg_pool1d(x, 1)
     with pytest.raises(ShapeError, match=r"adaptive_max_pool2d: .* no elements"):
         it.adaptive_max_pool2d(it.ones((1, 2, 0, 5)), 1)
-    with pytest.raises(DTypeError, match="adaptive_avg_pool2d: needs floats, got int32"):
+    with pytest.raises(DTypeError, match=r"adaptive_avg_pool2d: .* must be floats, got int32"):
         it.adaptive_avg_pool2d(x.astype("int32"), 1)
     with pytest.raises(OperandError, match="adaptive_avg_pool2d: x must be a tensor"):
         it.adaptive_avg_pool2d([1.0], 1)  # type: ignore[arg-type]

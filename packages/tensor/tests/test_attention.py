@@ -84,13 +84,13 @@ def test_a_query_that_sees_no_key_gets_zeros() -> None:
 def test_bad_input() -> None:
     q, k, v = it.ones((4, 5)), it.ones((6, 5)), it.ones((6, 3))
     attention = it.scaled_dot_product_attention
-    with pytest.raises(ShapeError, match="are needed, got"):
+    with pytest.raises(ShapeError, match=r"must be .* got"):
         attention(q, it.ones((6, 4)), v)
-    with pytest.raises(ShapeError, match="are needed, got"):
+    with pytest.raises(ShapeError, match=r"must be .* got"):
         attention(q, k, it.ones((5, 3)))
     with pytest.raises(ShapeError, match="key needs at least 2 axes"):
         attention(q, it.ones(5), v)
     with pytest.raises(ShapeError, match="attn_mask"):
         attention(q, k, v, it.ones((3, 6)))
-    with pytest.raises(DTypeError, match="needs floats"):
+    with pytest.raises(DTypeError, match="must be floats"):
         attention(q.astype("int64"), k.astype("int64"), v.astype("int64"))

@@ -191,7 +191,7 @@ def test_bad_operands() -> None:
         it.conv1d(x, w, it.ones(3))
     with pytest.raises(OperandError, match="weight must be a tensor"):
         it.conv1d(x, [1.0])  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match="needs floats, got int64"):
+    with pytest.raises(DTypeError, match="must be floats, got int64"):
         it.conv1d(x.astype("int64"), w.astype("int64"))
     with pytest.raises(ShapeError, match="weight must be"):
         it.conv(x, it.ones((2, 2)))

@@ -131,7 +131,7 @@ def test_errors() -> None:
         it.histogram(it.zeros(2), it.asarray([1.0, 0.0]))
     with pytest.raises(ArgumentError, match="histogram: range"):
         it.histogram(it.zeros(2), 3, range=(1.0, 0.0))
-    with pytest.raises(ShapeError, match="diag: needs"):
+    with pytest.raises(ShapeError, match="diag: x must be"):
         it.diag(it.zeros((1, 2, 3)))
     with pytest.raises(ShapeError, match="same axis"):
         it.diag_embed(it.zeros(2), axis1=0, axis2=-2)

@@ -45,7 +45,7 @@ def test_arange_counts_exactly_far_out() -> None:
         (("a",), {}, OperandError, "must be a real number"),
         ((1j,), {}, OperandError, "must be a real number"),
         ((2,), {"dtype": bool}, DTypeError, "bool has no ranges"),
-        ((2**63,), {}, ShapeError, "more elements than memory"),
+        ((2**63,), {}, ArgumentError, "more elements than memory"),
     ],
 )
 def test_arange_refuses(args: Any, kwargs: Any, error: type, match: str) -> None:
@@ -132,10 +132,10 @@ def test_full_of_a_tensor() -> None:
         (lambda: it.full(2, 1j, dtype=it.float32), DTypeError, "does not fit float32"),
         (lambda: it.full(2, it.ones(1)), OperandError, "a number or a 0-d tensor"),
         (lambda: it.full(2, "1"), OperandError, "fill_value must be a tensor"),
-        (lambda: it.zeros(-1), ShapeError, "negative size"),
+        (lambda: it.zeros(-1), ShapeError, "must not have a negative size"),
         (lambda: it.zeros((2, 1.5)), ArgumentError, "must be an integer"),
         (lambda: it.zeros(2, dtype="float31"), DTypeError, "is no dtype"),
-        (lambda: it.eye(-1), ShapeError, "negative size"),
+        (lambda: it.eye(-1), ShapeError, "n_rows must be from 0"),
         (lambda: it.eye(2, k=0.5), ArgumentError, "k must be an integer"),
     ],
 )
@@ -264,72 +264,6 @@ def test_asarray_stacks_tensors() -> None:
 def test_asarray_refuses(call: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         call()
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "complex64"])
-def test_tensors_go_to_pytorch_and_back(dtype: str) -> None:
-    torch = pytest.importorskip("torch")
-    theirs = torch.arange(6).reshape(2, 3).T.to(getattr(torch, dtype))
-    ours = it.from_dlpack(theirs)
-    assert ours.dtype.name == dtype
-    assert ours.shape == (3, 2)
-    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-    assert it.asarray(theirs).tolist() == ours.tolist()
-    back = torch.from_dlpack(ours)
-    assert torch.equal(back, theirs)
-    back += 1
-    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-
-
-def test_what_pytorch_cannot_export_says_so() -> None:
-    torch = pytest.importorskip("torch")
-    with pytest.raises(OperandError, match="Detach it"):
-        it.asarray(torch.ones(2, requires_grad=True))
-    with pytest.raises(OperandError, match="cast it"):
-        it.from_dlpack(torch.ones(2, dtype=torch.bfloat16))
-
-
-def test_dlpack_export() -> None:
-    x = it.arange(3)
-    assert x.__dlpack_device__() == (1, 0)
-    shared = np.from_dlpack(x, copy=False)
-    assert not shared.flags.writeable
-    assert np.from_dlpack(x).tolist() == [0, 1, 2]
-    with pytest.raises(BufferError, match="bfloat16"):
-        it.ones(2, dtype=it.bfloat16).__dlpack__()
-    with pytest.raises(BufferError, match=r"device \(2, 0\)"):
-        x.__dlpack__(dl_device=(2, 0))
-    read_only = np.arange(3)
-    read_only.flags.writeable = False
-    with pytest.raises(BufferError, match=r"before 1\.0"):
-        it.asarray(read_only, copy=False).__dlpack__(copy=False)
-
-
-def test_memory_is_shared_where_it_is_asked_for() -> None:
-    array = np.arange(6.0).reshape(2, 3).T
-    for x in (it.asarray(array, copy=False), it.from_dlpack(array, copy=False)):
-        assert np.shares_memory(x.numpy(), array)
-        assert x.tolist() == array.tolist()
-    for x in (it.asarray(array), it.asarray(array, copy=True), it.from_dlpack(array)):
-        assert not np.shares_memory(x.numpy(), array)
-    torch = pytest.importorskip("torch")
-    theirs = torch.arange(3)
-    assert it.from_dlpack(theirs, copy=False).numpy().ctypes.data == theirs.data_ptr()
-    x = it.arange(3)
-    assert torch.utils.dlpack.from_dlpack(x.__dlpack__(copy=False)).data_ptr() == (
-        x.numpy().ctypes.data
-    )
-
-
-def test_tensors_go_through_dlpack_as_they_are() -> None:
-    x = it.ones(2, dtype=it.bfloat16)
-    for copy in (None, True, False):
-        y = it.from_dlpack(x, copy=copy, device=x.device)
-        assert y is not x
-        assert y.dtype is it.bfloat16
-        y += 1
-        assert x.tolist() == [1, 1]
-    assert it.from_dlpack(it.ones(2).require_grad()).backend.level == 0
 
 
 def test_array_namespace() -> None:

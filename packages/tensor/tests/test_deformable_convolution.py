@@ -87,7 +87,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         it.deform_conv2d(x, offset, w, it.ones(3))
     with pytest.raises(ShapeError, match=f"{name}: along image axis 0 the window spans 9"):
         it.deform_conv2d(x, offset, w, dilation=4)
-    with pytest.raises(DTypeError, match=f"{name}: needs floats"):
+    with pytest.raises(DTypeError, match=f"{name}: x must be floats"):
         it.deform_conv2d(*(t.astype("int32") for t in (x, offset, w)))
     with pytest.raises(OperandError, match=f"{name}: mask must be a tensor"):
         it.deform_conv2d(x, offset, w, mask=[1.0])  # type: ignore[arg-type]

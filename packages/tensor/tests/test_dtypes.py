@@ -1,7 +1,9 @@
 """The promotion table against the standard's, NumPy's and PyTorch's, and weak numbers."""
 
+import asyncio
 import itertools
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -142,6 +144,73 @@ def test_defaults():
         assert it.asarray([1j]).dtype is it.complex128
         assert it.zeros(1).dtype is it.float64
     assert it.zeros(1).dtype is it.float32
+
+
+MADE = {
+    "zeros": lambda: it.zeros(2),
+    "full": lambda: it.full(2, 1.5),
+    "asarray": lambda: it.asarray([0.5]),
+    "linspace": lambda: it.linspace(0, 1, 3),
+    "eye": lambda: it.eye(2),
+    "uniform": lambda: it.random.uniform((2,)),
+    "division of integers": lambda: it.ones(2, dtype="int8") / 2,
+    "a float beside integers": lambda: it.ones(2, dtype="int16") + 0.5,
+    "the exponential of integers": lambda: it.exp(it.ones(2, dtype="int32")),
+    "uint64 with int8": lambda: it.ones(2, dtype="uint64") + it.ones(2, dtype="int8"),
+    "a window": lambda: it.hann_window(4),
+}
+COUNTED = {
+    "arange": lambda: it.arange(3),
+    "full": lambda: it.full(2, 7),
+    "asarray": lambda: it.asarray([1]),
+    "a number beside bools": lambda: it.asarray([True]) + 1,
+    "count_nonzero": lambda: it.count_nonzero(it.zeros(2)),
+    "sums of small integers": lambda: it.sum(it.ones(2, dtype="int8")),
+    "sums of bools": lambda: it.sum(it.ones(2, dtype="bool")),
+    "argmax": lambda: it.argmax(it.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_default_float_is_the_contexts(name):
+    for dtype in (it.float64, it.float16, it.bfloat16, it.float32):
+        with it.default_dtypes(floating=dtype):
+            assert MADE[name]().dtype is dtype
+    assert MADE[name]().dtype is it.float32
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_default_integer_is_the_contexts(name):
+    for dtype in (it.int32, it.int64):
+        with it.default_dtypes(integer=dtype):
+            assert COUNTED[name]().dtype is dtype
+    assert COUNTED[name]().dtype is it.int64
+
+
+def test_defaults_nest_and_end_with_the_block():
+    with it.default_dtypes(floating="float64", integer="int32"):
+        with it.default_dtypes(floating="bfloat16"):
+            assert (it.zeros(1).dtype, it.arange(1).dtype) == (it.bfloat16, it.int32)
+        with pytest.raises(RuntimeError, match="oops"), it.default_dtypes(floating="float16"):
+            raise RuntimeError("oops")
+        info = it.__array_namespace_info__().default_dtypes()
+        assert (info["real floating"], info["integral"]) == (it.float64, it.int32)
+        assert info["complex floating"] is it.complex128
+    assert (it.zeros(1).dtype, it.arange(1).dtype) == (it.float32, it.int64)
+
+
+def test_defaults_are_those_of_one_thread_or_task():
+    async def inside(dtype):
+        with it.default_dtypes(floating=dtype):
+            await asyncio.sleep(0)
+            return it.zeros(1).dtype
+
+    async def both():
+        return await asyncio.gather(inside("float64"), inside("float16"))
+
+    with it.default_dtypes(floating="bfloat16"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: it.zeros(1).dtype).result() is it.float32
+        assert asyncio.run(both()) == [it.float64, it.float16]
 
 
 @pytest.mark.parametrize(("argument", "value"), [("floating", "int32"), ("integer", "float32")])

@@ -91,11 +91,11 @@ def test_long_chains_keep_their_products_small() -> None:
 @pytest.mark.parametrize(
     ("equation", "shapes", "error", "message"),
     [
-        ("ij,jk", [(2, 3)], OperandError, "2 operands, got 1"),
+        ("ij,jk", [(2, 3)], OperandError, "each of the 1 operands"),
         ("ij->ik", [(2, 3)], ArgumentError, "'k' that no operand has"),
         ("ij->ii", [(2, 3)], ArgumentError, "'i' twice"),
-        ("ij,jk", [(2, 3), (4, 5)], ShapeError, "index 'j'.*sizes 3 and 4"),
-        ("ijk", [(2, 3)], ShapeError, "names 3 axes.*has 2"),
+        ("ij,jk", [(2, 3), (4, 5)], ShapeError, "index 'j'.* one size .* 3 and 4"),
+        ("ijk", [(2, 3)], ShapeError, "must have the 3 axes .* got 2"),
         ("i", [(2, 3)], ShapeError, "stands for the others"),
         ("i1", [(2, 3)], ArgumentError, "'1'"),
         ("i->j->k", [(2,)], ArgumentError, "'-'"),
@@ -107,7 +107,7 @@ def test_errors(equation: str, shapes: Any, error: type[Exception], message: str
 
 
 def test_errors_of_lists() -> None:
-    with pytest.raises(ArgumentError, match="an equation"):
+    with pytest.raises(ArgumentError, match="equation must be a text"):
         it.einsum(it.zeros(2))
     with pytest.raises(ArgumentError, match=r"in \[0, 52\)"):
         it.einsum(it.zeros(2), [99])

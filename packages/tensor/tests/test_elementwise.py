@@ -126,7 +126,7 @@ def test_powers():
     assert (it.asarray([2, 3]) ** 3).tolist() == [8, 27]
     assert (it.asarray([4, 9]) ** 0.5).tolist() == [2.0, 3.0]
     assert it.pow(it.asarray([1, -1, 2, 0]), it.asarray([-1, -3, -1, 2])).tolist() == [1, -1, 0, 0]
-    with pytest.raises(ArgumentError, match="cast it first"):
+    with pytest.raises(ArgumentError, match="cast x1 first"):
         it.asarray([2, 3]) ** -1
 
 
@@ -152,7 +152,7 @@ def test_bits():
     np.testing.assert_array_equal(it.bitwise_invert(x).numpy(), ~a)
     flags = it.asarray([True, False])
     assert it.bitwise_invert(flags).tolist() == [False, True]
-    with pytest.raises(DTypeError, match="bitwise_and: needs"):
+    with pytest.raises(DTypeError, match="bitwise_and: x1 and x2 must be"):
         it.bitwise_and(it.asarray([1.0]), it.asarray([2.0]))
 
 
@@ -177,7 +177,7 @@ def test_complex_parts():
     np.testing.assert_allclose(it.sign(x).numpy(), z / np.abs(z), rtol=1e-6)
     assert abs(x).dtype is it.float32
     assert it.imag(it.asarray([1.0])).tolist() == [0.0]
-    with pytest.raises(DTypeError, match="real: needs numbers"):
+    with pytest.raises(DTypeError, match=r"real: .* must be numbers"):
         it.real(it.asarray([True]))
 
 

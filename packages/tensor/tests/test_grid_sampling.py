@@ -87,7 +87,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         it.grid_sample(it.ones((1, 1, 2, 2, 2)), it.zeros((1, 1, 1, 1, 3)), mode="bicubic")
     with pytest.raises(ShapeError, match="grid_sample: an image axis"):
         it.grid_sample(it.ones((1, 2, 0, 3)), grid)
-    with pytest.raises(DTypeError, match="grid_sample: needs floats"):
+    with pytest.raises(DTypeError, match=r"grid_sample: .* must be floats"):
         it.grid_sample(x.astype("int32"), grid.astype("int32"))
     with pytest.raises(OperandError, match="grid_sample: grid must be a tensor"):
         it.grid_sample(x, [0.0])  # type: ignore[arg-type]

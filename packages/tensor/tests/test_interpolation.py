@@ -120,7 +120,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         (ArgumentError, "give one of size and scale_factor", {}),
         (ArgumentError, "give one of size and scale_factor", {"size": 2, "scale_factor": 2.0}),
         (ArgumentError, "mode='cubic' is none of", {"size": 2, "mode": "cubic"}),
-        (ShapeError, "mode 'linear' is for x", {"size": 2, "mode": "linear"}),
+        (ShapeError, "mode 'linear' x must be", {"size": 2, "mode": "linear"}),
         (ArgumentError, "align_corners=True is for", {"size": 2, "align_corners": True}),
         (ArgumentError, "antialias is for 'bilinear'", {"size": 2, "antialias": True}),
         (ArgumentError, "size must be an integer", {"size": 0}),
@@ -133,7 +133,7 @@ def test_bad_input_says_what_is_wrong() -> None:
             it.interpolate(x, **options)
     with pytest.raises(ShapeError, match="has no elements"):
         it.interpolate(it.ones((1, 2, 0)), 3)
-    with pytest.raises(DTypeError, match="needs floats, got int32"):
+    with pytest.raises(DTypeError, match="must be floats, got int32"):
         it.interpolate(x.astype("int32"), 3, mode="bilinear")
     with pytest.raises(OperandError, match="interpolate: x must be a tensor"):
         it.interpolate([1.0], 3)  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from ingle.tensor.errors import (
     ArgumentError,
     AxisError,
     DTypeError,
-    GradientError,
     LinearAlgebraError,
     OperandError,
     ShapeError,
@@ -306,13 +305,46 @@ def test_gradients_of_symmetric_decompositions_are_symmetric() -> None:
         close(g, g.T)
 
 
-def test_what_has_no_gradient_says_so() -> None:
-    x = it.asarray(matrix(5, 3)).require_grad()
-    with pytest.raises(GradientError, match="full_matrices=False"):
-        linalg.svd(x).U.backward()
-    assert linalg.svd(x).S.backward()[x].shape == (5, 3)
-    with pytest.raises(GradientError, match="mode='reduced'"):
-        linalg.qr(x, mode="complete").Q.backward()
+def _beyond(name: str, x: Any) -> Any:
+    """What further singular vectors or columns of `q` span, as a projection."""
+    if name == "qr":
+        rest = linalg.qr(x, mode="complete").Q[..., :, x.shape[-1] :]
+        return rest @ it.conj(rest).mT
+    u, s, vh = linalg.svd(x)
+    rest = u[..., :, s.shape[-1] :] if name == "u" else it.conj(vh).mT[..., :, s.shape[-1] :]
+    return rest @ it.conj(rest).mT
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize(("name", "shape"), [("qr", (2, 5, 3)), ("u", (5, 3)), ("vh", (2, 3, 5))])
+def test_gradients_of_complete_bases(name: str, shape: tuple[int, ...], dtype: Any) -> None:
+    """Of the projection beside the columns, which is 1 less the projection on them."""
+    x, g = matrix(*shape, dtype=dtype), matrix(*shape[:-2], 5, 5, dtype=dtype, seed=2)
+    tracked = it.asarray(x).require_grad()
+    got = _beyond(name, tracked).backward(it.asarray(g))[tracked].numpy()
+    step = matrix(*shape, dtype=dtype, seed=3)
+
+    def project(a: np.ndarray) -> np.ndarray:
+        a = np.conj(a).mT if name == "vh" else a
+        return np.eye(5) - a @ np.linalg.pinv(a)
+
+    moved = (project(x + 1e-6 * step) - project(x - 1e-6 * step)) / 2e-6
+    close(np.sum(np.conj(got) * step).real, np.sum(np.conj(g) * moved).real, 1e-6)
+
+
+def test_complete_decompositions_have_the_gradients_of_reduced_ones() -> None:
+    x, g = matrix(5, 3), it.asarray(matrix(5, 3, seed=1))
+    for whole, part in (
+        (
+            lambda t: linalg.svd(t).U[:, :3] ** 2,
+            lambda t: linalg.svd(t, full_matrices=False).U ** 2,
+        ),
+        (lambda t: linalg.qr(t, mode="complete").Q[:, :3], lambda t: linalg.qr(t).Q),
+    ):
+        a, b = it.asarray(x).require_grad(), it.asarray(x).require_grad()
+        close(whole(a).backward(g)[a], part(b).backward(g)[b].numpy())
+    a = it.asarray(x).require_grad()
+    assert linalg.svd(a).S.backward()[a].shape == (5, 3)
 
 
 # Errors.
@@ -335,7 +367,7 @@ def test_refusals() -> None:
     for call, error, match in (
         (lambda: linalg.inv(it.ones(3)), ShapeError, "inv: x must be a matrix"),
         (lambda: linalg.det(it.ones((2, 3))), ShapeError, "det: x must have square"),
-        (lambda: linalg.inv(half), DTypeError, "inv: needs float32"),
+        (lambda: linalg.inv(half), DTypeError, "inv: x must be float32"),
         (lambda: linalg.solve(square, it.ones(4)), ShapeError, "solve: .* 3 rows"),
         (lambda: linalg.solve(square, it.asarray(1.0)), ShapeError, "solve: x2"),
         (lambda: linalg.qr(square, mode="thin"), ArgumentError, "mode='thin'"),

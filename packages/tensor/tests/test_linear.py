@@ -57,7 +57,7 @@ def test_bad_input() -> None:
         it.linear(x, weight, it.ones(5))
     with pytest.raises(ShapeError, match="weight"):
         it.linear(x, it.ones(5))
-    with pytest.raises(DTypeError, match="needs floats"):
+    with pytest.raises(DTypeError, match="must be floats"):
         it.linear(x.astype("int64"), weight.astype("int64"))
     with pytest.raises(DTypeError, match="indices must be integers"):
         it.embedding(x, weight)

@@ -100,15 +100,15 @@ def test_outer_and_matrix_transpose() -> None:
         (
             lambda: it.ones((2, 2), dtype=bool) @ it.ones((2, 2), dtype=bool),
             DTypeError,
-            "needs numbers",
+            "must be numbers",
         ),
         (lambda: it.matrix_transpose(it.ones(3)), ShapeError, "at least 2 axes"),
         (lambda: it.tensordot(it.ones((2, 3)), it.ones((2, 4)), axes=1), ShapeError, "equal sizes"),
-        (lambda: it.tensordot(it.ones(2), it.ones(2), axes=2), AxisError, "x1 has 1 axes"),
+        (lambda: it.tensordot(it.ones(2), it.ones(2), axes=2), AxisError, r"axes of x1 \(1\)"),
         (lambda: it.tensordot(it.ones(2), it.ones(2), axes=((0,), ())), AxisError, "as many"),
         (lambda: it.vecdot(it.ones(2), it.ones(3)), ShapeError, "differ in size"),
         (lambda: it.vecdot(it.ones(2), it.ones(2), axis=1), AxisError, "axis=1"),
-        (lambda: it.outer(it.ones((2, 2)), it.ones(2)), ShapeError, "vectors of one axis"),
+        (lambda: it.outer(it.ones((2, 2)), it.ones(2)), ShapeError, "must have one axis"),
     ],
 )
 def test_products_refuse(call: Any, error: type, match: str) -> None:

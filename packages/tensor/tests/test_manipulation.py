@@ -71,7 +71,7 @@ def test_moveaxis_swapaxes_flatten() -> None:
     assert it.flatten(t, -2).shape == (2, 3, 20)
     with pytest.raises(AxisError, match="comes after"):
         it.flatten(t, 2, 1)
-    with pytest.raises(AxisError, match="source has 2 axes and destination 1"):
+    with pytest.raises(AxisError, match="must name as many axes"):
         it.moveaxis(t, (0, 1), 0)
     with pytest.raises(AxisError, match="twice"):
         it.moveaxis(t, (0, 0), (0, 1))
@@ -190,7 +190,7 @@ def test_slice_reads_any_regular_piece() -> None:
         it.slice(t, (0, it.asarray(5)), (1, 2))
     with pytest.raises(ShapeError, match="do not fit into axis 1"):
         it.slice(t, (0, it.asarray(0)), (1, 7))
-    with pytest.raises(ShapeError, match="a start and a size for each"):
+    with pytest.raises(ShapeError, match="a number for each"):
         it.slice(t, (0,), (1,))
     with pytest.raises(ArgumentError, match="step other than 0"):
         it.slice(t, (0, 0), (1, 1), (1, 0))

@@ -180,8 +180,8 @@ def test_errors() -> None:
         (([[1]], [3, 3], [1]), ShapeError, "one length for each of the 1"),
         (([[1]], [3], [2]), ShapeError, "at least 2"),
         (([[1.0]], [3], [1]), DTypeError, "targets must be integers"),
-        (([[5]], [3], [1]), OutOfRangeError, "axis"),
-        (([[-1]], [3], [1]), OutOfRangeError, "axis"),
+        (([[5]], [3], [1]), OutOfRangeError, "targets holds 5"),
+        (([[-1]], [3], [1]), OutOfRangeError, "targets holds -1"),
     ],
 )
 def test_errors_of_ctc(arguments: Any, error: type[Exception], message: str) -> None:

@@ -115,11 +115,11 @@ def test_bad_input_says_what_is_wrong() -> None:
         it.rms_norm(x, 4)
     with pytest.raises(ShapeError, match="rms_norm: weight must have normalized_shape"):
         it.rms_norm(x, 3, it.ones(4))
-    with pytest.raises(DTypeError, match="rms_norm: needs floats"):
+    with pytest.raises(DTypeError, match=r"rms_norm: .* must be floats"):
         it.rms_norm(x.astype("int32"), 3)
     with pytest.raises(ShapeError, match=r"local_response_norm: .* at least 3 axes"):
         it.local_response_norm(it.ones((2, 3)), 2)
-    with pytest.raises(ArgumentError, match="local_response_norm: size must be at least 1"):
+    with pytest.raises(ShapeError, match="local_response_norm: size must be from 1"):
         it.local_response_norm(x, 0)
     with pytest.raises(ArgumentError, match="local_response_norm: k must be a number"):
         it.local_response_norm(x, 2, k="1")  # type: ignore[arg-type]

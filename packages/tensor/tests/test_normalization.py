@@ -125,7 +125,7 @@ def test_bad_input() -> None:
         it.layer_norm(x, 5, it.ones(3))
     with pytest.raises(ArgumentError, match="eps"):
         it.layer_norm(x, 5, eps=-1.0)
-    with pytest.raises(DTypeError, match="needs floats"):
+    with pytest.raises(DTypeError, match="must be floats"):
         it.layer_norm(x.astype("int32"), 5)
     with pytest.raises(ShapeError, match="each of the 3 channels"):
         it.batch_norm_training(x, it.ones(5))

@@ -138,5 +138,5 @@ def test_bad_input_says_what_is_wrong(
 def test_dtypes_that_have_no_order_or_no_average() -> None:
     with pytest.raises(DTypeError, match="real numbers, got bool"):
         it.max_pool1d(it.ones((1, 1, 4), dtype="bool"), 2)
-    with pytest.raises(DTypeError, match="needs floats, got int64"):
+    with pytest.raises(DTypeError, match="must be floats, got int64"):
         it.avg_pool1d(it.ones((1, 1, 4), dtype="int64"), 2)

@@ -104,7 +104,7 @@ def test_cumulative_options(road):
     assert it.cumulative_sum(x, include_initial=True).tolist() == [0, 1, 3, 6, 10, 15, 21, 28]
     assert it.cumulative_prod(x, include_initial=True).tolist()[:5] == [1, 1, 2, 6, 24]
     assert it.cumulative_sum(x, dtype=it.float64).dtype is it.float64
-    with pytest.raises(AxisError, match=r"axis=\.\.\."):
+    with pytest.raises(AxisError, match=r"axis must be given"):
         it.cumulative_sum(it.zeros((2, 2)))
 
 
@@ -112,11 +112,11 @@ def test_bad_calls():
     x = it.zeros((2, 3))
     with pytest.raises(AxisError, match="sum: axis=2 is out of range"):
         it.sum(x, axis=2)
-    with pytest.raises(AxisError, match="names an axis twice"):
+    with pytest.raises(AxisError, match="must not name an axis twice"):
         it.mean(x, axis=(0, -2))
-    with pytest.raises(DTypeError, match="max: needs"):
+    with pytest.raises(DTypeError, match="max: x must be"):
         it.max(it.asarray([1j]))
-    with pytest.raises(DTypeError, match="var: needs float"):
+    with pytest.raises(DTypeError, match=r"var: .* must be float"):
         it.var(it.asarray([1j]))
     with pytest.raises(ArgumentError, match="correction must be a number"):
         it.var(x, correction="1")

@@ -109,7 +109,7 @@ def test_errors() -> None:
         it.kthvalue(x, 4)
     with pytest.raises(ShapeError, match=r"median: .* no elements"):
         it.median(it.zeros((0,)))
-    with pytest.raises(DTypeError, match="median: complex64"):
+    with pytest.raises(DTypeError, match=r"median: .* got complex64"):
         it.median(it.zeros(2, dtype="complex64"))
     with pytest.raises(ArgumentError, match=r"quantile: q must be in \[0, 1\]"):
         it.quantile(x, 1.5)

@@ -136,7 +136,7 @@ def test_fractional_max_pool_says_what_is_wrong() -> None:
         it.fractional_max_pool2d(x, 2)
     with pytest.raises(ArgumentError, match=f"{name}: output_ratio must be a number in"):
         it.fractional_max_pool2d(x, 2, output_ratio=1.5)
-    with pytest.raises(ShapeError, match=rf"{name}: \(5, 5\) windows"):
+    with pytest.raises(ShapeError, match=rf"{name}: .* got output_size \(5, 5\)"):
         it.fractional_max_pool2d(x, 2, output_size=5)
     with pytest.raises(ShapeError, match=rf"{name}: samples must be floats of shape \(2, 3, 2\)"):
         it.fractional_max_pool2d(x, 2, output_size=2, samples=it.zeros((2, 2)))
@@ -161,7 +161,7 @@ def test_lp_pool_says_what_is_wrong() -> None:
         it.lp_pool1d(it.ones((1, 5)), 0, 2)
     with pytest.raises(ShapeError, match="lp_pool1d: along image axis 0 the window spans 9"):
         it.lp_pool1d(it.ones((1, 5)), 2, 9)
-    with pytest.raises(DTypeError, match="lp_pool1d: needs floats, got int32"):
+    with pytest.raises(DTypeError, match=r"lp_pool1d: .* must be floats, got int32"):
         it.lp_pool1d(it.ones((1, 5), dtype="int32"), 2, 2)
     with pytest.raises(OperandError, match="lp_pool2d: x must be a tensor"):
         it.lp_pool2d([1.0], 2, 2)  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         it.fold(it.ones(2), (4, 4), 2)
     with pytest.raises(ArgumentError, match="unfold: stride"):
         it.unfold(x, 2, stride=0)
-    with pytest.raises(DTypeError, match="unfold: needs numbers, got bool"):
+    with pytest.raises(DTypeError, match=r"unfold: .* must be numbers, got bool"):
         it.unfold(x > 0, 2)
     with pytest.raises(OperandError, match="fold: x must be a tensor"):
         it.fold([1.0], (2,), 2)  # type: ignore[arg-type]

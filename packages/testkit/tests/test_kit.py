@@ -1,57 +1,25 @@
 """The kit finds what it is there to find: wrong values, gradients, layouts, exceptions, silence."""
 
 import dataclasses
-import sys
-import types
 
 import numpy as np
 import pytest
 
 from ingle.autodiff import recording
-from ingle.tensor.device import Device
 from ingle.tensor.dtypes import bfloat16, complex64, float32, float64, int32
-from ingle.tensor.hooks import hookimpl
 from ingle.tensor.operation import OPERATIONS
-from ingle.tensor.plugins import BackendDescription, register, unregister
 from ingle.testkit import BackendContract, checks, honesty, overrides
 from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle.testkit.table import report, rows
 from ingle.testkit.tolerance import compare, sensitivities, ulp
 from ingle.testkit.torch_oracle import COUNTERPARTS
-from ingle_numpy.backend import NumpyBackend
-
-
-class Wrong(NumpyBackend):
-    """The reference with one kernel replaced."""
-
-    name = "wrong"
 
 
 @pytest.fixture
-def wrong(monkeypatch):
+def wrong(make_device):
     """Makes a device `wrong` whose kernels are the given ones over the reference's."""
-
-    def make(**kernels):
-        def create(index):
-            backend = Wrong(Device("wrong", index))
-            backend.kernels = {**NumpyBackend.kernels, **kernels}
-            return backend
-
-        module = types.ModuleType("wrong_backend")
-        module.description = BackendDescription(create=create, priority=-9, summary="wrong")
-        monkeypatch.setitem(sys.modules, "wrong_backend", module)
-
-        class Plugin:
-            @hookimpl
-            def ingle_backends(self):
-                return {"wrong": "wrong_backend:description"}
-
-        register("wrong", Plugin())
-        return "wrong"
-
-    yield make
-    unregister("wrong")
+    return lambda **kernels: make_device("wrong", **kernels)
 
 
 def failure(check, operation, where, dtype="float32", **options):

@@ -16,9 +16,30 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.optim import schedule
+from ingle.tensor.plugins import discover
 
 STEPS, BATCH, WIDTH = 6, 16, 8
-WAYS = {"eager": lambda step: step}
+
+
+def compiled(step):
+    return pytest.importorskip("ingle.fusion").compile(step)
+
+
+WAYS = {
+    "eager": ("numpy", lambda step: step),
+    "recorded": ("cpu", lambda step: step),
+    "compiled": ("cpu", compiled),
+}
+"""Names of ways to execute: the device, and what becomes of a step."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    device, _ = WAYS[request.param]
+    if device not in discover().backends:
+        pytest.skip(f"the device {device} is not installed")
+    with it.device(device):
+        yield request.param
 
 
 class Net(nn.Module):
@@ -45,25 +66,29 @@ def data(seed=0):
 
 def train(way, seed=0, steps=STEPS):
     """Trains a net and returns it with its optimizer and losses."""
-    net = Net(seed)
-    optimizer = optim.Adam(net, lr=schedule.Cosine(1e-2, steps=STEPS))
+    device, wrap = WAYS[way]
+    with it.device(device):
+        net = Net(seed)
+        optimizer = optim.Adam(net, lr=schedule.Cosine(1e-2, steps=STEPS))
+        step = wrap(step_of(net, optimizer))
+        x, y = data(seed)
+        losses = [step(it.asarray(x[i]), it.asarray(y[i])).item() for i in range(steps)]
+    return net, optimizer, losses
 
+
+def step_of(net, optimizer):
     def step(x, y):
         loss = it.cross_entropy(net(x), y)
         optimizer.step(loss.backward())
         return loss
 
-    step = WAYS[way](step)
-    x, y = data(seed)
-    losses = [step(it.asarray(x[i]), it.asarray(y[i])).item() for i in range(steps)]
-    return net, optimizer, losses
+    return step
 
 
 def numbers(net):
     return {k: v.numpy().copy() for k, v in net.state_dict().items()}
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_training_equals_pytorch(way):
     torch = pytest.importorskip("torch")
     start = numbers(Net())
@@ -97,7 +122,6 @@ def test_training_equals_pytorch(way):
         )
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_training_repeats_bit_for_bit(way):
     (a, _, first), (b, _, second) = train(way), train(way)
     assert first == second
@@ -105,22 +129,24 @@ def test_training_repeats_bit_for_bit(way):
         np.testing.assert_array_equal(value, numbers(b)[name])
 
 
-def test_tied_cells_are_one_parameter():
+def test_tied_cells_are_one_parameter(way):
     net = Net()
     cells = [p for _, p in net.named_parameters()]
     assert len(cells) == len(set(cells)) == 6
-    net, _, _ = train("eager")
+    net, _, _ = train(way)
     np.testing.assert_array_equal(net.first.weight.value.numpy(), net.second.weight.value.numpy())
 
 
-def test_a_held_weight_survives_the_next_step():
+def test_a_held_weight_survives_the_next_steps(way):
     net = Net()
-    optimizer = optim.Adam(net, lr=0.1)
-    held = net.first.weight.value
-    before = held.numpy().copy()
+    step = WAYS[way][1](step_of(net, optim.Adam(net, lr=0.1)))
     x, y = data()
-    optimizer.backward_step(it.cross_entropy(net(it.asarray(x[0])), it.asarray(y[0])))
-    np.testing.assert_array_equal(held.numpy(), before)
+    held = []
+    for i in range(4):
+        held.append((net.first.weight.value, net.first.weight.value.numpy().copy()))
+        step(it.asarray(x[i]), it.asarray(y[i]))
+    for value, before in held:
+        np.testing.assert_array_equal(value.numpy(), before)
     assert not np.array_equal(net.first.weight.value.numpy(), before)
 
 
@@ -128,51 +154,59 @@ class StopError(Exception):
     pass
 
 
-def test_an_exception_in_the_middle_of_a_step_changes_nothing():
-    net, optimizer, _ = train("eager", steps=2)
+def test_an_exception_in_the_middle_of_a_step_changes_nothing(way):
+    net, optimizer, _ = train(way, steps=2)
     before, state = numbers(net), optimizer.state_dict()
     drawn = net.drop.generator.state
     x, y = data()
+    step = WAYS[way][1](step_of(net, optimizer))
 
     def step_that_fails():
         with it.transaction():
-            loss = it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2]))
-            optimizer.step(loss.backward())
+            step(it.asarray(x[2]), it.asarray(y[2]))
             assert not np.array_equal(net.first.weight.raw.numpy(), before["first.weight"])
             raise StopError
 
-    with pytest.raises(StopError):
-        step_that_fails()
-    assert net.drop.generator.state == drawn
-    for name, value in numbers(net).items():
-        np.testing.assert_array_equal(value, before[name], err_msg=name)
-    assert str(optimizer.state_dict()) == str(state)
+    for _ in range(3):
+        with pytest.raises(StopError):
+            step_that_fails()
+        assert net.drop.generator.state == drawn
+        for name, value in numbers(net).items():
+            np.testing.assert_array_equal(value, before[name], err_msg=name)
+        assert str(optimizer.state_dict()) == str(state)
 
-    optimizer.backward_step(it.cross_entropy(net(it.asarray(x[2])), it.asarray(y[2])))
+    step(it.asarray(x[2]), it.asarray(y[2]))
     np.testing.assert_array_equal(
-        net.first.weight.raw.numpy(), train("eager", steps=3)[0].first.weight.raw.numpy()
+        net.first.weight.raw.numpy(), train(way, steps=3)[0].first.weight.raw.numpy()
     )
 
 
-def test_eval_uses_running_statistics_and_no_dropout():
-    net, _, _ = train("eager")
+def test_eval_uses_running_statistics_and_no_dropout(way):
+    net, _, _ = train(way)
+    run = WAYS[way][1](lambda x: net(x))
     x = it.asarray(data()[0][0])
     net.eval()
     statistics = net.norm.running_mean.value.numpy().copy()
-    first, second = net(x).numpy(), net(x).numpy()
+    first, second, third = (run(x).numpy() for _ in range(3))
     np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, third)
     np.testing.assert_array_equal(net.norm.running_mean.value.numpy(), statistics)
-    one_by_one = np.concatenate([net(x[i : i + 1]).numpy() for i in range(BATCH)])
+    one_by_one = np.concatenate([run(x[i : i + 1]).numpy() for i in range(BATCH)])
     np.testing.assert_allclose(one_by_one, first, rtol=1e-4, atol=1e-6)
     net.train()
-    assert not np.array_equal(net(x).numpy(), net(x).numpy())
+    assert not np.array_equal(run(x).numpy(), run(x).numpy())
     assert not np.array_equal(net.norm.running_mean.value.numpy(), statistics)
 
 
-def test_two_threads_train_two_models_as_one_would():
-    alone = [train("eager", seed)[0] for seed in (0, 7)]
+def test_two_threads_train_two_models_as_one_would(way):
+    alone = [train(way, seed)[0] for seed in (0, 7)]
     with ThreadPoolExecutor(2) as pool:
-        together = [net for net, _, _ in pool.map(lambda seed: train("eager", seed), (0, 7))]
+        together = [net for net, _, _ in pool.map(lambda seed: train(way, seed), (0, 7))]
     for a, b in zip(alone, together, strict=True):
         for name, value in numbers(a).items():
             np.testing.assert_array_equal(value, numbers(b)[name], err_msg=name)
+
+
+def test_every_way_learns_the_same(way):
+    _, _, losses = train(way)
+    np.testing.assert_allclose(losses, train("eager")[2], rtol=2e-6)

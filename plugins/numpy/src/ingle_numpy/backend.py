@@ -11,11 +11,15 @@ import numpy as np
 
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.device import Device
-from ingle.tensor.dtypes import from_numpy_dtype
+from ingle.tensor.dtypes import DType, from_numpy_dtype
 from ingle.tensor.eager import ArrayHandle, EagerBackend, Kernel, Road
-from ingle.tensor.operation import Op
+from ingle.tensor.errors import OutOfMemoryError
+from ingle.tensor.memory import Owners, Pool
+from ingle.tensor.operation import Op, infer
 
+from . import memory
 from .kernels import KERNELS
+from .kernels.in_place import IN_PLACE
 
 
 class _Silent(threading.local):
@@ -35,6 +39,16 @@ _silent = _Silent()
 _DTYPES: dict[np.dtype, Any] = {}
 
 
+class OwnedHandle(ArrayHandle):
+    """A handle of an array in memory that may be written in place, or of a view of it."""
+
+    __slots__ = ("owned",)
+
+    def __init__(self, backend: NumpyBackend, array: Any, dtype: DType, owned: Owners) -> None:
+        super().__init__(backend, array, dtype)
+        self.owned = owned
+
+
 class NumpyBackend(EagerBackend):
     """Runs every operation at once with NumPy, on arrays of any strides."""
 
@@ -45,7 +59,7 @@ class NumpyBackend(EagerBackend):
         super().__init__(device)
 
     def to_device_array(self, array: np.ndarray) -> np.ndarray:
-        return np.array(array, order="C")
+        return memory.copied(array, "upload")
 
     def adopt(self, array: np.ndarray) -> ArrayHandle:
         """A handle of the array itself, without a copy; nobody may write to it any more."""
@@ -57,19 +71,91 @@ class NumpyBackend(EagerBackend):
         view.flags.writeable = False
         return view
 
+    def download(self, handle: Handle) -> np.ndarray:
+        assert isinstance(handle, ArrayHandle)
+        array: np.ndarray = handle.array
+        return self.to_host_array(
+            array if handle.owned is None else memory.exported(array, handle.owned)
+        )
+
+    def memory(self) -> Pool:
+        """The pool that large arrays come from; all devices of this backend share it."""
+        return memory.pool
+
+    def reuse(self, op: Op, inputs: Sequence[Handle | Scalar], place: int, owner: object) -> Handle:
+        """Executes into the memory of an input, if its owner is the only one who holds it.
+
+        Else the result has new memory, with a ledger of its own if it is worth one: the next time
+        it is written in place.
+        """
+        target, kernel = inputs[place], IN_PLACE.get(op.operation.name)
+        aval = infer(op, inputs)[0]
+        fits = aval.shape == target.shape and aval.dtype is target.dtype
+        if kernel is None or not fits or not isinstance(target, ArrayHandle):
+            return self.execute(op, inputs)[0]
+        out, owned = target.array, target.owned
+        if out.nbytes < memory.LARGE:
+            return self.execute(op, inputs)[0]
+        if owned is None or not _alone(inputs, place, owner):
+            owned = Owners()
+            out = memory.owned(op, out.shape, out.dtype, owned)
+        arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+        _silent.run(kernel, op, out, *arrays)
+        return OwnedHandle(self, out, target.dtype, owned)
+
     def resolve(self, op: Op, inputs: Sequence[Any]) -> tuple[Road, Kernel | None]:
         road, kernel = super().resolve(op, inputs)
         if kernel is None:
             return road, None
-        return road, lambda op, *arrays: _silent.run(kernel, op, *arrays)
+
+        def run(op: Op, *arrays: Any) -> Any:
+            try:
+                return _silent.run(kernel, op, *arrays)
+            except MemoryError as error:
+                return _once_more(kernel, op, arrays, error)
+
+        return road, run
 
     def wrap(self, op: Op, result: Any, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         if type(result) is np.ndarray:
             dtype = _DTYPES.get(result.dtype)
             if dtype is None:
                 dtype = _DTYPES[result.dtype] = from_numpy_dtype(result.dtype)
+            if result.base is not None and (owned := memory.ledger(result)) is not None:
+                return (OwnedHandle(self, result, dtype, owned),)
             return (ArrayHandle(self, result, dtype),)
         if type(result) is tuple:
             return tuple(self.wrap(op, r, inputs)[0] for r in result)
         # NumPy returns its own scalars for 0-d results.
         return self.wrap(op, np.asarray(result), inputs)
+
+
+def _alone(inputs: Sequence[Handle | Scalar], place: int, owner: object) -> bool:
+    """Whether nobody but the owner can see an input's memory, and nothing else is read from it."""
+    target = inputs[place]
+    assert isinstance(target, ArrayHandle)
+    owned = target.owned
+    return (
+        owned is not None
+        and owned.only(owner)
+        and target.array.flags.c_contiguous
+        and all(
+            x is target or not isinstance(x, Handle) or x.owned is not owned for x in inputs
+        )
+    )  # fmt: skip
+
+
+def _once_more(kernel: Kernel, op: Op, arrays: Sequence[Any], error: MemoryError) -> Any:
+    """A kernel that NumPy had no memory for, after the pool gave back what it keeps."""
+    if isinstance(error, OutOfMemoryError):
+        raise error
+    memory.pool.release()
+    try:
+        return _silent.run(kernel, op, *arrays)
+    except MemoryError as again:
+        now = memory.pool.statistics()
+        holders = "; ".join(map(str, now.largest)) or "none"
+        raise OutOfMemoryError(
+            f"{op.operation.name}: {again}. Largest holders of the pool: {holders}",
+            statistics=now,
+        ) from None

@@ -2,12 +2,15 @@
 
 from .batching import BatchLoopWarning as BatchLoopWarning
 from .checkpoint import checkpoint as checkpoint
+from .checkpoint import checkpoint_sequential as checkpoint_sequential
 from .custom import custom_gradient as custom_gradient
 from .engine import backward as backward
 from .jacobians import hessian as hessian
 from .jacobians import hvp as hvp
 from .jacobians import jacobian as jacobian
 from .jacobians import vhp as vhp
+from .keeping import checkpointing as checkpointing
+from .keeping import saved_bytes as saved_bytes
 from .products import jvp as jvp
 from .products import linearize as linearize
 from .products import vjp as vjp

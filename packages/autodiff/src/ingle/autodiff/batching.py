@@ -34,10 +34,15 @@ class BatchedHandle(Handle):
         self.inner = inner
         self.shape = inner.shape[1:]
         self.dtype = inner.dtype
+        if inner.owned is not None:
+            inner.owned.share()
 
     def detached(self) -> Handle:
         inner = self.inner.detached()
         return self if inner is self.inner else BatchedHandle(self.backend, inner)
+
+    def base(self) -> Handle:
+        return self.inner.base()
 
 
 class Batching:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from typing import Any
 
-from ingle.tensor import Tensor, zeros
-from ingle.tensor.errors import GradientError, OperandError, ShapeError
+from ingle.tensor import Cell, Tensor, transaction, zeros
+from ingle.tensor.contract import Handle
+from ingle.tensor.errors import OperandError
 from ingle.tensor.ops._batching import summed
 
 from .batching import Batching, batching_of
-from .recording import Node, TrackedHandle, decorator, is_recording
+from .nodes import Node, Parents, TrackedHandle
+from .recording import decorator, is_recording
+from .ruled_programs import check_cotangents, is_written_down, ruled
 
 
 def custom_gradient(
@@ -26,7 +30,8 @@ def custom_gradient(
             argument it may return the cotangent itself.
 
     Inside, the arguments are constants at the level being recorded, so that nothing but the rule
-    says what the gradient is.
+    says what the gradient is. Second derivatives are those of the rule; `create_graph=True` calls
+    the function once more for them.
 
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import custom_gradient
@@ -44,6 +49,8 @@ def custom_gradient(
         level = max((args[i].backend.level for i in places), default=0)
         if not level or not is_recording():
             return function(*args, **kwargs)[0]
+        if is_written_down([args[i] for i in places]):
+            return _written_down(function, args, kwargs)
         batching = batching_of(args)
         if batching is not None:
             return _below_batch(batching, function, args, kwargs)
@@ -53,16 +60,15 @@ def custom_gradient(
             handle = args[i]._handle
             tracked = isinstance(handle, TrackedHandle) and handle.backend.level == level
             parents.append((handle.node, handle.index) if tracked else None)
-            if tracked:
-                lowered[i] = Tensor(handle.inner)
-        result, rule = _checked(function.__name__, function(*lowered, **kwargs))
+            # A tensor of its own: `x += 1` outside must not change what the rule sees.
+            lowered[i] = Tensor(handle.inner if tracked else handle)
+        call = _Call(function, lowered, kwargs)
+        result, rule = call.first()
         if any(isinstance(a, Tensor) and a.backend.level for a in lowered):
             # At the levels below, too, nothing but the rule says what the gradient is.
             result = run(*lowered, **kwargs)
         results = _as_tuple(result)
-        node = _Custom(
-            tuple(parents), function.__name__, rule, [lowered[i] for i in places], results
-        )
+        node = _Custom(tuple(parents), level, call, places, rule, results)
         wrapped = tuple(
             Tensor(TrackedHandle(decorator(r._handle.backend, level), r._handle, node, k))
             if r.dtype.is_inexact else r
@@ -73,6 +79,41 @@ def custom_gradient(
     return run
 
 
+class _Call:
+    """A call of a function with its own rule: what it takes to get the rule again."""
+
+    def __init__(
+        self,
+        function: Callable[..., tuple[Any, Callable[..., Any]]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.reads: dict[Cell[Any], Any] = {}
+        self.context = copy_context()
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def first(self) -> tuple[Any, Callable[..., Any]]:
+        with transaction() as scope:
+            got = _checked(self.name, self.function(*self.args, **self.kwargs))
+        self.reads = dict(scope.reads)
+        return got
+
+    def again(self, args: Sequence[Any]) -> Callable[..., Any]:
+        """The rule for other arguments, where cells show what they did and nothing is written."""
+
+        def run() -> Callable[..., Any]:
+            with transaction(commit=False, replay=self.reads):
+                return _checked(self.name, self.function(*args, **self.kwargs))[1]
+
+        return self.context.copy().run(run)
+
+
 def _checked(name: str, got: Any) -> tuple[Any, Callable[..., Any]]:
     if not isinstance(got, tuple) or len(got) != 2 or not callable(got[1]):
         raise OperandError(
@@ -80,6 +121,26 @@ def _checked(name: str, got: Any) -> tuple[Any, Callable[..., Any]]:
             f"got {type(got).__name__}"
         )
     return got
+
+
+def _written_down(
+    function: Callable[..., tuple[Any, Callable[..., Any]]],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """A call where it is only written down: one step of a program."""
+    name = function.__name__
+    single: list[bool] = []
+
+    def of_tensors(*tensors: Tensor) -> tuple[Sequence[Tensor], Callable[..., Any]]:
+        rest = iter(tensors)
+        shown = [next(rest) if isinstance(a, Tensor) else a for a in args]
+        result, rule = _checked(name, function(*shown, **kwargs))
+        single.append(not isinstance(result, tuple))
+        return _as_tuple(result), rule
+
+    results = tuple(ruled(name, of_tensors, [a for a in args if isinstance(a, Tensor)]))
+    return results[0] if single[0] else results
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -121,43 +182,44 @@ def _below_batch(
 class _Custom(Node):
     """A call of a function with its own rule."""
 
-    __slots__ = ("avals", "name", "results", "rule")
+    __slots__ = ("avals", "call", "level", "places", "results", "rule")
 
     def __init__(
         self,
-        parents: Any,
-        name: str,
+        parents: Parents,
+        level: int,
+        call: _Call,
+        places: Sequence[int],
         rule: Callable[..., Any],
-        arguments: list[Tensor],
         results: tuple[Tensor, ...],
     ) -> None:
         super().__init__(parents, outputs=len(results))
-        self.name = name
+        self.level = level
+        self.call = call
+        self.places = places
         self.rule = rule
-        self.avals = [(a.shape, a.dtype) for a in arguments]
+        self.avals = [(call.args[i].shape, call.args[i].dtype) for i in places]
         self.results = [(r.shape, r.dtype, r.device) for r in results]
 
+    def kept(self) -> Iterable[Handle]:
+        return [self.call.args[i]._handle for i in self.places]
+
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
-        if tracked:
-            raise GradientError(
-                f"{self.name}: a custom gradient is not recorded, so create_graph=True cannot "
-                "pass through it; nest grad(grad(...)) instead"
-            )
         given = [
             zeros(shape, dtype=dtype, device=device) if g is None else g
             for g, (shape, dtype, device) in zip(cotangents, self.results, strict=True)
         ]
-        got: Any = self.rule(*given)
+        # To differentiate the rule in turn, it is asked for again with arguments that are tracked.
+        got: Any = (self.call.again(self._tracked()) if tracked else self.rule)(*given)
         cotangents_of: tuple[Tensor | None, ...] = got if isinstance(got, tuple) else (got,)
-        if len(cotangents_of) != len(self.avals):
-            raise GradientError(
-                f"{self.name}: its gradient function returned {len(cotangents_of)} cotangents for "
-                f"{len(self.avals)} tensor arguments"
-            )
-        for g, (shape, _) in zip(cotangents_of, self.avals, strict=True):
-            if g is not None and g.shape != shape:
-                raise ShapeError(
-                    f"{self.name}: its gradient function returned shape {g.shape} for an argument "
-                    f"of shape {shape}"
-                )
+        check_cotangents(self.call.name, cotangents_of, self.avals)
         return cotangents_of
+
+    def _tracked(self) -> list[Any]:
+        args = list(self.call.args)
+        for i, parent in zip(self.places, self.parents, strict=True):
+            if parent is not None:
+                handle = args[i]._handle
+                backend = decorator(handle.backend, self.level)
+                args[i] = Tensor(TrackedHandle(backend, handle, *parent))
+        return args

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from ingle.tensor import Gradients, Tensor, ones
 from ingle.tensor.errors import DTypeError, GradientError, ShapeError
+from ingle.tensor.in_place import summed
 
-from .recording import Autodiff, Node, TrackedHandle, is_recording
+from .keeping import making
+from .nodes import Node, TrackedHandle, ordered
+from .recording import Autodiff, is_recording
 
 
 def backward(
@@ -31,6 +34,11 @@ def backward(
             f"backward: the cotangent must have the root's shape {root.shape}, "
             f"got {cotangent.shape}"
         )
+    elif cotangent.dtype is not root.dtype:
+        raise DTypeError(
+            f"backward: the cotangent must have the root's dtype {root.dtype}, got "
+            f"{cotangent.dtype}; cast it with x.astype(...)"
+        )
     elif not create_graph and cotangent.backend is handle.backend:
         cotangent = Tensor(cotangent._handle.inner)  # type: ignore[attr-defined]
     return Gradients(pull([(handle, cotangent)], create_graph))
@@ -43,26 +51,28 @@ def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[o
         roots: handles with their cotangents.
         tracked: whether the computation is recorded at the roots' level.
     """
-    cotangents: dict[Node, list[Tensor | None]] = {}
+    cotangents: dict[Node, _Cotangents] = {}
     for handle, g in roots:
         _add(cotangents, handle.node, handle.index, g)
     level = roots[0][0].backend
     # A cotangent of the roots' own level is another transform's: what is computed from it stays.
     strip = not tracked and not any(g.backend is level for _, g in roots)
     results: dict[object, Tensor] = {}
-    for node in _ordered([h.node for h, _ in roots]):
-        got = cotangents.pop(node, None)
-        if got is None:
-            continue
-        own = got[0]
-        if node.key is not None and own is not None:
-            known = results.get(node.key)
-            results[node.key] = own if known is None else known + own
-        if not node.parents:
-            continue
-        for parent, part in zip(node.parents, node.pull(got, tracked), strict=True):
-            if parent is not None and part is not None:
-                _add(cotangents, *parent, _strip(part, level) if strip else part)
+    with making() as made:
+        for node in ordered([h.node for h, _ in roots]):
+            found = cotangents.pop(node, None)
+            if found is not None:
+                got = found.parts
+                own = got[0]
+                if node.key is not None and own is not None:
+                    known = results.get(node.key)
+                    results[node.key] = own if known is None else known + own
+                parts = node.pull(got, tracked) if node.parents else ()
+                for parent, part in zip(node.parents, parts, strict=True):
+                    if parent is not None and part is not None:
+                        _add(cotangents, *parent, _strip(part, level) if strip else part)
+            if node.recipe is not None:
+                made.pop(node.recipe, None)
     return results
 
 
@@ -72,21 +82,27 @@ def _strip(g: Tensor, level: Autodiff) -> Tensor:
     return Tensor(handle.inner) if handle.backend is level else g  # type: ignore[attr-defined]
 
 
-def _add(cotangents: dict[Node, list[Tensor | None]], node: Node, index: int, g: Tensor) -> None:
-    slots = cotangents.get(node)
-    if slots is None:
-        slots = cotangents[node] = [None] * node.outputs
-    old = slots[index]
-    slots[index] = g if old is None else old + g
+class _Cotangents:
+    """What has come in for the outputs of a node; `summed` are those that hold a sum of its own."""
+
+    __slots__ = ("parts", "summed")
+
+    def __init__(self, outputs: int) -> None:
+        self.parts: list[Tensor | None] = [None] * outputs
+        self.summed: set[int] = set()
+
+    def add(self, index: int, g: Tensor) -> None:
+        old = self.parts[index]
+        if old is None:
+            self.parts[index] = g
+            return
+        # Rules may have given the first part to several nodes; a sum is this node's alone.
+        self.parts[index] = summed(old, g, index in self.summed)
+        self.summed.add(index)
 
 
-def _ordered(roots: list[Node]) -> list[Node]:
-    """Every node below the roots, the latest first: each after all that use it."""
-    seen = set(roots)
-    todo = list(seen)
-    while todo:
-        for parent in todo.pop().parents:
-            if parent is not None and parent[0] not in seen:
-                seen.add(parent[0])
-                todo.append(parent[0])
-    return sorted(seen, key=lambda n: -n.order)
+def _add(cotangents: dict[Node, _Cotangents], node: Node, index: int, g: Tensor) -> None:
+    found = cotangents.get(node)
+    if found is None:
+        found = cotangents[node] = _Cotangents(node.outputs)
+    found.add(index, g)

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 from ingle.tensor import Cell, Gradients, Tensor, zeros_like
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError
 from ingle.tensor.pytree import tree_map
 
-from .recording import Shown, TrackedHandle, leaf
+from .nodes import TrackedHandle
+from .recording import Shown, leaf
 from .trees import leaves, rebuild
-
-_level: ContextVar[int] = ContextVar("ingle_transform_level", default=1)
-
-
-@contextmanager
-def next_level() -> Iterator[int]:
-    """A level above all that surround this call, and one more for the replay of what they did."""
-    with at_level(_level.get() + 2) as level:
-        yield level
-
-
-@contextmanager
-def at_level(level: int) -> Iterator[int]:
-    """Transforms inside take levels above this one, and above those that surround the call."""
-    token = _level.set(max(level, _level.get()))
-    try:
-        yield level
-    finally:
-        _level.reset(token)
 
 
 class Lifted:

@@ -9,5 +9,11 @@ def ingle_transforms() -> dict[str, str]:
         "lift": "ingle.autodiff.recording:lift",
         "require_grad": "ingle.autodiff.recording:require_grad",
         "backward": "ingle.autodiff.engine:backward",
+        "checkpoint": "ingle.autodiff.checkpoint:checkpoint",
+        "is_recording": "ingle.autodiff.recording:is_recording",
         "grad": "ingle.autodiff.transforms:grad",
+        "vjp": "ingle.autodiff.products:vjp",
+        "linear_program": "ingle.autodiff.programs:linear_program",
+        "pushed_program": "ingle.autodiff.programs:pushed_program",
+        "batched_program": "ingle.autodiff.programs:batched_program",
     }

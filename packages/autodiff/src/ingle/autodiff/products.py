@@ -7,10 +7,12 @@ from typing import Any
 
 from ingle.tensor import Tensor, transaction, zeros_like
 from ingle.tensor.errors import OperandError
+from ingle.tensor.levels import at_level, next_level
 
 from .engine import pull
-from .lifting import Lifted, at_level, lowered, next_level, shown_by, tracked_at
-from .recording import TrackedHandle, leaf, showing
+from .lifting import Lifted, lowered, shown_by, tracked_at
+from .nodes import TrackedHandle
+from .recording import leaf, showing
 from .trees import leaves, matched, rebuild
 
 Leaves = Sequence[Tensor | None]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,69 +15,12 @@ from ingle.tensor.device import Device
 from ingle.tensor.dispatch import execute_body, highest
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import DTypeError, GradientError
-from ingle.tensor.operation import Op, Operation, VjpRule
+from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops import sum_to
+from ingle.tensor.programs import is_unrolled
 
-Parents = Sequence["tuple[Node, int] | None"]
-
-_order = itertools.count()
-_recording: ContextVar[bool] = ContextVar("ingle_recording", default=True)
-
-
-class Node:
-    """One recorded step, or a leaf.
-
-    Attributes:
-        order: counts up, so that descending order is a topological order, the same each time.
-        parents: for each input the node and output it came from, or None for a constant.
-        outputs: how many there are.
-        key: what its gradient is kept by, if it is: a cell, or the node itself.
-    """
-
-    __slots__ = ("key", "order", "outputs", "parents")
-
-    def __init__(self, parents: Parents, outputs: int = 1, key: object = None) -> None:
-        self.order = next(_order)
-        self.parents = parents
-        self.outputs = outputs
-        self.key = key
-
-    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
-        """Cotangents of the inputs from those of the outputs; recorded in turn if `tracked`."""
-        raise NotImplementedError
-
-
-class Kept(Node):
-    """Passes on the cotangent of a value in the middle, and keeps it."""
-
-    __slots__ = ()
-
-    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
-        return cotangents
-
-
-class TrackedHandle(Handle):
-    """A value of a lower level with the node that made it."""
-
-    __slots__ = ("index", "inner", "node")
-
-    backend: Autodiff
-
-    def __init__(self, backend: Autodiff, inner: Handle, node: Node, index: int) -> None:
-        self.backend = backend
-        self.inner = inner
-        self.shape = inner.shape
-        self.dtype = inner.dtype
-        self.node = node
-        self.index = index
-
-    def detached(self) -> Handle:
-        return self.inner.detached()
-
-    @property
-    def gradient_key(self) -> object:
-        """What `Gradients` looks a tensor up by."""
-        return self.node.key
+from .keeping import KEEP_ALL, Keeping, Value, fetch, keeping, kept_by, kept_in, shed
+from .nodes import Kept, Node, Parents, TrackedHandle, below, order
 
 
 class Autodiff:
@@ -101,8 +43,7 @@ class Autodiff:
         return self.inner.upload(array)
 
     def download(self, handle: Handle) -> np.ndarray:
-        while isinstance(handle, TrackedHandle):
-            handle = handle.inner
+        handle = below(handle)
         return handle.backend.download(handle)
 
     def synchronize(self) -> None:
@@ -113,7 +54,8 @@ class Autodiff:
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         operation = op.operation
-        if not _recording.get():
+        how = keeping()
+        if how is None:
             lowered = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
             return highest(op, lowered).execute(op, lowered)
         # One pass over the inputs: this is on the path of every recorded operation.
@@ -138,17 +80,39 @@ class Autodiff:
         if plan.training is not None:
             op = plan.training.op(**op.attributes)
         # Below the first level there is only the device's own backend.
-        below = self.inner if self.level == 1 else highest(op, inner)
-        outputs = below.execute(op, inner)
+        lower = self.inner if self.level == 1 else highest(op, inner)
+        if plan.many:
+            extended = _extended(plan, op, inner, self.device)
+            if extended is None:
+                return execute_body(op, inputs, self.device)
+            count, outputs, how = len(infer(op, inner)), lower.execute(*extended), KEEP_ALL
+        else:
+            count, outputs = len(operation.outputs), lower.execute(op, inner)
         if plan.constant or not any([h.dtype.is_inexact for h in outputs]):  # noqa: C419 (faster)
-            return outputs[: len(operation.outputs)]
-        step = Step(self, op, plan, parents, inner, outputs)
+            return outputs[:count]
+        step = Step(self, op, plan, parents, inner, outputs, how)
         if len(outputs) == 1:
             return (TrackedHandle(self, outputs[0], step, 0),)
         return tuple(
             TrackedHandle(self, h, step, i) if h.dtype.is_inexact else h
-            for i, h in enumerate(outputs[: len(operation.outputs)])
+            for i, h in enumerate(outputs[:count])
         )
+
+
+def _extended(
+    plan: _Plan, op: Op, inner: Sequence[Handle | Scalar], where: Device
+) -> tuple[Op, Sequence[Handle | Scalar]] | None:
+    """An operation with many outputs, with further ones that its gradient rules need.
+
+    None if it is better recorded by what it does.
+    """
+    if plan.extend is None:
+        return op, inner
+    abstract = any(isinstance(x, Handle) and x.base().abstract for x in inner)
+    if not abstract and is_unrolled(op):
+        return None
+    op, more = plan.extend(op, plan.needs, where)
+    return op, [*inner, *more]
 
 
 class _Plan:
@@ -158,18 +122,23 @@ class _Plan:
         expand: record the body instead.
         constant: no gradient flows to the wanted inputs.
         training: the operation to run instead, which also returns what the rules save.
+        many: whether there are many outputs, and `extend` the same for these: a function that makes
+            the op to run.
         rules: those that run; None where the operation has none.
         saved_inputs, saved_outputs: positions of what they ask for.
     """
 
     __slots__ = (
-        "constant", "elementwise", "expand", "needs", "rules", "saved_inputs", "saved_outputs",
-        "training",
+        "constant", "elementwise", "expand", "extend", "many", "needs", "rules", "saved_inputs",
+        "saved_outputs", "training",
     )  # fmt: skip
 
     def __init__(self, operation: Operation, needs: tuple[bool, ...]) -> None:
-        self.training = operation.training
-        operation = operation.training or operation
+        training = operation.training
+        self.training = training if isinstance(training, Operation) else None
+        self.extend = None if isinstance(training, Operation) else training
+        self.many = operation.many_outputs
+        operation = self.training or operation
         self.needs = needs
         self.elementwise = operation.traits.kind == "elementwise"
         self.expand = operation.vjp is None and operation.body is not None
@@ -208,17 +177,32 @@ class Step(Node):
         parents: Parents,
         inner: Sequence[Handle | Scalar],
         outputs: tuple[Handle, ...],
+        how: Keeping,
     ) -> None:
-        self.order = next(_order)
+        self.order = next(order)
         self.parents = parents
         self.outputs = len(outputs)
         self.key = None
         self.backend = backend
         self.op = op
         self.plan = plan
-        self.saved_inputs = [inner[i] for i in plan.saved_inputs] if plan.saved_inputs else ()
-        self.saved_outputs = [outputs[i] for i in plan.saved_outputs] if plan.saved_outputs else ()
+        self.recipe = None
+        self.saved_inputs: Sequence[Value] = ()
+        self.saved_outputs: Sequence[Value] = ()
+        if how.recompute is not None:
+            self.recipe = how.recipe(op, inner, parents, outputs)
+            self.saved_inputs = [shed(inner[i], parents[i]) for i in plan.saved_inputs]
+            self.saved_outputs = [shed(outputs[i], (self, i)) for i in plan.saved_outputs]
+        else:
+            if plan.saved_inputs:
+                self.saved_inputs = [inner[i] for i in plan.saved_inputs]
+            if plan.saved_outputs:
+                places = range(len(outputs)) if plan.many else plan.saved_outputs
+                self.saved_outputs = [outputs[i] for i in places]
         self.avals = [(x.shape, x.dtype) for x in inner]
+
+    def kept(self) -> Iterable[Handle]:
+        return kept_in([*self.saved_inputs, *self.saved_outputs])
 
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         operation, plan = self.op.operation, self.plan
@@ -228,7 +212,7 @@ class Step(Node):
                 "as a constant"
             )
         results: list[Tensor | None] = [None] * len(self.avals)
-        g: Any = cotangents[0] if self.outputs == 1 else tuple(cotangents)
+        g: Any = cotangents[0] if self.outputs == 1 and not plan.many else tuple(cotangents)
         for rule in plan.rules:
             wanted = wanted_by(operation, plan.needs, rule)
             given = {
@@ -250,20 +234,29 @@ class Step(Node):
                 return tuple(self._input(j, tracked) for j in places)
             return self._input(i, tracked)
         if kind == "output":
-            inner = self.saved_outputs[self.plan.saved_outputs.index(i)]
-            return Tensor(TrackedHandle(self.backend, inner, self, i) if tracked else inner)
+            if self.plan.many:
+                return tuple([self._output(j, j, tracked) for j in range(i, self.outputs)])
+            return self._output(i, self.plan.saved_outputs.index(i), tracked)
         if kind == "aval":
             return (
                 tuple(Aval(*a) for a in self.avals[i:]) if self._many(i) else Aval(*self.avals[i])
             )
         return self.op.attributes[name]
 
+    def _output(self, i: int, place: int, tracked: bool) -> Tensor:
+        made = fetch(self.saved_outputs[place])
+        assert isinstance(made, Handle)
+        # What has no gradient, such as a mask, is a constant at every level.
+        if tracked and made.dtype.is_inexact:
+            made = TrackedHandle(self.backend, made, self, i)
+        return Tensor(made)
+
     def _many(self, position: int) -> bool:
         operation = self.op.operation
         return operation.variadic and position == len(operation.tensors) - 1
 
     def _input(self, i: int, tracked: bool) -> Any:
-        inner = self.saved_inputs[self.plan.saved_inputs.index(i)]
+        inner = fetch(self.saved_inputs[self.plan.saved_inputs.index(i)])
         if isinstance(inner, Scalar):
             return inner.value
         parent = self.parents[i]
@@ -282,22 +275,23 @@ class Step(Node):
         return value
 
 
-_decorators: dict[tuple[Device, int], Autodiff] = {}
+_decorators: dict[tuple[Backend, int], Autodiff] = {}
 
 
-def decorator(below: Backend, level: int) -> Autodiff:
-    """The one Autodiff of a device and level, so that its tensors can meet."""
-    while below.level:
-        below = below.inner  # type: ignore[attr-defined]
-    key = (below.device, level)
-    found = _decorators.get(key)
-    if found is None or found.inner is not below:
-        found = _decorators[key] = Autodiff(below, level)
+def decorator(backend: Backend, level: int) -> Autodiff:
+    """The one Autodiff of a backend and level, so that its tensors can meet."""
+    while backend.level:
+        backend = backend.inner  # type: ignore[attr-defined]
+    found = _decorators.get((backend, level))
+    if found is None:
+        found = _decorators[backend, level] = Autodiff(backend, level)
     return found
 
 
 def leaf(handle: Handle, level: int, key: object = None) -> TrackedHandle:
     """A handle that gradients are recorded for, kept by `key` or by itself."""
+    if handle.owned is not None:
+        handle.owned.share()  # rules keep the value; it is not written in place any more
     node = Node(())
     node.key = node if key is None else key
     return TrackedHandle(decorator(handle.backend, level), handle, node, 0)
@@ -306,30 +300,45 @@ def leaf(handle: Handle, level: int, key: object = None) -> TrackedHandle:
 Shown = dict["Cell[Any]", tuple[Handle, Tensor]]
 
 # What transforms show instead of a cell's value: with the handle it stands for, since a cell that
-# was written meanwhile must show what was written.
-_shown: ContextVar[Shown | None] = ContextVar("ingle_shown", default=None)
+# was written meanwhile must show what was written. And the highest level of what they show.
+_shown: ContextVar[tuple[Shown, int]] = ContextVar("ingle_shown", default=({}, 0))
 
 
 def lift(cell: Cell[Any], value: Any) -> Any:
     """A differentiable cell's value, tracked; as it is inside `no_grad`."""
-    if not isinstance(value, Tensor) or not _recording.get():
+    if not isinstance(value, Tensor) or keeping() is None:
         return value
-    shown = _shown.get()
-    if shown is not None:
-        found = shown.get(cell)
-        if found is not None and found[0] is value._handle:
-            return found[1]
-    return Tensor(leaf(value._handle, 1, cell))
+    found = _shown.get()[0].get(cell)
+    if found is not None and found[0] is value._handle:
+        return found[1]
+    # What was written where it is only written down is of a higher level than what is recorded.
+    return value if value._handle.backend.level else Tensor(leaf(value._handle, 1, cell))
 
 
 @contextlib.contextmanager
 def showing(cells: Shown) -> Iterator[None]:
     """Cells show the given tensors inside, as long as they hold the raw values named with them."""
-    token = _shown.set({**(_shown.get() or {}), **cells})
+    shown = {**_shown.get()[0], **cells}
+    level = max([x.backend.level for _, x in shown.values()], default=0)
+    token = _shown.set((shown, level))
     try:
         yield
     finally:
         _shown.reset(token)
+
+
+def shown_level() -> int:
+    """The highest level of what cells show here; 0 where no transform shows anything."""
+    return _shown.get()[1]
+
+
+def shown_below(level: int) -> Shown:
+    """What cells show here, without what is tracked at this level."""
+    return {
+        cell: (raw, Tensor(x._handle.inner))
+        for cell, (raw, x) in _shown.get()[0].items()
+        if isinstance(x._handle, TrackedHandle) and x._handle.backend.level == level
+    }
 
 
 def require_grad(x: Tensor) -> Tensor:
@@ -346,12 +355,12 @@ def require_grad(x: Tensor) -> Tensor:
     if isinstance(handle, TrackedHandle):
         if handle.node.key is not None:
             return x
-        kept = Kept(((handle.node, handle.index),))
-        kept.key = kept
+        kept = Kept((handle.node, handle.index))
         return Tensor(TrackedHandle(handle.backend, handle.inner, kept, 0))
     if handle.backend.level:
         raise GradientError(
-            "require_grad: this tensor stands for a whole batch inside of vmap; use grad(function)"
+            "require_grad: this tensor stands for a whole batch inside of vmap, or for none yet "
+            "inside of what is only written down; use grad(function)"
         )
     return Tensor(leaf(handle, 1))
 
@@ -368,13 +377,10 @@ def no_grad() -> Iterator[None]:
     >>> y.backend.level
     0
     """
-    token = _recording.set(False)
-    try:
+    with kept_by(None):
         yield
-    finally:
-        _recording.reset(token)
 
 
 def is_recording() -> bool:
     """Whether operations are recorded here: False inside `no_grad`."""
-    return _recording.get()
+    return keeping() is not None

@@ -8,9 +8,10 @@ from typing import Any
 
 from ingle.tensor import Tensor, ones_like, transaction
 from ingle.tensor.errors import OperandError, ShapeError
+from ingle.tensor.levels import next_level
 
 from .engine import pull
-from .lifting import Lifted, lowered, next_level, normal_places, shown_by, tracked_at
+from .lifting import Lifted, lowered, normal_places, shown_by, tracked_at
 from .recording import showing
 
 

@@ -10,11 +10,11 @@ from ingle.tensor import Tensor, moveaxis, transaction
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.errors import ArgumentError, AxisError, OperandError, ShapeError
+from ingle.tensor.levels import next_level
 from ingle.tensor.ops import _batching as rules
 from ingle.tensor.pytree import flatten, unflatten
 
 from .batching import Batching
-from .lifting import next_level
 
 Axes = Any
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ingle.tensor import Cell, Device, DType, Tensor, transaction
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import DTypeError, IngleError, OperandError
+from ingle.tensor.plugins import transform
 
 from . import state, structure, summary
 from .parameter import Buffer, Parameter
@@ -27,6 +28,8 @@ class Module:
 
     Attributes:
         training: whether layers such as dropout and batch norm behave as in training.
+        checkpointed: whether the backward pass computes what happens inside once more, instead of
+            keeping it; see `ingle.autodiff.checkpoint`.
 
     >>> import ingle.tensor as it
     >>> from ingle import nn
@@ -43,6 +46,7 @@ class Module:
     """
 
     training: bool = True
+    checkpointed: bool = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every module writes its own."""
@@ -51,8 +55,12 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        forward = self.forward
+        if self.checkpointed:
+            # Without a package that records gradients there is nothing to keep either.
+            forward = (transform("checkpoint") or _itself)(forward)
         try:
-            return self.forward(*args, **kwargs)
+            return forward(*args, **kwargs)
         except IngleError as error:
             _locate(error, self)
             raise
@@ -271,6 +279,10 @@ class Module:
     def print_tree(self) -> None:
         """Prints `summary()`."""
         print(self.summary())  # noqa: T201 (it is what the method is for)
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def _holds_registrable(value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> bool:

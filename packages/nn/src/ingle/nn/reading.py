@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from ingle.tensor import float8_e4m3fn, float8_e5m2
 from ingle.tensor.errors import IngleError
+
+_FLOAT8 = {"F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2}
+"""Dtypes of safetensors that its reader of NumPy arrays does not know."""
 
 
 class CheckpointError(IngleError, ValueError):
@@ -30,6 +34,7 @@ class Contents:
 
     arrays: dict[str, np.ndarray]
     format: int | None = None
+    packed: dict[str, Any] = field(default_factory=dict)
     tied: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     metadata: Any = field(default_factory=dict)
@@ -123,14 +128,28 @@ def _manifest(path: Path, notes: Mapping[str, str], newest: int) -> dict[str, An
 
 
 def _array(path: Path, file: Any, name: str) -> np.ndarray:
+    kind = file.get_slice(name).get_dtype()
+    if kind in _FLOAT8:
+        return _float8(path, name)
     try:
         array: np.ndarray = file.get_tensor(name)
     except (AttributeError, TypeError) as error:
         raise CheckpointError(
-            f"{path}: {name!r} has the dtype {file.get_slice(name).get_dtype()}, which NumPy and "
-            "Ingle do not have; convert it to float32 or bfloat16 where it was written"
+            f"{path}: {name!r} has the dtype {kind}, which NumPy and Ingle do not have; convert it "
+            "to float32 or bfloat16 where it was written"
         ) from error
     return array
+
+
+def _float8(path: Path, name: str) -> np.ndarray:
+    """An array by its place in the file, whose header safetensors has checked."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(length))[name]
+        start, stop = entry["data_offsets"]
+        file.seek(8 + length + start)
+        data = file.read(stop - start)
+    return np.frombuffer(data, _FLOAT8[entry["dtype"]].dtype).reshape(entry["shape"])
 
 
 def _checked(path: Path, stored: dict[str, np.ndarray], manifest: dict[str, Any]) -> Contents:
@@ -142,7 +161,12 @@ def _checked(path: Path, stored: dict[str, np.ndarray], manifest: dict[str, Any]
     for name, dtype in manifest["complex"].items():
         stored[name] = stored[name].view(dtype)[..., 0]
     return Contents(
-        stored, manifest["format"], manifest["tied"], manifest["values"], manifest["metadata"]
+        stored,
+        manifest["format"],
+        manifest.get("packed", {}),
+        manifest["tied"],
+        manifest["values"],
+        manifest["metadata"],
     )
 
 

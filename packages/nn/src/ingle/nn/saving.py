@@ -7,6 +7,8 @@ and every safetensors reader opens it. Format 1 holds:
     crc32      a checksum of each tensor as it is stored, by name
     complex    the dtypes of complex tensors by name, which not all safetensors versions have: they
                are stored as floats with a last axis of two, the real and the imaginary part
+    packed     the dtype and shape of int4 and int2 tensors by name: they are stored as uint8, as
+               `ingle.tensor.pack` makes of their elements in a row
     tied       other names of a tensor: {name: the name it is stored under}
     values     what is no tensor: numbers, strings, lists and dicts of these
     metadata   what the user gave
@@ -16,6 +18,7 @@ and every safetensors reader opens it. Format 1 holds:
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +28,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from ingle.tensor import Cell, Device, Tensor, asarray, transaction
+from ingle.tensor import Cell, Device, Tensor, asarray, pack, reshape, transaction, unpack
 from ingle.tensor.errors import OperandError
 
 from .files import atomic_write
@@ -98,6 +101,9 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
         "format": FORMAT,
         "crc32": {name: checksum(array) for name, array in arrays.items()},
         "complex": {n: t.dtype.name for n, t in packed.tensors.items() if t.dtype.is_complex},
+        "packed": {
+            n: [t.dtype.name, list(t.shape)] for n, t in packed.tensors.items() if t.dtype.bits < 8
+        },
         "tied": packed.tied,
         "values": packed.values,
         "metadata": {} if metadata is None else metadata,
@@ -118,6 +124,8 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
 
 def _stored(tensor: Tensor) -> np.ndarray:
     """The array that goes into the file: in C order, which safetensors takes for granted."""
+    if tensor.dtype.bits < 8:
+        tensor = pack(reshape(tensor, (-1,)))
     array = np.asarray(tensor.numpy(), order="C")
     if tensor.dtype.is_complex:
         return array[..., None].view(array.real.dtype)
@@ -220,6 +228,8 @@ def _unpack(contents: Contents, device: Device | str | None) -> Checkpoint:
     found: dict[str, Any] = {
         name: asarray(array, device=device) for name, array in contents.arrays.items()
     }
+    for name, (dtype, shape) in contents.packed.items():
+        found[name] = reshape(unpack(found[name], dtype, size=math.prod(shape)), shape)
     for name, owner in contents.tied.items():
         found[name] = found[owner]
     found.update(contents.values)

@@ -105,7 +105,8 @@ def _take(
 
 
 def _castable(have: DType, want: DType) -> bool:
-    return have is want or (have.kind == want.kind) or (have.is_integer and want.is_integer)
+    alike = have.kind == want.kind or (have.is_integer and want.is_integer)
+    return have is want or (alike and not have.is_storage)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

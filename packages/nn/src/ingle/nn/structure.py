@@ -1,33 +1,12 @@
-"""The epoch of structure: one number that says whether any module has changed since.
+"""The epoch of structure, which every change of a module moves.
 
-Recordings that were made of a module (plans of `compile`) hold while this number stays, so that
-a replay checks one integer. Assigning or deleting any attribute of any module, train/eval,
-freezing, and changing a container move it: a plain attribute counts too, since a layer's `eps` is
-a constant of what was recorded. Values of cells do not count.
+>>> from ingle.nn import Linear, structure
+>>> layer = Linear(2, 3)
+>>> before = structure.epoch()
+>>> layer = layer.eval()
+>>> structure.epoch() > before
+True
 """
 
-from __future__ import annotations
-
-import itertools
-
-_next = itertools.count(1).__next__
-_epoch = 0
-
-
-def epoch() -> int:
-    """The number now; two equal answers mean that no module changed in between.
-
-    >>> from ingle.nn import Linear, structure
-    >>> layer = Linear(2, 3)
-    >>> before = structure.epoch()
-    >>> layer = layer.eval()
-    >>> structure.epoch() > before
-    True
-    """
-    return _epoch
-
-
-def changed() -> None:
-    """Moves the epoch; for classes that keep modules outside of attributes."""
-    global _epoch
-    _epoch = _next()
+from ingle.tensor.structure import changed as changed
+from ingle.tensor.structure import epoch as epoch

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.numbers import sqrt
 
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least, fractions
 from .schedule import Rate
+from .updates import Decay, adam_update
 
 
 class Adam(Optimizer):
@@ -64,8 +65,24 @@ class Adam(Optimizer):
         fractions(name, options, "betas", 2)
 
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
-        x, decay = slot.value, options["weight_decay"]
         grad = -grad if options["maximize"] else grad
+        if options["amsgrad"]:
+            self._with_largest(slot, grad, lr, options)
+            return
+        decay: Decay = "none"
+        if options["weight_decay"]:
+            decay = "value" if self.decoupled else "gradient"
+        first, second = slot.moment("exp_avg"), slot.moment("exp_avg_sq")
+        slot.value, first.value, second.value = adam_update(
+            slot.value, grad, first.raw, second.raw, step=slot.steps.raw, lr=lr,
+            betas=options["betas"], eps=options["eps"], weight_decay=options["weight_decay"],
+            decay=decay,
+        )  # fmt: skip
+
+    def _with_largest(
+        self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]
+    ) -> None:
+        x, decay = slot.value, options["weight_decay"]
         if decay and self.decoupled:
             x = x * (1.0 - lr * decay)
         elif decay:
@@ -76,12 +93,10 @@ class Adam(Optimizer):
         m = m + (grad - m) * (1.0 - beta1)
         v = v * beta2 + it.square(grad) * (1.0 - beta2)
         first.value, second.value = m, v
-        if options["amsgrad"]:
-            largest = slot.moment("max_exp_avg_sq")
-            largest.value = v = it.maximum(largest.raw, v)
-        # Both corrections are numbers; moved to where they cost no pass over the parameter.
+        largest = slot.moment("max_exp_avg_sq")
+        largest.value = v = it.maximum(largest.raw, v)
         steps = slot.steps.raw
-        root = math.sqrt(1.0 - beta2**steps)
+        root = sqrt(1.0 - beta2**steps)
         size = lr * root / (1.0 - beta1**steps)
         slot.value = x - m / (it.sqrt(v) + options["eps"] * root) * size
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ingle.tensor.errors import ArgumentError
+from ingle.tensor.numbers import cos
 
 Schedule = Callable[[int], float]
 Rate: TypeAlias = "float | Schedule"
@@ -20,7 +21,9 @@ Rate: TypeAlias = "float | Schedule"
 
 def rate_at(rate: Rate, step: int) -> float:
     """A number as it is, or what a schedule gives for a step; checked to be a learning rate."""
-    value = float(rate(step) if callable(rate) else rate)
+    value = rate(step) if callable(rate) else rate
+    # A float that a compiled step follows must stay what it is.
+    value = value if isinstance(value, float) else float(value)
     if not 0.0 <= value < math.inf:
         raise ArgumentError(
             f"learning rate: must be a finite number of at least 0, got {value} at step {step}"
@@ -68,7 +71,7 @@ class Step:
         _count("Step", "every", self.every)
 
     def __call__(self, step: int) -> float:
-        return float(self.lr * self.gamma ** (step // self.every))
+        return self.lr * self.gamma ** (step // self.every)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class MultiStep:
     gamma: float = 0.1
 
     def __call__(self, step: int) -> float:
-        return float(self.lr * self.gamma ** bisect.bisect_right(sorted(self.milestones), step))
+        return self.lr * self.gamma ** bisect.bisect_right(sorted(self.milestones), step)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Exponential:
     gamma: float
 
     def __call__(self, step: int) -> float:
-        return float(self.lr * self.gamma**step)
+        return self.lr * self.gamma**step
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ class Cosine:
         if step < self.warmup:
             return self.lr * step / self.warmup
         done = min(1.0, (step - self.warmup) / (self.steps - self.warmup))
-        return self.final + (self.lr - self.final) * (1.0 + math.cos(math.pi * done)) / 2.0
+        return self.final + (self.lr - self.final) * (1.0 + cos(math.pi * done)) / 2.0
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,8 @@ class Polynomial:
 
     def __call__(self, step: int) -> float:
         left = 1.0 - min(step, self.steps) / self.steps
-        return float(self.final + (self.lr - self.final) * left**self.power)
+        rate: float = self.final + (self.lr - self.final) * left**self.power
+        return rate
 
 
 @dataclass(frozen=True)
@@ -273,7 +277,7 @@ class OneCycle:
         done = (place - begin) / (end - begin) if end > begin else 1.0
         if self.anneal == "linear":
             return low + (high - low) * done
-        return high + (low - high) / 2.0 * (1.0 + math.cos(math.pi * done))
+        return high + (low - high) / 2.0 * (1.0 + cos(math.pi * done))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
+from .updates import momentum_update
 
 
 class SGD(Optimizer):
@@ -65,18 +66,18 @@ class SGD(Optimizer):
             )
 
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
-        x = slot.value
+        x, momentum, decay = slot.value, options["momentum"], options["weight_decay"]
         grad = -grad if options["maximize"] else grad
-        if options["weight_decay"]:
-            grad = grad + x * options["weight_decay"]
-        momentum = options["momentum"]
-        if momentum:
+        if momentum and slot.steps.raw > 1:
             buffer = slot.moment("momentum_buffer")
-            kept = 1.0 - options["dampening"]
+            slot.value, buffer.value = momentum_update(
+                x, grad, buffer.raw, lr=lr, momentum=momentum, dampening=options["dampening"],
+                weight_decay=decay, nesterov=options["nesterov"],
+            )  # fmt: skip
+            return
+        grad = grad + x * decay if decay else grad
+        if momentum:
             # The first buffer is the gradient, undampened.
-            mean = grad
-            if slot.steps.raw > 1:
-                mean = buffer.raw * momentum + (grad if kept == 1.0 else grad * kept)
-            buffer.value = mean
-            grad = grad + mean * momentum if options["nesterov"] else mean
+            slot.moment("momentum_buffer").value = grad
+            grad = grad + grad * momentum if options["nesterov"] else grad
         slot.value = x - grad * lr

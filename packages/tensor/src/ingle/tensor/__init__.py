@@ -2,6 +2,7 @@
 
 from . import fft as fft
 from . import linalg as linalg
+from . import memory as memory
 from . import module as _module
 from . import named as named
 from . import random as random
@@ -12,6 +13,10 @@ from .constants import inf as inf
 from .constants import nan as nan
 from .constants import newaxis as newaxis
 from .constants import pi as pi
+from .control import call as call
+from .control import cond as cond
+from .control import scan as scan
+from .control import while_loop as while_loop
 from .device import Device as Device
 from .device import default_device as default_device
 from .device import device as device
@@ -27,14 +32,20 @@ from .dtypes import bool_ as bool_
 from .dtypes import complex64 as complex64
 from .dtypes import complex128 as complex128
 from .dtypes import default_dtypes as default_dtypes
+from .dtypes import float8_e4m3fn as float8_e4m3fn
+from .dtypes import float8_e5m2 as float8_e5m2
 from .dtypes import float16 as float16
 from .dtypes import float32 as float32
 from .dtypes import float64 as float64
+from .dtypes import int2 as int2
+from .dtypes import int4 as int4
 from .dtypes import int8 as int8
 from .dtypes import int16 as int16
 from .dtypes import int32 as int32
 from .dtypes import int64 as int64
 from .dtypes import promote_types as promote_types
+from .dtypes import uint2 as uint2
+from .dtypes import uint4 as uint4
 from .dtypes import uint8 as uint8
 from .dtypes import uint16 as uint16
 from .dtypes import uint32 as uint32
@@ -42,6 +53,7 @@ from .dtypes import uint64 as uint64
 from .exchange import array_api_version as __array_api_version__
 from .gradients import Gradients as Gradients
 from .inspection import array_namespace_info as __array_namespace_info__
+from .ops import QuantizedTensor as QuantizedTensor
 from .ops import abs as abs
 from .ops import acos as acos
 from .ops import acosh as acosh
@@ -121,6 +133,7 @@ from .ops import cumulative_prod as cumulative_prod
 from .ops import cumulative_sum as cumulative_sum
 from .ops import deform_conv2d as deform_conv2d
 from .ops import deg2rad as deg2rad
+from .ops import dequantize as dequantize
 from .ops import diag as diag
 from .ops import diag_embed as diag_embed
 from .ops import diagonal as diagonal
@@ -139,6 +152,9 @@ from .ops import exp as exp
 from .ops import expand_dims as expand_dims
 from .ops import expm1 as expm1
 from .ops import eye as eye
+from .ops import fake_quantize as fake_quantize
+from .ops import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from .ops import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from .ops import flatten as flatten
 from .ops import flip as flip
 from .ops import floor as floor
@@ -239,6 +255,7 @@ from .ops import one_hot as one_hot
 from .ops import ones as ones
 from .ops import ones_like as ones_like
 from .ops import outer as outer
+from .ops import pack as pack
 from .ops import pad as pad
 from .ops import pairwise_distance as pairwise_distance
 from .ops import permute_dims as permute_dims
@@ -251,6 +268,12 @@ from .ops import prelu as prelu
 from .ops import prod as prod
 from .ops import put_along_axis as put_along_axis
 from .ops import quantile as quantile
+from .ops import quantization_parameters as quantization_parameters
+from .ops import quantization_range as quantization_range
+from .ops import quantize as quantize
+from .ops import quantize_dynamic as quantize_dynamic
+from .ops import quantize_per_channel as quantize_per_channel
+from .ops import quantize_per_tensor as quantize_per_tensor
 from .ops import rad2deg as rad2deg
 from .ops import random_bits as random_bits
 from .ops import random_normal as random_normal
@@ -295,6 +318,7 @@ from .ops import squeeze as squeeze
 from .ops import stack as stack
 from .ops import std as std
 from .ops import stft as stft
+from .ops import stop_gradient as stop_gradient
 from .ops import subtract as subtract
 from .ops import sum as sum
 from .ops import swapaxes as swapaxes
@@ -319,6 +343,7 @@ from .ops import unique_all as unique_all
 from .ops import unique_counts as unique_counts
 from .ops import unique_inverse as unique_inverse
 from .ops import unique_values as unique_values
+from .ops import unpack as unpack
 from .ops import unstack as unstack
 from .ops import var as var
 from .ops import vecdot as vecdot

@@ -57,6 +57,12 @@ class Scope:
         with undisturbed:
             for cell, value in self.writes.items():
                 cell._store(value)
+        # A group of writes is where a recording backend begins to compute: the end of a step.
+        written = {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
+        for backend in written:
+            flush = getattr(backend, "flush", None)
+            if flush is not None:
+                flush()
 
 
 undisturbed = threading.RLock()
@@ -93,6 +99,21 @@ def transaction(
         _scope.reset(token)
     if commit:
         scope.commit()
+
+
+def current_scope() -> Scope | None:
+    """The scope that reads and writes of cells pass through here, if there is one."""
+    return _scope.get()
+
+
+@contextlib.contextmanager
+def scope_of(scope: Scope) -> Iterator[None]:
+    """Reads and writes of cells pass through this scope inside; nothing is committed."""
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
 
 
 class Cell(NoInPlace, Operators, Generic[T]):
@@ -213,7 +234,7 @@ def _lowered(value: T) -> T:
     handle = value._handle
     if handle.backend.level:
         handle = handle.detached()
-    if handle.backend.level:
+    if handle.base() is not handle:
         raise BatchError(
             f"a cell cannot hold a tensor of shape {value.shape} that differs among the elements "
             "of a vmap; return it instead, or write outside"

@@ -16,6 +16,7 @@ from .dtypes import DType
 
 if TYPE_CHECKING:
     from .device import Device
+    from .memory import Owners
     from .operation import Op
 
 CONTRACT_VERSION = 1
@@ -65,11 +66,16 @@ class Handle:
     Attributes:
         backend: who made it and can execute on it.
         shape, dtype: as for tensors. How the bytes lie in memory is the backend's own affair.
-        owners: how many handles, views and exports own the buffer, where the backend counts them;
-            None where it does not, and then nothing is ever donated.
+        owned: the ledger of who holds the buffer, where it may be written in place; else None.
+            Tensors enter themselves. Whoever else keeps a handle that he did not make, beyond the
+            call that it came with, says `handle.owned.share()`.
+        abstract: whether there is no value, since what makes it is only being written down.
     """
 
     __slots__ = ("backend", "dtype", "shape")
+
+    abstract: bool = False
+    owned: Owners | None = None
 
     backend: Backend
     shape: Shape
@@ -79,9 +85,15 @@ class Handle:
         """The same value without any recording of gradients; decorators that record override it."""
         return self
 
+    def base(self) -> Handle:
+        """The handle under those of all decorators, with the axes of batches in front."""
+        return self
+
     @property
     def owners(self) -> int | None:
-        return None
+        """How many tensors, views and exports hold the buffer; None where nobody counts them,
+        and then it is never written."""
+        return None if self.owned is None else len(self.owned)
 
 
 @runtime_checkable
@@ -116,7 +128,9 @@ class Backend(Protocol):
 CAPABILITIES = {
     "prepare": "prepare(graph) -> Executable: a planned graph as one callable",
     "copy": "copy(handle, backend) -> Handle: from device to device without the host",
-    "memory": "memory() -> dict: statistics; memory_limit(bytes); memory_release()",
+    "memory": "memory() -> Pool: statistics, limit, strategy and release of a device's memory",
+    "reuse": "reuse(op, inputs, place, owner) -> Handle: execute, into the buffer of inputs[place] "
+    "if `owner` is its only holder, else into a new one with a ledger of its own",
     "pinned_upload": "pinned_upload(array) -> Handle: an upload that does not wait",
     "compile_source": "compile_source(text, name): generated kernels; launch(...)",
     "dlpack": "to_dlpack(handle), from_dlpack(capsule, copy)",

@@ -59,6 +59,12 @@ def _parse(text: str) -> Device:
 
 
 _chosen: ContextVar[Device | None] = ContextVar("ingle_device", default=None)
+_staged: ContextVar[Backend | None] = ContextVar("ingle_staged", default=None)
+
+
+def chosen_device() -> Device | None:
+    """The device of the innermost `with device(...)`, if there is one."""
+    return _chosen.get()
 
 
 def default_device() -> Device:
@@ -107,8 +113,29 @@ class new_tensors_on:  # noqa: N801 (a context manager, read as a phrase)
         _chosen.reset(self._token)
 
 
+class staged_on:  # noqa: N801 (a context manager, read as a phrase)
+    """Inside, a backend stands for its device's own: what is created goes to a recording."""
+
+    __slots__ = ("_backend", "_token")
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __enter__(self) -> None:
+        self._token = _staged.set(self._backend)
+
+    def __exit__(self, *error: object) -> None:
+        _staged.reset(self._token)
+
+
 def backend_of(where: Device | str | None) -> Backend:
     """The backend of a device; loads its plugin at the first use."""
+    found = _installed(where)
+    staged = _staged.get()
+    return found if staged is None or staged.device != found.device else staged
+
+
+def _installed(where: Device | str | None) -> Backend:
     from .plugins import load_backend
 
     if where is not None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from .contract import Aval, Backend, Handle, Scalar
 from .device import Device, backend_of, new_tensors_on
 from .dtypes import DType, default_float, promote_types, scalar_dtype
-from .errors import DeviceError, OperandError
+from .errors import DeviceError, DTypeError, IngleError, OperandError, spoken_by
+from .numbers import is_followed
 from .operation import Op, Operation, infer
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
 def create(op: Op, device: Device | str | None, inputs: Sequence[Scalar] = ()) -> Tensor:
     """Runs an operation without tensor inputs on a device's backend."""
     infer(op, inputs)
+    for x in inputs:
+        if is_followed(x.value) and x.value.tape.writer is not None:  # type: ignore[union-attr]
+            return _Tensor(x.value.tape.writer.execute(op, inputs)[0])  # type: ignore[union-attr]
     return _Tensor(backend_of(device).execute(op, inputs)[0])
 
 
@@ -101,6 +105,7 @@ def _check(key: Any, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
 def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
     """The backend that executes: that of the input of the highest level."""
     best: Backend | None = None
+    mixed = False
     for x in inputs:
         backend = x.backend
         if backend is None:
@@ -108,6 +113,7 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
         if best is None:
             best = backend
         elif backend is not best:
+            mixed = True
             if backend.device is not best.device and backend.device != best.device:
                 where = ", ".join(
                     f"{n}: {h.backend.device}"
@@ -118,10 +124,15 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
                     f"{op.operation.name}: operands live on different devices ({where}); "
                     "move one of them with x.to_device(y.device)"
                 )
-            if backend.level > best.level:
+            if backend.level > best.level or getattr(backend, "inner", None) is best:
                 best = backend
     if best is None:
         raise OperandError(f"{op.operation.name}: needs at least one tensor among its operands")
+    if mixed:
+        # Who records may keep what it is given: such memory is not written in place any more.
+        for x in inputs:
+            if isinstance(x, Handle) and x.owned is not None and x.backend is not best:
+                x.owned.share()
     return best
 
 
@@ -177,6 +188,7 @@ def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
         return call2(op, x1, x2)
     h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
     if not h1.dtype.is_inexact:
+        refuse_storage(op.operation.name, "x1", h1.dtype)
         to = default_float()
         h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2), dtype=to)
     return run2(op, h1, h2)
@@ -199,14 +211,34 @@ def promote(
     if dtype is None:
         dtype = handles[0].dtype
         for h in handles[1:]:
-            dtype = promote_types(dtype, h.dtype)
+            dtype = _common(name, dtype, h.dtype)
         for argument, x in operands:
             if isinstance(x, (bool, int, float, complex)):
                 dtype = scalar_dtype(x, dtype, f"{name}: {argument}")
+    else:
+        for (argument, _), given in zip(operands, found, strict=True):
+            if given is not None and given.dtype is not dtype:
+                refuse_storage(name, argument, given.dtype)
     return [
         Scalar(x, dtype) if h is None else cast_handle(h, dtype)  # type: ignore[arg-type]
         for h, (_, x) in zip(found, operands, strict=True)
     ]
+
+
+def _common(name: str, a: DType, b: DType) -> DType:
+    try:
+        return promote_types(a, b)
+    except DTypeError as error:
+        raise DTypeError(f"{name}: {error}") from None
+
+
+def refuse_storage(name: str, argument: str, dtype: DType) -> None:
+    """Raises for a dtype that only stores values, before it is cast to one that computes."""
+    if dtype.is_storage:
+        raise DTypeError(
+            f"{name}: {argument} is {dtype}, which only stores values; cast it first with "
+            f"{argument}.astype('float32')"
+        )
 
 
 def cast_handle(handle: Handle, dtype: DType) -> Handle:
@@ -223,6 +255,7 @@ def as_floating(x: object, name: str, argument: str = "x") -> Handle:
     handle = handle_of(x, name, argument)
     if handle.dtype.is_inexact:
         return handle
+    refuse_storage(name, argument, handle.dtype)
     return cast_handle(handle, default_float())
 
 
@@ -234,8 +267,14 @@ def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tu
     body = op.operation.body
     assert body is not None, op
     operands = [x.value if type(x) is Scalar else _Tensor(x) for x in inputs]  # type: ignore[arg-type]
-    with new_tensors_on(where):
-        result = body(*operands, **op.attributes)
+    try:
+        with new_tensors_on(where):
+            result = body(*operands, **op.attributes)
+    except IngleError as error:
+        told = spoken_by(op.operation.name, error)
+        if told is error:
+            raise
+        raise told from None
     if isinstance(result, tuple):
         return tuple(r._handle for r in result)
     return (result._handle,)

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 
-from .dtypes import DType, as_dtype, promote_types, real_dtype, scalar_dtype
+from .dtypes import (
+    STORAGE,
+    DType,
+    as_dtype,
+    integer_range,
+    promote_types,
+    real_dtype,
+    scalar_dtype,
+)
 from .errors import ArgumentError, DTypeError, OperandError
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -19,8 +26,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "real floating": ("float",),
     "complex floating": ("complex",),
     "numeric": ("signed", "unsigned", "float", "complex"),
+    STORAGE: (STORAGE,),
 }
-"""The standard's names of kinds, and the kinds of `DType` that each stands for."""
+"""The standard's names of kinds and `"storage"`, and the kinds of `DType` that each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class IntegerInfo:
 
 
 def finfo(type: object, /) -> FloatInfo:
-    """The limits of a float or complex dtype, or of a tensor's.
+    """The limits of a float (float8 too) or complex dtype, or of a tensor's.
 
     Raises:
         DTypeError: it is neither float nor complex; `iinfo` is for integers.
@@ -70,12 +78,12 @@ def finfo(type: object, /) -> FloatInfo:
     (32, 0.0078125)
     """
     dtype = dtype_of(type)
-    if not dtype.is_inexact:
+    if dtype.holds not in ("float", "complex"):
         raise DTypeError(f"finfo: needs a float or complex dtype, got {dtype}; use iinfo")
     real = real_dtype(dtype)
     info: Any = ml_dtypes.finfo(real.dtype)  # type: ignore[no-untyped-call]
     return FloatInfo(
-        bits=8 * real.itemsize,
+        bits=real.bits,
         eps=float(info.eps),
         max=float(info.max),
         min=float(info.min),
@@ -85,7 +93,7 @@ def finfo(type: object, /) -> FloatInfo:
 
 
 def iinfo(type: object, /) -> IntegerInfo:
-    """The limits of an integer dtype, or of a tensor's.
+    """The limits of an integer dtype (int4 and int2 too), or of a tensor's.
 
     Raises:
         DTypeError: it is no integer dtype; `finfo` is for floats.
@@ -95,19 +103,23 @@ def iinfo(type: object, /) -> IntegerInfo:
     (-128, 127)
     """
     dtype = dtype_of(type)
-    if not dtype.is_integer:
+    if dtype.holds not in ("signed", "unsigned"):
         raise DTypeError(f"iinfo: needs an integer dtype, got {dtype}; use finfo")
-    info = np.iinfo(dtype.dtype)
-    return IntegerInfo(bits=8 * dtype.itemsize, max=int(info.max), min=int(info.min), dtype=dtype)
+    low, high = integer_range(dtype)
+    return IntegerInfo(bits=dtype.bits, max=high, min=low, dtype=dtype)
 
 
 def isdtype(dtype: object, kind: object) -> bool:
     """Whether a dtype is of a kind, is another dtype, or is one of several of these.
 
+    Dtypes that only store values (float8, int4, int2, …) are of the kind `"storage"` and of none
+    of the standard's, since nothing is computed in them.
+
     Args:
         dtype: a dtype.
         kind: one of `"bool"`, `"signed integer"`, `"unsigned integer"`, `"integral"`,
-            `"real floating"`, `"complex floating"`, `"numeric"`; a dtype; or a tuple of these.
+            `"real floating"`, `"complex floating"`, `"numeric"`, `"storage"`; a dtype; or a tuple
+            of these.
 
     >>> import ingle.tensor as it
     >>> it.isdtype(it.float32, "numeric"), it.isdtype(it.int8, (it.int16, "bool"))
@@ -129,7 +141,7 @@ def kinds_named(name: str, kind: str) -> tuple[str, ...]:
 
 
 def can_cast(from_: object, to: object, /) -> bool:
-    """Whether values of one dtype may turn into another by promotion.
+    """Whether values of one dtype may turn into another by promotion; storage dtypes never do.
 
     Args:
         from_: a dtype, or a tensor, of which only the dtype counts.
@@ -139,8 +151,10 @@ def can_cast(from_: object, to: object, /) -> bool:
     >>> it.can_cast(it.int8, it.int16), it.can_cast(it.float64, it.float32)
     (True, False)
     """
-    target = as_dtype(to)
-    return promote_types(dtype_of(from_), target) is target
+    source, target = dtype_of(from_), as_dtype(to)
+    if source.is_storage or target.is_storage:
+        return source is target
+    return promote_types(source, target) is target
 
 
 def result_type(*arrays_and_dtypes: object) -> DType:

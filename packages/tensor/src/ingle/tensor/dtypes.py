@@ -3,6 +3,9 @@
 A `DType` is a singleton compared by identity. The table follows the Array API standard 2024.12
 where that defines a result. Beyond it: an integer with a float gives the float, bfloat16 with
 float16 gives float32, uint64 with a signed integer gives the default float dtype.
+
+Storage dtypes (float8, int4, int2 and their unsigned kin) hold values and move them, and nothing is
+computed in them: they never take part in promotion, and `astype` is the way in and out.
 """
 
 from __future__ import annotations
@@ -17,32 +20,53 @@ import numpy as np
 
 from .errors import DTypeError
 
+STORAGE = "storage"
+"""The `kind` of dtypes that nothing is computed in."""
+
 _RANK = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
 
 class DType:
-    """The type of a tensor's elements: `name`, `kind`, `itemsize` in bytes, and NumPy's `dtype`.
+    """The type of a tensor's elements.
+
+    Attributes:
+        name: the public one.
+        kind: `"bool"`, `"unsigned"`, `"signed"`, `"float"`, `"complex"`, or `"storage"` for those
+            that nothing is computed in.
+        holds: what numbers it holds: the kind, or for a storage dtype one of the first four.
+        bits: how many an element has.
+        itemsize: how many bytes an element takes on the host, where 4 bits take a whole one.
+        dtype: NumPy's.
+        is_floating, is_complex, is_inexact, is_integer, is_signed, is_storage: by the kind, so
+            that a float8 is storage and not floating.
 
     >>> import ingle.tensor as it
     >>> it.float32.itemsize, it.float32.kind
     (4, 'float')
+    >>> it.int4.kind, it.int4.holds, it.int4.bits
+    ('storage', 'signed', 4)
     """
 
     __slots__ = (
-        "dtype", "is_complex", "is_floating", "is_inexact", "is_integer", "is_signed", "itemsize",
-        "kind", "name",
+        "bits", "dtype", "holds", "is_complex", "is_floating", "is_inexact", "is_integer",
+        "is_signed", "is_storage", "itemsize", "kind", "name",
     )  # fmt: skip
 
-    def __init__(self, name: str, kind: str, dtype: np.dtype) -> None:
+    def __init__(
+        self, name: str, kind: str, dtype: np.dtype, *, holds: str = "", bits: int = 0
+    ) -> None:
         self.name = name
         self.kind = kind
+        self.holds = holds or kind
+        self.bits = bits or 8 * dtype.itemsize
         self.dtype = dtype
         self.itemsize = dtype.itemsize
         self.is_floating = kind == "float"
         self.is_complex = kind == "complex"
         self.is_inexact = kind in ("float", "complex")  # what gradients flow through
         self.is_integer = kind in ("signed", "unsigned")
-        self.is_signed = kind not in ("bool", "unsigned")
+        self.is_signed = self.holds not in ("bool", "unsigned")
+        self.is_storage = kind == STORAGE
 
     def __repr__(self) -> str:
         return self.name
@@ -67,12 +91,29 @@ float64 = DType("float64", "float", np.dtype(np.float64))
 complex64 = DType("complex64", "complex", np.dtype(np.complex64))
 complex128 = DType("complex128", "complex", np.dtype(np.complex128))
 
+
+def _storage(name: str, holds: str, bits: int) -> DType:
+    return DType(name, STORAGE, np.dtype(getattr(ml_dtypes, name)), holds=holds, bits=bits)
+
+
+float8_e4m3fn = _storage("float8_e4m3fn", "float", 8)
+float8_e5m2 = _storage("float8_e5m2", "float", 8)
+int4 = _storage("int4", "signed", 4)
+uint4 = _storage("uint4", "unsigned", 4)
+int2 = _storage("int2", "signed", 2)
+uint2 = _storage("uint2", "unsigned", 2)
+
 ALL_DTYPES = (
     bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-_BY_NAME = {d.name: d for d in ALL_DTYPES}
-_BY_NUMPY = {d.dtype: d for d in ALL_DTYPES}
+"""The dtypes that operations compute in."""
+
+STORAGE_DTYPES = (float8_e4m3fn, float8_e5m2, int4, uint4, int2, uint2)
+"""The dtypes that only hold values; a device may lack them."""
+
+_BY_NAME = {d.name: d for d in (*ALL_DTYPES, *STORAGE_DTYPES)}
+_BY_NUMPY = {d.dtype: d for d in _BY_NAME.values()}
 _BY_PYTHON: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 _default_float: ContextVar[DType] = ContextVar("ingle_default_float", default=float32)
@@ -174,6 +215,13 @@ def _promote_fixed(a: DType, b: DType) -> DType | None:
     """The promoted dtype; None where it is the default float dtype, which a context can change."""
     if a is b:
         return a
+    if a.is_storage or b.is_storage:
+        storage, other = (a, b) if a.is_storage else (b, a)
+        to = float32 if other.is_storage else other
+        raise DTypeError(
+            f"{storage} and {other} have no common dtype: {storage} only stores values and is "
+            f"never cast by itself; cast with x.astype('{to}')"
+        )
     if _RANK[a.kind] < _RANK[b.kind]:
         a, b = b, a
     if a.kind == "complex":
@@ -201,6 +249,9 @@ def _promote_fixed(a: DType, b: DType) -> DType | None:
 def promote_types(a: DType, b: DType) -> DType:
     """The dtype of an operation on two tensors.
 
+    Raises:
+        DTypeError: one of them is a storage dtype, and not both of them the same.
+
     >>> import ingle.tensor as it
     >>> it.promote_types(it.int8, it.uint8), it.promote_types(it.bfloat16, it.float16)
     (int16, float32)
@@ -216,21 +267,51 @@ def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DTyp
     tensor computes in the default float dtype; a complex number with a real tensor in the complex
     dtype of its precision.
     """
+    if dtype.is_storage:
+        return _stored_number(value, dtype, name)
     if isinstance(value, bool):
         return dtype
     if isinstance(value, int):
-        if dtype is bool_:
-            return default_int()
+        dtype = default_int() if dtype is bool_ else dtype
         if dtype.is_integer:
-            info = np.iinfo(dtype.dtype)
-            if not info.min <= value <= info.max:
-                raise DTypeError(
-                    f"{name}: the number {value} does not fit {dtype} "
-                    f"({info.min} to {info.max}); cast the tensor first, as in x.astype('int64')"
-                )
+            _check_range(value, dtype, name)
         return dtype
     if isinstance(value, float):
         return dtype if dtype.is_inexact else default_float()
     if dtype.is_complex:
         return dtype
     return _COMPLEX_OF[dtype] if dtype.is_floating else default_complex()
+
+
+def _stored_number(value: bool | float | complex, dtype: DType, name: str) -> DType:
+    """A storage dtype stays what it is, if it can hold the number."""
+    if isinstance(value, complex) or (isinstance(value, float) and dtype.holds != "float"):
+        raise DTypeError(
+            f"{name}: the number {value} does not fit {dtype}, which only stores values; cast the "
+            "tensor first, as in x.astype('float32')"
+        )
+    if isinstance(value, int) and dtype.holds != "float":
+        _check_range(value, dtype, name)
+    return dtype
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest number of a dtype that holds integers.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.dtypes import integer_range
+    >>> integer_range(it.int4)
+    (-8, 7)
+    """
+    if dtype.holds == "unsigned":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
+
+
+def _check_range(value: int, dtype: DType, name: str) -> None:
+    low, high = integer_range(dtype)
+    if not low <= value <= high:
+        raise DTypeError(
+            f"{name}: the number {value} does not fit {dtype} ({low} to {high}); cast the tensor "
+            "first, as in x.astype('int64')"
+        )

@@ -51,5 +51,46 @@ class BatchError(IngleError, RuntimeError):
     """Inside `vmap` something was asked for that one element of a batch cannot have."""
 
 
+class TraceError(IngleError, RuntimeError):
+    """A value was asked for that does not exist, since what makes it is only being written down."""
+
+
+class OutOfMemoryError(IngleError, MemoryError):
+    """A device has no memory left, or its limit is reached.
+
+    Attributes:
+        requested: how many bytes were asked for.
+        statistics: of the device's pool when they were.
+    """
+
+    def __init__(self, message: str, requested: int = 0, statistics: object = None) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.statistics = statistics
+
+
+_OF_ARGUMENTS = (
+    ShapeError, DTypeError, DeviceError, AxisError, OutOfRangeError, ArgumentError,
+    LinearAlgebraError, OperandError,
+)  # fmt: skip
+
+
+def spoken_by(name: str, error: IngleError, context: str = "") -> IngleError:
+    """An error about an argument in the name of the function whose argument it is.
+
+    Functions and composites are made of others: what these raise names them, and the user has
+    called something else. Errors that name it already, or are about no argument, stay as they are.
+
+    Args:
+        name: of what the user has called.
+        error: what was raised inside.
+        context: what is said behind the message.
+    """
+    said = str(error)
+    if not isinstance(error, _OF_ARGUMENTS) or said.startswith((f"{name}:", f"{name} ")):
+        return error
+    return type(error)(f"{name}: {said}{context}")
+
+
 class MissingPackageError(IngleError, ImportError):
     """A separately installed part of Ingle is needed; the message names it."""

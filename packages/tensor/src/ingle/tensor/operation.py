@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .contract import Aval
+from .contract import Aval, Handle, Scalar
 from .dtypes import DType
+from .errors import DTypeError
 
 if TYPE_CHECKING:
+    from .device import Device
     from .sample import Draw, Sample
 
 Kind = Literal[
@@ -24,6 +26,7 @@ Kind = Literal[
 Rule = Callable[..., Aval | tuple[Aval, ...]]
 
 Batch = tuple[str, ...] | Callable[..., Any]
+Training = Callable[["Op", tuple[bool, ...], "Device"], "tuple[Op, Sequence[Handle | Scalar]]"]
 
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by name, in the order of their definition."""
@@ -40,6 +43,8 @@ class Traits:
         precision: in mixed precision, `"low"` gains from a half type, `"high"` needs float32,
             `"keep"` takes what it gets.
         bound: what limits it; cheap results are worth computing again instead of keeping.
+        storage: takes dtypes that only store values (float8, int4, …), as all movement does.
+        unrolled: where it has values, gradients are recorded by running its body.
     """
 
     kind: Kind
@@ -47,6 +52,8 @@ class Traits:
     dynamic_shape: bool = False
     precision: Literal["low", "keep", "high"] = "keep"
     bound: Literal["memory", "compute"] = "memory"
+    storage: bool = False
+    unrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,8 @@ class Operation:
         statics: names of the attributes, which are part of an operation's identity.
         rule: `(*avals, **statics) -> Aval` (a tuple for several outputs); raises on bad input.
         traits: see `Traits`.
-        outputs: names of the outputs, for gradient rules.
+        outputs: names of the outputs, for gradient rules; with `many_outputs` the last one stands
+            for any number of them, as many as the shape rule says.
         vjp: gradient rules. A key is an input's name, or a tuple of names for a rule that returns
             a tuple. A rule's first parameter is the cotangent (a tuple of them, with None for the
             missing ones, when there are several outputs); the others name what it needs and so
@@ -78,7 +86,9 @@ class Operation:
             mapping: the gradient is zero everywhere.
         body: the operation in terms of other operations, `(*tensors, **statics)`.
         training: another operation with the same inputs that also returns what the gradient rule
-            wants; autodiff runs it instead. The rule of the whole is then written there.
+            wants; autodiff runs it instead. The rule of the whole is then written there. Or, for an
+            operation with many outputs, a function `(op, needs, device)` that returns the op to run
+            instead, whose further outputs the rule here sees, and inputs to append.
         batch: how it runs over a batch axis in front of some of its inputs, for `vmap`: the names
             of attributes that hold axes, where moving these by one is all (none, where leading
             axes are a stack anyhow); or a rule `(batched, *tensors, **statics)`, whose first
@@ -94,6 +104,7 @@ class Operation:
         "_plain",
         "batch",
         "body",
+        "many_outputs",
         "name",
         "outputs",
         "public",
@@ -118,9 +129,10 @@ class Operation:
         statics: tuple[str, ...] = (),
         outputs: tuple[str, ...] = ("out",),
         variadic: bool = False,
+        many_outputs: bool = False,
         vjp: Mapping[str | tuple[str, ...], Callable[..., Any]] | None = None,
         body: Callable[..., Any] | None = None,
-        training: Operation | None = None,
+        training: Operation | Training | None = None,
         batch: Batch | None = None,
         public: Callable[..., Any] | None = None,
         samples: Callable[[Draw], Iterable[Sample]] | None = None,
@@ -133,6 +145,7 @@ class Operation:
         self.statics = statics
         self.outputs = outputs
         self.variadic = variadic
+        self.many_outputs = many_outputs
         self.rule = rule
         self.traits = traits
         self.body = body
@@ -202,6 +215,13 @@ class Op:
         return f"{self.operation.name}({inside})"
 
 
+class Static:
+    """A base for what may be a static attribute besides numbers: it never changes, and is hashed
+    and compared by all that it holds."""
+
+    __slots__ = ()
+
+
 def typed_key(value: Any) -> Any:
     """A hashable key in which `1`, `1.0` and `True` differ and NaN equals itself."""
     kind = type(value)
@@ -213,6 +233,8 @@ def typed_key(value: Any) -> Any:
         return (kind, struct.pack("<dd", value.real, value.imag))
     if kind is tuple:
         return (kind, *map(typed_key, value))
+    if isinstance(value, Static):
+        return (kind, value)
     if isinstance(value, int):
         return (int, int(value))
     raise TypeError(
@@ -235,6 +257,17 @@ def _intern(operation: Operation, attributes: Mapping[str, Any]) -> Op:
     return _interned.setdefault(op.key, op)
 
 
+def _refuse_storage(operation: Operation, avals: Sequence[Aval | Any]) -> None:
+    traits = operation.traits
+    stored = next((a.dtype for a in avals if a.dtype.is_storage), None)
+    if stored is not None and not (traits.storage or traits.kind == "movement"):
+        raise DTypeError(
+            f"{operation.name}: got {', '.join(f'{a.dtype}{list(a.shape)}' for a in avals)}, but "
+            f"nothing is computed in {stored}, which only stores values; cast it first with "
+            "x.astype('float32')"
+        )
+
+
 _avals: dict[Any, tuple[Aval, ...]] = {}
 
 
@@ -243,6 +276,7 @@ def infer(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
     key = (op, *[(a.shape, a.dtype) for a in avals])
     found = _avals.get(key)
     if found is None:
+        _refuse_storage(op.operation, avals)
         got = op.operation.rule(*[Aval(a.shape, a.dtype) for a in avals], **op.attributes)
         found = (got,) if isinstance(got, Aval) else got
         if len(_avals) >= _LIMIT:

@@ -187,7 +187,9 @@ class Operators:
 
     @property
     def at(self) -> IndexedUpdate:
-        """`x.at[key].set(v)` and `x.at[key].add(v)`: copies with the indexed elements changed.
+        """`x.at[key].set(v)`, `.add(v)` and so on: copies with the indexed elements changed.
+
+        See `IndexedUpdate`: set, apply, add, subtract, multiply, divide, max, min, and get.
 
         >>> import ingle.tensor as it
         >>> it.zeros(3).at[[0, 2, 2]].add(1).tolist()

@@ -213,7 +213,7 @@ def describe(name: str) -> BackendDescription:
 def _unknown(name: str, known: Discovery) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known.backends, n=1, cutoff=0.5)
+    near = get_close_matches(name, known.backends, n=1, cutoff=0.7)
     guess = f"; did you mean {near[0]!r}?" if near else "."
     have = ", ".join(repr(n) for n in known.backends) or "none"
     install = "" if near else f"\n  Try: pip install ingle-{name}"

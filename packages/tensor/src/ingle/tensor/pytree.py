@@ -1,9 +1,26 @@
-"""Nested tuples, lists and dicts of values, taken apart and put together again."""
+"""Nested tuples, lists, dicts and nodes of values, taken apart and put together again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
+
+
+class Node:
+    """A base for classes whose instances are trees: what is done to a tree is done to their parts.
+
+    Transforms, `compile` and the like then take and return them as they do tuples.
+    """
+
+    __slots__ = ()
+
+    def children(self) -> tuple[Any, ...]:
+        """The parts, trees themselves."""
+        raise NotImplementedError
+
+    def with_children(self, children: tuple[Any, ...]) -> Self:
+        """The same with other parts, in the same order."""
+        raise NotImplementedError
 
 
 def flatten(tree: Any) -> list[Any]:
@@ -17,6 +34,8 @@ def flatten(tree: Any) -> list[Any]:
         return [leaf for value in tree.values() for leaf in flatten(value)]
     if isinstance(tree, (tuple, list)):
         return [leaf for value in tree for leaf in flatten(value)]
+    if isinstance(tree, Node):
+        return flatten(tree.children())
     return [tree]
 
 
@@ -33,6 +52,8 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
         return type(tree)(*(tree_map(function, value) for value in tree))
     if isinstance(tree, (tuple, list)):
         return type(tree)(tree_map(function, value) for value in tree)
+    if isinstance(tree, Node):
+        return tree.with_children(tree_map(function, tree.children()))
     return function(tree)
 
 

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
 
 def tensor_repr(x: Tensor) -> str:
     """NumPy's summarising of the values, with what NumPy does not know."""
+    known = f", shape={x.shape}, dtype={x.dtype}, device={x.device}, backend={x.backend.name})"
+    if x._handle.base().abstract:
+        return f"tensor(no value{known}"
     values = x.numpy()
-    if x.dtype.name == "bfloat16":
-        values = values.astype(np.float32)
+    if values.dtype.isbuiltin != 1:
+        # NumPy does not know how to align the numbers of dtypes that are not its own.
+        values = values.astype(np.float32 if x.dtype.holds == "float" else np.int8)
     body = np.array2string(values, separator=", ", prefix="tensor(")
-    shape = f", shape={x.shape}"
-    return f"tensor({body}{shape}, dtype={x.dtype}, device={x.device}, backend={x.backend.name})"
+    return f"tensor({body}{known}"

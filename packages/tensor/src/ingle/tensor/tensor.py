@@ -15,6 +15,7 @@ from .device import Device, backend_of
 from .dtypes import DType
 from .errors import ArgumentError, DTypeError, ShapeError
 from .exchange import Exchange
+from .in_place import assigned, combined
 from .operators import Operators
 from .plugins import require_transform
 
@@ -26,7 +27,8 @@ def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Te
     """An operator such as `+=`, which rebinds the Python object on its left to the result."""
 
     def method(self: Tensor, other: Any) -> Tensor:
-        result = function(self, other)
+        handle = combined(self, function.__name__, other)
+        result = function(self, other)._handle if handle is None else handle
         name = f"in-place {function.__name__}"
         if result.shape != self.shape:
             raise ShapeError(
@@ -38,7 +40,7 @@ def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Te
                 f"{name}: the result is {result.dtype}, but x keeps its dtype {self.dtype}; "
                 "write x = x OP y, or cast y"
             )
-        self._handle = result._handle
+        self._rebind(result)
         return self
 
     return method
@@ -58,6 +60,17 @@ class Tensor(Operators, Exchange):
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        if handle.owned is not None:
+            handle.owned.add(self)
+
+    def _rebind(self, handle: Handle) -> None:
+        """Another value for this Python object."""
+        old = self._handle.owned
+        if old is not None and old is not handle.owned:
+            old.discard(self)
+        self._handle = handle
+        if handle.owned is not None:
+            handle.owned.add(self)
 
     @property
     def shape(self) -> Shape:
@@ -103,12 +116,6 @@ class Tensor(Operators, Exchange):
         """
         handle = self.detach()._handle
         return handle.backend.download(handle)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self.numpy()
-        if dtype is not None and values.dtype != dtype:
-            return values.astype(dtype)
-        return values.copy() if copy else values
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
@@ -195,7 +202,8 @@ class Tensor(Operators, Exchange):
         return int(self.numpy().item())
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._handle = ops.updated(self, key, value)._handle
+        handle = assigned(self, key, value)
+        self._rebind(ops.updated(self, key, value)._handle if handle is None else handle)
 
     __iadd__ = _in_place(operator.add)
     __isub__ = _in_place(operator.sub)

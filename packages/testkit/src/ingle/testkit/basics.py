@@ -13,9 +13,10 @@ from ingle.tensor.contract import CAPABILITIES, CONTRACT_VERSION, Backend, Handl
 from ingle.tensor.device import backend_of
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import DTypeError, IngleError
-from ingle.tensor.operation import Operation
 from ingle.tensor.plugins import describe
 from ingle.tensor.sample import Draw
+
+from .cases import Subject
 
 
 def check_protocol(where: str) -> None:
@@ -91,7 +92,7 @@ def check_threads(where: str) -> None:
         assert list(pool.map(work, range(4))) == alone
 
 
-def check_weak_scalars(operation: Operation, where: str, dtypes: Sequence[str]) -> None:
+def check_weak_scalars(operation: Subject, where: str, dtypes: Sequence[str]) -> None:
     """A number as either operand gives the dtype that a tensor of the same dtype gives."""
     assert operation.public is not None
     for dtype in dtypes:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from ingle.tensor.operation import Operation
+from ingle.tensor.dtypes import STORAGE_DTYPES
 
-from . import basics, checks, honesty, training, wrong_calls
-from .cases import TIERS, Case, Tier, cases, differentiable, operations
+from . import basics, checks, honesty, judging, properties, storage, training, writing, wrong_calls
+from .cases import TIERS, Case, Subject, Tier, cases, differentiable, is_composite, subjects
 from .running import host_allowed
 from .torch_oracle import COUNTERPARTS, check_against_torch
 
@@ -34,10 +34,10 @@ def overrides(reason: str) -> Callable[[F], F]:
     return mark
 
 
-_SELECTED: dict[str, Callable[[Operation], bool]] = {
-    "test_expanded": lambda o: o.body is not None,
+_SELECTED: dict[str, Callable[[Subject], bool]] = {
+    "test_expanded": is_composite,
     "test_gradient": differentiable,
-    "test_expanded_gradient": lambda o: o.body is not None,
+    "test_expanded_gradient": is_composite,
     "test_second_derivative": differentiable,
     "test_weak_scalars": lambda o: o.traits.family == "binary",
     "test_against_torch": lambda o: o.name in COUNTERPARTS,
@@ -57,9 +57,11 @@ class BackendContract:
         unsupported: what it cannot do, with a reason for each. A key is a dtype (`"float64"`), an
             operation (`"sort"`) or both (`"sort:complex64"`). A key that names nothing, or
             something that works, fails.
+        tier: how much is checked, a name in `TIERS`; empty: what `--tier` says.
     """
 
     device: ClassVar[str] = ""
+    tier: ClassVar[str] = ""
     unsupported: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -67,7 +69,7 @@ class BackendContract:
         honesty.refuse_silenced_checks(cls, BackendContract)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        tier = TIERS[metafunc.config.getoption("--tier", "standard")]
+        tier = TIERS[self.tier or metafunc.config.getoption("--tier", "standard")]
         name = metafunc.function.__name__
         if "operation" in metafunc.fixturenames:
             chosen = self._chosen(name, tier)
@@ -76,21 +78,24 @@ class BackendContract:
             metafunc.parametrize("tier", [tier], ids=[pytest.HIDDEN_PARAM])
         if "dtype" in metafunc.fixturenames:
             metafunc.parametrize("dtype", [d for d in tier.dtypes if d not in self.unsupported])
+        if "stored" in metafunc.fixturenames:
+            names = [d.name for d in STORAGE_DTYPES]
+            metafunc.parametrize("stored", [d for d in names if d not in self.unsupported])
         if "exception" in metafunc.fixturenames:
             metafunc.parametrize("exception", list(self.unsupported))
 
-    def _chosen(self, test: str, tier: Tier) -> list[Operation]:
+    def _chosen(self, test: str, tier: Tier) -> list[Subject]:
         if test == "test_room":
-            return operations()
+            return subjects()
         if test in _THOROUGH and not tier.thorough:
             return []
         fits = _SELECTED.get(test, bool)
         return [
-            o for o in operations()
+            o for o in subjects()
             if o.public and o.samples and o.reference and o.name not in self.unsupported and fits(o)
         ]  # fmt: skip
 
-    def _cases(self, operation: Operation, tier: Tier, dtypes: tuple[str, ...]) -> Iterator[Case]:
+    def _cases(self, operation: Subject, tier: Tier, dtypes: tuple[str, ...]) -> Iterator[Case]:
         for dtype in dtypes:
             if dtype in self.unsupported or f"{operation.name}:{dtype}" in self.unsupported:
                 continue
@@ -100,7 +105,7 @@ class BackendContract:
     def _check(
         self,
         check: Callable[..., None],
-        operation: Operation,
+        operation: Subject,
         tier: Tier,
         *,
         dtypes: tuple[str, ...] | None = None,
@@ -126,6 +131,10 @@ class BackendContract:
         """Arrays of any layout come back from the device with the same bits."""
         basics.check_round_trip(self.device, dtype)
 
+    def test_storage(self, stored: str) -> None:
+        """Dtypes that only store values come, go, are cast and moved."""
+        storage.check_storage(self.device, stored)
+
     def test_devices_are_told_apart(self) -> None:
         """Tensors made without a device live on the default one; unknown devices are errors."""
         basics.check_selection(self.device)
@@ -136,58 +145,73 @@ class BackendContract:
 
     # Every operation.
 
-    def test_room(self, operation: Operation) -> None:
+    def test_room(self, operation: Subject) -> None:
         """An operation brings a public function, samples that work, and a reference."""
         lacks = [n for n in ("public", "samples", "reference") if getattr(operation, n) is None]
         assert not lacks, f"the room of {operation.name} lacks {', '.join(lacks)}"
         drawn = [c for d in TIERS["full"].dtypes for c in cases(operation, d)]
         assert drawn, f"the samples of {operation.name} are empty in every dtype"
 
-    def test_forward(self, operation: Operation, tier: Tier) -> None:
+    def test_forward(self, operation: Subject, tier: Tier) -> None:
         """Values, dtypes, shapes; untouched inputs; the same bits again."""
         self._check(checks.check_forward, operation, tier)
 
-    def test_expanded(self, operation: Operation, tier: Tier) -> None:
+    def test_expanded(self, operation: Subject, tier: Tier) -> None:
         """A composite's body gives what the whole gives."""
         self._check(checks.check_forward, operation, tier, expand=operation)
 
-    def test_layouts(self, operation: Operation, tier: Tier) -> None:
+    def test_layouts(self, operation: Subject, tier: Tier) -> None:
         """Results do not depend on how the inputs lie in memory."""
         self._check(
             checks.check_layouts, operation, tier, dtypes=("float32", "int32", "bool")
         )  # fmt: skip
 
-    def test_weak_scalars(self, operation: Operation, tier: Tier) -> None:
+    def test_variations(self, operation: Subject, tier: Tier) -> None:
+        """Other sizes, layouts, dtypes and special values than the samples have."""
+        dtypes = [
+            d for d in tier.dtypes
+            if not {d, f"{operation.name}:{d}"} & self.unsupported.keys()
+        ]  # fmt: skip
+        with host_allowed():
+            tally = properties.check(operation, self.device, dtypes, tier.variations)
+        made = tally.total()
+        assert tally["checked"] >= made // 10, (
+            f"of {made} variations of its samples only {tally['checked']} made sense ({tally}): "
+            "let them ask for sizes with `draw.size` or `draw.shape`"
+        )
+
+    def test_weak_scalars(self, operation: Subject, tier: Tier) -> None:
         """A number next to a tensor never changes its precision."""
         basics.check_weak_scalars(operation, self.device, [
             d for d in tier.dtypes
             if not {d, f"{operation.name}:{d}"} & self.unsupported.keys()
         ])  # fmt: skip
 
-    def test_wrong_calls(self, operation: Operation) -> None:
+    def test_wrong_calls(self, operation: Subject) -> None:
         """Bad arguments are errors of Ingle that name the operation."""
         wrong_calls.check(operation, self.device)
 
     # Gradients.
 
-    def test_gradient(self, operation: Operation, tier: Tier) -> None:
+    def test_gradient(self, operation: Subject, tier: Tier) -> None:
         """Gradients against finite differences of the reference."""
         self._check(checks.check_first_order, operation, tier, dtypes=tier.gradients, gradient=True)
 
-    def test_expanded_gradient(self, operation: Operation, tier: Tier) -> None:
+    def test_expanded_gradient(self, operation: Subject, tier: Tier) -> None:
         """The gradient through a composite's body."""
         self._check(
             checks.check_first_order, operation, tier, dtypes=tier.gradients, gradient=True,
             expand=operation,
         )  # fmt: skip
 
-    def test_second_derivative(self, operation: Operation, tier: Tier) -> None:
+    def test_second_derivative(self, operation: Subject, tier: Tier) -> None:
         """Gradients of gradients against differences of gradients."""
         self._check(
-            checks.check_second_order, operation, tier, dtypes=("float64",), gradient=True
+            checks.check_second_order, operation, tier, dtypes=("float64", "complex128"),
+            gradient=True,
         )  # fmt: skip
 
-    def test_against_torch(self, operation: Operation, tier: Tier) -> None:
+    def test_against_torch(self, operation: Subject, tier: Tier) -> None:
         """Values and gradients against PyTorch's, where it is installed."""
         pytest.importorskip("torch")
         dtype = "float32" if "float64" in self.unsupported else "float64"
@@ -203,6 +227,18 @@ class BackendContract:
     def test_training(self) -> None:
         """A small net learns the same numbers as plain NumPy does."""
         training.check_training(self.device)
+
+    @pytest.mark.parametrize("kind", ["float32", "bfloat16", "int32"])
+    @pytest.mark.parametrize("gradient", [False, True], ids=["values", "gradients"])
+    def test_programs(self, kind: str, gradient: bool, tier: Tier) -> None:
+        """Random programs of many calls are as right as NumPy is operation by operation."""
+        if kind in self.unsupported or kind not in tier.dtypes or (gradient and kind == "int32"):
+            pytest.skip(f"{kind} is left out")
+        calls = (3, 20) if gradient else (5, 40)
+        with host_allowed():
+            for seed in range(tier.programs):
+                program = writing.random_program(seed, dtype=kind, gradient=gradient, calls=calls)
+                judging.check(program, self.device)
 
     # Honesty.
 

@@ -12,12 +12,12 @@ import numpy as np
 from ingle.tensor import Tensor
 from ingle.tensor.operation import Operation
 
-from .cases import Case
+from .cases import Case, Subject
 from .tolerance import allowance, base_tolerance, compare, is_composed, sensitivities
 from .trees import fill_arrays, results_of
 
 
-def reference_of(operation: Operation) -> Callable[..., Any]:
+def reference_of(operation: Subject) -> Callable[..., Any]:
     """The room's reference, imported if it is given by its name."""
     reference = operation.reference
     if isinstance(reference, str):

@@ -20,7 +20,8 @@ from .cases import Case
 from .derivatives import backward_all, direction
 from .trees import fill_arrays, tensors_of
 
-Layout = Callable[[np.ndarray], Tensor]
+Lay = Callable[[np.ndarray], Tensor]
+"""What makes an input of an array."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def run_case(
     where: str,
     *,
     expand: Operation | None = None,
-    layout: Layout | None = None,
+    layout: Lay | None = None,
     track: bool = False,
 ) -> Run:
     """Calls the public function of a case on a device.

@@ -28,6 +28,8 @@ import numpy as np
 from ingle.tensor.dtypes import DType, float32, real_dtype
 from ingle.tensor.operation import Operation
 
+from .cases import Subject, is_composite
+
 BASE = {
     "elementwise": 4.0,  # exact ones have 0.5; exp and its kin of good libraries 1 to 4
     "reduction": 4.0,
@@ -47,15 +49,15 @@ _LOSSLESS = ("movement", "creation")
 _PROBE = 2.0**-24
 
 
-def is_composed(operation: Operation, ran: Iterable[Operation]) -> bool:
+def is_composed(operation: Subject, ran: Iterable[Operation]) -> bool:
     """Whether a result may have been rounded several times: by a body, or between operations."""
-    return operation.body is not None or any(
+    return is_composite(operation) or any(
         o is not operation and o.traits.family != "cast" and o.traits.kind not in _LOSSLESS
         for o in ran
     )
 
 
-def base_tolerance(operation: Operation, *, composed: bool) -> float:
+def base_tolerance(operation: Subject, *, composed: bool) -> float:
     """The number of ulps that an operation of this kind may be off."""
     if composed:
         return COMPOSED

@@ -10,15 +10,25 @@ import numpy as np
 from ingle.tensor import Tensor
 
 
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with `function` applied to whatever is no tuple, list or mapping in it."""
+    if isinstance(tree, list | tuple):
+        return type(tree)(map_leaves(function, x) for x in tree)
+    if isinstance(tree, Mapping):
+        return {k: map_leaves(function, x) for k, x in tree.items()}
+    return function(tree)
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """Whatever is no tuple, list or mapping in a tree, in order."""
+    found: list[Any] = []
+    map_leaves(found.append, tree)
+    return found
+
+
 def map_arrays(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
     """The tree with `function` applied to each NumPy array in it."""
-    if isinstance(tree, np.ndarray):
-        return function(tree)
-    if isinstance(tree, list | tuple):
-        return type(tree)(map_arrays(function, x) for x in tree)
-    if isinstance(tree, Mapping):
-        return {k: map_arrays(function, x) for k, x in tree.items()}
-    return tree
+    return map_leaves(lambda x: function(x) if isinstance(x, np.ndarray) else x, tree)
 
 
 def arrays_of(tree: Any) -> list[np.ndarray]:

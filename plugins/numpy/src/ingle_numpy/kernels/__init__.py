@@ -4,20 +4,28 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
+    activations,
+    alignments,
+    attention,
     classes,
     contraction,
     convolution,
     creation,
     elementwise,
+    elimination,
     fourier,
     indexing,
     linear_algebra,
     movement,
+    normal,
+    normalization,
     pooling,
     random,
     reduction,
     running,
+    softmax,
     sorting,
+    updates,
 )
 
 KERNELS: dict[str, Callable[..., Any]] = {
@@ -29,10 +37,18 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **indexing.KERNELS,
     **contraction.KERNELS,
     **linear_algebra.KERNELS,
+    **elimination.KERNELS,
     **fourier.KERNELS,
     **creation.KERNELS,
     **random.KERNELS,
+    **normal.KERNELS,
     **convolution.KERNELS,
     **pooling.KERNELS,
     **classes.KERNELS,
+    **updates.KERNELS,
+    **activations.KERNELS,
+    **alignments.KERNELS,
+    **attention.KERNELS,
+    **softmax.KERNELS,
+    **normalization.KERNELS,
 }

@@ -13,7 +13,7 @@ from ingle.tensor.operation import Op
 Array = np.ndarray[Any, Any]
 
 
-def _checked(name: str, what: str, indices: Array, size: int, sizes: str) -> Array:
+def checked(name: str, what: str, indices: Array, size: int, sizes: str) -> Array:
     """Indices in [0, size) as NumPy's own index type; raises with the first one that is not."""
     wrong = (indices < 0) | (indices >= size)
     if wrong.any():
@@ -26,7 +26,7 @@ def _checked(name: str, what: str, indices: Array, size: int, sizes: str) -> Arr
 
 
 def _embedding(op: Op, indices: Array, weight: Array) -> Array:
-    rows = _checked("embedding", "indices", indices, weight.shape[0], "rows")
+    rows = checked("embedding", "indices", indices, weight.shape[0], "rows")
     return np.take(weight, rows, axis=0)
 
 
@@ -69,7 +69,7 @@ def _targets(
     """Class numbers, 0 where they are ignored, and how much each target counts."""
     kept = target != ignore_index
     whole = np.asarray(np.where(kept, target, 0))
-    safe = _checked(op.operation.name, "target", whole, scores.shape[axis], "classes")
+    safe = checked(op.operation.name, "target", whole, scores.shape[axis], "classes")
     each = np.asarray(weight).astype(scores.dtype)
     counts = np.where(kept, each[safe] if each.ndim else each, scores.dtype.type(0))
     return safe, counts

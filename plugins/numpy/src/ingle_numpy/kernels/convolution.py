@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ingle.tensor.operation import Op
 
+from ..memory import empty, zeros
 from . import depthwise
 
 Ints = tuple[int, ...]
@@ -66,7 +67,7 @@ def _convolve(
         return depthwise.convolve(x, weight, stride=stride, padding=padding, dilation=dilation)
     windows = _windows(_channels_last(x, padding), weight.shape[2:], stride, dilation)
     batch, *out = windows.shape[: x.ndim - 1]
-    result = np.empty((batch, *out, weight.shape[0]), x.dtype)
+    result = empty((batch, *out, weight.shape[0]), x.dtype, "conv")
     taps = _taps_first(weight, groups)
     for block in _blocks(windows, len(out), groups):
         np.matmul(block.matrix, taps, out=_by_group(result[block.batch, block.rows], groups))
@@ -107,7 +108,7 @@ def _gathered_gradient(
         (r - low, n + low - out)
         for r, (low, _), n, out in zip(reach, padding, size, g.shape[2:], strict=True)
     ]
-    swapped = mirrored.reshape(-1, features // groups, *kernel)
+    swapped = mirrored.reshape(groups * weight.shape[1], features // groups, *kernel)
     return _convolve(
         g, swapped, stride=stride, padding=around, dilation=dilation, groups=groups
     )  # fmt: skip
@@ -126,13 +127,13 @@ def _scattered_gradient(
     last = np.ascontiguousarray(np.moveaxis(g, 1, -1))
     batch, *out, _ = last.shape
     padded = [low + n + high for n, (low, high) in zip(size, padding, strict=True)]
-    total = np.zeros((batch, *padded, groups, channels), g.dtype)
+    total = zeros((batch, *padded, groups, channels), g.dtype, "conv_input_gradient")
     taps = np.swapaxes(_taps_first(weight, groups), 1, 2)
     step = _images_at_once(math.prod(out) * math.prod(kernel) * channels * groups, g.itemsize)
     for start in range(0, batch, step):
         images = slice(start, start + step)
         shares = np.matmul(_by_group(last[images], groups), taps)
-        shares = shares.reshape(groups, -1, *out, *kernel, channels)
+        shares = shares.reshape(groups, len(last[images]), *out, *kernel, channels)
         shares = np.moveaxis(shares, 0, -2)
         for tap in itertools.product(*map(range, kernel)):
             where = tuple(
@@ -157,7 +158,7 @@ def _channels_last(x: Array, padding: Sequence[Ints]) -> Array:
     last = last[(slice(None), *crop)]
     widths = [(max(0, low), max(0, high)) for low, high in padding]
     shape = [a + n + b for (a, b), n in _sides(last, widths)]
-    padded = np.zeros((last.shape[0], *shape, last.shape[-1]), x.dtype)
+    padded = zeros((last.shape[0], *shape, last.shape[-1]), x.dtype, "padding of conv")
     inside = tuple(slice(a, a + n) for (a, _), n in _sides(last, widths))
     padded[(slice(None), *inside)] = last
     return padded

@@ -10,20 +10,27 @@ import numpy as np
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 
+from ..memory import empty
+
 
 def _full(op: Op, value: np.ndarray) -> np.ndarray:
-    return np.full(op.attributes["shape"], value, op.attributes["dtype"].dtype)
+    out = empty(op.attributes["shape"], op.attributes["dtype"].dtype, op)
+    out.fill(value)
+    return out
 
 
 def _iota(op: Op, start: np.ndarray, step: np.ndarray) -> Any:
-    dtype = op.attributes["dtype"]
-    steps = np.arange(op.attributes["size"])
+    size, dtype = op.attributes["size"], op.attributes["dtype"].dtype
     if start.dtype.kind not in "iu":
-        return (steps * step + start).astype(dtype.dtype)
-    # Integers count modulo 2**64, where each that fits its dtype is exact.
-    whole = (steps * step.astype(np.int64)).astype(np.uint64) + start.astype(np.uint64)
-    signed = whole.astype(np.int64) if dtype.kind != "unsigned" else whole
-    return signed.astype(dtype.dtype)
+        found = np.arange(size, dtype=np.result_type(start, np.float64))
+        found *= step
+        found += start
+    else:
+        # Integers count modulo 2**64, where each that fits its dtype is exact.
+        found = np.arange(size, dtype=np.int64)
+        found *= step.astype(np.int64)
+        found += start.astype(np.int64)
+    return found.astype(dtype, copy=False)
 
 
 def _one_hot(op: Op, indices: np.ndarray) -> Any:

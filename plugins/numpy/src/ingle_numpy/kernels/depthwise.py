@@ -1,8 +1,9 @@
-"""Convolution of each channel by itself: a multiplication and an addition for each tap.
+"""Convolution of each channel by itself: for each channel a vector times a matrix of taps.
 
-There is no sum over channels here that a matrix product could do, so that gathering windows would
-cost more than all of the arithmetic. Images stay in the memory layout that they come in, and are
-taken a few at a time, so that the running sums stay in a core's own cache.
+What a tap sees of a padded image is the image shifted: laid out flat it is one long run, with some
+elements between the rows that belong to no result, so that a matrix of taps is copied in few long
+runs. With a stride, each phase of the image (every second element, say) is an image of its own.
+Images are taken a few at a time, so that their matrices stay in a core's own cache.
 """
 
 from __future__ import annotations
@@ -16,25 +17,106 @@ import numpy as np
 
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]
+Here = tuple[slice, slice]
 
-_BLOCK = 1 << 19
-"""Bytes of images taken at a time: padded image, sum and products lie in the cache together."""
+_BLOCK = 1 << 20
+"""Bytes of taps taken at a time."""
+
+
+class Layout:
+    """How images and results lie flat.
+
+    Attributes:
+        grid: the size of a phase of the padded image.
+        length: from the first to the last result, as they lie among the elements of a phase.
+        wide: the same up to the end of the last result's row.
+        taps: for each tap its indices, its phase and where in the phase it begins.
+    """
+
+    def __init__(
+        self, size: Ints, kernel: Ints, stride: Ints, padding: Sequence[Ints], dilation: Ints
+    ) -> None:
+        sides = list(zip(size, kernel, stride, padding, dilation, strict=True))
+        self.size, self.stride, self.padding = size, stride, padding
+        self.grid = tuple(-(-(low + n + high) // s) for n, _, s, (low, high), _ in sides)
+        self.out = tuple((low + n + high - d * (k - 1) - 1) // s + 1
+                         for n, k, s, (low, high), d in sides)  # fmt: skip
+        steps = [math.prod(self.grid[i + 1 :]) for i in range(len(size))]
+        self.wide = self.out[0] * steps[0]
+        self.length = 1 + sum((n - 1) * step for n, step in zip(self.out, steps, strict=True))
+        self.taps: list[tuple[Any, Any, slice]] = []
+        for at in itertools.product(*map(range, kernel)):
+            places = [t * d for t, d in zip(at, dilation, strict=True)]
+            phase = tuple(p % s for p, s in zip(places, stride, strict=True))
+            begin = sum(p // s * step for p, s, step in zip(places, stride, steps, strict=True))
+            self.taps.append((at, phase, slice(begin, begin + self.length)))
+
+    def phases(self, x: Array) -> Array:
+        """Padded images as (*phases, batch, channels, elements)."""
+        image = np.zeros((*x.shape[:2], *(g * s for g, s in self._sides())), x.dtype)
+        before, after = self._inside()
+        image[after] = x[before]
+        split = image.reshape(*x.shape[:2], *itertools.chain(*self._sides()))
+        rank = len(self.size)
+        order = (*range(3, 3 + 2 * rank, 2), 0, 1, *range(2, 2 + 2 * rank, 2))
+        return split.transpose(order).reshape(*self.stride, *x.shape[:2], math.prod(self.grid))
+
+    def images(self, phases: Array) -> Array:
+        """What `phases` makes, back as images without their padding."""
+        rank, batch = len(self.size), phases.shape[-3:-1]
+        split = phases.reshape(*self.stride, *batch, *self.grid)
+        order = (rank, rank + 1, *itertools.chain(*((rank + 2 + i, i) for i in range(rank))))
+        whole = split.transpose(order).reshape(*batch, *(g * s for g, s in self._sides()))
+        found = np.zeros((*batch, *self.size), phases.dtype)
+        before, after = self._inside()
+        found[before] = whole[after]
+        return found
+
+    def columns(self, x: Array) -> Array:
+        """What each tap sees: (batch, channels, taps, elements)."""
+        phases = self.phases(x)
+        found = np.empty((*x.shape[:2], len(self.taps), self.length), x.dtype)
+        for number, (_, phase, where) in enumerate(self.taps):
+            found[:, :, number] = phases[phase][..., where]
+        return found
+
+    def spread(self, g: Array) -> Array:
+        """Results as they lie among the elements of a phase, zeros between them."""
+        wide = np.zeros((*g.shape[:2], self.out[0], *self.grid[1:]), g.dtype)
+        wide[self._results()] = g
+        return wide.reshape(*g.shape[:2], -1)[..., : self.length]
+
+    def gathered(self, total: Array) -> Array:
+        """The inverse of `spread`, for whole rows."""
+        wide = total.reshape(*total.shape[:2], self.out[0], *self.grid[1:])
+        return np.asarray(wide[self._results()])
+
+    def _results(self) -> tuple[Any, ...]:
+        return (..., *(slice(n) for n in self.out))
+
+    def _inside(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Where images lie without and with their padding; negative widths cut off."""
+        sides = list(zip(self.size, self.padding, strict=True))
+        before = [slice(max(0, -low), n - max(0, -high)) for n, (low, high) in sides]
+        after = [slice(max(0, low), low + n + min(0, high)) for n, (low, high) in sides]
+        return (..., *before), (..., *after)
+
+    def _sides(self) -> Iterator[tuple[int, int]]:
+        return zip(self.grid, self.stride, strict=True)
 
 
 def convolve(
     x: Array, weight: Array, *, stride: Ints, padding: Sequence[Ints], dilation: Ints
 ) -> Array:
     """(batch, channels, *size) with a kernel (channels, 1, *kernel) for each channel."""
-    padded = _padded_size(x.shape[2:], padding)
-    out = _out(padded, weight.shape[2:], stride, dilation)
-    result = _like(x, (*x.shape[:2], *out))
-    for here, image, product in _blocks(x, padded, out):
-        total = result[here]
-        _copy_inside(x[here], image, padding)
-        for number, (tap, where) in enumerate(_taps(weight[here[1]], out, stride, dilation)):
-            np.multiply(image[where], tap, out=product if number else total)
-            if number:
-                total += product
+    layout = Layout(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    result = _like(x, (*x.shape[:2], *layout.out))
+    rows = weight.reshape(weight.shape[0], 1, len(layout.taps))
+    for here in _blocks(x, layout):
+        columns = layout.columns(x[here])
+        whole = np.empty((*columns.shape[:2], 1, layout.wide), x.dtype)
+        np.matmul(rows[here[1]], columns, out=whole[..., : layout.length])
+        result[here] = layout.gathered(whole[:, :, 0])
     return result
 
 
@@ -42,15 +124,16 @@ def spread(
     g: Array, weight: Array, *, size: Ints, stride: Ints, padding: Sequence[Ints], dilation: Ints
 ) -> Array:
     """The transpose of `convolve` in its images."""
-    padded, out = _padded_size(size, padding), g.shape[2:]
+    layout = Layout(size, weight.shape[2:], stride, padding, dilation)
     result = _like(g, (*g.shape[:2], *size))
-    inside = tuple(slice(low, low + n) for n, (low, _) in zip(size, padding, strict=True))
-    for here, image, product in _blocks(g, padded, out):
-        image[...] = 0
-        for tap, where in _taps(weight[here[1]], out, stride, dilation):
-            np.multiply(g[here], tap, out=product)
-            image[where] += product
-        result[here] = image[(slice(None), slice(None), *inside)]
+    for here in _blocks(g, layout):
+        flow = layout.spread(g[here])
+        phases = np.zeros((*stride, *flow.shape[:2], math.prod(layout.grid)), g.dtype)
+        product = np.empty_like(flow)
+        for at, phase, where in layout.taps:
+            np.multiply(flow, weight[(here[1], 0, *at)][:, np.newaxis], out=product)
+            phases[phase][..., where] += product
+        result[here] = layout.images(phases)
     return result
 
 
@@ -58,79 +141,33 @@ def correlate(
     x: Array, g: Array, *, kernel: Ints, stride: Ints, padding: Sequence[Ints], dilation: Ints
 ) -> Array:
     """The transpose of `convolve` in its weight: (channels, 1, *kernel)."""
-    padded, out = _padded_size(x.shape[2:], padding), g.shape[2:]
-    result = np.zeros((x.shape[1], 1, *kernel), x.dtype)
-    axes = (0, *range(2, x.ndim))
-    for here, image, product in _blocks(x, padded, out):
-        _copy_inside(x[here], image, padding)
-        for tap, where in _taps(result[here[1]], out, stride, dilation):
-            np.multiply(image[where], g[here], out=product)
-            tap += product.sum(axis=axes).reshape(tap.shape)
-    return result
+    layout = Layout(x.shape[2:], kernel, stride, padding, dilation)
+    result = np.zeros((x.shape[1], len(layout.taps)), x.dtype)
+    for here in _blocks(x, layout):
+        flow = layout.spread(g[here])[..., np.newaxis]
+        result[here[1]] += np.matmul(layout.columns(x[here]), flow)[..., 0].sum(axis=0)
+    return result.reshape(x.shape[1], 1, *kernel)
 
 
-def _blocks(
-    x: Array, padded: Ints, out: Ints
-) -> Iterator[tuple[tuple[slice, slice], Array, Array]]:
-    """Images, or channels of one where it is large, with room for them padded and for products.
-
-    The room is the same each time, and zero where nothing was written.
-    """
+def _blocks(x: Array, layout: Layout) -> Iterator[Here]:
+    """Images, or channels of one where it is large."""
     batch, channels = x.shape[:2]
-    plane = max(1, math.prod(padded) * x.itemsize)
-    images = max(1, min(batch, _BLOCK // max(1, plane * channels)))
-    some = channels if _channels_innermost(x) or images > 1 else max(1, _BLOCK // plane)
-    some = min(some, channels)
-    image, product = (_like(x, (images, some, *size), 0) for size in (padded, out))
+    plane = max(1, len(layout.taps) * layout.wide * x.itemsize)
+    images = max(1, min(batch, _BLOCK // (plane * max(1, channels))))
+    some = channels if images > 1 else max(1, _BLOCK // plane)
+    if _channels_innermost(x):
+        some = max(some, 16)  # a line of the cache holds so many
     for start in range(0, batch, images):
         for first in range(0, channels, max(1, some)):
-            here = slice(start, start + images), slice(first, first + some)
-            n, c = len(x[here[0]]), min(some, channels - first)
-            yield here, image[:n, :c], product[:n, :c]
-
-
-def _taps(
-    weight: Any, out: Ints, stride: Ints, dilation: Ints
-) -> Iterator[tuple[Array, tuple[slice, ...]]]:
-    """For each tap its weights, to broadcast over images, and what it sees of padded images."""
-    kernel = weight.shape[2:]
-    for at in itertools.product(*map(range, kernel)):
-        where = tuple(
-            slice(t * d, t * d + (n - 1) * s + 1, s)
-            for t, d, n, s in zip(at, dilation, out, stride, strict=True)
-        )
-        tap = weight[(slice(None), 0, *(slice(t, t + 1) for t in at))]
-        yield tap, (slice(None), slice(None), *where)
-
-
-def _padded_size(size: Ints, padding: Sequence[Ints]) -> Ints:
-    return tuple(low + n + high for n, (low, high) in zip(size, padding, strict=True))
-
-
-def _out(padded: Ints, kernel: Ints, stride: Ints, dilation: Ints) -> Ints:
-    return tuple(
-        (n - d * (k - 1) - 1) // s + 1
-        for n, k, s, d in zip(padded, kernel, stride, dilation, strict=True)
-    )
+            yield slice(start, start + images), slice(first, first + some)
 
 
 def _channels_innermost(x: Array) -> bool:
     return x.strides[1] == x.itemsize and x.shape[1] > 1
 
 
-def _like(x: Array, shape: Ints, fill: int | None = None) -> Array:
+def _like(x: Array, shape: Ints) -> Array:
     """An array that lies in memory as images do: channels innermost if they are there."""
-    last = _channels_innermost(x)
-    stored = (shape[0], *shape[2:], shape[1]) if last else shape
-    made = np.empty(stored, x.dtype) if fill is None else np.full(stored, fill, x.dtype)
-    return np.moveaxis(made, -1, 1) if last else made
-
-
-def _copy_inside(source: Array, wide: Array, padding: Sequence[Ints]) -> None:
-    """Copies images to the middle of larger ones; negative widths cut off."""
-    places = [
-        (slice(max(0, -low), n - max(0, -high)), slice(max(0, low), m - max(0, high)))
-        for n, m, (low, high) in zip(source.shape[2:], wide.shape[2:], padding, strict=True)
-    ]
-    everything = (slice(None), slice(None))
-    wide[(*everything, *(b for _, b in places))] = source[(*everything, *(a for a, _ in places))]
+    if not _channels_innermost(x):
+        return np.empty(shape, x.dtype)
+    return np.moveaxis(np.empty((shape[0], *shape[2:], shape[1]), x.dtype), -1, 1)

@@ -9,25 +9,31 @@ import numpy as np
 
 from ingle.tensor.operation import Op
 
+from ..memory import LARGE, empty_like, output
 from .error_function import erf
+from .quotients import floor_divide, logaddexp, remainder
 
 Kernel = Callable[..., Any]
 
 
-def unary(function: Kernel) -> Kernel:
+def unary(function: np.ufunc) -> Kernel:
     """A kernel that calls a ufunc on its array."""
 
     def kernel(op: Op, x: np.ndarray) -> Any:
-        return function(x)
+        if x.nbytes < LARGE:
+            return function(x)
+        return function(x, out=output(op, function, x))
 
     return kernel
 
 
-def binary(function: Kernel) -> Kernel:
+def binary(function: np.ufunc) -> Kernel:
     """A kernel that calls a ufunc on its two arrays."""
 
     def kernel(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
-        return function(x1, x2)
+        if x1.nbytes < LARGE and x2.nbytes < LARGE:
+            return function(x1, x2)
+        return function(x1, x2, out=output(op, function, x1, x2))
 
     return kernel
 
@@ -49,28 +55,30 @@ def through_float32(function: Kernel) -> Kernel:
 
 
 def _astype(op: Op, x: np.ndarray) -> np.ndarray:
-    return x.astype(op.attributes["dtype"].dtype)
+    dtype = op.attributes["dtype"].dtype
+    if x.nbytes < LARGE:
+        return x.astype(dtype)
+    out = empty_like(x, dtype, op)
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
+_multiply = binary(np.multiply)
 
 
 def _square(op: Op, x: np.ndarray) -> Any:
-    return np.multiply(x, x)
+    return _multiply(op, x, x)
+
+
+_power = binary(np.power)
 
 
 def _pow(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
     if x1.dtype.kind != "i" or not np.any(np.less(x2, 0)):
-        return np.power(x1, x2)
+        return _power(op, x1, x2)
     # NumPy refuses integers to negative powers. Cut towards zero they are 0, but for 1 and -1.
     power = np.power(x1, np.abs(x2))
     return np.where(np.logical_and(np.less(x2, 0), np.abs(x1) != 1), x1.dtype.type(0), power)
-
-
-def _floor_divide(x1: np.ndarray, x2: np.ndarray) -> Any:
-    out = np.floor_divide(x1, x2)
-    if out.dtype.kind != "f":
-        return out
-    # Where NumPy follows Python, the Array API standard has the quotient rounded down.
-    infinite = np.isinf(x1) | np.isinf(x2)
-    return np.where(infinite, np.floor(np.divide(x1, x2)), out) if np.any(infinite) else out
 
 
 def _expm1(op: Op, x: np.ndarray) -> Any:
@@ -89,8 +97,11 @@ def _expm1(op: Op, x: np.ndarray) -> Any:
     return out
 
 
+_plain_tanh = unary(np.tanh)
+
+
 def _tanh(op: Op, x: np.ndarray) -> Any:
-    out = np.tanh(x)
+    out = _plain_tanh(op, x)
     if x.dtype.kind == "c":
         # As the Array API standard has it; C's Annex G takes the sign of sin(2 * imag).
         limit = np.isinf(x.real) & np.isfinite(x.imag)
@@ -101,11 +112,15 @@ def _tanh(op: Op, x: np.ndarray) -> Any:
 
 
 def _rsqrt(x: np.ndarray) -> Any:
-    return np.reciprocal(np.sqrt(x))
+    root = np.sqrt(x)
+    return np.reciprocal(root, out=root if type(root) is np.ndarray else None)
 
 
 def _clip(op: Op, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
-    return np.minimum(np.maximum(x, low), high)
+    if x.nbytes < LARGE or low.shape or high.shape:
+        return np.minimum(np.maximum(x, low), high)
+    out = empty_like(x, x.dtype, op)
+    return np.minimum(np.maximum(x, low, out=out), high, out=out)
 
 
 def _real(op: Op, x: np.ndarray) -> np.ndarray:
@@ -116,7 +131,7 @@ def _imag(op: Op, x: np.ndarray) -> np.ndarray:
     return x.imag
 
 
-_UNARY: dict[str, Kernel] = {
+UNARY: dict[str, np.ufunc] = {
     "abs": np.absolute,
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -150,7 +165,7 @@ _UNARY: dict[str, Kernel] = {
     "tan": np.tan,
     "trunc": np.trunc,
 }
-_BINARY: dict[str, Kernel] = {
+BINARY: dict[str, np.ufunc] = {
     "add": np.add,
     "atan2": np.arctan2,
     "bitwise_and": np.bitwise_and,
@@ -177,10 +192,10 @@ _BINARY: dict[str, Kernel] = {
 }
 _THROUGH_FLOAT32: dict[str, Kernel] = {
     "erf": erf,
-    "floor_divide": _floor_divide,
+    "floor_divide": floor_divide,
     "hypot": np.hypot,
-    "logaddexp": np.logaddexp,
-    "remainder": np.remainder,
+    "logaddexp": logaddexp,
+    "remainder": remainder,
     "rsqrt": _rsqrt,
 }
 
@@ -190,8 +205,8 @@ def _bitcast(op: Op, x: np.ndarray) -> np.ndarray:
 
 
 KERNELS: dict[str, Kernel] = {
-    **{name: unary(f) for name, f in _UNARY.items()},
-    **{name: binary(f) for name, f in _BINARY.items()},
+    **{name: unary(f) for name, f in UNARY.items()},
+    **{name: binary(f) for name, f in BINARY.items()},
     **{name: through_float32(f) for name, f in _THROUGH_FLOAT32.items()},
     "astype": _astype,
     "bitcast": _bitcast,

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import in_blocks
+from .selecting import select
+
 _P64 = (
     -7.795898827002142e-10, 1.3720064546777686e-08, -1.6208483801871705e-07,
     1.6447424703317362e-06, -1.492473690741966e-05, 0.00012055294904839707,
@@ -35,20 +38,25 @@ _Q32 = (
 )  # fmt: skip
 
 
+@in_blocks
 def erf(x: Any) -> Any:
     """Of a float32 or float64 array; beyond the clipped end the result is 1 in its dtype."""
     p, q, end = (_P64, _Q64, 6.0) if x.dtype == np.float64 else (_P32, _Q32, 4.0)
     number = x.dtype.type
     a = np.minimum(np.absolute(x), number(end))
     z = a * a
-    near = a + a * _polynomial(z, p)
-    far = number(1) - np.exp(-z) * _polynomial((a - number(2)) / (a + number(2)), q)
-    return np.copysign(np.where(a < 1, near, far), x)
+    near = _polynomial(z, p)
+    near *= a
+    near += a
+    far = _polynomial((a - number(2)) / (a + number(2)), q)
+    far *= np.exp(-z)
+    return np.copysign(select(a < 1, near, number(1) - far), x)
 
 
 def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     number = x.dtype.type
     total = x * number(coefficients[0]) + number(coefficients[1])
     for c in coefficients[2:]:
-        total = total * x + number(c)
+        total *= x
+        total += number(c)
     return total

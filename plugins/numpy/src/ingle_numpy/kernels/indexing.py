@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy as np
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 
+from .blocks import row_blocks
+from .elementwise import is_half
 from .movement import slices
 
+Array = np.ndarray[Any, Any]
 
-def _indices(op: Op, indices: np.ndarray, size: int, axis: int) -> np.ndarray:
+
+def checked_indices(op: Op, indices: Array, size: int, axis: int) -> Array:
     """Indices as NumPy's own index type in [0, size)."""
     if not indices.size:
         return indices.astype(np.intp)
@@ -28,82 +33,82 @@ def _indices(op: Op, indices: np.ndarray, size: int, axis: int) -> np.ndarray:
     return np.where(whole < 0, whole + size, whole) if low < 0 else whole
 
 
-def _take(op: Op, x: np.ndarray, indices: np.ndarray) -> Any:
+def _take(op: Op, x: Array, indices: Array) -> Any:
     axis = op.attributes["axis"]
-    return np.take(x, _indices(op, indices, x.shape[axis], axis), axis=axis)
+    return np.take(x, checked_indices(op, indices, x.shape[axis], axis), axis=axis)
 
 
-def _take_along_axis(op: Op, x: np.ndarray, indices: np.ndarray) -> Any:
+def _take_along_axis(op: Op, x: Array, indices: Array) -> Any:
     axis = op.attributes["axis"]
-    return np.take_along_axis(x, _indices(op, indices, x.shape[axis], axis), axis=axis)
+    return np.take_along_axis(x, checked_indices(op, indices, x.shape[axis], axis), axis=axis)
 
 
-def _ravel_index(op: Op, *indices: np.ndarray) -> Any:
+def _ravel_index(op: Op, *indices: Array) -> Any:
     total: Any = 0
     for index, size, axis in zip(
         indices, op.attributes["sizes"], op.attributes["axes"], strict=True
     ):
-        total = total * size + _indices(op, index, size, axis)
+        total = total * size + checked_indices(op, index, size, axis)
     return np.asarray(total, np.int64)
 
 
-def _slice_update(op: Op, x: np.ndarray, y: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+def _slice_update(op: Op, x: Array, y: Array, *starts: Array) -> Array:
     out = np.array(x, order="C")
     out[slices(op, x.shape, starts, y.shape)] = y
     return out
 
 
-def _scatter_set(op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+def _scatter_set(op: Op, x: Array, indices: Array, updates: Array) -> Array:
     out, rows, moved = _prepared(op, x, indices, updates)
     out[rows] = moved
-    return np.moveaxis(out, 0, op.attributes["axis"])
+    return out.reshape(x.shape)
 
 
-# From here on one NumPy call for each row beats `np.add.at`, which adds element by element.
-_WIDE_ROW = 128
+def _scatter_add(op: Op, x: Array, indices: Array, updates: Array) -> Array:
+    out, rows, moved = _prepared(op, x, indices, _wide(updates))
+    wide = _wide(out)
+    _combine(np.add, wide, rows, moved)
+    return wide.astype(x.dtype, copy=False).reshape(x.shape)
 
 
-def _scatter_add(op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-    out, rows, moved = _prepared(op, x, indices, updates)
-    half = x.dtype.itemsize == 2 and x.dtype.kind in "fV"
-    wide = out.astype(np.float32) if half else out
-    moved = moved.astype(wide.dtype, copy=False)
-    if wide.size >= _WIDE_ROW * wide.shape[0]:
-        for row, update in zip(rows.tolist(), moved, strict=True):
-            wide[row] += update
-    else:
-        np.add.at(wide, rows, moved)
-    return np.moveaxis(wide.astype(x.dtype, copy=False), 0, op.attributes["axis"])
-
-
-def _scatter_reduced(op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> Any:
+def _scatter_reduced(op: Op, x: Array, indices: Array, updates: Array) -> Any:
     largest = op.attributes.get("largest")
     combine: Any = np.multiply if largest is None else np.maximum if largest else np.minimum
-    out, rows, moved = _prepared(op, x, indices, updates)
-    half = x.dtype.itemsize == 2 and x.dtype.kind in "fV"
-    wide = out.astype(np.float32) if half else out
-    moved = moved.astype(wide.dtype, copy=False)
+    out, rows, moved = _prepared(op, x, indices, _wide(updates))
+    wide = _wide(out)
     if not op.attributes["include_self"]:
         # The first update of each row takes its place; the others are combined with it.
         places, first = np.unique(rows, return_index=True)
         wide[places] = moved[first]
         rows, moved = np.delete(rows, first), np.delete(moved, first, axis=0)
-    combine.at(wide, rows, moved)
-    return np.moveaxis(wide.astype(x.dtype, copy=False), 0, op.attributes["axis"])
+    _combine(combine, wide, rows, moved)
+    return wide.astype(x.dtype, copy=False).reshape(x.shape)
 
 
-def _prepared(
-    op: Op, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A copy of `x` with the axis in front, flat indices, and a row of updates for each."""
+def _combine(ufunc: np.ufunc, out: Array, rows: Array, updates: Array) -> None:
+    """`ufunc.at(out, rows, updates)`, element by element, which NumPy does fast along one axis."""
+    width = out.shape[1]
+    flat, columns = out.reshape(-1), np.arange(width)
+    for here in row_blocks(len(rows), width):
+        places = rows[here, np.newaxis] * width + columns
+        ufunc.at(flat, places.reshape(-1), updates[here].reshape(-1))
+
+
+def _prepared(op: Op, x: Array, indices: Array, updates: Array) -> tuple[Array, Array, Array]:
+    """A copy of `x` as rows of what lies behind the axis, and for each row of updates its row."""
     axis = op.attributes["axis"]
-    rows = _indices(op, indices, x.shape[axis], axis).ravel()
-    out = np.array(np.moveaxis(x, axis, 0), order="C")
-    moved = np.moveaxis(updates, range(axis, axis + indices.ndim), range(indices.ndim))
-    return out, rows, moved.reshape(rows.size, *out.shape[1:])
+    lead, size, width = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    rows = checked_indices(op, indices, size, axis).reshape(-1)
+    rows = (np.arange(lead)[:, np.newaxis] * size + rows).reshape(-1)
+    out = np.array(x, order="C").reshape(lead * size, width)
+    return out, rows, updates.reshape(len(rows), width)
 
 
-def _nonzero(op: Op, x: np.ndarray) -> np.ndarray:
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if is_half(x) else x
+
+
+def _nonzero(op: Op, x: Array) -> Array:
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 

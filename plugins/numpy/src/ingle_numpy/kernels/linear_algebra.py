@@ -20,10 +20,9 @@ def _lapack(function: Kernel, hint: str) -> Kernel:
         try:
             found = function(*arrays, **op.attributes)
         except np.linalg.LinAlgError as error:
-            shapes = ", ".join(str(a.shape) for a in arrays)
-            raise LinearAlgebraError(
-                f"{op.operation.name}: {error}, for matrices of shape {shapes}; {hint}"
-            ) from None
+            names = zip(op.operation.tensors, arrays, strict=True)
+            given = ", ".join(f"{name} of shape {a.shape}" for name, a in names)
+            raise LinearAlgebraError(f"{op.operation.name}: {error}, got {given}; {hint}") from None
         return tuple(found) if isinstance(found, tuple) else found
 
     return kernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from ingle.tensor.operation import Op
 
-from .movement import kept
+from .selecting import kept
 
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ingle.tensor.operation import Op
 
+from ..memory import LARGE, empty, empty_like
 from .elementwise import is_half
 
 Kernel = Callable[..., Any]
@@ -18,7 +20,9 @@ def _exact(ufunc: np.ufunc) -> Kernel:
     """Of a ufunc that rounds nothing."""
 
     def kernel(op: Op, x: np.ndarray) -> Any:
-        return ufunc.reduce(x, axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])
+        axis, keepdims = op.attributes["axis"], op.attributes["keepdims"]
+        dtype = np.dtype(np.bool_) if ufunc in _LOGICAL else x.dtype
+        return ufunc.reduce(x, axis=axis, keepdims=keepdims, out=_room(op, x, dtype))
 
     return kernel
 
@@ -28,9 +32,24 @@ def _rounded(ufunc: np.ufunc) -> Kernel:
         axis, keepdims = op.attributes["axis"], op.attributes["keepdims"]
         if is_half(x):
             return ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32).astype(x.dtype)
-        return ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        out = _room(op, x, x.dtype)
+        return ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype, out=out)
 
     return kernel
+
+
+_LOGICAL = (np.logical_and, np.logical_or)
+
+
+def _room(op: Op, x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray | None:
+    """Memory of the pool for a large result; else None, and NumPy takes its own."""
+    if x.nbytes < LARGE:
+        return None
+    axes, keepdims = op.attributes["axis"], op.attributes["keepdims"]
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
+    if math.prod(shape) * dtype.itemsize < LARGE or not x.flags.c_contiguous:
+        return None
+    return empty(shape, dtype, op)
 
 
 def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
@@ -49,10 +68,12 @@ def _mean(op: Op, x: np.ndarray) -> Any:
 
 def _var(op: Op, x: np.ndarray) -> Any:
     axis, count = op.attributes["axis"], _count(x.shape, op.attributes["axis"])
-    wide = np.float32 if is_half(x) else x.dtype
+    wide = np.dtype(np.float32) if is_half(x) else x.dtype
     mean = np.divide(np.add.reduce(x, axis=axis, keepdims=True, dtype=wide), count, dtype=wide)
-    off = np.subtract(x, mean, dtype=wide)
-    total = np.add.reduce(off * off, axis=axis, keepdims=op.attributes["keepdims"])
+    off = empty_like(x, wide, op)
+    np.subtract(x, mean, out=off, dtype=wide)
+    np.multiply(off, off, out=off)
+    total = np.add.reduce(off, axis=axis, keepdims=op.attributes["keepdims"])
     left = max(count - op.attributes["correction"], 0)
     return np.divide(total, left, dtype=wide).astype(x.dtype, copy=False)
 

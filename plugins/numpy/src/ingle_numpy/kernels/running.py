@@ -24,7 +24,7 @@ def _extremum_indices(combine: Any, op: Op, x: np.ndarray) -> Any:
         hits |= np.isnan(values)
     shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
     places = np.arange(x.shape[axis]).reshape(shape)
-    found = np.maximum.accumulate(np.where(hits, places, 0), axis=axis)
+    found = np.maximum.accumulate(np.multiply(hits, places), axis=axis)
     return found.astype(op.attributes["dtype"].dtype, copy=False)
 
 

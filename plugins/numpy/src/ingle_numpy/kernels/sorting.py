@@ -1,4 +1,8 @@
-"""Sorting, always stable, and what rests on it; NaN counts as the largest."""
+"""Sorting, always stable, and what rests on it; NaN counts as the largest.
+
+NumPy's stable sort of positions is many times slower than its sort of numbers. So elements of up
+to 32 bits are sorted as integers of 64: the element's order above, its position below.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,84 @@ import numpy as np
 
 from ingle.tensor.operation import Op
 
+from .blocks import row_blocks
 from .elementwise import is_half
 
+Array = np.ndarray[Any, Any]
 
-def _sort(op: Op, x: np.ndarray) -> np.ndarray:
+_POSITION = 0xFFFFFFFF
+
+
+def _sort(op: Op, x: Array) -> Array:
     axis = op.attributes["axis"]
     # Half types compare exactly in float32, and bfloat16's own comparison does not order NaN.
-    out = np.sort(_comparable(x), axis=axis, kind="stable").astype(x.dtype, copy=False)
+    out = np.sort(_comparable(x), axis=axis).astype(x.dtype, copy=False)
     return np.flip(out, axis) if op.attributes["descending"] else out
 
 
-def _argsort(op: Op, x: np.ndarray) -> np.ndarray:
-    axis = op.attributes["axis"]
-    x = _comparable(x)
-    if op.attributes["descending"]:
-        # Sorted from behind and read from behind, equal elements keep their order.
-        order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-        order = x.shape[axis] - 1 - np.flip(order, axis)
+def _argsort(op: Op, x: Array) -> Array:
+    axis, dtype = op.attributes["axis"], op.attributes["dtype"].dtype
+    order = _first(x, axis, x.shape[axis], op.attributes["descending"])
+    return order.astype(dtype, copy=False)
+
+
+def _topk(op: Op, x: Array) -> tuple[Array, Array]:
+    axis, dtype = op.attributes["axis"], op.attributes["dtype"].dtype
+    order = _first(x, axis, op.attributes["k"], op.attributes["largest"])
+    return np.take_along_axis(x, order, axis), order.astype(dtype, copy=False)
+
+
+def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
+    """The positions of the first `k` elements along an axis in their order."""
+    last = np.moveaxis(_comparable(x), axis, -1)
+    size = last.shape[-1]
+    if last.dtype.itemsize > 4 or not last.size:
+        order = _stable_argsort(last, descending)[..., :k]
+        return np.moveaxis(order, -1, axis)
+    rows = last.reshape(-1, size)
+    order = np.empty((len(rows), k), np.int64)
+    for here in row_blocks(*rows.shape):
+        keys = _keys(rows[here], descending)
+        if 0 < k < size:
+            keys = np.partition(keys, k - 1)[:, :k]
+        keys.sort(axis=-1)
+        np.bitwise_and(keys[:, :k], _POSITION, out=order[here])
+    return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
+
+
+def _keys(x: Array, descending: bool) -> Array:
+    """Integers in the order of the elements along the last axis, equal ones by position."""
+    if x.dtype.kind == "f":
+        # One zero, one NaN; then the bits of negative numbers but for the sign are turned over.
+        bits = np.where(x != x, np.float32(np.nan), x + np.float32(0)).view(np.int32)
+        whole = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
     else:
-        order = np.argsort(x, axis=axis, kind="stable")
-    return order.astype(op.attributes["dtype"].dtype, copy=False)
+        whole = x.astype(np.int64) - (1 << 31 if x.dtype.kind == "u" else 0)
+    return (~whole if descending else whole) << 32 | np.arange(x.shape[-1])
 
 
-def _comparable(x: np.ndarray) -> np.ndarray:
+def _stable_argsort(x: Array, descending: bool) -> Any:
+    """Where no two elements are equal any sort is stable, and the unstable one is faster."""
+    quick = np.argsort(x, axis=-1)
+    ordered = np.take_along_axis(x, quick, -1)
+    if (ordered[..., 1:] > ordered[..., :-1]).all():
+        return np.flip(quick, -1) if descending else quick
+    if not descending:
+        return np.argsort(x, axis=-1, kind="stable")
+    # Sorted from behind and read from behind, equal elements keep their order.
+    order = np.argsort(np.flip(x, -1), axis=-1, kind="stable")
+    return x.shape[-1] - 1 - np.flip(order, -1)
+
+
+def _comparable(x: Array) -> Array:
     return x.astype(np.float32) if is_half(x) else x
 
 
-def _searchsorted(op: Op, x1: np.ndarray, x2: np.ndarray) -> Any:
+def _searchsorted(op: Op, x1: Array, x2: Array) -> Any:
     return np.searchsorted(_comparable(x1), _comparable(x2), side=op.attributes["side"])
 
 
-def _unique_all(op: Op, x: np.ndarray) -> tuple[np.ndarray, ...]:
+def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
     found = np.unique_all(_comparable(x))
     return (found.values.astype(x.dtype, copy=False), *found[1:])
 
@@ -48,5 +99,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "argsort": _argsort,
     "searchsorted": _searchsorted,
     "sort": _sort,
+    "topk": _topk,
     "unique_all": _unique_all,
 }

@@ -13,6 +13,10 @@ from ..ops.linear_algebra import tensordot as tensordot
 from ..ops.linear_algebra import vecdot as vecdot
 from ..ops.linear_systems import inv as inv
 from ..ops.linear_systems import solve as solve
+from ..ops.lu import lu as lu
+from ..ops.lu import lu_factor as lu_factor
+from ..ops.lu import lu_permutation as lu_permutation
+from ..ops.lu import lu_solve as lu_solve
 from ..ops.matrix_products import cross as cross
 from ..ops.matrix_products import matrix_power as matrix_power
 from ..ops.matrix_products import trace as trace
@@ -24,3 +28,4 @@ from ..ops.qr import qr as qr
 from ..ops.singular_values import svd as svd
 from ..ops.singular_values import svdvals as svdvals
 from ..ops.triangular import diagonal as diagonal
+from ..ops.triangular_systems import solve_triangular as solve_triangular

@@ -44,6 +44,12 @@ from .axes import swapaxes as swapaxes
 from .batch_normalization import batch_norm as batch_norm
 from .batch_normalization import batch_norm_training as batch_norm_training
 from .bitcast import bitcast as bitcast
+from .calibration import QuantizedTensor as QuantizedTensor
+from .calibration import quantization_parameters as quantization_parameters
+from .calibration import quantization_range as quantization_range
+from .calibration import quantize_dynamic as quantize_dynamic
+from .calibration import quantize_per_channel as quantize_per_channel
+from .calibration import quantize_per_tensor as quantize_per_tensor
 from .cast import astype as astype
 from .classification import cross_entropy as cross_entropy
 from .classification import nll_loss as nll_loss
@@ -91,6 +97,7 @@ from .ctc import ctc_loss as ctc_loss
 from .cumulative import cumulative_prod as cumulative_prod
 from .cumulative import cumulative_sum as cumulative_sum
 from .deformable_convolution import deform_conv2d as deform_conv2d
+from .detaching import stop_gradient as stop_gradient
 from .diagonals import block_diag as block_diag
 from .diagonals import diag as diag
 from .diagonals import diag_embed as diag_embed
@@ -175,6 +182,8 @@ from .normal import inverse_normal as inverse_normal
 from .normal import random_normal as random_normal
 from .normalization import layer_norm as layer_norm
 from .one_hot import one_hot as one_hot
+from .packing import pack as pack
+from .packing import unpack as unpack
 from .padding import pad as pad
 from .pixel_shuffling import channel_shuffle as channel_shuffle
 from .pixel_shuffling import pixel_shuffle as pixel_shuffle
@@ -190,6 +199,11 @@ from .powers import pow as pow
 from .powers import rsqrt as rsqrt
 from .powers import sqrt as sqrt
 from .powers import square as square
+from .quantization import dequantize as dequantize
+from .quantization import fake_quantize as fake_quantize
+from .quantization import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from .quantization import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
+from .quantization import quantize as quantize
 from .random_bits import random_bits as random_bits
 from .ranges import arange as arange
 from .ranges import linspace as linspace

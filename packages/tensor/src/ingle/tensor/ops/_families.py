@@ -70,6 +70,7 @@ def binary(
     gradient_samples: bool = True,
     condition: float = 1.0,
     exact: bool = False,
+    storage: bool = False,
 ) -> Operation:
     """An elementwise operation of two operands that broadcast; either may be a number.
 
@@ -94,7 +95,9 @@ def binary(
         name,
         tensors=("x1", "x2"),
         rule=elementwise_rule(name, kinds, result),
-        traits=Traits("elementwise", family=None if body else "binary", precision=precision),
+        traits=Traits(
+            "elementwise", family=None if body else "binary", precision=precision, storage=storage
+        ),
         vjp=vjp,
         body=body,
         public=public,

@@ -151,7 +151,8 @@ def _number(item: Any) -> int | bool:
             f"x[...]: an index is an integer, a slice, None, ..., or an integer or bool tensor, "
             f"list or array; got {item!r:.80} of type {type(item).__name__}"
         )
-    return operator.index(item)
+    # A number that a recording follows must stay one.
+    return item if isinstance(item, int) else operator.index(item)
 
 
 def _tensor_items(index: Tensor) -> Sequence[Any]:

@@ -42,7 +42,7 @@ def check_dtype(name: str, x: Aval) -> None:
     """Refuses half types: no library decomposes matrices in them."""
     if x.dtype.kind not in INEXACT or x.dtype in (float16, bfloat16):
         raise DTypeError(
-            f"{name}: needs float32, float64, complex64 or complex128, got {x.dtype}; cast first "
+            f"{name}: x must be float32, float64, complex64 or complex128, got {x.dtype}; cast "
             "with x.astype('float32')"
         )
 
@@ -56,6 +56,20 @@ def same_rule(name: str, x: Aval) -> Aval:
 def adjoint(x: Tensor) -> Tensor:
     """The conjugate transpose of each matrix of a stack."""
     return conj(x).mT  # type: ignore[no-any-return]
+
+
+def beside(g: Tensor, q: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The cotangent of the first k columns of a unitary `q` that says all, and these columns.
+
+    The others span what the first leave over: they turn when the first turn, `dq2 = -q1 @ (dq1's
+    adjoint) @ q2`, and else only among themselves, which is arbitrary.
+    """
+    from .slicing import slice_axis
+
+    rest = q.shape[-1] - k
+    q1, q2 = slice_axis(q, -1, 0, k), slice_axis(q, -1, k, rest)
+    g1, g2 = slice_axis(g, -1, 0, k), slice_axis(g, -1, k, rest)
+    return g1 - q2 @ (adjoint(g2) @ q1), q1
 
 
 def hermitian_part(x: Handle) -> Tensor:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval, Shape
-from ..dtypes import DType, bool_, float32
+from ..dtypes import DType, as_dtype, bool_, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..operation import Rule
+from ..operation import OPERATIONS, Rule
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
-    """NumPy's broadcasting of several shapes; a `ShapeError` names the axis that does not fit."""
+def broadcast_shapes(name: str, *shapes: Shape, arguments: Sequence[str] = ()) -> Shape:
+    """NumPy's broadcasting of several shapes; a `ShapeError` names the axis that does not fit.
+
+    Args:
+        name: of the function, for messages.
+        shapes: to broadcast.
+        arguments: whose shapes they are.
+    """
     ndim = max(map(len, shapes))
     out: list[int] = []
     for axis in range(-ndim, 0):
         sizes = {s[axis] for s in shapes if len(s) >= -axis}
         wide = sizes - {1}
         if len(wide) > 1:
+            named = [f"{a} {s}" for a, s in zip(arguments, shapes, strict=False)]
+            given = ", ".join(named) or " and ".join(map(str, shapes))
             raise ShapeError(
-                f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast: at axis {axis} "
+                f"{name}: shapes {given} do not broadcast: at axis {axis} "
                 f"the sizes {' and '.join(map(str, sorted(sizes)))} differ and none is 1"
             )
         out.append(wide.pop() if wide else 1)
@@ -47,17 +56,25 @@ def elementwise_rule(
 def _elementwise(name: str, kinds: tuple[str, ...] | None, result: Result, *avals: Aval) -> Aval:
     dtype = avals[0].dtype
     if kinds is not None and dtype.kind not in kinds:
+        given = " and ".join(_tensors(name))
         raise DTypeError(
-            f"{name}: needs {' or '.join(kinds)}, got {dtype}; cast first with x.astype(...)"
+            f"{name}: {given} must be {' or '.join(kinds)}, got {' and '.join(map(str, avals))}; "
+            "cast with x.astype(...)"
         )
     if any(a.dtype is not dtype for a in avals):
         raise DTypeError(f"{name}: operands differ in dtype: {', '.join(map(str, avals))}")
     shape = avals[0].shape
     if any(a.shape != shape for a in avals):
-        shape = broadcast_shapes(name, *(a.shape for a in avals))
+        shape = broadcast_shapes(name, *(a.shape for a in avals), arguments=_tensors(name))
     if isinstance(result, DType):
         return Aval(shape, result)
     return Aval(shape, dtype if result is None else result(dtype))
+
+
+def _tensors(name: str) -> Sequence[str]:
+    """What an operation calls its inputs."""
+    known = OPERATIONS.get(name)
+    return ("x",) if known is None else known.tensors
 
 
 NUMERIC = ("unsigned", "signed", "float", "complex")
@@ -85,7 +102,7 @@ def normalize_axes(axis: object, ndim: int, name: str, argument: str = "axis") -
         return (normalize_axis(axis, ndim, name, argument),)
     axes = tuple(normalize_axis(a, ndim, name, argument) for a in axis)
     if len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: {argument}={tuple(axis)} names an axis twice")
+        raise AxisError(f"{name}: {argument}={tuple(axis)} must not name an axis twice")
     return tuple(sorted(axes))
 
 
@@ -109,10 +126,66 @@ def as_shape(value: object, name: str, argument: str = "shape") -> Shape:
     """A shape: an integer or integers, none of them negative."""
     shape = as_ints(value, name, argument)
     if any(n < 0 for n in shape):
-        raise ShapeError(f"{name}: {argument}={shape} has a negative size")
-    if math.prod(n for n in shape if n) >= 1 << 62:
-        raise ShapeError(f"{name}: {argument}={shape} has more elements than memory can address")
+        raise ShapeError(f"{name}: {argument} must not have a negative size, got {shape}")
+    if math.prod(n for n in shape if n) > LARGEST:
+        raise ShapeError(
+            f"{name}: {argument} must not have more elements than memory can address, got {shape}"
+        )
     return shape
+
+
+LARGEST = (1 << 48) - 1
+"""More elements have no place in the address space of any machine."""
+
+
+MOST = (1 << 31) - 1
+"""The largest size of what is counted or strided over: products of two fit 64 bits."""
+
+
+def as_size(
+    value: object, name: str, argument: str, least: int = 0, most: int = LARGEST
+) -> int:  # fmt: skip
+    """An integer that can be a size, between `least` and `most`."""
+    size = as_int(value, name, argument)
+    if not least <= size <= most:
+        raise ShapeError(f"{name}: {argument} must be from {least} to {most}, got {size}")
+    return size
+
+
+def matrix_shape(name: str, n_rows: object, n_cols: object) -> tuple[int, int]:
+    """The shape of a matrix, square if the number of its columns is None."""
+    rows = as_size(n_rows, name, "n_rows")
+    columns = rows if n_cols is None else as_size(n_cols, name, "n_cols")
+    as_shape((rows, columns), name, "n_rows, n_cols")
+    return rows, columns
+
+
+def as_flag(value: object, name: str, argument: str) -> bool:
+    """True or False; refuses what merely counts as one of them."""
+    if type(value) is not bool:
+        raise ArgumentError(f"{name}: {argument} must be True or False, got {value!r:.60}")
+    return value
+
+
+def as_number(value: object, name: str, argument: str) -> float:
+    """A real number as a float."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ArgumentError(f"{name}: {argument} must be a number, got {value!r:.60}")
+    return float(value)
+
+
+def dtype_argument(
+    value: object, name: str, default: Callable[[], DType] | None = None, argument: str = "dtype"
+) -> DType:
+    """A dtype that was asked for; the default for None, if there is one."""
+    if value is None and default is not None:
+        return default()
+    try:
+        return as_dtype(value)
+    except (DTypeError, TypeError, ValueError) as error:
+        raise DTypeError(
+            f"{name}: {argument} must be a dtype of Ingle, got {value!r:.60}: {error}"
+        ) from None
 
 
 def sum_to(g: Tensor, shape: Shape) -> Tensor:

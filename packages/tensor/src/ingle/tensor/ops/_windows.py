@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..contract import Shape
 from ..dispatch import Number
 from ..errors import ArgumentError, ShapeError
-from ._rules import as_ints
+from ._rules import MOST, as_ints
 from .creation import zeros
 from .padding import pad
 from .slicing import slice, slice_update
@@ -32,28 +32,29 @@ def per_axis(value: object, rank: int, name: str, argument: str, least: int = 1)
     found = as_ints(value, name, argument)
     if len(found) == 1 and not isinstance(value, Sequence):
         found *= rank
-    if len(found) != rank or any(n < least for n in found):
+    if len(found) != rank or any(not least <= n <= MOST for n in found):
         raise ArgumentError(
-            f"{name}: {argument} must be an integer or {rank} of them, none below {least}, "
-            f"got {value!r}"
+            f"{name}: {argument} must be an integer or {rank} of them, none below {least} or "
+            f"above {MOST}, got {value!r}"
         )
     return found
 
 
 def out_sizes(
-    name: str, size: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Shape:
+    name: str, size: Shape, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints,
+    argument: str = "kernel_size",
+) -> Shape:  # fmt: skip
     """How many windows fit along each image axis; a `ShapeError` where none does."""
     out = []
     for axis, (n, k, s, (low, high), d) in enumerate(
         zip(size, kernel, stride, padding, dilation, strict=True)
     ):
         span = d * (k - 1) + 1
-        if span > n + low + high:
+        if not k > 0 or span > n + low + high:
             raise ShapeError(
-                f"{name}: along image axis {axis} the window spans {span} elements (kernel {k}, "
-                f"dilation {d}), but the input has {n} and padding {low} + {high}; "
-                "use a smaller kernel or more padding"
+                f"{name}: along image axis {axis} the window spans {max(0, span)} elements "
+                f"({argument} {k}, dilation {d}), but the input has {n} and padding {low} + "
+                f"{high}; the window must have elements and fit: use another kernel or padding"
             )
         out.append((n + low + high - span) // s + 1)
     return tuple(out)

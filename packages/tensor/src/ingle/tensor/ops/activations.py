@@ -13,7 +13,8 @@ from ..dispatch import TensorLike, as_floating, handle_of, promote, run, run2
 from ..errors import ArgumentError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import elementwise_rule
+from ._guarding import guarded
+from ._rules import as_number, elementwise_rule
 from .exponential import exp, expm1
 from .extrema import clip, maximum, minimum
 from .manipulation import reshape
@@ -30,7 +31,9 @@ SELU_ALPHA = 1.6732632423543772848170429916717
 def apply(op: Op, x: TensorLike, *numbers: float) -> Tensor:
     """Runs an activation on a float tensor (integers are cast) with its parameters."""
     handle = as_floating(x, op.operation.name)
-    return run(op, (handle, *[Scalar(float(n), handle.dtype) for n in numbers]))[0]
+    names = op.operation.tensors[1:]
+    given = [as_number(n, op.operation.name, a) for n, a in zip(numbers, names, strict=True)]
+    return run(op, (handle, *[Scalar(n, handle.dtype) for n in given]))[0]
 
 
 def activation(
@@ -99,6 +102,7 @@ def relu6(x: TensorLike, /) -> Tensor:
     return apply(_RELU6, x)
 
 
+@guarded
 def leaky_relu(x: TensorLike, /, negative_slope: float = 0.01) -> Tensor:
     """`x` above zero and `negative_slope * x` below (Maas et al.: Rectifier nonlinearities, 2013).
 
@@ -135,6 +139,7 @@ def prelu(x: TensorLike, weight: TensorLike, /) -> Tensor:
     return run2(_PRELU, left, right)
 
 
+@guarded
 def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     """`x` above zero and `alpha * (exp(x) - 1)` below (Clevert et al., arXiv 1511.07289).
 
@@ -145,6 +150,7 @@ def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     return apply(_ELU, x, alpha)
 
 
+@guarded
 def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     """`x` above zero and `alpha * (exp(x / alpha) - 1)` below (Barron, arXiv 1704.07483).
 
@@ -170,6 +176,7 @@ def selu(x: TensorLike, /) -> Tensor:
     return apply(_SELU, x)
 
 
+@guarded
 def hardtanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`x` kept between two bounds; at the bounds and beyond the gradient is 0.
 
@@ -205,6 +212,7 @@ def hardswish(x: TensorLike, /) -> Tensor:
     return apply(_HARD_SWISH, x)
 
 
+@guarded
 def hardshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     """`x`, but 0 between `-lambd` and `lambd`.
 
@@ -215,6 +223,7 @@ def hardshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     return apply(_HARD_SHRINK, x, lambd)
 
 
+@guarded
 def softshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     """`x` moved towards 0 by `lambd`, and 0 where it is smaller.
 
@@ -230,6 +239,7 @@ def softshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     return apply(_SOFT_SHRINK, x, lambd)
 
 
+@guarded
 def threshold(x: TensorLike, threshold: float, value: float, /) -> Tensor:
     """`x` where it is larger than `threshold`, else `value`.
 
@@ -248,9 +258,8 @@ def _prelu_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _prelu_reference(x: Any, weight: Any) -> Any:
-    if weight.size > 1:
-        weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
-    return np.where(x > 0, x, weight * x)
+    by_channel = (weight.size, *(1,) * (x.ndim - 2)) if weight.ndim and x.ndim > 1 else ()
+    return np.where(x > 0, x, weight.reshape(by_channel) * x)
 
 
 def _softshrink(x: Any, lambd: float = 0.5) -> Any:

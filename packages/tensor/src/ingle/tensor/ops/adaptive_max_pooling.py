@@ -13,10 +13,19 @@ from ..dispatch import TensorLike, handle_of, run
 from ..dtypes import int64
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._places import add_at
 from ._rules import REAL
 from ._windows import Ints
-from .adaptive_pooling import CASES, Size, clipped_windows, shape_rule, wanted_size, windows_of
+from .adaptive_pooling import (
+    CASES,
+    Size,
+    clipped_windows,
+    shape_rule,
+    wanted_by,
+    wanted_size,
+    windows_of,
+)
 from .conversion import asarray
 from .gathering import take, take_along_axis
 from .manipulation import permute_dims, reshape
@@ -36,6 +45,7 @@ def adaptive_max_pool1d(
 def adaptive_max_pool1d(
     x: TensorLike, output_size: Size, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
+@guarded
 def adaptive_max_pool1d(
     x: TensorLike, output_size: Size, *, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -59,6 +69,7 @@ def adaptive_max_pool2d(
 def adaptive_max_pool2d(
     x: TensorLike, output_size: Size, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
+@guarded
 def adaptive_max_pool2d(
     x: TensorLike, output_size: Size, *, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -95,6 +106,7 @@ def adaptive_max_pool3d(
 def adaptive_max_pool3d(
     x: TensorLike, output_size: Size, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
+@guarded
 def adaptive_max_pool3d(
     x: TensorLike, output_size: Size, *, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -170,12 +182,11 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _reference(x: Any, output_size: Any) -> Any:
-    found = dict(clipped_windows(x.shape[2:], output_size))
-    shape = [1 + max(at) for at in zip(*found, strict=True)] or [0] * (x.ndim - 2)
-    out: Any = np.zeros((*x.shape[:2], *shape), x.dtype)
+    wanted = wanted_by(x.shape[2:], output_size)
+    out: Any = np.zeros((*x.shape[:2], *wanted), x.dtype)
     index: Any = np.zeros(out.shape, np.int64)
     places = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
-    for at, piece in found.items():
+    for at, piece in clipped_windows(x.shape[2:], wanted):
         seen = x[(..., *piece)].reshape(*x.shape[:2], places[piece].size)
         out[(..., *at)] = np.max(seen, axis=-1)
         index[(..., *at)] = places[piece].ravel()[np.argmax(seen, axis=-1)]

@@ -17,7 +17,8 @@ from ..dispatch import TensorLike, handle_of, run1
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_int, widened
+from ._guarding import guarded
+from ._rules import MOST, as_int, widened
 from ._windows import Ints
 from .cast import astype
 from .conversion import asarray
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Size = int | Sequence[int | None]
 
 
+@guarded
 def adaptive_avg_pool1d(x: TensorLike, output_size: Size) -> Tensor:
     """The averages of windows that cover sequences evenly; see `adaptive_avg_pool2d`.
 
@@ -47,6 +49,7 @@ def adaptive_avg_pool1d(x: TensorLike, output_size: Size) -> Tensor:
     return _average(1, x, output_size)
 
 
+@guarded
 def adaptive_avg_pool2d(x: TensorLike, output_size: Size) -> Tensor:
     """The averages of windows that cover pictures evenly, as many as asked for.
 
@@ -67,6 +70,7 @@ def adaptive_avg_pool2d(x: TensorLike, output_size: Size) -> Tensor:
     return _average(2, x, output_size)
 
 
+@guarded
 def adaptive_avg_pool3d(x: TensorLike, output_size: Size) -> Tensor:
     """The averages of windows that cover volumes evenly; see `adaptive_avg_pool2d`.
 
@@ -99,8 +103,11 @@ def wanted_size(name: str, images: Handle, output_size: object) -> Ints:
     wanted = tuple(
         n if m is None else as_int(m, name, "output_size") for m, n in zip(each, size, strict=True)
     )
-    if min(wanted) < 0:
-        raise ArgumentError(f"{name}: output_size must not be negative, got {output_size!r}")
+    if not wanted or min(wanted) < 0 or max(wanted) > MOST:
+        raise ArgumentError(
+            f"{name}: output_size must be one size for each image axis, none negative or above "
+            f"{MOST}, got {output_size!r} for x of image sizes {size}"
+        )
     return wanted
 
 
@@ -113,7 +120,7 @@ def shape_rule(name: str, x: Aval, size: Ints) -> Aval:
 def _average_rule(x: Aval, *, size: Ints) -> Aval:
     if not x.dtype.is_floating:
         raise DTypeError(
-            f"adaptive_avg_pool{len(size)}d: needs floats, got {x.dtype}; "
+            f"adaptive_avg_pool{len(size)}d: x must be floats, got {x.dtype}; "
             "cast with x.astype('float32')"
         )
     return shape_rule("adaptive_avg_pool", x, size)
@@ -141,13 +148,23 @@ def _average_along(x: Tensor, axis: int, count: int) -> Tensor:
         each = n // count
         return sum(reshape(x, (*before, count, each, *after)), axis=axis + 1) / each
     start, length = windows_of(n, count)
-    taps = np.arange(int(length.max(initial=1)))
-    inside, last = taps < length[:, None], (1,) * len(after)
-    index = np.minimum(start[:, None] + taps, n - 1)
-    seen = take(x, asarray(index, device=x.device), axis=axis)
-    kept = where(reshape(asarray(inside, device=x.device), (*inside.shape, *last)), seen, 0)
     counts = astype(asarray(length, device=x.device), x.dtype)
-    return sum(kept, axis=axis + 1) / reshape(counts, (count, *last))
+    return _window_sums(x, axis, start, length) / reshape(counts, (count, *(1,) * len(after)))
+
+
+def _window_sums(x: Tensor, axis: int, first: np.ndarray, length: np.ndarray) -> Tensor:
+    """Sums over windows of an axis, an element of all windows at a time."""
+    rest = (1,) * (x.ndim - axis - 1)
+    total: Tensor | None = None
+    for tap in range(max(1, int(length.max(initial=1)))):
+        index = np.minimum(first + tap, max(0, x.shape[axis] - 1))
+        part = take(x, asarray(index, device=x.device), axis=axis)
+        inside = tap < length
+        if not inside.all():
+            part = where(reshape(asarray(inside, device=x.device), (*inside.shape, *rest)), part, 0)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
 
 
 def _average_gradient(g: Tensor, x_aval: Aval, size: Ints) -> Tensor:
@@ -176,12 +193,7 @@ def _spread_along(g: Tensor, axis: int, n: int) -> Tensor:
     at = np.arange(n)
     first = np.searchsorted(start + length, at, side="right")
     behind = np.searchsorted(start, at, side="right")
-    taps = np.arange(int((behind - first).max(initial=1)))
-    inside = taps < (behind - first)[:, None]
-    index = np.minimum(first[:, None] + taps, max(0, count - 1))
-    seen = take(shares, asarray(index, device=g.device), axis=axis)
-    kept = where(reshape(asarray(inside, device=g.device), (*inside.shape, *last)), seen, 0)
-    return sum(kept, axis=axis + 1)
+    return _window_sums(shares, axis, first, behind - first)
 
 
 def adaptive_avg_pool(x: TensorLike, output_size: Size) -> Tensor:
@@ -206,10 +218,14 @@ def _samples(draw: Draw) -> Iterator[Sample]:
             yield Sample((draw.array(shape), size), condition=4)
 
 
-def clipped_windows(size: Shape, output_size: Any) -> Iterator[tuple[Any, Any]]:
-    """Each place of the result with the piece of the image it stands for, by definition."""
+def wanted_by(size: Shape, output_size: Any) -> list[int]:
+    """The image sizes of the result, by definition."""
     each = output_size if isinstance(output_size, tuple) else (output_size,) * len(size)
-    wanted = [n if m is None else m for m, n in zip(each, size, strict=True)]
+    return [n if m is None else m for m, n in zip(each, size, strict=True)]
+
+
+def clipped_windows(size: Shape, wanted: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+    """Each place of the result with the piece of the image it stands for, by definition."""
     for at in np.ndindex(*wanted):
         yield (
             at,
@@ -221,10 +237,9 @@ def clipped_windows(size: Shape, output_size: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _reference(x: Any, output_size: Any) -> Any:
-    found = dict(clipped_windows(x.shape[2:], output_size))
-    shape = [1 + max(at) for at in zip(*found, strict=True)] or [0] * (x.ndim - 2)
-    out: Any = np.zeros((*x.shape[:2], *shape), x.dtype)
-    for at, piece in found.items():
+    wanted = wanted_by(x.shape[2:], output_size)
+    out: Any = np.zeros((*x.shape[:2], *wanted), x.dtype)
+    for at, piece in clipped_windows(x.shape[2:], wanted):
         out[(..., *at)] = np.mean(x[(..., *piece)], axis=tuple(range(2, x.ndim)))
     return out
 

@@ -127,7 +127,7 @@ def positive(x: TensorLike, /) -> Tensor:
     handle = handle_of(x, "positive")
     if handle.dtype.kind not in NUMERIC:
         raise DTypeError(
-            f"positive: needs numbers, got {handle.dtype}; cast first with x.astype('int64')"
+            f"positive: x must be numbers, got {handle.dtype}; cast first with x.astype('int64')"
         )
     return wrap(handle)
 
@@ -199,6 +199,14 @@ _DIVIDE = binary(
     low=0.5,
     reference=np.divide,
 ).op()
+
+
+def _floor_divide_reference(x1: Any, x2: Any) -> Any:
+    # At infinities NumPy follows Python, the Array API standard has the quotient rounded down.
+    infinite = np.isinf(x1) | np.isinf(x2)
+    return np.where(infinite, np.floor(np.divide(x1, x2)), np.floor_divide(x1, x2))
+
+
 _FLOOR_DIVIDE = binary(
     "floor_divide",
     floor_divide,
@@ -208,7 +216,7 @@ _FLOOR_DIVIDE = binary(
     high=9.0,
     low2=1.0,
     high2=4.0,
-    reference=np.floor_divide,
+    reference=_floor_divide_reference,
 ).op()
 _REMAINDER = binary(
     "remainder",

@@ -14,6 +14,7 @@ from ..dtypes import DType, bool_, float32
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import broadcast_shapes, sum_to, widened
 from .cast import astype
 from .comparison import isfinite
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def scaled_dot_product_attention(
     query: TensorLike,
     key: TensorLike,
@@ -63,6 +65,7 @@ def scaled_dot_product_attention(
     return run(ATTENTION.op(causal=bool(is_causal)), operands)[0]
 
 
+@guarded
 def attention_training(
     query: TensorLike,
     key: TensorLike,
@@ -102,13 +105,14 @@ def _operands(
 
 def _rule(query: Aval, key: Aval, value: Aval, mask: Aval, scale: Aval, *, causal: bool) -> Aval:
     if not query.dtype.is_floating:
-        raise DTypeError(f"{_NAME}: needs floats, got {query.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{_NAME}: query must be floats, got {query.dtype}; cast to float32")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ShapeError(
-            f"{_NAME}: query (..., L, E), key (..., S, E) and value (..., S, V) are needed, got "
+            f"{_NAME}: query must be (..., L, E), key (..., S, E) and value (..., S, V), got "
             f"{query.shape}, {key.shape} and {value.shape}"
         )
-    lead = broadcast_shapes(_NAME, query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    shapes = [x.shape[:-2] for x in (query, key, value)]
+    lead = broadcast_shapes(_NAME, *shapes, arguments=("query", "key", "value"))
     scores = (*lead, query.shape[-2], key.shape[-2])
     fits = all(n in (1, m) for n, m in zip(mask.shape[::-1], scores[::-1], strict=False))
     if not fits or len(mask.shape) > len(scores):

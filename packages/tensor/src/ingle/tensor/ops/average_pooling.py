@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..contract import Aval, Shape
 from ..dispatch import TensorLike, handle_of, run1
 from ..dtypes import float32
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_shape, widened
 from ._windows import (
     Ints,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def avg_pool1d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -58,6 +60,7 @@ def avg_pool1d(
     return _average(1, "avg_pool1d", x, kernel_size, *options)
 
 
+@guarded
 def avg_pool2d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -89,6 +92,7 @@ def avg_pool2d(
     return _average(2, "avg_pool2d", x, kernel_size, *options)
 
 
+@guarded
 def avg_pool3d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -135,9 +139,9 @@ def _attributes(
     return {**found, "counted": counted}
 
 
-def _require_floats(name: str, x: Aval) -> None:
+def _require_floats(name: str, x: Aval, argument: str = "x") -> None:
     if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: {argument} must be floats, got {x.dtype}; cast it to float32")
 
 
 def _rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Aval:
@@ -151,7 +155,7 @@ def _gradient_rule(
     g: Aval, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
 ) -> Aval:
     name = "avg_pool_gradient"
-    _require_floats(name, g)
+    _require_floats(name, g, "g")
     out = out_sizes(name, size, kernel, stride, padding, (1,) * len(kernel))
     if g.shape[2:] != out:
         raise ShapeError(f"{name}: g must end in {out} for size {size}, got shape {g.shape}")
@@ -228,6 +232,10 @@ def avg_pool_gradient(g: TensorLike, size: PerAxis, kernel_size: PerAxis, **opti
     """What a gradient g of a pooling's result means for its images of the given sizes."""
     name = "avg_pool_gradient"
     sizes = as_shape(size, name, "size")
+    if isinstance(kernel_size, (list, tuple)) and len(kernel_size) != len(sizes):
+        raise ArgumentError(
+            f"{name}: size and kernel_size must have as many numbers, got {size} and {kernel_size}"
+        )
     more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, **options}
     attributes = _attributes(name, sizes, kernel_size, **more)
     return run1(AVG_POOL_GRADIENT.op(size=sizes, **attributes), handle_of(g, name, "g"))
@@ -237,7 +245,8 @@ def _samples(draw: Draw, gradient: bool) -> Iterator[Sample]:
     if not draw.dtype.is_floating:
         return
     cases = (*CASES, ((2, 2, 8), 3, {"stride": 2, "padding": 1, "count_include_pad": False}))
-    for shape, kernel, more in cases:
+    for written, kernel, more in cases:
+        shape = draw.shape(written)
         if not gradient:
             yield Sample((draw.array(shape), kernel), more, condition=4)
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, handle_of
 from ..errors import AxisError, ShapeError
+from ._guarding import guarded
 from ._rules import as_ints, broadcast_shapes, normalize_axes, normalize_axis
 from .manipulation import broadcast_to, permute_dims, reshape
 
@@ -75,7 +76,10 @@ def moveaxis(
     old = _in_order(source, ndim, "source")
     new = _in_order(destination, ndim, "destination")
     if len(old) != len(new):
-        raise AxisError(f"moveaxis: source has {len(old)} axes and destination {len(new)}")
+        raise AxisError(
+            f"moveaxis: source and destination must name as many axes, got {source} and "
+            f"{destination}"
+        )
     order = [i for i in range(ndim) if i not in old]
     for to, axis in sorted(zip(new, old, strict=True)):
         order.insert(to, axis)
@@ -102,6 +106,7 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     return permute_dims(x, order)
 
 
+@guarded
 def flatten(x: TensorLike, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Neighbouring axes as one, in row-major order; a 0-d tensor gets one axis of size 1.
 
@@ -126,6 +131,7 @@ def flatten(x: TensorLike, /, start_axis: int = 0, end_axis: int = -1) -> Tensor
     return reshape(x, (*shape[:first], merged, *shape[last + 1 :]))
 
 
+@guarded
 def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     """Each tensor broadcast to the shape that all have in common.
 
@@ -139,5 +145,6 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     shapes = [handle_of(x, "broadcast_arrays", f"arrays[{i}]").shape for i, x in enumerate(arrays)]
     if not shapes:
         return []
-    common = broadcast_shapes("broadcast_arrays", *shapes)
+    names = [f"arrays[{i}]" for i in range(len(shapes))]
+    common = broadcast_shapes("broadcast_arrays", *shapes, arguments=names)
     return [broadcast_to(x, common) for x in arrays]

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, run
 from ..errors import ArgumentError, ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import widened
 from .cast import astype
 from .manipulation import broadcast_to, reshape
@@ -21,20 +22,20 @@ from .normalization import (
     Axes,
     affine,
     checked_eps,
-    gradient_by_x,
     norm_operands,
     normalized,
     plus,
     require_float,
     statistics_dtype,
 )
+from .normalization_gradients import batch_norm_gradient
 from .powers import rsqrt
-from .reductions import sum
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def batch_norm(
     x: TensorLike,
     running_mean: TensorLike | None,
@@ -77,6 +78,7 @@ def batch_norm(
     return run(BATCH_NORM.op(eps=checked_eps("batch_norm", eps)), inputs)[0]
 
 
+@guarded
 def batch_norm_training(
     x: TensorLike,
     weight: TensorLike | None = None,
@@ -175,26 +177,18 @@ def _batch_vjp(
     g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
     mean: Tensor, var: Tensor, needs: tuple[bool, bool, bool], eps: float,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    dtype, n, axes = x.dtype, x.ndim, _others(x.ndim)
-    rstd = _channels(rsqrt(var + eps), n)
-    off = widened(x) - _channels(mean, n)
-    by_x: Tensor | None = None
-    by_weight = by_bias = None
+    by_x = by_weight = by_bias = None
     if g[0] is not None:
-        wide, hat = widened(g[0]), off * rstd
-        if needs[0]:
-            by_x = gradient_by_x(affine(wide, _channels(weight, n), 0.0), hat, rstd, axes)
-        if needs[1]:
-            by_weight = astype(sum(wide * hat, axis=axes), dtype)
-        if needs[2]:
-            by_bias = astype(sum(wide, axis=axes), dtype)
-    if needs[0]:
-        count = max(1, math.prod(x.shape[a] for a in axes))
-        if g[1] is not None:
-            by_x = plus(by_x, broadcast_to(_channels(g[1] / count, n), x.shape))
+        by_x, by_weight, by_bias = batch_norm_gradient(g[0], x, weight, mean, var, eps)
+    if needs[0] and (g[1] is not None or g[2] is not None):
+        n = x.ndim
+        count = max(1, math.prod(x.shape[a] for a in _others(n)))
+        more = None if g[1] is None else broadcast_to(_channels(g[1] / count, n), x.shape)
         if g[2] is not None:
-            by_x = plus(by_x, off * _channels(g[2] * (2.0 / count), n))
-    return None if by_x is None else astype(by_x, dtype), by_weight, by_bias
+            off = widened(x) - _channels(mean, n)
+            more = plus(more, off * _channels(g[2] * (2.0 / count), n))
+        by_x = plus(by_x, None if more is None else astype(more, x.dtype))
+    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
 
 
 def _batch_samples(draw: Draw) -> Iterator[Sample]:

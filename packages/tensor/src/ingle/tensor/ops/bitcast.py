@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval
 from ..dispatch import TensorLike, handle_of, run1
-from ..dtypes import DType, as_dtype, uint8, uint16, uint32, uint64
+from ..dtypes import DType, uint8, uint16, uint32, uint64
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._rules import dtype_argument
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -20,21 +21,22 @@ def bitcast(x: TensorLike, dtype: object, /) -> Tensor:
     """The bits of each element read as a dtype of the same size; has no gradient.
 
     Raises:
-        DTypeError: the sizes differ, or one of the dtypes is bool or complex.
+        DTypeError: the sizes differ, or one of the dtypes is bool or complex, or has less than 8
+            bits (`pack` and `unpack` are for these).
 
     >>> import ingle.tensor as it
     >>> it.bitcast(it.asarray([1.0]), "uint32").tolist() == [0x3F800000]
     True
     """
-    return run1(BITCAST.op(dtype=as_dtype(dtype)), handle_of(x, "bitcast"))
+    return run1(BITCAST.op(dtype=dtype_argument(dtype, "bitcast")), handle_of(x, "bitcast"))
 
 
 def _rule(x: Aval, *, dtype: DType) -> Aval:
     bad = [d for d in (x.dtype, dtype) if d.kind in ("bool", "complex")]
-    if bad or x.dtype.itemsize != dtype.itemsize:
+    if bad or x.dtype.bits != dtype.bits or dtype.bits < 8:
         raise DTypeError(
-            f"bitcast: from {x.dtype} ({x.dtype.itemsize} bytes) to {dtype} ({dtype.itemsize} "
-            "bytes); both must be integers or floats of one size"
+            f"bitcast: x and dtype must be integers or floats of one size, of whole bytes, got "
+            f"{x.dtype} ({x.dtype.bits} bits) and {dtype} ({dtype.bits} bits)"
         )
     return Aval(x.shape, dtype)
 
@@ -58,7 +60,7 @@ BITCAST = Operation(
     tensors=("x",),
     statics=("dtype",),
     rule=_rule,
-    traits=Traits("elementwise", family="cast"),
+    traits=Traits("elementwise", family="cast", storage=True),
     public=bitcast,
     samples=_samples,
     reference=_reference,

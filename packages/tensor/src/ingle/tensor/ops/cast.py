@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..contract import Aval
+from ..contract import Aval, Handle
 from ..device import Device
 from ..dispatch import TensorLike, handle_of, run1, wrap
-from ..dtypes import DType, as_dtype, complex128, float32, float64, int32
+from ..dtypes import DType, complex128, float32, float64, int8, int32
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._rules import dtype_argument
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -27,6 +28,12 @@ def astype(
 ) -> Tensor:
     """The values in another dtype. Floats become integers towards zero; complex stays complex.
 
+    Rounding to a narrower float is to the nearest, ties to even. Beyond the range, an integer dtype
+    keeps an integer's lowest bits, and what it makes of a float is the device's affair;
+    float8_e4m3fn, which has no infinity, has NaN beyond 464, and float8_e5m2 infinity, so clip
+    first where that matters, as `quantize` does. What is cast to a storage dtype is a constant for
+    gradients.
+
     Args:
         x: a tensor.
         dtype: a `DType`, a name such as `"float32"`, a NumPy dtype, or `float`, `int`, `bool`.
@@ -37,17 +44,32 @@ def astype(
     >>> import ingle.tensor as it
     >>> it.astype(it.asarray([1.7, -1.7]), "int32").tolist()
     [1, -1]
+    >>> it.astype(it.asarray([1.3, 500.0]), "float8_e4m3fn").tolist()
+    [1.25, nan]
     """
     handle = handle_of(x, "astype")
-    to = as_dtype(dtype)
-    out = wrap(handle) if to is handle.dtype else run1(ASTYPE.op(dtype=to), handle)
+    to = dtype_argument(dtype, "astype")
+    out = wrap(handle) if to is handle.dtype else _cast(handle, to)
     return out if device is None else out.to_device(device)
+
+
+def _cast(x: Handle, to: DType) -> Tensor:
+    if x.dtype.is_storage and to.is_storage:
+        # Kernels never see two storage dtypes at once.
+        return astype(run1(ASTYPE.op(dtype=between(x.dtype, to)), x), to)
+    return run1(ASTYPE.op(dtype=to), x)
+
+
+def between(a: DType, b: DType) -> DType:
+    """A dtype that computes and has all values of two storage dtypes."""
+    return float32 if "float" in (a.holds, b.holds) else int8
 
 
 def _rule(x: Aval, *, dtype: DType) -> Aval:
     if x.dtype.is_complex and not (dtype.is_complex or dtype.kind == "bool"):
         raise DTypeError(
-            f"astype: {x.dtype} to {dtype} would drop the imaginary part; take real(x) first"
+            f"astype: x must not be {x.dtype} for dtype {dtype}, which would drop the imaginary "
+            "part; take real(x) first"
         )
     return Aval(x.shape, dtype)
 
@@ -66,7 +88,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_complex:
         yield Sample((draw.array((2, 3)), complex128))
     else:
-        yield Sample((draw.array((8,)), int32), gradient=False)
+        # No integer stands for NaN or an infinity.
+        yield Sample((draw.array((8,)), int32), gradient=False, special=False)
 
 
 def _reference(x: Any, dtype: DType) -> Any:
@@ -78,7 +101,7 @@ ASTYPE = Operation(
     tensors=("x",),
     statics=("dtype",),
     rule=_rule,
-    traits=Traits("elementwise", family="cast"),
+    traits=Traits("elementwise", family="cast", storage=True),
     vjp={"x": _vjp},
     public=astype,
     samples=_samples,

@@ -11,6 +11,7 @@ import numpy as np
 from ..dispatch import TensorLike, run1
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular `l` with `l @ conj(l).mT == x`, for each matrix of a stack.
 
@@ -57,7 +59,7 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     for shape, kwargs in (
         ((1, 1), {}), ((5, 5), {}), ((3, 3), {"upper": True}), ((2, 3, 3), {}), ((0, 0), {}),
     ):  # fmt: skip
-        yield Sample((sample_hermitian(draw, shape),), kwargs, condition=16)
+        yield Sample((sample_hermitian(draw, draw.shape(shape)),), kwargs, condition=16)
 
 
 def _reference(x: Any, upper: bool = False) -> Any:

@@ -14,7 +14,8 @@ from ..dtypes import DType, float32, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_int, widened
+from ._guarding import guarded
+from ._rules import as_int, as_number, widened
 from .cast import astype
 from .exponential import exp
 from .gathering import take, take_along_axis
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def cross_entropy(
     logits: TensorLike,
     target: TensorLike,
@@ -66,7 +68,7 @@ def cross_entropy(
     counts = _class_weight(name, weight, scores)
     statics = {
         "reduction": require_reduction(name, reduction),
-        "label_smoothing": float(label_smoothing),
+        "label_smoothing": as_number(label_smoothing, name, "label_smoothing"),
     }
     if right.dtype.is_floating:
         op = SOFT_CROSS_ENTROPY.op(**statics)
@@ -75,6 +77,7 @@ def cross_entropy(
     return run(CROSS_ENTROPY.op(**statics), (scores, right, counts, ignored))[0]
 
 
+@guarded
 def nll_loss(
     x: TensorLike,
     target: TensorLike,
@@ -143,14 +146,17 @@ def _without_classes(shape: Shape) -> Shape:
 
 
 def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
+    argument = "x" if name == "nll_loss" else "logits"
     if not scores.dtype.is_floating:
-        raise DTypeError(f"{name}: needs real scores, got {scores.dtype}")
+        raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
     if not scores.shape or target.shape != expected:
         raise ShapeError(
             f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
             f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
             f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
         )
+    if not scores.shape[_class_axis(scores.shape)]:
+        raise ShapeError(f"{name}: {argument} must have at least one class, got {scores.shape}")
 
 
 def _index_rule(
@@ -300,7 +306,7 @@ def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
     if not draw.dtype.is_floating:
         return
     shapes: tuple[Shape, ...] = ((5, 3), (2, 5, 3, 2), (8,))
-    for shape in shapes:
+    for shape in map(draw.shape, shapes):
         classes = shape[_class_axis(shape)]
         for reduction in ("mean", "sum", "none"):
             target = draw.integers(_without_classes(shape), classes)

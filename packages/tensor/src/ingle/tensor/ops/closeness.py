@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..contract import Handle, Scalar
 from ..dispatch import Operand, TensorLike, as_floating, promote, wrap
 from ..dtypes import default_float
+from ._guarding import guarded
 from .arithmetic import abs, remainder
 from .cast import astype
 from .comparison import equal, isfinite, isnan, less_equal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def isclose(
     x1: Operand,
     x2: Operand,
@@ -88,6 +90,7 @@ def rad2deg(x: TensorLike, /) -> Tensor:
     return wrap(as_floating(x, "rad2deg")) * (180 / math.pi)
 
 
+@guarded
 def fmod(x1: Operand, x2: Operand, /) -> Tensor:
     """What is left of `x1` after dividing by `x2`, with the sign of `x1`, as in C; exact.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..dispatch import Operand, TensorLike, call1, call2
-from ..dtypes import bool_
+from ..dtypes import STORAGE, bool_
 from ._families import binary, unary
 from ._rules import NUMERIC, ORDERED
 
@@ -147,15 +147,24 @@ def _abs(x: Tensor) -> Tensor:
     return absolute(x)
 
 
-_EQUAL = binary("equal", equal, vjp={}, kinds=_ANY, result=bool_, reference=np.equal).op()
+_EQUAL = binary(
+    "equal",
+    equal,
+    vjp={},
+    kinds=(*_ANY, STORAGE),
+    result=bool_,
+    reference=np.equal,
+    storage=True,
+).op()
 _NOT_EQUAL = binary(
     "not_equal",
     not_equal,
     vjp={},
-    kinds=_ANY,
+    kinds=(*_ANY, STORAGE),
     result=bool_,
     body=_not_equal,
     reference=np.not_equal,
+    storage=True,
 ).op()
 _LESS = binary("less", less, vjp={}, kinds=ORDERED, result=bool_, reference=np.less).op()
 _LESS_EQUAL = binary(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..dispatch import TensorLike, handle_of, run1, wrap
+from ..dispatch import TensorLike, handle_of, refuse_storage, run1, wrap
 from ..dtypes import real_dtype
 from ..errors import DTypeError
 from ._families import unary
@@ -66,13 +66,15 @@ def angle(x: TensorLike, /) -> Tensor:
     """
     from .trigonometry import atan2
 
-    return atan2(imag(x), real(x))
+    number = wrap(_number(x, "angle"))
+    return atan2(imag(number), real(number))
 
 
 def _number(x: TensorLike, name: str) -> Handle:
     handle = handle_of(x, name)
+    refuse_storage(name, "x", handle.dtype)
     if handle.dtype.kind == "bool":
-        raise DTypeError(f"{name}: needs numbers, got bool; cast first with x.astype('int64')")
+        raise DTypeError(f"{name}: x must be numbers, got bool; cast first with x.astype('int64')")
     return handle
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..device import Device, backend_of
 from ..dispatch import handle_of, wrap
+from ..dlpack import imported, on_host, place_name, place_of
 from ..dtypes import (
     DType,
     as_dtype,
@@ -15,9 +17,10 @@ from ..dtypes import (
     default_float,
     default_int,
     from_numpy_dtype,
+    integer_range,
 )
 from ..errors import ArgumentError, DTypeError, OperandError
-from .cast import astype
+from .cast import astype, between
 from .joining import stack
 
 if TYPE_CHECKING:
@@ -40,14 +43,16 @@ def asarray(
 
     Args:
         obj: what to make a tensor of: besides numbers, lists and NumPy arrays whatever has
-            `__dlpack__` or `__array__` (PyTorch, CuPy, pandas). Lists of tensors are stacked.
+            `__dlpack__` or `__array__` (PyTorch, JAX, CuPy, pandas) or shows a buffer. Lists of
+            tensors are stacked.
         dtype: the dtype to cast to.
         device: where to put it; the default device, or where `obj` is, if not given.
         copy: False asks for no copy and raises `ArgumentError` where one is needed. The tensor then
-            shares the memory of an array, which nobody may write to any more.
+            shares the memory of an array, which nobody may write to any more; Ingle never does.
 
     Raises:
-        OperandError: `obj` is ragged or holds something that is no number.
+        OperandError: `obj` is ragged, masked, or holds something that is no number; or it is on
+            another kind of device, and no `device` says that it shall be copied.
         DTypeError: a number does not fit the dtype.
 
     >>> import ingle.tensor as it
@@ -61,6 +66,8 @@ def asarray(
         if copy is False:
             raise ArgumentError("asarray: copy=False, but stacking a list of tensors copies them")
         return _of_tensor(_stacked(obj), to, device, copy)
+    if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray):
+        _refuse_elsewhere(obj, "asarray", device)
     backend = backend_of(device)
     if copy is False:
         return wrap(_adopted("asarray", backend, obj, to))
@@ -72,11 +79,15 @@ def from_dlpack(
 ) -> Tensor:
     """A tensor of what another library exports through DLPack.
 
+    The values are copied, and so cannot change under the tensor. With `copy=False` they are read
+    where they are, in the producer's memory, which lives on as long as the tensor does.
+
     Args:
         x: an object with `__dlpack__` and `__dlpack_device__`.
-        device: where to put it; the default device if not given.
+        device: where to put it; the default device if not given. Values of another kind of device
+            are copied through the host only if this says where to.
         copy: False asks for no copy and raises `ArgumentError` where the device needs one. The
-            tensor then shares memory that nobody may write to any more.
+            tensor then shares memory that nobody may write to any more; Ingle never does.
 
     Raises:
         OperandError: `x` does not speak DLPack, or its device or dtype cannot be read here.
@@ -96,6 +107,7 @@ def from_dlpack(
     take_over = getattr(backend, "from_dlpack", None)
     if take_over is not None:
         return wrap(take_over(x, copy=copy))
+    _refuse_elsewhere(x, "from_dlpack", device)
     if copy is False:
         return wrap(_adopted("from_dlpack", backend, x, None))
     return wrap(backend.upload(_native(_exported(x, "from_dlpack"))))
@@ -132,17 +144,39 @@ def _adopted(name: str, backend: Backend, obj: Any, to: DType | None) -> Handle:
     adopt = getattr(backend, "adopt", None)
     if adopt is None:
         raise ArgumentError(f"{name}: copy=False, but {backend.device} copies what it imports")
-    if isinstance(obj, np.ndarray):
-        values = obj
-    elif hasattr(obj, "__dlpack__"):
-        values = _exported(obj, name)
-    else:
-        raise ArgumentError(
-            f"{name}: copy=False, but a {type(obj).__name__} has no memory to share; leave copy out"
-        )
+    values = _shared(obj, name)
     if _cast(values, to) is not values:
-        raise ArgumentError(f"{name}: copy=False, but {values.dtype} has to be cast to {to}")
+        raise ArgumentError(
+            f"{name}: copy=False, but {values.dtype} has to be cast to "
+            f"{from_numpy_dtype(values.dtype) if to is None else to}"
+        )
     return adopt(values)  # type: ignore[no-any-return]
+
+
+def _shared(obj: Any, name: str) -> np.ndarray:
+    """An array of the very memory that an object shows."""
+    if isinstance(obj, np.ndarray):
+        return _unmasked(obj)
+    if hasattr(obj, "__dlpack__"):
+        return _exported(obj, name, copy=False)
+    try:
+        if hasattr(obj, "__array__") or hasattr(obj, "__array_interface__"):
+            return np.asarray(obj, copy=False)
+        return np.asarray(memoryview(obj))
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name}: copy=False, but this {type(obj).__name__} has no memory to share; "
+            "leave copy out"
+        ) from None
+
+
+def _unmasked(array: np.ndarray) -> np.ndarray:
+    if isinstance(array, np.ma.MaskedArray):
+        raise OperandError(
+            "asarray: this array is masked, and tensors have no masks; fill it with "
+            "array.filled(value), and keep array.mask beside it"
+        )
+    return array
 
 
 def _is_tensor(obj: object) -> bool:
@@ -160,7 +194,7 @@ def _stacked(obj: list[Any] | tuple[Any, ...]) -> Tensor:
 
 def _host_array(obj: Any, to: DType | None) -> np.ndarray:
     if isinstance(obj, (np.ndarray, np.generic)):
-        return _cast(np.asarray(obj), to)
+        return _cast(np.asarray(_unmasked(obj) if isinstance(obj, np.ndarray) else obj), to)
     if hasattr(obj, "__dlpack__"):
         return _cast(_exported(obj, "asarray"), to)
     try:
@@ -184,17 +218,30 @@ def _python_dtype(values: np.ndarray) -> DType | None:
     return {"i": default_int, "c": default_complex}.get(values.dtype.kind, lambda: None)()
 
 
-def _exported(obj: Any, name: str) -> np.ndarray:
+def _exported(obj: Any, name: str, *, copy: bool | None = None) -> np.ndarray:
+    """What another library exports, on the host; with `copy=False` its own memory."""
     try:
-        return np.from_dlpack(obj)
+        return imported(obj, copy=copy)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        try:
-            return np.asarray(obj)
-        except (TypeError, RuntimeError, ValueError):
-            raise OperandError(
-                f"{name}: cannot read this {type(obj).__module__}.{type(obj).__name__}: {error}. "
-                "Detach it from its graph, move it to the host, or cast it first"
-            ) from None
+        if hasattr(obj, "__array__") and on_host(place_of(obj)):
+            with contextlib.suppress(TypeError, RuntimeError, ValueError):
+                return np.asarray(obj, copy=copy)
+        raise OperandError(
+            f"{name}: cannot read this {type(obj).__module__}.{type(obj).__name__}: {error}. "
+            "Detach it from its graph, move it to the host, or cast it first"
+        ) from None
+
+
+def _refuse_elsewhere(obj: Any, name: str, device: Device | str | None) -> None:
+    """Raises where values would cross from another device without having been asked to."""
+    place = place_of(obj)
+    if device is None and not on_host(place):
+        here = backend_of(None).device
+        raise OperandError(
+            f"{name}: this {type(obj).__module__}.{type(obj).__name__} is on {place_name(place)}, "
+            f"which {here} cannot read. Say device={str(here)!r} to have it copied there through "
+            "the host, or choose a device of its kind"
+        )
 
 
 def _cast(values: np.ndarray, to: DType | None, exact: bool = False) -> np.ndarray:
@@ -205,15 +252,18 @@ def _cast(values: np.ndarray, to: DType | None, exact: bool = False) -> np.ndarr
         raise DTypeError(
             f"asarray: {values.dtype} to {to} would drop the imaginary part; take its real part"
         )
-    if exact and to.is_integer and values.dtype.kind in "iu" and values.size:
-        info = np.iinfo(to.dtype)
+    if exact and to.holds in ("signed", "unsigned") and values.dtype.kind in "iu" and values.size:
+        least, most = integer_range(to)
         low, high = int(values.min()), int(values.max())
-        if low < info.min or high > info.max:
+        if low < least or high > most:
             raise DTypeError(
-                f"asarray: the number {low if low < info.min else high} does not fit {to} "
-                f"({info.min} to {info.max}); ask for a wider dtype"
+                f"asarray: the number {low if low < least else high} does not fit {to} "
+                f"({least} to {most}); ask for a wider dtype"
             )
+    have = from_numpy_dtype(values.dtype)
     with np.errstate(invalid="ignore", over="ignore"):
+        if have.is_storage and to.is_storage:
+            values = values.astype(between(have, to).dtype)
         return values.astype(to.dtype)
 
 

@@ -12,6 +12,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import conv_batch
+from ._guarding import guarded
 from ._rules import INEXACT, as_int, conj
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
 from .linear_algebra import matmul
@@ -25,6 +26,7 @@ _BORDERS = ("reflect", "replicate", "circular")
 Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
 
 
+@guarded
 def conv(
     x: TensorLike,
     weight: TensorLike,
@@ -76,6 +78,7 @@ def conv(
     return _conv(f"conv{rank}d", rank, x, weight, bias, *options)
 
 
+@guarded
 def conv1d(
     x: TensorLike,
     weight: TensorLike,
@@ -102,6 +105,7 @@ def conv1d(
     return _conv("conv1d", 1, x, weight, bias, *options)
 
 
+@guarded
 def conv2d(
     x: TensorLike,
     weight: TensorLike,
@@ -127,6 +131,7 @@ def conv2d(
     return _conv("conv2d", 2, x, weight, bias, *options)
 
 
+@guarded
 def conv3d(
     x: TensorLike,
     weight: TensorLike,
@@ -250,7 +255,7 @@ def _rule(
 ) -> Aval:
     name = f"conv{x.ndim - 2}d"
     if x.dtype.kind not in INEXACT:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     features, channels = weight.shape[:2]
     if x.shape[1] != channels * groups:
         raise ShapeError(
@@ -262,7 +267,7 @@ def _rule(
             f"{name}: the {features} features of weight {weight.shape} cannot be cut into "
             f"groups={groups} of equal size"
         )
-    out = out_sizes(name, x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    out = out_sizes(name, x.shape[2:], weight.shape[2:], stride, padding, dilation, "weight")
     return Aval((x.shape[0], features, *out), x.dtype)
 
 

@@ -17,8 +17,9 @@ from ..dispatch import TensorLike, handle_of, promote, run, run2
 from ..errors import ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_shape, conj
-from ._windows import Ints, Pairs, PerAxis, cropped, out_sizes, put_back
+from ._guarding import guarded
+from ._rules import conj
+from ._windows import Ints, Pairs, PerAxis, cropped, out_sizes, per_axis, put_back
 from .convolution import CONV, Padding, window_attributes
 from .manipulation import permute_dims, reshape
 from .slicing import slice
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def conv_input_gradient(
     g: TensorLike,
     weight: TensorLike,
@@ -56,10 +58,11 @@ def conv_input_gradient(
     name = "conv_input_gradient"
     kernel = _image_axes(name, g, weight, "weight")
     attributes = window_attributes(name, kernel, stride, padding, dilation, groups)
-    op = CONV_INPUT_GRADIENT.op(size=as_shape(size, name, "size"), **attributes)
+    op = CONV_INPUT_GRADIENT.op(size=per_axis(size, len(kernel), name, "size", 0), **attributes)
     return run(op, promote(name, ("g", g), ("weight", weight)))[0]
 
 
+@guarded
 def conv_weight_gradient(
     x: TensorLike,
     g: TensorLike,
@@ -87,8 +90,7 @@ def conv_weight_gradient(
     [[[3.0, 6.0]]]
     """
     name = "conv_weight_gradient"
-    _image_axes(name, g, x, "x")
-    taps = as_shape(kernel, name, "kernel")
+    taps = per_axis(kernel, len(_image_axes(name, g, x, "x")), name, "kernel")
     attributes = window_attributes(name, taps, stride, padding, dilation, groups)
     op = CONV_WEIGHT_GRADIENT.op(kernel=taps, **attributes)
     return run(op, promote(name, ("x", x), ("g", g)))[0]
@@ -134,11 +136,12 @@ def _input_shape(
     g: Aval, weight: Aval, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
     name = "conv_input_gradient"
-    out = out_sizes(name, size, weight.shape[2:], stride, padding, dilation)
+    out = out_sizes(name, size, weight.shape[2:], stride, padding, dilation, "weight")
     if g.shape[1] != weight.shape[0] or weight.shape[0] % groups or g.shape[2:] != out:
         raise ShapeError(
-            f"{name}: for weight {weight.shape}, size {size} and groups={groups} g must be "
-            f"(batch, {weight.shape[0]}, {', '.join(map(str, out))}), got {g.shape}"
+            f"{name}: for weight {weight.shape}, size {size}, stride {stride}, padding {padding}, "
+            f"dilation {dilation} and groups {groups} g must be (batch, {weight.shape[0]}, "
+            f"{', '.join(map(str, out))}), got {g.shape}"
         )
     return Aval((g.shape[0], weight.shape[1] * groups, *size), g.dtype)
 
@@ -147,11 +150,12 @@ def _weight_shape(
     x: Aval, g: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
     name = "conv_weight_gradient"
-    out = out_sizes(name, x.shape[2:], kernel, stride, padding, dilation)
+    out = out_sizes(name, x.shape[2:], kernel, stride, padding, dilation, "kernel")
     if g.shape[0] != x.shape[0] or g.shape[2:] != out or g.shape[1] % groups or x.shape[1] % groups:
         raise ShapeError(
-            f"{name}: for x {x.shape}, kernel {kernel} and groups={groups} g must be "
-            f"({x.shape[0]}, features, {', '.join(map(str, out))}), got {g.shape}"
+            f"{name}: for x {x.shape}, kernel {kernel}, stride {stride}, padding {padding}, "
+            f"dilation {dilation} and groups {groups} g must be ({x.shape[0]}, features, "
+            f"{', '.join(map(str, out))}), got {g.shape}"
         )
     return Aval((g.shape[1], x.shape[1] // groups, *kernel), g.dtype)
 
@@ -210,11 +214,13 @@ def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:
          {"groups": 2, "stride": (2, 1), "padding": (1, 2)}),
         ((2, 2, 8), (2, 2, 5), (2, 2, 1), {"stride": 2, "padding": 1}),
     )  # fmt: skip
-    for x, g, weight, more in shapes:
+    for (_, *x), (_, *g), weight, more in shapes:
+        n = draw.size(2)
         if of_input:
-            yield Sample((draw.array(g), draw.array(weight), x[2:]), more, condition=8)
+            yield Sample((draw.array((n, *g)), draw.array(weight), (*x[1:],)), more, condition=8)
         else:
-            yield Sample((draw.array(x), draw.array(g), weight[2:]), more, condition=32)
+            images, out = draw.array((n, *x)), draw.array((n, *g))
+            yield Sample((images, out, weight[2:]), more, condition=32)
 
 
 _STATICS = ("stride", "padding", "dilation", "groups")

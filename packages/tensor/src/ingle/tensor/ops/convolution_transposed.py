@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, handle_of, promote, run, wrap
 from ..errors import ArgumentError, ShapeError
+from ._guarding import guarded
 from ._windows import Ints, PerAxis, per_axis
 from .convolution import check_bias, window_attributes
 from .convolution_gradients import CONV_INPUT_GRADIENT
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def conv_transpose1d(
     x: TensorLike,
     weight: TensorLike,
@@ -43,6 +45,7 @@ def conv_transpose1d(
     return _transposed(1, x, weight, bias, *options)
 
 
+@guarded
 def conv_transpose2d(
     x: TensorLike,
     weight: TensorLike,
@@ -87,6 +90,7 @@ def conv_transpose2d(
     return _transposed(2, x, weight, bias, *options)
 
 
+@guarded
 def conv_transpose3d(
     x: TensorLike,
     weight: TensorLike,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..dispatch import TensorLike, handle_of, wrap
+from ..dispatch import TensorLike, handle_of, refuse_storage, wrap
 from ..dtypes import default_float, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ._rules import as_int
+from ._guarding import guarded
+from ._rules import as_int, as_number
 from .cast import astype
 from .creation import ones, zeros
 from .differences import diff
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest one occurs.
 
@@ -63,6 +65,7 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: 
     )
 
 
+@guarded
 def histogram(
     x: TensorLike,
     bins: int | TensorLike = 10,
@@ -95,8 +98,9 @@ def histogram(
     """
     name = "histogram"
     handle = handle_of(x, name)
+    refuse_storage(name, "x", handle.dtype)
     if handle.dtype.is_complex:
-        raise DTypeError(f"{name}: {handle.dtype} has no order; count real(x) or abs(x)")
+        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; count real(x) or abs(x)")
     dtype = handle.dtype if handle.dtype.is_floating else default_float()
     values = astype(reshape(wrap(handle), (math.prod(handle.shape),)), dtype)
     edges = _edges(name, values, bins, range)
@@ -118,9 +122,12 @@ def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
     """What each element counts."""
     if weights is None:
         return ones(x.shape, dtype=int64, device=x.device)
-    handle = handle_of(weights, name, "weights")
+    argument = "weight" if name == "histogram" else "weights"
+    handle = handle_of(weights, name, argument)
     if handle.shape != x.shape:
-        raise ShapeError(f"{name}: weights must have the shape {x.shape} of x, got {handle.shape}")
+        raise ShapeError(
+            f"{name}: {argument} must have the shape {x.shape} of x, got {handle.shape}"
+        )
     return wrap(handle)
 
 
@@ -142,7 +149,9 @@ def _edges(
         raise ArgumentError(f"{name}: bins must be positive, got {count}")
     if limits is None:
         limits = (float(reduce_min(x)), float(reduce_max(x))) if x.size else (0.0, 1.0)
-    low, high = map(float, limits)
+    if not isinstance(limits, (list, tuple)) or len(limits) != 2:
+        raise ArgumentError(f"{name}: range must be a pair of numbers, got {limits!r:.60}")
+    low, high = (as_number(n, name, "range") for n in limits)
     if not low <= high or math.inf in (abs(low), abs(high)):
         raise ArgumentError(f"{name}: range must be finite and ascend, got {(low, high)}")
     if low == high:

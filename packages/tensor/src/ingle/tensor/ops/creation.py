@@ -12,17 +12,18 @@ from ..device import Device
 from ..dispatch import Number, Operand, TensorLike, create, handle_of, wrap
 from ..dtypes import (
     DType,
-    as_dtype,
     bool_,
     default_complex,
     default_float,
     default_int,
+    integer_range,
 )
 from ..errors import DTypeError, OperandError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import full_batch
-from ._rules import as_shape
+from ._guarding import guarded
+from ._rules import as_shape, dtype_argument
 from .cast import astype
 from .manipulation import broadcast_to
 
@@ -64,7 +65,7 @@ def full(
         fill_value = fill_value.item()
     if not isinstance(fill_value, (bool, int, float, complex)):
         return _spread(shape, handle_of(fill_value, "full", "fill_value"), dtype, device)
-    to = _dtype_of(fill_value) if dtype is None else as_dtype(dtype)
+    to = _dtype_of(fill_value) if dtype is None else dtype_argument(dtype, "full")
     op = FULL.op(shape=as_shape(shape, "full"), dtype=to)
     return create(op, device, (Scalar(_fitting(fill_value, to), to),))
 
@@ -83,20 +84,21 @@ def _spread(
 
 def _fitting(value: Number, dtype: DType) -> Number:
     """A number as one that the dtype can hold."""
-    if dtype.is_complex or (dtype.is_floating and not isinstance(value, complex)):
+    if dtype.is_complex or (dtype.holds == "float" and not isinstance(value, complex)):
         return value
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if whole and dtype.kind == "bool":
         return bool(value)
-    if whole and dtype.is_integer:
-        info = np.iinfo(dtype.dtype)
-        if info.min <= int(value.real) <= info.max:
+    if whole and dtype.holds in ("signed", "unsigned"):
+        low, high = integer_range(dtype)
+        if low <= int(value.real) <= high:
             return int(value.real)
     raise DTypeError(
         f"full: fill_value={value!r} does not fit {dtype}; choose a dtype that holds it"
     )
 
 
+@guarded
 def zeros(
     shape: int | Sequence[int], *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -109,6 +111,7 @@ def zeros(
     return full(shape, 0.0 if dtype is None else 0, dtype=dtype, device=device)
 
 
+@guarded
 def ones(
     shape: int | Sequence[int], *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -121,6 +124,7 @@ def ones(
     return full(shape, 1.0 if dtype is None else 1, dtype=dtype, device=device)
 
 
+@guarded
 def full_like(
     x: TensorLike,
     /,
@@ -144,6 +148,7 @@ def full_like(
     )
 
 
+@guarded
 def zeros_like(
     x: TensorLike, /, *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -156,6 +161,7 @@ def zeros_like(
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@guarded
 def ones_like(
     x: TensorLike, /, *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -168,6 +174,7 @@ def ones_like(
     return full_like(x, 1, dtype=dtype, device=device)
 
 
+@guarded
 def empty(
     shape: int | Sequence[int], *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -180,6 +187,7 @@ def empty(
     return zeros(shape, dtype=dtype, device=device)
 
 
+@guarded
 def empty_like(
     x: TensorLike, /, *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -206,7 +214,7 @@ FULL = Operation(
     tensors=("fill_value",),
     statics=("shape", "dtype"),
     rule=_full_rule,
-    traits=Traits("creation", family="full"),
+    traits=Traits("creation", family="full", storage=True),
     batch=full_batch,
     public=full,
     samples=_full_samples,

@@ -19,6 +19,7 @@ from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_int, widened
 from .cast import astype
 from .conversion import asarray
@@ -41,6 +42,7 @@ Lengths = TensorLike | Sequence[int]
 _NEVER = float("-inf")
 
 
+@guarded
 def ctc_loss(
     log_probs: TensorLike,
     targets: TensorLike,
@@ -114,7 +116,7 @@ def _lengths(
     if len(found) != batch:
         raise ShapeError(
             f"{name}: {argument} must have one length for each of the {batch} sequences, got "
-            f"{len(found)}"
+            f"{len(found)}: {given!r:.60}"
         )
     for i, n in enumerate(found):
         if n < least or (most is not None and n > most):
@@ -135,8 +137,8 @@ def _padded(name: str, targets: TensorLike, counts: list[int], single: bool) -> 
     spare = labels.shape[0] - sum(counts) if labels.ndim == 1 else -1
     if spare < 0 or (spare and not single):
         raise ShapeError(
-            f"{name}: targets must be ({len(counts)}, at least {longest}), or all {sum(counts)} "
-            f"labels in a row, got shape {labels.shape}"
+            f"{name}: for target_lengths {counts} targets must be ({len(counts)}, at least "
+            f"{longest}), or all {sum(counts)} labels in a row, got shape {labels.shape}"
         )
     begins = [0, *itertools.accumulate(counts)][:-1]
     places = np.zeros((len(counts), longest), np.int64)
@@ -238,11 +240,31 @@ def _body(
     return astype(loss, log_probs.dtype)
 
 
-def _vjp(
-    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int,
+def ctc_loss_gradient(
+    g: TensorLike, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike,
+    target_lengths: TensorLike, *, blank: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Minus the probability of being at each class at each time, given the target."""
+    """The cotangent of `log_probs` from that of each sequence's loss, which is g: (batch,).
+
+    Minus the probability of being at each class at each time, given the target.
+
+    Args:
+        g: (batch,).
+        log_probs: (time, batch, classes).
+        targets: (batch, longest), int64.
+        input_lengths, target_lengths: (batch,), int64.
+        blank: the class that stands for no label.
+    """
+    named = {"g": g, "log_probs": log_probs, "targets": targets, "input_lengths": input_lengths}
+    handles = [handle_of(x, "ctc_loss_gradient", n) for n, x in named.items()]
+    handles.append(handle_of(target_lengths, "ctc_loss_gradient", "target_lengths"))
+    return run(CTC_LOSS_GRADIENT.op(blank=blank), handles)[0]
+
+
+def _gradient_body(
+    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    *, blank: int,
+) -> Tensor:  # fmt: skip
     wide = widened(log_probs)
     steps, skips, places = _steps(wide, targets, target_lengths, blank)
     alphas = _alphas(steps, skips, input_lengths)
@@ -258,6 +280,36 @@ def _vjp(
     return astype(out, log_probs.dtype)
 
 
+def _vjp(
+    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int,
+) -> Tensor:  # fmt: skip
+    return ctc_loss_gradient(
+        g, log_probs, targets, input_lengths, target_lengths, blank=blank
+    )  # fmt: skip
+
+
+def _gradient_rule(
+    g: Aval, log_probs: Aval, targets: Aval, *lengths: Aval, blank: int
+) -> Aval:  # fmt: skip
+    shape = log_probs.shape
+    fits = len(shape) == 3 and all(a.shape == shape[1:2] for a in (g, *lengths))
+    some = len(shape) == 3 and shape[0] > 0 and shape[2] > 0
+    if not fits or not some or len(targets.shape) != 2 or targets.shape[0] != shape[1]:
+        got = ", ".join(map(str, (g, log_probs, targets, *lengths)))
+        raise ShapeError(
+            "ctc_loss_gradient: g must be (batch,), log_probs (time, batch, classes) of at least "
+            "one time and class, targets "
+            f"(batch, longest), input_lengths and target_lengths (batch,), got {got}"
+        )
+    if not log_probs.dtype.is_floating or any(not a.dtype.is_integer for a in (targets, *lengths)):
+        raise DTypeError(
+            f"ctc_loss_gradient: needs float log_probs and integer targets and lengths, got "
+            f"{log_probs}, {targets}, {lengths[0]} and {lengths[1]}"
+        )
+    return log_probs
+
+
 def _rule(log_probs: Aval, targets: Aval, *lengths: Aval, **statics: Any) -> Aval:
     return Aval((log_probs.shape[1],), log_probs.dtype)
 
@@ -267,13 +319,39 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         return
     for reduction, blank in (("none", 0), ("mean", 2), ("sum", 1)):
         labels = np.asarray([[(blank + 1) % 3, (blank + 1) % 3], [(blank + 2) % 3, blank]])
-        scores, lengths = draw.array((4, 2, 3), low=-3, high=-0.1), ((4, 3), (2, 1))
+        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
+        scores, lengths = draw.array(shape, low=-3, high=-0.1), ((4, 3), (2, 1))
         options = {"blank": blank, "reduction": reduction}
         yield Sample((scores, labels, *lengths), options, condition=16)
     scores = draw.array((2, 2, 3), low=-3, high=-0.1)
     never = np.asarray([[1, 1], [2, 1]])
     options = {"reduction": "none"}
     yield Sample((scores, never, (2, 2), (2, 0)), options, gradient=False, condition=16)
+
+
+def _gradient_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
+        scores, lengths = draw.array(shape, low=-3, high=-0.1), (np.array([4, 3]), [2, 1])
+        inputs = scores, np.array([[1, 1], [2, 0]]), lengths[0], np.array(lengths[1])
+        # By log_probs it is the second derivative of the loss, and is checked there.
+        yield Sample((draw.array((2,)), *inputs), gradient=(0,), condition=16)
+
+
+def _gradient_reference(
+    g: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *,
+    blank: int = 0,
+) -> Any:  # fmt: skip
+    """By counting where the paths that read as the target are at each time."""
+    out = np.zeros(log_probs.shape)
+    for i, (time, count) in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        visits = np.zeros(out[:, i].shape)
+        for path in itertools.product(range(log_probs.shape[2]), repeat=int(time)):
+            if [c for c, _ in itertools.groupby(path) if c != blank] == list(targets[i, :count]):
+                steps = np.arange(time), list(path)
+                visits[steps] += np.exp(log_probs[:, i][steps].sum())
+        out[:, i] = -g[i] * visits / max(visits[0].sum(), np.finfo(float).tiny)
+    return out
 
 
 def _reference(
@@ -298,6 +376,17 @@ def _reference(
     return np.sum(loss) if reduction == "sum" else loss
 
 
+CTC_LOSS_GRADIENT = Operation(
+    "ctc_loss_gradient",
+    tensors=("g", "log_probs", "targets", "input_lengths", "target_lengths"),
+    statics=("blank",),
+    rule=_gradient_rule,
+    traits=Traits("opaque", precision="high", bound="compute"),
+    body=_gradient_body,
+    public=ctc_loss_gradient,
+    samples=_gradient_samples,
+    reference=_gradient_reference,
+)
 CTC_LOSS = Operation(
     "ctc_loss",
     tensors=("log_probs", "targets", "input_lengths", "target_lengths"),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Aval
-from ..dispatch import TensorLike, cast_handle, handle_of, run1
-from ..dtypes import as_dtype
+from ..dispatch import TensorLike, cast_handle, handle_of, refuse_storage, run1
 from ..errors import AxisError, DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import NUMERIC, normalize_axis
+from ._guarding import guarded
+from ._rules import NUMERIC, dtype_argument, normalize_axis
 from .arithmetic import add, multiply
 from .creation import full
 from .joining import concat
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def cumulative_sum(
     x: TensorLike,
     /,
@@ -48,6 +49,7 @@ def cumulative_sum(
     return _run(_CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
 
 
+@guarded
 def cumulative_prod(
     x: TensorLike,
     /,
@@ -78,11 +80,12 @@ def _run(
     ndim = len(handle.shape)
     if axis is None and ndim != 1:
         raise AxisError(
-            f"{operation.name}: a tensor of shape {handle.shape} has {ndim} axes; "
-            "say which with axis=..., or flatten it with x.reshape(-1)"
+            f"{operation.name}: axis must be given for x of shape {handle.shape} with {ndim} axes; "
+            "or flatten it with x.reshape(-1)"
         )
     place = normalize_axis(0 if axis is None else axis, ndim, operation.name)
-    to = accumulator(handle.dtype) if dtype is None else as_dtype(dtype)
+    refuse_storage(operation.name, "x", handle.dtype)
+    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
     out = run1(operation.op(axis=place), cast_handle(handle, to))
     if initial is None:
         return out
@@ -114,7 +117,7 @@ def _sum_vjp(g: Tensor, axis: int) -> Tensor:
 
 def _rule(name: str, x: Aval, *, axis: int) -> Aval:
     if x.dtype.kind not in NUMERIC:
-        raise DTypeError(f"{name}: needs numbers, got {x.dtype}; leave dtype out to count bools")
+        raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; leave dtype out for bools")
     return x
 
 

@@ -11,6 +11,7 @@ from ..dispatch import TensorLike, handle_of, run
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import widened
 from ._sampling import sampled
 from ._windows import Ints, Pairs, PerAxis, out_sizes, per_axis
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def deform_conv2d(
     x: TensorLike,
     offset: TensorLike,
@@ -80,7 +82,7 @@ def deform_conv2d(
         dilation=per_axis(dilation, 2, name, "dilation"),
     )
     operands: list[Handle | Scalar] = promote_present(
-        name, ("x", x, 0.0), ("offset", offset, 0.0), ("weight", weight, 0.0),
+        name, ("x", x, None), ("offset", offset, None), ("weight", weight, None),
         ("bias", bias, 0.0), ("mask", mask, 1.0),
     )  # fmt: skip
     return run(op, operands)[0]
@@ -92,9 +94,9 @@ def _rule(
 ) -> Aval:  # fmt: skip
     name = "deform_conv2d"
     if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     (batch, channels, *size), (features, each, *kernel) = x.shape, weight.shape
-    if not each or channels % each or features % (channels // each or 1):
+    if not each or not channels or channels % each or features % (channels // each or 1):
         raise ShapeError(
             f"{name}: weight must be (features, channels / groups, *kernel) with groups that "
             f"divide the {channels} channels of x {x.shape} and the features, got {weight.shape}"
@@ -163,7 +165,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         ((1, 2, 8, 5), (2, 2, 2, 2), 1, (6, 3), {"dilation": 2}),
         ((0, 2, 3, 3), (2, 2, 2, 2), 1, (2, 2), {}),
     )
-    for shape, weight, bands, out, more in cases:
+    for (batch, *image), weight, bands, out, more in cases:
+        shape = (draw.size(batch), *image)
         taps = weight[2] * weight[3] * bands
         # Away from whole numbers, where the interpolation has kinks.
         whole = draw.integers((shape[0], 2 * taps, *out), 3) - 1

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, run, run1
 from ..dtypes import real_dtype
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
@@ -51,6 +52,7 @@ def det(x: TensorLike, /) -> Tensor:
     return run1(_DET, square_matrices("det", x))
 
 
+@guarded
 def slogdet(x: TensorLike, /) -> SlogDet:
     """The sign (phase) and the logarithm of the absolute value of each matrix's determinant.
 
@@ -121,7 +123,7 @@ def _adjugate_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 def _samples(draw: Draw) -> Iterator[Sample]:
     for shape in ((1, 1), (3, 3), (2, 5, 5), (0, 0), (0, 3, 3)):
-        yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=4.0)
+        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=32, magnitude=4.0)
 
 
 def _cofactors(x: Any) -> Any:

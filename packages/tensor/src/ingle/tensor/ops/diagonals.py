@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..device import Device
 from ..dispatch import TensorLike, handle_of, wrap
-from ..dtypes import as_dtype, default_float, default_int
+from ..dtypes import default_float, default_int
 from ..errors import ShapeError
-from ._rules import as_int, as_shape, normalize_axis
+from ._guarding import guarded
+from ._rules import as_int, dtype_argument, matrix_shape, normalize_axis
 from .axes import moveaxis
 from .cast import astype
 from .comparison import equal, greater_equal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def diag(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """A vector as the diagonal of a matrix of zeros, or the diagonal of a matrix.
 
@@ -37,10 +39,11 @@ def diag(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """
     shape = handle_of(x, "diag").shape
     if len(shape) not in (1, 2):
-        raise ShapeError(f"diag: needs a vector or a matrix, got shape {shape}; see diag_embed")
+        raise ShapeError(f"diag: x must be a vector or a matrix, got shape {shape}; see diag_embed")
     return diagonal(x, offset=offset) if len(shape) == 2 else diag_embed(x, offset=offset)
 
 
+@guarded
 def diag_embed(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """The vectors along the last axis as diagonals of matrices of zeros.
 
@@ -57,7 +60,10 @@ def diag_embed(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int
     if not vectors.ndim:
         raise ShapeError("diag_embed: needs at least one axis, got a 0-d tensor")
     k = as_int(offset, "diag_embed", "offset")
-    places = [normalize_axis(a, vectors.ndim + 1, "diag_embed") for a in (axis1, axis2)]
+    places = [
+        normalize_axis(a, vectors.ndim + 1, "diag_embed", n)
+        for n, a in (("axis1", axis1), ("axis2", axis2))
+    ]
     if places[0] == places[1]:
         raise ShapeError(f"diag_embed: axis1={axis1} and axis2={axis2} are the same axis")
     n = vectors.shape[-1]
@@ -70,6 +76,7 @@ def diag_embed(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int
     return moveaxis(out, (-2, -1), (places[0], places[1]))
 
 
+@guarded
 def block_diag(*matrices: TensorLike) -> Tensor:
     """A matrix with the given ones along its diagonal and zeros elsewhere.
 
@@ -86,7 +93,9 @@ def block_diag(*matrices: TensorLike) -> Tensor:
     for i, x in enumerate(matrices):
         block = wrap(handle_of(x, "block_diag", f"matrices[{i}]"))
         if block.ndim > 2:
-            raise ShapeError(f"block_diag: matrices[{i}] has shape {block.shape}, more than 2 axes")
+            raise ShapeError(
+                f"block_diag: matrices[{i}] must have at most 2 axes, got {block.shape}"
+            )
         blocks.append(reshape(block, ((1,) * (2 - block.ndim) + block.shape)))
     width, left, rows = sum(b.shape[1] for b in blocks), 0, []
     for block in blocks:
@@ -96,6 +105,7 @@ def block_diag(*matrices: TensorLike) -> Tensor:
     return concat(rows, axis=0)
 
 
+@guarded
 def tri(
     n_rows: int,
     n_cols: int | None = None,
@@ -117,12 +127,14 @@ def tri(
     >>> it.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "tri")
-    rows = reshape(arange(shape[0], device=device), (shape[0], 1))
-    below = greater_equal(rows + as_int(k, "tri", "k"), arange(shape[1], device=device))
-    return astype(below, default_float() if dtype is None else as_dtype(dtype))
+    n, m = matrix_shape("tri", n_rows, n_cols)
+    k = max(-n, min(as_int(k, "tri", "k"), m))  # beyond the corners all diagonals are alike
+    rows = reshape(arange(n, device=device), (n, 1))
+    below = greater_equal(rows + k, arange(m, device=device))
+    return astype(below, dtype_argument(dtype, "tri", default_float))
 
 
+@guarded
 def tril_indices(
     n_rows: int,
     n_cols: int | None = None,
@@ -148,6 +160,7 @@ def tril_indices(
     return _indices("tril_indices", n_rows, n_cols, offset, device, lower=True)
 
 
+@guarded
 def triu_indices(
     n_rows: int,
     n_cols: int | None = None,
@@ -177,7 +190,7 @@ def _indices(
     name: str, n_rows: int, n_cols: int | None, offset: int, device: Device | str | None,
     *, lower: bool,
 ) -> Tensor:  # fmt: skip
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), name)
+    shape = matrix_shape(name, n_rows, n_cols)
     k = as_int(offset, name, "offset")
     mask = tri(*shape, k=k if lower else k - 1, dtype="bool", device=device)
     found = nonzero(mask if lower else ~mask)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, handle_of, wrap
 from ..errors import ArgumentError, ShapeError
+from ._guarding import guarded
 from ._rules import as_int, normalize_axis
 from .comparison import not_equal
 from .joining import concat
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def diff(
     x: TensorLike,
     /,

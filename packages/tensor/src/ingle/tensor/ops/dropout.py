@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Handle, Scalar
@@ -11,9 +11,9 @@ from ..dtypes import float32
 from ..errors import ArgumentError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import elementwise_rule
-from .random_bits import WORDS, Place, blocks, random_bits, reference_bits
-from .uniform import place_of
+from .random_bits import WORDS, Place, as_words, bits_at, blocks, reference_bits
 from .where import where
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def dropout(
     x: TensorLike,
     p: float = 0.5,
@@ -49,23 +50,23 @@ def dropout(
         raise ArgumentError(f"dropout: p must be a probability in [0, 1], got {p}")
     if place is None:
         place = (generator or default_generator()).draw(blocks(handle.shape))
-    return _at(handle, float(p), Place(*place))
+    return _at(handle, float(p), Place.of("dropout", place).words())
 
 
-def _at(x: Handle, p: float, place: Place) -> Tensor:
-    return run(_DROPOUT, (x, Scalar(p, float32), *place.scalars()))[0]
+def _at(x: Handle, p: float, words: Sequence[int | Tensor]) -> Tensor:
+    return run(_DROPOUT, (x, Scalar(p, float32), *as_words(words)))[0]
 
 
 def _body(x: Tensor, p: float, *words: int) -> Tensor:
     threshold = min(round(p * 2.0**32), 2**32 - 1)
-    keep = random_bits(x.shape, place_of(words), device=x.device) >= threshold
+    keep = bits_at(words, x.shape, x.device) >= threshold
     return where(keep, x * (1.0 / (1.0 - p) if p < 1 else 0.0), 0.0)
 
 
 def _vjp(
     g: Tensor, p: float, key_low: int, key_high: int, counter_low: int, counter_high: int
 ) -> Tensor:
-    return _at(g._handle, p, place_of((key_low, key_high, counter_low, counter_high)))
+    return _at(g._handle, p, (key_low, key_high, counter_low, counter_high))
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, run, run1
 from ..dtypes import real_dtype
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
@@ -36,6 +37,7 @@ class Eigen(NamedTuple):
     eigenvectors: Tensor
 
 
+@guarded
 def eigh(x: TensorLike, /) -> Eigen:
     """The eigenvalues, in ascending order, and eigenvectors of each Hermitian matrix of a stack.
 
@@ -102,7 +104,7 @@ def _unsigned(w: Any, v: Any) -> tuple[Any, Any, Any]:
 
 
 def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
-    for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0)):
+    for shape in map(draw.shape, ((1, 1), (5, 5), (2, 3, 3), (0, 0))):
         chosen = view if shape[-1] else None
         x = sample_hermitian(draw, shape)
         yield Sample((x,), condition=32, magnitude=2.5, view=chosen)

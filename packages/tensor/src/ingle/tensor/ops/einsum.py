@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dispatch import TensorLike, promote, wrap
 from ..errors import ArgumentError, OperandError, ShapeError
+from ._guarding import guarded
 from .linear_algebra import matmul
 from .manipulation import permute_dims, reshape
 from .reductions import sum as reduce_sum
@@ -30,6 +31,7 @@ class Term(NamedTuple):
     labels: tuple[Label, ...]
 
 
+@guarded
 def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
     """The sum of products of operands over the indices that the result does not have.
 
@@ -82,8 +84,8 @@ def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     lists = list(arguments[1:paired:2])
     if not lists or any(not isinstance(s, (list, tuple)) for s in [*lists, *arguments[paired:]]):
         raise ArgumentError(
-            "einsum: needs an equation such as 'ij,jk->ik' first, or a list of index numbers "
-            "behind each operand"
+            "einsum: equation must be a text such as 'ij,jk->ik', or index numbers must stand in a "
+            f"list behind each operand, got {arguments[0]!r:.60}"
         )
     equation = ",".join(map(_letters, lists))
     if len(arguments) > paired:
@@ -110,12 +112,12 @@ def _read(equation: str, count: int) -> tuple[list[str], str | None]:
         strange = sorted({c for c in rest if c not in string.ascii_letters})
         if strange:
             raise ArgumentError(
-                f"einsum: {equation!r} has {strange[0]!r} where only letters, one '...' for each "
-                "operand, ',' and one '->' may stand"
+                f"einsum: equation {equation!r} has {strange[0]!r} where only letters, one '...' "
+                "for each operand, ',' and one '->' may stand"
             )
     if len(inputs) != count:
         raise OperandError(
-            f"einsum: {equation!r} has indices for {len(inputs)} operands, got {count}"
+            f"einsum: equation must have indices for each of the {count} operands, got {equation!r}"
         )
     return inputs, right if arrow else None
 
@@ -126,8 +128,9 @@ def _labels(equation: str, place: int, indices: str, ndim: int) -> tuple[Label, 
     more = ndim - len(before) - len(after)
     if more < 0 or (more and not dots):
         raise ShapeError(
-            f"einsum: {indices!r} in {equation!r} names {len(before) + len(after)} axes, but "
-            f"operands[{place}] has {ndim}" + ("" if more < 0 else "; '...' stands for the others")
+            f"einsum: operands[{place}] must have the {len(before) + len(after)} axes of "
+            f"{indices!r} in equation {equation!r}, got {ndim}"
+            + ("" if more < 0 else "; '...' stands for the others")
         )
     return (*before, *(f"...{i}" for i in range(more, 0, -1)), *after)
 
@@ -144,7 +147,9 @@ def _output(
     for n in wanted:
         if n not in count or wanted.count(n) > 1:
             why = "twice" if n in count else "that no operand has"
-            raise ArgumentError(f"einsum: the result of {equation!r} has an index {n!r} {why}")
+            raise ArgumentError(
+                f"einsum: the result of equation {equation!r} must not have an index {n!r} {why}"
+            )
     return wanted
 
 
@@ -157,8 +162,8 @@ def _unrepeated(equation: str, terms: Sequence[Term]) -> list[Term]:
             if known != size and 1 not in (known, size):
                 shapes = " and ".join(str(t.x.shape) for t in terms)
                 raise ShapeError(
-                    f"einsum: index {n!r} of {equation!r} has the sizes {known} and {size} in "
-                    f"operands of shapes {shapes}"
+                    f"einsum: index {n!r} of equation {equation!r} must have one size in all "
+                    f"operands, got {known} and {size} in shapes {shapes}"
                 )
             sizes[n] = size if known == 1 else known
     found = []

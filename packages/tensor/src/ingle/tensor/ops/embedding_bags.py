@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from ..dispatch import TensorLike, handle_of, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import as_int, normalize_axis
 from .cast import astype
 from .creation import zeros
 from .linear import embedding
 from .manipulation import reshape
 from .ranges import arange
+from .reductions import sum
 from .scatter_reductions import scatter_reduce
 from .searchsorted import searchsorted
+from .statistics import mean
 from .where import where
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 _MODES = {"sum": "sum", "mean": "mean", "max": "amax"}
 
 
+@guarded
 def embedding_bag(
     indices: TensorLike,
     weight: TensorLike,
@@ -70,6 +74,9 @@ def embedding_bag(
     rows = embedding(flat, weight, padding_idx=padding_idx)
     if per_sample_weights is not None:
         rows = rows * _factors(name, per_sample_weights, places.shape, mode, rows)
+    if len(places.shape) == 2 and padding_idx is None and mode != "max" and places.shape[1]:
+        bag = reshape(rows, (*places.shape, table.shape[1]))
+        return sum(bag, axis=1) if mode == "sum" else mean(bag, axis=1)
     if padding_idx is not None:
         number = as_int(padding_idx, name, "padding_idx")
         skipped = normalize_axis(number, table.shape[0], name, "padding_idx")

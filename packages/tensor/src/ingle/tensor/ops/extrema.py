@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, call2, handle_of, promote, run, wrap
+from ..dispatch import Operand, TensorLike, call2, handle_of, promote, refuse_storage, run, wrap
 from ..dtypes import DType
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._families import binary
+from ._guarding import guarded
 from ._rules import ORDERED, REAL, elementwise_rule
 from .comparison import less
 from .where import where
@@ -47,6 +48,7 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_MINIMUM, x1, x2)
 
 
+@guarded
 def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element, or the bound that it lies beyond; NaN stays NaN.
 
@@ -66,8 +68,9 @@ def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = Non
         return wrap(handle)
     given = [(name, v) for name, v in (("min", min), ("max", max)) if v is not None]
     dtype = promote("clip", ("x", x), *given)[0].dtype
+    refuse_storage("clip", "x", dtype)
     if dtype.kind not in REAL:
-        raise DTypeError(f"clip: needs real numbers, got {dtype}; clip real(x) and imag(x)")
+        raise DTypeError(f"clip: x must be real numbers, got {dtype}; clip real(x) and imag(x)")
     low, high = _range(dtype)
     lower: Operand = low if min is None else min
     upper: Operand = high if max is None else max
@@ -94,8 +97,9 @@ def _is_nan(x: Any) -> Any:
     return x != x  # of tensors and of numbers
 
 
-def _winner(g: Tensor, won: Tensor, tied: Tensor) -> Tensor:
-    return where(tied, g * 0.5, where(won, g, 0))
+def _share(g: Tensor, lost: Tensor, tied: Tensor) -> Tensor:
+    # Who does not lose to a NaN has won.
+    return where(tied, g * 0.5, where(lost, 0, g))
 
 
 def _clip(x: Tensor, min: Any, max: Any) -> Tensor:
@@ -123,7 +127,7 @@ def _extremum(
     name: str, public: Callable[..., Any], body: Callable[..., Any], reference: Any, down: bool
 ) -> Any:
     def of(g: Tensor, x: Any, other: Any) -> Tensor:
-        return _winner(g, less(x, other) if down else less(other, x), x == other)
+        return _share(g, less(other, x) if down else less(x, other), x == other)
 
     return binary(
         name,

@@ -14,6 +14,7 @@ from ..dtypes import complex_dtype, float32, real_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_ints, conj, normalize_axis
 from .padding import pad
 from .ranges import arange
@@ -27,6 +28,7 @@ _MIRRORED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 """The scaling that the transform in the other direction has, if it is to be the same factor."""
 
 
+@guarded
 def fft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -46,6 +48,7 @@ def fft(
     return _complex("fft", FFTN, x, None if n is None else (n,), (axis,), norm)
 
 
+@guarded
 def ifft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -58,6 +61,7 @@ def ifft(
     return _complex("ifft", IFFTN, x, None if n is None else (n,), (axis,), norm)
 
 
+@guarded
 def fftn(
     x: TensorLike,
     /,
@@ -81,6 +85,7 @@ def fftn(
     return _complex("fftn", FFTN, x, s, axes, norm)
 
 
+@guarded
 def ifftn(
     x: TensorLike,
     /,
@@ -98,6 +103,7 @@ def ifftn(
     return _complex("ifftn", IFFTN, x, s, axes, norm)
 
 
+@guarded
 def rfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -114,6 +120,7 @@ def rfft(
     return _real_input("rfft", x, None if n is None else (n,), (axis,), norm)
 
 
+@guarded
 def irfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -132,6 +139,7 @@ def irfft(
     return _real_output("irfft", x, None if n is None else (n,), (axis,), norm)
 
 
+@guarded
 def rfftn(
     x: TensorLike,
     /,
@@ -153,6 +161,7 @@ def rfftn(
     return _real_input("rfftn", x, s, axes, norm)
 
 
+@guarded
 def irfftn(
     x: TensorLike,
     /,
@@ -176,6 +185,7 @@ def irfftn(
     return _real_output("irfftn", x, s, axes, norm)
 
 
+@guarded
 def hfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -195,6 +205,7 @@ def hfft(
     return _real_output("hfft", turned, None if n is None else (n,), (axis,), _MIRRORED[norm])
 
 
+@guarded
 def ihfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
@@ -256,6 +267,9 @@ def _check_norm(name: str, norm: str) -> None:
         raise ArgumentError(f"{name}: norm={norm!r} is none of 'backward', 'ortho', 'forward'")
 
 
+_LONGEST = (1 << 31) - 1
+
+
 def _plan(
     name: str, x: Handle, s: Any, axes: Any, norm: str, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -264,23 +278,26 @@ def _plan(
     ndim = len(x.shape)
     argument = "n" if name[-1] != "n" else "s"
     given = None if s is None else as_ints(s, name, argument)
+    if axes is not None and not isinstance(axes, (list, tuple)):
+        raise ArgumentError(f"{name}: axes must be integers in a list or tuple, got {axes!r:.60}")
     if axes is None:
         axes = range(ndim - (ndim if given is None else len(given)), ndim)
     places = tuple(
         normalize_axis(a, ndim, name, "axes" if argument == "s" else "axis") for a in axes
     )
     if len(set(places)) != len(places):
-        raise ArgumentError(f"{name}: axes={tuple(axes)} names an axis twice")
+        raise ArgumentError(f"{name}: axes={tuple(axes)} must not name an axis twice")
     if len(places) < least:
-        raise ArgumentError(f"{name}: needs at least {least} axis to transform, got {tuple(axes)}")
+        raise ArgumentError(f"{name}: axes must have at least {least} axis, got {tuple(axes)}")
     if given is None:
         given = (-1,) * len(places)
     if len(given) != len(places):
         raise ArgumentError(f"{name}: s={given} must have a length for each of the axes {places}")
     sizes = tuple(x.shape[a] if n == -1 else n for a, n in zip(places, given, strict=True))
-    if any(n < 1 for n in sizes):
+    if any(not 1 <= n <= _LONGEST for n in sizes):
         raise ShapeError(
-            f"{name}: the lengths {sizes} along axes {places} of shape {x.shape} must be at least 1"
+            f"{name}: the lengths along axes {places} must be from 1 to {_LONGEST}, got {sizes} by "
+            f"{argument}={s} and x of shape {x.shape}"
         )
     return places, sizes
 
@@ -294,7 +311,7 @@ def _resized(x: Handle, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor
 
 def _complex_rule(name: str, x: Aval, *, axes: tuple[int, ...], norm: str) -> Aval:
     if not x.dtype.is_complex:
-        raise DTypeError(f"{name}: needs a complex tensor, got {x.dtype}")
+        raise DTypeError(f"{name}: x must be complex, got {x.dtype}")
     return x
 
 

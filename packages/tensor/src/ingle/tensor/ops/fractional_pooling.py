@@ -19,6 +19,7 @@ from ..dtypes import float32, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._places import add_at, read_at
 from ._rules import REAL
 from ._windows import Ints, PerAxis, per_axis
@@ -51,6 +52,7 @@ def fractional_max_pool2d(
     output_ratio: Ratio | None = ..., return_indices: Literal[True],
     samples: TensorLike | None = ..., generator: Generator | None = ...,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@guarded
 def fractional_max_pool2d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -101,6 +103,7 @@ def fractional_max_pool3d(
     output_ratio: Ratio | None = ..., return_indices: Literal[True],
     samples: TensorLike | None = ..., generator: Generator | None = ...,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@guarded
 def fractional_max_pool3d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -165,8 +168,8 @@ def _wanted(name: str, image: Ints, output_size: object, output_ratio: object) -
 def _check_fit(name: str, image: Ints, kernel: Ints, size: Ints) -> None:
     if any(m < 1 or m + k - 1 > n for n, k, m in zip(image, kernel, size, strict=True)):
         raise ShapeError(
-            f"{name}: {size} windows of {kernel} elements do not fit into the image sizes {image}: "
-            "each axis needs at least one window and window + kernel_size - 1 elements"
+            f"{name}: each image axis must have at least one window, and output_size + kernel_size "
+            f"- 1 elements, got output_size {size} and kernel_size {kernel} for x of sizes {image}"
         )
 
 
@@ -195,6 +198,7 @@ def fractional_max_pool(
 ) -> tuple[Tensor, Tensor]:
     """`fractional_max_pool2d` or `3d` with indices, by the rank of images with a batch axis."""
     rank = len(handle_of(x, "fractional_max_pool").shape) - 2
+    handle_of(samples, "fractional_max_pool", "samples")
     found = _fractional(rank, x, kernel_size, output_size, None, True, samples, None)
     assert isinstance(found, tuple)
     return found
@@ -202,7 +206,7 @@ def fractional_max_pool(
 
 def _rule(x: Aval, samples: Aval, *, kernel: Ints, size: Ints) -> tuple[Aval, Aval]:
     if x.dtype.kind not in REAL:
-        raise DTypeError(f"fractional_max_pool: needs real numbers, got {x.dtype}; cast it first")
+        raise DTypeError(f"fractional_max_pool: x must be real numbers, got {x.dtype}; cast it")
     shape = (*x.shape[:2], *size)
     return Aval(shape, x.dtype), Aval(shape, int64)
 
@@ -242,10 +246,11 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     make = draw.apart if draw.dtype.is_inexact else draw.array
     if draw.dtype.kind not in REAL:
         return
-    for shape, kernel, size in (
+    for (n, c, *image), kernel, size in (
         ((2, 3, 8, 8), 2, 5), ((1, 2, 5, 17), (2, 3), (3, 8)), ((1, 2, 5, 3, 8), 2, (3, 1, 5)),
         ((0, 2, 5, 5), 2, 2),
     ):  # fmt: skip
+        shape = (*draw.shape((n, c)), *draw.shape(image, least=4))
         u = draw.array((*shape[:2], len(shape) - 2), low=0.0, high=1.0, dtype="float32")
         yield Sample((make(shape), kernel, size, u), gradient=(0,))
 

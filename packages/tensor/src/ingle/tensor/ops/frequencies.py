@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..device import Device
 from ..dispatch import TensorLike, handle_of
-from ..dtypes import as_dtype, default_float, float64
+from ..dtypes import default_float, float64
 from ..errors import ArgumentError, DTypeError
-from ._rules import as_int, normalize_axes
+from ._guarding import guarded
+from ._rules import as_int, dtype_argument, normalize_axes
 from .cast import astype
 from .ranges import arange
 from .rearranging import roll
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Axes = int | Sequence[int] | None
 
 
+@guarded
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -41,6 +43,7 @@ def fftfreq(
     return _scaled("fftfreq", where(place * 2 < size, place, place - size), size, d, dtype)
 
 
+@guarded
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
@@ -60,6 +63,7 @@ def rfftfreq(
     return _scaled("rfftfreq", arange(size // 2 + 1, device=device), size, d, dtype)
 
 
+@guarded
 def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
     """The elements of a transform in the order of their frequencies, zero in the middle.
 
@@ -74,6 +78,7 @@ def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
     return _shifted("fftshift", x, axes, 1)
 
 
+@guarded
 def ifftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
     """The inverse of `fftshift`, which differs from it for odd sizes.
 
@@ -92,7 +97,7 @@ def _length(name: str, n: object) -> int:
 
 
 def _scaled(name: str, place: Tensor, n: int, d: float, dtype: object) -> Tensor:
-    to = default_float() if dtype is None else as_dtype(dtype)
+    to = dtype_argument(dtype, name, default_float)
     if not to.is_floating:
         raise DTypeError(f"{name}: dtype must be a float dtype, got {to}")
     if not isinstance(d, (int, float)) or not d:

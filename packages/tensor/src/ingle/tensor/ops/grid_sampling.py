@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, promote, run
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_shape, widened
 from ._sampling import out_of, sampled
 from .cast import astype
@@ -29,6 +30,7 @@ _MODES = ("bilinear", "nearest", "bicubic")
 _BORDERS = ("zeros", "border", "reflection")
 
 
+@guarded
 def grid_sample(
     x: TensorLike,
     grid: TensorLike,
@@ -72,6 +74,7 @@ def grid_sample(
     return run(op, promote(name, ("x", x), ("grid", grid)))[0]
 
 
+@guarded
 def affine_grid(theta: TensorLike, size: Sequence[int], *, align_corners: bool = False) -> Tensor:
     """The places that affine maps take the elements of a regular grid to, for `grid_sample`.
 
@@ -118,7 +121,7 @@ def _rule(x: Aval, grid: Aval, *, mode: str, border: str, corners: bool) -> Aval
             f"{name}: x {x.shape} and grid {grid.shape} must have the same batch, their first axis"
         )
     if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     if mode == "bicubic" and rank != 2:
         raise ShapeError(f"{name}: mode 'bicubic' is for pictures, got x of shape {x.shape}")
     if 0 in x.shape[2:]:
@@ -168,7 +171,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         ((2, 2, 5, 8), (2, 3), {"mode": "nearest"}),
         ((0, 2, 5, 8), (2, 3), {}),
     )
-    for shape, out, more in cases:
+    for written, places, more in cases:
+        shape, out = draw.shape(written[:2]) + draw.shape(written[2:], least=2), draw.shape(places)
         corners, rank = more.get("align_corners", False), len(out)
         sizes = np.array(shape[:1:-1])
         # Places a quarter and more away from where weights have kinks, and exact in half types.
@@ -183,8 +187,10 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 
 def _affine_samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
-        yield Sample((draw.array((2, 2, 3)), (2, 3, 5, 8)), condition=8)
-        yield Sample((draw.array((1, 3, 4)), (1, 1, 2, 1, 3)), {"align_corners": True}, condition=8)
+        n, *size = draw.shape((2, 3, 5, 8))
+        yield Sample((draw.array((n, 2, 3)), (n, *size)), condition=8)
+        more = {"align_corners": True}
+        yield Sample((draw.array((1, 3, 4)), draw.shape((1, 1, 2, 1, 3))), more, condition=8)
         yield Sample((draw.array((0, 2, 3)), (0, 3, 2, 2)))
 
 

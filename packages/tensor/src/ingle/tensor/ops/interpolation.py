@@ -11,6 +11,7 @@ from ..dispatch import TensorLike, handle_of, run1
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._resampling import Grid, Table, resampled, scale_of, table, transposed
 from ._rules import widened
 from ._windows import Ints, PerAxis, per_axis
@@ -34,6 +35,7 @@ _METHODS: dict[str, tuple[str, tuple[int, ...]]] = {
 """For each mode the method along an axis, and the numbers of image axes that it is for."""
 
 
+@guarded
 def interpolate(
     x: TensorLike,
     size: PerAxis | None = None,
@@ -105,7 +107,7 @@ def _method(
     method, ranks = _METHODS[mode]
     if rank not in ranks:
         raise ShapeError(
-            f"interpolate: mode {mode!r} is for x (batch, channels, *size) with "
+            f"interpolate: for mode {mode!r} x must be (batch, channels, *size) with "
             f"{' or '.join(map(str, ranks))} image axes, got shape {x.shape}"
         )
     if align_corners is not None and method not in ("linear", "cubic"):
@@ -121,7 +123,7 @@ def _method(
         raise ShapeError(f"interpolate: an image axis of x {x.shape} has no elements")
     if not method.startswith("nearest") and not x.dtype.is_floating:
         raise DTypeError(
-            f"interpolate: mode {mode!r} needs floats, got {x.dtype}; cast with x.astype('float32')"
+            f"interpolate: for mode {mode!r} x must be floats, got {x.dtype}; cast it to float32"
         )
     return method
 

@@ -10,12 +10,13 @@ import numpy as np
 from ..contract import Aval
 from ..dispatch import TensorLike, handle_of, promote, run
 from ..errors import ArgumentError, OperandError, ShapeError
-from ..operation import Operation
+from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import concat_batch
+from ._guarding import guarded
 from ._rules import as_int, as_ints, normalize_axis
 from .manipulation import MOVEMENT, reshape, reshaped
-from .slicing import slice_axis
+from .slicing import slice_axis, zeros_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,6 +43,7 @@ def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     return run(CONCAT.op(axis=normalize_axis(axis, len(handles[0].shape), "concat")), handles)[0]
 
 
+@guarded
 def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis, which is axis `axis` of the result.
 
@@ -72,13 +74,12 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     >>> [row.tolist() for row in it.unstack(it.asarray([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
     """
-    shape = handle_of(x, "unstack").shape
-    place = normalize_axis(axis, len(shape), "unstack")
-    rest = shape[:place] + shape[place + 1 :]
-    pieces = (slice_axis(x, place, i, 1) for i in range(shape[place]))
-    return tuple(reshaped(piece._handle, rest) for piece in pieces)
+    handle = handle_of(x, "unstack")
+    place = normalize_axis(axis, len(handle.shape), "unstack")
+    return run(UNSTACK.op(axis=place), (handle,))
 
 
+@guarded
 def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensor cut into pieces along an axis.
 
@@ -113,6 +114,7 @@ def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tupl
     return tuple(slice_axis(x, place, i, n) for i, n in zip(starts, sizes, strict=False))
 
 
+@guarded
 def chunk(x: TensorLike, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensor cut into at most `chunks` pieces of equal size; the last one may be smaller.
 
@@ -163,6 +165,36 @@ def _concat_vjp(
     return tuple(parts)
 
 
+def _unstack_rule(x: Aval, *, axis: int) -> tuple[Aval, ...]:
+    return (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis]
+
+
+def _unstack_body(x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    pieces = (slice_axis(x, axis, i, 1) for i in range(x.shape[axis]))
+    return tuple(reshaped(piece._handle, rest) for piece in pieces)
+
+
+def _unstack_vjp(g: tuple[Tensor | None, ...], x_aval: Aval, axis: int) -> Tensor:
+    known = next(part for part in g if part is not None)
+    absent = zeros_of(Aval(known.shape, x_aval.dtype), known)
+    return stack([absent if part is None else part for part in g], axis=axis)
+
+
+def _unstack_batch(batched: tuple[bool, ...], x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
+    return unstack(x, axis=axis + 1)
+
+
+def _unstack_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((3, 2)),))
+    yield Sample((draw.array((2, 3, 5)),), {"axis": 1})
+    yield Sample((draw.array((1,)),))
+
+
+def _unstack_reference(x: Any, axis: int = 0) -> Any:
+    return list(np.moveaxis(x, axis, 0))
+
+
 def _concat_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample(([draw.array((2, 3)), draw.array((1, 3)), draw.array((0, 3))],))
     yield Sample(([draw.array((3, 1, 2)), draw.array((3, 5, 2))],), {"axis": -2})
@@ -181,4 +213,18 @@ CONCAT = Operation(
     public=concat,
     samples=_concat_samples,
     reference=np.concatenate,
+)
+UNSTACK = Operation(
+    "unstack",
+    tensors=("x",),
+    statics=("axis",),
+    many_outputs=True,
+    rule=_unstack_rule,
+    traits=Traits("movement"),
+    vjp={"x": _unstack_vjp},
+    body=_unstack_body,
+    batch=_unstack_batch,
+    public=unstack,
+    samples=_unstack_samples,
+    reference=_unstack_reference,
 )

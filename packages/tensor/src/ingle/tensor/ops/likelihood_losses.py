@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, as_floating, wrap
 from ..errors import DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import broadcast_shapes
 from .exponential import exp, log
 from .losses import reduced, require_reduction
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def poisson_nll_loss(
     x: TensorLike,
     target: TensorLike,
@@ -42,7 +44,7 @@ def poisson_nll_loss(
     """
     name = "poisson_nll_loss"
     rate, counts = _float(name, "x", x), _float(name, "target", target)
-    broadcast_shapes(name, rate.shape, counts.shape)
+    broadcast_shapes(name, rate.shape, counts.shape, arguments=("x", "target"))
     loss = exp(rate) - counts * rate if log_input else rate - counts * log(rate + eps)
     if full:
         large = where(counts > 1, counts, 2)
@@ -51,6 +53,7 @@ def poisson_nll_loss(
     return reduced(loss, require_reduction(name, reduction))
 
 
+@guarded
 def gaussian_nll_loss(
     x: TensorLike,
     target: TensorLike,
@@ -80,7 +83,7 @@ def gaussian_nll_loss(
     name = "gaussian_nll_loss"
     means, wanted = _float(name, "x", x), _float(name, "target", target)
     spread = _float(name, "var", var)
-    broadcast_shapes(name, means.shape, wanted.shape)
+    broadcast_shapes(name, means.shape, wanted.shape, arguments=("x", "target"))
     if spread.shape == means.shape[:-1] and means.ndim:
         spread = spread[..., None]
     elif spread.shape != means.shape and spread.shape != (*means.shape[:-1], 1):

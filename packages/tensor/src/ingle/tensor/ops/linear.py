@@ -14,6 +14,7 @@ from ..dtypes import int64
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import INEXACT, as_int, conj, normalize_axis
 from .cast import astype
 from .creation import zeros
@@ -46,10 +47,11 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     >>> it.linear(it.ones((2, 3)), it.ones((1, 3)), it.asarray([0.5])).tolist()
     [[3.5], [3.5]]
     """
-    given = ("x", x, 0.0), ("weight", weight, 0.0), ("bias", bias, 0.0)
+    given = ("x", x, None), ("weight", weight, None), ("bias", bias, 0.0)
     return run(LINEAR, promote_present("linear", *given))[0]
 
 
+@guarded
 def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
     """The rows of a table at some indices.
 
@@ -77,7 +79,7 @@ def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | Non
 
 
 def promote_present(
-    name: str, *operands: tuple[str, TensorLike | None, float]
+    name: str, *operands: tuple[str, TensorLike | None, float | None]
 ) -> list[Handle | Scalar]:
     """Tensors promoted to one dtype; for each that is None a number that changes nothing.
 
@@ -86,19 +88,23 @@ def promote_present(
 
     Args:
         name: of the operation, for messages.
-        operands: name, tensor, and the number that stands for it, of each argument.
+        operands: name, tensor, and the number that stands for it, of each argument; None for
+            one that has to be given.
     """
-    given = [(argument, x) for argument, x, _ in operands if x is not None]
+    given = [(a, x) for a, x, number in operands if x is not None or number is None]
     for argument, x in given:
         handle_of(x, name, argument)
     handles = promote(name, *given)
     dtype, rest = handles[0].dtype, iter(handles)
-    return [Scalar(number, dtype) if x is None else next(rest) for _, x, number in operands]
+    return [
+        Scalar(number, dtype) if x is None and number is not None else next(rest)
+        for _, x, number in operands
+    ]
 
 
 def _rule(x: Aval, weight: Aval, bias: Aval) -> Aval:
     if x.dtype.kind not in INEXACT:
-        raise DTypeError(f"linear: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"linear: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     if not x.shape or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
         raise ShapeError(
             f"linear: x must be (..., in) and weight (out, in), got {x.shape} and {weight.shape}"

@@ -14,6 +14,7 @@ from ..errors import AxisError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import matmul_batch
+from ._guarding import guarded
 from ._rules import (
     NUMERIC,
     as_int,
@@ -69,10 +70,11 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
     """
     n = len(handle_of(x, "matrix_transpose").shape)
     if n < 2:
-        raise ShapeError("matrix_transpose: needs at least 2 axes, got " + ("1" if n else "none"))
+        raise ShapeError(f"matrix_transpose: x must have at least 2 axes, got {n}")
     return permute_dims(x, (*range(n - 2), n - 1, n - 2))
 
 
+@guarded
 def tensordot(
     x1: TensorLike,
     x2: TensorLike,
@@ -115,9 +117,12 @@ def _meeting(axes: Any, n1: int, n2: int) -> tuple[tuple[int, ...], tuple[int, .
     if hasattr(axes, "__index__"):
         count = as_int(axes, "tensordot", "axes")
         if not 0 <= count <= min(n1, n2):
-            raise AxisError(f"tensordot: axes={count}, but x1 has {n1} axes and x2 has {n2}")
+            raise AxisError(
+                f"tensordot: axes must be at most the number of axes of x1 ({n1}) and x2 ({n2}), "
+                f"got {count}"
+            )
         return tuple(range(n1 - count, n1)), tuple(range(count))
-    if len(axes) != 2:
+    if not isinstance(axes, (list, tuple)) or len(axes) != 2:
         raise AxisError(f"tensordot: axes must be a number or a pair of sequences, got {axes!r}")
     found = []
     for of, n in zip(axes, (n1, n2), strict=True):
@@ -128,6 +133,7 @@ def _meeting(axes: Any, n1: int, n2: int) -> tuple[tuple[int, ...], tuple[int, .
     return found[0], found[1]
 
 
+@guarded
 def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The dot products of vectors along an axis, `sum(conj(x1) * x2)`; other axes broadcast.
 
@@ -144,7 +150,7 @@ def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """
     a, b = promote("vecdot", ("x1", x1), ("x2", x2))
     if a.dtype.kind not in NUMERIC:
-        raise DTypeError(f"vecdot: needs numbers, got {a.dtype}; cast first with x.astype(...)")
+        raise DTypeError(f"vecdot: x1 must be numbers, got {a.dtype}; cast with x.astype(...)")
     ndim = max(len(a.shape), len(b.shape))
     place = normalize_axis(axis, min(len(a.shape), len(b.shape)), "vecdot")
     back = place - min(len(a.shape), len(b.shape)) if axis < 0 else axis - ndim
@@ -156,6 +162,7 @@ def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     return reduce_sum(products, axis=back, dtype=a.dtype)
 
 
+@guarded
 def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The product of each element of one vector with each of another.
 
@@ -165,19 +172,19 @@ def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """
     a, b = handle_of(x1, "outer", "x1"), handle_of(x2, "outer", "x2")
     if len(a.shape) != 1 or len(b.shape) != 1:
-        raise ShapeError(f"outer: needs vectors of one axis, got {a.shape} and {b.shape}")
+        raise ShapeError(f"outer: x1 and x2 must have one axis, got {a.shape} and {b.shape}")
     return multiply(reshape(x1, (a.shape[0], 1)), x2)
 
 
 def _rule(x1: Aval, x2: Aval) -> Aval:
     if x1.dtype.kind not in NUMERIC:
-        raise DTypeError(f"matmul: needs numbers, got {x1.dtype}; cast first with x.astype(...)")
+        raise DTypeError(f"matmul: x1 must be numbers, got {x1.dtype}; cast with x.astype(...)")
     if x1.shape[-1] != x2.shape[-2]:
         raise ShapeError(
             f"matmul: inner sizes differ: {x1.shape} @ {x2.shape} needs "
             f"{x1.shape[-1]} == {x2.shape[-2]} (last axis of x1, second last of x2)"
         )
-    lead = broadcast_shapes("matmul", x1.shape[:-2], x2.shape[:-2])
+    lead = broadcast_shapes("matmul", x1.shape[:-2], x2.shape[:-2], arguments=("x1", "x2"))
     return Aval((*lead, x1.shape[-2], x2.shape[-1]), x1.dtype)
 
 

@@ -70,10 +70,9 @@ def _solve_rule(x1: Aval, x2: Aval) -> Aval:
     check_dtype("solve", x1)
     if x1.shape[-1] != x2.shape[-2]:
         raise ShapeError(
-            f"solve: matrices of {x1.shape} need right-hand sides of {x1.shape[-1]} rows, got "
-            f"{x2.shape}"
+            f"solve: x2 must have {x1.shape[-1]} rows, as x1 {x1.shape} has columns, got {x2.shape}"
         )
-    lead = broadcast_shapes("solve", x1.shape[:-2], x2.shape[:-2])
+    lead = broadcast_shapes("solve", x1.shape[:-2], x2.shape[:-2], arguments=("x1", "x2"))
     return Aval((*lead, *x2.shape[-2:]), x1.dtype)
 
 
@@ -95,12 +94,13 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
         ((3, 3), (3,)), ((5, 5), (5, 2)), ((2, 3, 3), (3, 5)), ((3, 3), (2, 3, 1)),
         ((0, 0), (0, 2)), ((2, 1, 3, 3), (5, 3, 2)),
     ):  # fmt: skip
-        yield Sample((sample_matrix(draw, a), draw.array(b)), condition=16)
+        left, right = sample_matrix(draw, draw.shape(a)), draw.array(draw.shape(b))
+        yield Sample((left, right), condition=16)
 
 
 def _inv_samples(draw: Draw) -> Iterator[Sample]:
     for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0), (0, 3, 3)):
-        yield Sample((sample_matrix(draw, shape),), condition=16)
+        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=16)
 
 
 _SOLVE = Operation(

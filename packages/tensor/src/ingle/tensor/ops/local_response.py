@@ -12,7 +12,8 @@ from ..dispatch import TensorLike, handle_of, run
 from ..errors import ArgumentError, ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
-from ._rules import as_int, widened
+from ._guarding import guarded
+from ._rules import MOST, as_size, widened
 from .cast import astype
 from .normalization import TRAITS, require_float
 from .padding import pad
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def local_response_norm(
     x: TensorLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -43,7 +45,7 @@ def local_response_norm(
     [[[0.25], [0.125]]]
     """
     name = "local_response_norm"
-    handle, count = handle_of(x, name), as_int(size, name, "size")
+    handle, count = handle_of(x, name), as_size(size, name, "size", least=1, most=MOST)
     if len(handle.shape) < 3:
         raise ShapeError(
             f"{name}: x must be (batch, channels, ...) with at least 3 axes, got shape "
@@ -53,8 +55,6 @@ def local_response_norm(
     for argument, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ArgumentError(f"{name}: {argument} must be a number, got {value!r}")
-    if count < 1:
-        raise ArgumentError(f"{name}: size must be at least 1, got {count}")
     op = LOCAL_RESPONSE_NORM.op(size=count, **{n: float(v) for n, v in numbers.items()})
     return run(op, (handle,))[0]
 
@@ -66,10 +66,12 @@ def _rule(x: Aval, *, size: int, alpha: float, beta: float, k: float) -> Aval:
 
 def _body(x: Tensor, *, size: int, alpha: float, beta: float, k: float) -> Tensor:
     wide, channels = widened(x), x.shape[1]
-    sides = [(0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (x.ndim - 2)]
+    # Beyond the first and last channel there is nothing but zeros.
+    before, behind = (min(n, channels) for n in (size // 2, (size - 1) // 2))
+    sides = [(0, 0), (before, behind), *((0, 0),) * (x.ndim - 2)]
     squares = pad(square(wide), sides)
     total = slice_axis(squares, 1, 0, channels)
-    for first in range(1, size):
+    for first in range(1, before + behind + 1):
         total = total + slice_axis(squares, 1, first, channels)
     return astype(wide * pow(total * (alpha / size) + k, -beta), x.dtype)
 

@@ -15,6 +15,7 @@ from ..dispatch import (
     cast_handle,
     handle_of,
     promote,
+    refuse_storage,
     run1,
     run2,
 )
@@ -64,7 +65,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
     >>> it.logical_not(it.asarray([0, 3])).tolist()
     [True, False]
     """
-    return run1(_LOGICAL_NOT, cast_handle(handle_of(x, "logical_not"), bool_))
+    return run1(_LOGICAL_NOT, _truth(x, "logical_not", "x"))
 
 
 def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
@@ -136,7 +137,9 @@ def _logical(op: Op, x1: Operand, x2: Operand) -> Tensor:
 
 
 def _truth(x: TensorLike, name: str, argument: str) -> Handle:
-    return cast_handle(handle_of(x, name, argument), bool_)
+    handle = handle_of(x, name, argument)
+    refuse_storage(name, argument, handle.dtype)
+    return cast_handle(handle, bool_)
 
 
 _BITWISE_AND = binary(

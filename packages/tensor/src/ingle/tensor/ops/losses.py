@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, promote, run
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import broadcast_shapes, widened
 from .arithmetic import abs
 from .cast import astype
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 REDUCTIONS = ("mean", "sum", "none")
 
 
+@guarded
 def mse_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The mean of `(x - target)**2`.
 
@@ -48,6 +50,7 @@ def mse_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> T
     return _compare(_MSE, x, target, reduction)
 
 
+@guarded
 def l1_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The mean of `|x - target|`.
 
@@ -62,6 +65,7 @@ def l1_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> Te
     return _compare(_L1, x, target, reduction)
 
 
+@guarded
 def smooth_l1_loss(
     x: TensorLike, target: TensorLike, *, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -85,6 +89,7 @@ def smooth_l1_loss(
     return _compare(_SMOOTH_L1, x, target, reduction, beta)
 
 
+@guarded
 def huber_loss(
     x: TensorLike, target: TensorLike, *, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
@@ -106,6 +111,7 @@ def huber_loss(
     return _compare(_HUBER, x, target, reduction, delta)
 
 
+@guarded
 def kl_div(
     x: TensorLike, target: TensorLike, *, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -131,6 +137,7 @@ def kl_div(
     return total / float(shape[0]) if shape else total
 
 
+@guarded
 def binary_cross_entropy(
     x: TensorLike, target: TensorLike, weight: TensorLike | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -152,6 +159,7 @@ def binary_cross_entropy(
     return _weighted(_BCE, reduction, ("x", x), ("target", target), ("weight", weight))
 
 
+@guarded
 def binary_cross_entropy_with_logits(
     x: TensorLike,
     target: TensorLike,
@@ -212,20 +220,19 @@ def _weighted(
 ) -> Tensor:
     name = operation.name
     x, target = operands[0][1], operands[1][1]
-    assert x is not None
-    assert target is not None
-    _same_shape(name, x, target)
+    _same_shape(name, x, target)  # type: ignore[arg-type]
     op = operation.op(reduction=require_reduction(name, reduction))
-    return run(op, promote_present(name, *[(n, v, 1.0) for n, v in operands]))[0]
+    given = [(n, v, 1.0 if i > 1 else None) for i, (n, v) in enumerate(operands)]
+    return run(op, promote_present(name, *given))[0]
 
 
 def _rule(name: str, x: Aval, target: Aval, *others: Aval, reduction: str) -> Aval:
     if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     for other in others:
-        if broadcast_shapes(name, x.shape, other.shape) != x.shape:
+        if broadcast_shapes(name, x.shape, other.shape, arguments=("x", "weight")) != x.shape:
             raise ShapeError(
-                f"{name}: a weight of shape {other.shape} does not broadcast to {x.shape}"
+                f"{name}: weight must broadcast to x of shape {x.shape}, got {other.shape}"
             )
     return Aval(x.shape if reduction == "none" else (), x.dtype)
 
@@ -291,7 +298,7 @@ def _reference(
 def _samples(draw: Draw) -> Iterator[Sample]:
     if not draw.dtype.is_floating:
         return
-    for shape in ((3, 5), (17,), ()):
+    for shape in map(draw.shape, ((3, 5), (17,), ())):
         for reduction in REDUCTIONS:
             # At least 1/4 apart from each other, from the kink at 0 and from that at 1.
             distance = draw.rng.choice([-1.75, -0.5, 0.5, 1.75], shape)
@@ -375,7 +382,8 @@ def _bce_logits(
 
 
 def _bce_reference(x: Any, target: Any, weight: Any = 1.0) -> Any:
-    return -weight * (target * np.log(x) + (1 - target) * np.log1p(-x))
+    yes, no = np.maximum(np.log(x), -100), np.maximum(np.log1p(-x), -100)
+    return -weight * (target * yes + (1 - target) * no)
 
 
 def _bce_logits_reference(x: Any, target: Any, weight: Any = 1.0) -> Any:

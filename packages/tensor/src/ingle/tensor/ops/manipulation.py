@@ -107,7 +107,8 @@ def _broadcast_op(shape: Shape) -> Op:
 def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:
     if math.prod(shape) != math.prod(x.shape):
         raise ShapeError(
-            f"reshape: {x.shape} has {math.prod(x.shape)} elements, {shape} has {math.prod(shape)}"
+            f"reshape: shape must have as many elements as x {x.shape}, {math.prod(x.shape)}, got "
+            f"{shape} with {math.prod(shape)}"
         )
     return Aval(shape, x.dtype)
 
@@ -117,8 +118,10 @@ def _permute_rule(x: Aval, *, axes: tuple[int, ...]) -> Aval:
 
 
 def _broadcast_rule(x: Aval, *, shape: Shape) -> Aval:
-    if broadcast_shapes("broadcast_to", x.shape, shape) != shape:
-        raise ShapeError(f"broadcast_to: {x.shape} cannot become {shape}")
+    if broadcast_shapes("broadcast_to", x.shape, shape, arguments=("x", "shape")) != shape:
+        raise ShapeError(
+            f"broadcast_to: shape must be one that x {x.shape} broadcasts to, got {shape}"
+        )
     return Aval(shape, x.dtype)
 
 
@@ -127,9 +130,10 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _reshape_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((2, 3, 5)), (5, 6)))
-    yield Sample((draw.array((8,)), (2, -1)))
-    yield Sample((draw.array((0, 3)), (3, 0)))
+    a, b, c = draw.shape((2, 3, 5))
+    yield Sample((draw.array((a, b, c)), (c, a * b)))
+    yield Sample((draw.array((4 * a,)), (2, -1)))
+    yield Sample((draw.array((0, b)), (b, 0)))
     yield Sample((draw.array((1,)), ()))
 
 
@@ -140,9 +144,10 @@ def _permute_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((3, 1)), (2, 3, 5)))
-    yield Sample((draw.array(()), (3,)))
-    yield Sample((draw.array((1, 3)), (0, 3)))
+    a, b, c = draw.shape((2, 3, 5))
+    yield Sample((draw.array((b, 1)), (a, b, c)))
+    yield Sample((draw.array(()), (b,)))
+    yield Sample((draw.array((1, b)), (0, b)))
 
 
 MOVEMENT = Traits("movement", family="movement")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..dispatch import TensorLike, as_floating, handle_of, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import broadcast_shapes
 from .activations import relu
 from .cast import astype
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def hinge_embedding_loss(
     x: TensorLike, target: TensorLike, *, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -48,6 +50,7 @@ def hinge_embedding_loss(
     return _reduced("hinge_embedding_loss", far + near, reduction)
 
 
+@guarded
 def margin_ranking_loss(
     x1: TensorLike,
     x2: TensorLike,
@@ -71,10 +74,11 @@ def margin_ranking_loss(
     """
     name = "margin_ranking_loss"
     a, b, signs = _floats(name, ("x1", x1), ("x2", x2), ("target", target))
-    broadcast_shapes(name, a.shape, b.shape, signs.shape)
+    broadcast_shapes(name, a.shape, b.shape, signs.shape, arguments=("x1", "x2", "target"))
     return _reduced(name, relu(margin - signs * (a - b)), reduction)
 
 
+@guarded
 def cosine_embedding_loss(
     x1: TensorLike,
     x2: TensorLike,
@@ -110,6 +114,7 @@ def cosine_embedding_loss(
     return _reduced(name, alike + apart, reduction)
 
 
+@guarded
 def triplet_margin_loss(
     anchor: TensorLike,
     positive: TensorLike,
@@ -151,6 +156,7 @@ def triplet_margin_loss(
     return _reduced(name, relu(near - far + margin), reduction)
 
 
+@guarded
 def soft_margin_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> Tensor:
     """`log(1 + exp(-target * x))`, without overflow.
 
@@ -168,6 +174,7 @@ def soft_margin_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mea
     return _reduced("soft_margin_loss", softplus(-(signs * scores)), reduction)
 
 
+@guarded
 def multi_margin_loss(
     x: TensorLike,
     target: TensorLike,
@@ -214,6 +221,7 @@ def multi_margin_loss(
     return _reduced(name, reduce_sum(wrong, axis=-1) / float(count), reduction)
 
 
+@guarded
 def multilabel_margin_loss(x: TensorLike, target: TensorLike, *, reduction: str = "mean") -> Tensor:
     """The sum over right and wrong classes of `max(0, 1 - x[right] + x[wrong])`, by their number.
 
@@ -245,6 +253,7 @@ def multilabel_margin_loss(x: TensorLike, target: TensorLike, *, reduction: str 
     return _reduced(name, each, reduction)
 
 
+@guarded
 def multilabel_soft_margin_loss(
     x: TensorLike, target: TensorLike, weight: TensorLike | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -269,7 +278,7 @@ def multilabel_soft_margin_loss(
     each = -(wanted * logsigmoid(logits) + (1 - wanted) * logsigmoid(-logits))
     if weight is not None:
         (factors,) = _floats(name, ("weight", weight))
-        broadcast_shapes(name, each.shape, factors.shape)
+        broadcast_shapes(name, each.shape, factors.shape, arguments=("x", "weight"))
         each = each * factors
     return _reduced(name, reduce_sum(each, axis=-1) / float(logits.shape[-1]), reduction)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, handle_of, promote, wrap
 from ..errors import DTypeError, ShapeError
+from ._guarding import guarded
 from ._matrices import square_matrices
 from ._rules import NUMERIC, as_int, broadcast_shapes, normalize_axis
 from .linear_algebra import matmul
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     """Each square matrix of a stack to an integer power, by repeated squaring.
 
@@ -48,6 +50,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     return out
 
 
+@guarded
 def trace(x: TensorLike, /, *, offset: int = 0, dtype: object = None) -> Tensor:
     """The sum of a diagonal of each matrix of a stack.
 
@@ -60,11 +63,13 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: object = None) -> Tensor:
     >>> it.linalg.trace(it.asarray([[1, 2], [3, 4]])).item()
     5
     """
-    if len(handle_of(x, "trace").shape) < 2:
-        raise ShapeError("trace: x must be a matrix or a stack of them")
+    shape = handle_of(x, "trace").shape
+    if len(shape) < 2:
+        raise ShapeError(f"trace: x must be a matrix or a stack of them, got shape {shape}")
     return reduce_sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
+@guarded
 def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The cross products of vectors of three elements along an axis; other axes broadcast.
 
@@ -83,14 +88,14 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
         handle_of(x, "cross", argument)
     a, b = (wrap(h) for h in promote("cross", ("x1", x1), ("x2", x2)))  # type: ignore[arg-type]
     if a.dtype.kind not in NUMERIC:
-        raise DTypeError(f"cross: needs numbers, got {a.dtype}; cast first with x.astype(...)")
+        raise DTypeError(f"cross: x1 must be numbers, got {a.dtype}; cast first with x.astype(...)")
     ndim = max(a.ndim, b.ndim)
     back = normalize_axis(axis, ndim, "cross") - ndim
     if any(x.ndim < -back or x.shape[back] != 3 for x in (a, b)):
         raise ShapeError(
             f"cross: vectors along axis {axis} of {a.shape} and {b.shape} must have 3 elements"
         )
-    broadcast_shapes("cross", a.shape, b.shape)
+    broadcast_shapes("cross", a.shape, b.shape, arguments=("x1", "x2"))
     a1, b1 = roll(a, -1, axis=back), roll(b, -1, axis=back)
     a2, b2 = roll(a, 1, axis=back), roll(b, 1, axis=back)
     return a1 * b2 - a2 * b1

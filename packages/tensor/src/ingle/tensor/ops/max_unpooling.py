@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, run2
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._places import read_at, write_at
 from ._rules import NUMERIC, as_shape
 from ._windows import Ints, PerAxis, per_axis
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def max_unpool1d(
     x: TensorLike,
     indices: TensorLike,
@@ -44,6 +46,7 @@ def max_unpool1d(
     return _unpool(1, x, indices, kernel_size, stride, padding, output_size)
 
 
+@guarded
 def max_unpool2d(
     x: TensorLike,
     indices: TensorLike,
@@ -76,6 +79,7 @@ def max_unpool2d(
     return _unpool(2, x, indices, kernel_size, stride, padding, output_size)
 
 
+@guarded
 def max_unpool3d(
     x: TensorLike,
     indices: TensorLike,
@@ -140,10 +144,11 @@ def _checked(name: str, x: TensorLike, indices: TensorLike) -> tuple[Handle, Han
     if not places.dtype.is_integer:
         raise DTypeError(f"{name}: indices must be integers, got {places.dtype}")
     if values.dtype.kind not in NUMERIC:
-        raise DTypeError(f"{name}: needs numbers, got {values.dtype}; cast it first")
+        raise DTypeError(f"{name}: x must be numbers, got {values.dtype}; cast it first")
     return values, places
 
 
+@guarded
 def max_unpool(x: TensorLike, indices: TensorLike, output_size: Sequence[int]) -> Tensor:
     """`max_unpool1d`, `2d` or `3d` to image sizes, by the rank of images with a batch axis."""
     handles = _checked("max_unpool", x, indices)
@@ -157,7 +162,10 @@ def _rule(x: Aval, indices: Aval, *, size: Ints) -> Aval:
 def _samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.kind not in NUMERIC:
         return
-    for shape, size in (((2, 3, 2, 3), (5, 8)), ((3, 2, 8), (17,)), ((0, 2, 3), (5,))):
+    cases: tuple[tuple[Ints, Ints], ...] = (
+        ((2, 3, 2, 3), (5, 8)), ((3, 2, 8), (17,)), ((0, 2, 3), (5,)),
+    )  # fmt: skip
+    for shape, size in ((draw.shape(a), draw.shape(b)) for a, b in cases):
         planes, each = math.prod(shape[:2]), math.prod(shape[2:])
         places = draw.rng.permuted(np.tile(np.arange(math.prod(size)), (planes, 1)), axis=1)
         yield Sample((draw.array(shape), places[:, :each].reshape(shape), size))

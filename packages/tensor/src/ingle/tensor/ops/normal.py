@@ -7,6 +7,7 @@ must not contract them, and then draw the same numbers bit for bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,13 +16,16 @@ import numpy as np
 
 from ..contract import Aval, Shape
 from ..device import Device
-from ..dispatch import create
-from ..dtypes import DType, as_dtype, default_float, float32, float64, int32, int64
+from ..dispatch import TensorLike, call1, create
+from ..dtypes import DType, default_float, float32, float64, int32, int64
+from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_shape
+from ._guarding import guarded
+from ._rules import as_shape, dtype_argument
 from .bitcast import bitcast
-from .powers import sqrt
+from .exponential import exp
+from .powers import sqrt, square
 from .random_bits import WORDS, Place
 from .uniform import draw_samples, float_rule, reference_uniform, uniform_values
 from .where import where
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def random_normal(
     shape: int | Sequence[int],
     place: tuple[int, int],
@@ -50,12 +55,12 @@ def random_normal(
     >>> abs(x.mean().item()) < 0.05, abs(x.std().item() - 1) < 0.05
     (True, True)
     """
-    to = default_float() if dtype is None else as_dtype(dtype)
+    to = dtype_argument(dtype, "random_normal", default_float)
     op = RANDOM_NORMAL.op(shape=as_shape(shape, "random_normal"), dtype=to)
-    return create(op, device, Place(*place).scalars())
+    return create(op, device, Place.of("random_normal", place).scalars())
 
 
-def inverse_normal(p: Tensor) -> Tensor:
+def inverse_normal(p: TensorLike) -> Tensor:
     """The number below which a standard normal one lies with probability `p`, 0 < p < 1.
 
     Wichura: Algorithm AS 241, The percentage points of the normal distribution (Applied
@@ -65,12 +70,16 @@ def inverse_normal(p: Tensor) -> Tensor:
     >>> it.inverse_normal(it.asarray([0.5])).tolist()
     [0.0]
     """
+    return call1(_INVERSE_NORMAL, p, "p")
+
+
+def _inverse_normal(p: Tensor) -> Tensor:
     q = p - 0.5
     r = 0.180625 - q * q
-    central = q * _ratio(r, _A, _B)
+    central = q * _ratio(r, *CENTRAL)
     tail = where(q < 0, p, 1.0 - p)
     s = sqrt(-polynomial_log(tail))
-    outer = where(s <= 5.0, _ratio(s - 1.6, _C, _D), _ratio(s - 5.0, _E, _F))
+    outer = where(s <= 5.0, _ratio(s - 1.6, *NEAR), _ratio(s - 5.0, *FAR))
     return where(r >= 0, central, where(q < 0, -outer, outer))
 
 
@@ -85,26 +94,35 @@ def _ratio(x: Tensor, over: Sequence[float], under: Sequence[float]) -> Tensor:
     return _horner(x, over) / _horner(x, under)
 
 
-def polynomial_log(x: Tensor) -> Tensor:
+def polynomial_log(x: TensorLike) -> Tensor:
     """The natural logarithm of positive, normal floats within 2 ulp, without a library's log.
 
     x = m * 2**e with m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh((m - 1) / (m + 1)) as a
-    series in the square of that quotient, which is below 0.0295.
+    series in the square of that quotient, which is below 0.0295. In float32 and float64.
     """
+    return call1(_POLYNOMIAL_LOG, x)
+
+
+def _polynomial_log(x: Tensor) -> Tensor:
     wide = x.dtype is float64
     integer, bits = (int64, 52) if wide else (int32, 23)
-    half = 0x3FE6A09E667F3BCD if wide else 0x3F3504F3  # the bits of sqrt(1/2)
+    half = SQRT_HALF_BITS[wide]
     i = bitcast(x, integer) - half
     m = bitcast((i & ((1 << bits) - 1)) + half, x.dtype)
     e = (i >> bits).astype(x.dtype)
     s = (m - 1.0) / (m + 1.0)
     z = s * s
     series = _horner(z, [2.0 / k for k in range(23 if wide else 11, 1, -2)]) * z
-    high, low = (6.93147180369123816490e-01, 1.90821492927058770002e-10) if wide else _LN2_FLOAT32
+    high, low = LOG_2[wide]
     return e * high + (s * 2.0 + (s * series + e * low))
 
 
-_LN2_FLOAT32 = (0.693359375, -2.12194440e-4)
+# By whether the dtype is float64: the bits of sqrt(1/2), and log 2 in two parts.
+SQRT_HALF_BITS = {True: 0x3FE6A09E667F3BCD, False: 0x3F3504F3}
+LOG_2 = {
+    True: (6.93147180369123816490e-01, 1.90821492927058770002e-10),
+    False: (0.693359375, -2.12194440e-4),
+}
 # Coefficients of AS 241 (PPND16), the highest power first.
 _A = (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
       4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
@@ -124,6 +142,8 @@ _E = (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.242660947388078438
 _F = (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
       7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
       5.99832206555887937690e-1, 1.0)  # fmt: skip
+CENTRAL, NEAR, FAR = (_A, _B), (_C, _D), (_E, _F)
+"""Numerators and denominators for the middle and for the two parts of the tails."""
 
 
 def _body(*words: int, shape: Shape, dtype: DType) -> Tensor:
@@ -150,6 +170,56 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield replace(sample, exact=False, condition=8.0)
 
 
+def _share_rule(p: Aval) -> Aval:
+    if p.dtype not in (float32, float64):
+        raise DTypeError(f"inverse_normal: p must be float32 or float64, got {p.dtype}; cast it")
+    return p
+
+
+def _share_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype in (float32, float64):
+        for low, high in ((0.1, 0.4), (0.6, 0.9), (0.001, 0.02)):
+            p = draw.array((17,), low=low, high=high)
+            yield Sample((p,), condition=4, magnitude=1.0, special=False)
+
+
+def _log_rule(x: Aval) -> Aval:
+    if x.dtype not in (float32, float64):
+        raise DTypeError(f"polynomial_log: x must be float32 or float64, got {x.dtype}; cast it")
+    return x
+
+
+def _log_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype in (float32, float64):
+        for low, high in ((0.6, 1.4), (0.001, 0.02), (3.0, 1e6)):
+            x = draw.array((17,), low=low, high=high)
+            # The bits that the body works with have no gradient.
+            yield Sample((x,), condition=4, gradient=False, special=False)
+
+
+_POLYNOMIAL_LOG = Operation(
+    "polynomial_log",
+    tensors=("x",),
+    rule=_log_rule,
+    traits=Traits("elementwise", precision="high"),
+    vjp={"x": lambda g, x: g / x},
+    body=_polynomial_log,
+    public=polynomial_log,
+    samples=_log_samples,
+    reference=np.log,
+).op()
+_INVERSE_NORMAL = Operation(
+    "inverse_normal",
+    tensors=("p",),
+    rule=_share_rule,
+    traits=Traits("elementwise", precision="high"),
+    # One over the density there; the bits that the logarithm works with have no gradient.
+    vjp={"p": lambda g, out: g * exp(square(out) * 0.5) * math.sqrt(2 * math.pi)},
+    body=_inverse_normal,
+    public=inverse_normal,
+    samples=_share_samples,
+    reference="scipy.special:ndtri",
+).op()
 RANDOM_NORMAL = Operation(
     "random_normal",
     tensors=WORDS,

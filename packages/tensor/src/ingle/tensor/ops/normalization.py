@@ -14,10 +14,12 @@ from ..dtypes import DType, float32
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_shape, widened
 from .cast import astype
 from .linear import promote_present
 from .manipulation import broadcast_to
+from .normalization_gradients import layer_norm_gradient
 from .powers import rsqrt, square
 from .reductions import sum
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def layer_norm(
     x: TensorLike,
     normalized_shape: int | Sequence[int],
@@ -86,7 +89,7 @@ def _layer(
 def norm_operands(
     name: str, x: TensorLike, weight: TensorLike | None, bias: TensorLike | None
 ) -> list[Handle | Scalar]:
-    return promote_present(name, ("x", x, 0.0), ("weight", weight, 1.0), ("bias", bias, 0.0))
+    return promote_present(name, ("x", x, None), ("weight", weight, 1.0), ("bias", bias, 0.0))
 
 
 def checked_eps(name: str, eps: object) -> float:
@@ -101,7 +104,7 @@ def statistics_dtype(dtype: DType) -> DType:
 
 def require_float(name: str, x: Aval) -> None:
     if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
 
 
 Axes = tuple[int, ...]
@@ -125,17 +128,6 @@ def affine(y: Tensor, weight: Tensor | float, bias: Tensor | float) -> Tensor:
     if not isinstance(weight, float):
         y = y * widened(weight)
     return y if isinstance(bias, float) else y + widened(bias)
-
-
-def gradient_by_x(g: Tensor, hat: Tensor, rstd: Tensor, axes: Axes) -> Tensor:
-    """The cotangent of x from that of the normalised values `hat`.
-
-    Both statistics depend on x: what g has in common with a constant and with `hat` falls out.
-    """
-    count = max(1, math.prod(hat.shape[a] for a in axes))
-    along = sum(g * hat, axis=axes, keepdims=True) / count
-    level = sum(g, axis=axes, keepdims=True) / count
-    return (g - level - hat * along) * rstd
 
 
 def _last(ndim: int, axes: int) -> Axes:
@@ -173,25 +165,18 @@ def _layer_vjp(
     g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
     mean: Tensor, rstd: Tensor, axes: int, needs: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    dtype, last = x.dtype, _last(x.ndim, axes)
-    lead = tuple(range(x.ndim - axes))
-    hat = (widened(x) - mean) * rstd
-    by_x: Tensor | None = None
-    by_weight = by_bias = None
+    by_x = by_weight = by_bias = None
     if g[0] is not None:
-        wide = widened(g[0])
-        if needs[0]:
-            by_x = gradient_by_x(affine(wide, weight, 0.0), hat, rstd, last)
-        if needs[1]:
-            by_weight = astype(sum(wide * hat, axis=lead), dtype)
-        if needs[2]:
-            by_bias = astype(sum(wide, axis=lead), dtype)
-    if needs[0]:
+        by_x, by_weight, by_bias = layer_norm_gradient(g[0], x, weight, mean, rstd, axes)
+    if needs[0] and (g[1] is not None or g[2] is not None):
+        last = _last(x.ndim, axes)
         count = max(1, math.prod(x.shape[a] for a in last))
-        by_x = plus(by_x, None if g[1] is None else broadcast_to(g[1] / count, x.shape))
+        more = None if g[1] is None else broadcast_to(g[1] / count, x.shape)
         # rstd = (var + eps)^(-1/2), so that d rstd / d x = -rstd^2 * hat / count.
-        by_x = plus(by_x, None if g[2] is None else -g[2] * square(rstd) * hat / count)
-    return None if by_x is None else astype(by_x, dtype), by_weight, by_bias
+        hat = (widened(x) - mean) * rstd
+        more = plus(more, None if g[2] is None else -g[2] * square(rstd) * hat / count)
+        by_x = plus(by_x, None if more is None else astype(more, x.dtype))
+    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
 
 
 def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -212,16 +197,21 @@ def _layer_samples(draw: Draw) -> Iterator[Sample]:
 def _layer_reference(
     x: Any, normalized_shape: Any, weight: Any = 1.0, bias: Any = 0.0, *, eps: float = 1e-5
 ) -> Any:
-    axes = tuple(range(-len(normalized_shape), 0))
-    deviation = np.sqrt(np.var(x, axis=axes, keepdims=True) + eps)
-    return (x - np.mean(x, axis=axes, keepdims=True)) / deviation * weight + bias
+    mean, var = _moments(x, normalized_shape)
+    return (x - mean) / np.sqrt(var + eps) * weight + bias
 
 
 def _layer_training_reference(x: Any, normalized_shape: Any, *rest: Any, eps: float = 1e-5) -> Any:
+    mean, var = _moments(x, normalized_shape)
+    return _layer_reference(x, normalized_shape, *rest, eps=eps), mean, 1 / np.sqrt(var + eps)
+
+
+def _moments(x: Any, normalized_shape: Shape) -> tuple[Any, Any]:
     axes = tuple(range(-len(normalized_shape), 0))
-    rstd = 1 / np.sqrt(np.var(x, axis=axes, keepdims=True) + eps)
-    out = _layer_reference(x, normalized_shape, *rest, eps=eps)
-    return out, np.mean(x, axis=axes, keepdims=True), rstd
+    if not math.prod(normalized_shape):  # of nothing, where NumPy has NaN
+        nothing = np.sum(x, axis=axes, keepdims=True)
+        return nothing, nothing
+    return np.mean(x, axis=axes, keepdims=True), np.var(x, axis=axes, keepdims=True)
 
 
 TRAITS = Traits("opaque", precision="high")

@@ -13,6 +13,7 @@ from ..dtypes import real_dtype
 from ..errors import ArgumentError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import matrices
 from ._rules import INEXACT, widened
 from .arithmetic import abs, sign
@@ -30,6 +31,7 @@ Order = int | float
 _INF = float("inf")
 
 
+@guarded
 def vector_norm(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Order = 2
 ) -> Tensor:
@@ -52,6 +54,7 @@ def vector_norm(
     return run_reduction(_VECTOR_NORM, handle, axis, keepdims, ord=float(ord))
 
 
+@guarded
 def matrix_norm(
     x: TensorLike, /, *, keepdims: bool = False, ord: Order | str | None = "fro"
 ) -> Tensor:

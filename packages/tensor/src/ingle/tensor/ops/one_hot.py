@@ -9,16 +9,18 @@ import numpy as np
 
 from ..contract import Aval
 from ..dispatch import TensorLike, call1, handle_of
-from ..dtypes import DType, as_dtype, default_float, float32
+from ..dtypes import DType, default_float, float32
 from ..errors import ArgumentError, DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_int, normalize_axis
+from ._guarding import guarded
+from ._rules import as_int, dtype_argument, normalize_axis
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def one_hot(
     indices: TensorLike, num_classes: int, /, *, axis: int = -1, dtype: object = None
 ) -> Tensor:
@@ -43,7 +45,7 @@ def one_hot(
     count = as_int(num_classes, "one_hot", "num_classes")
     if count < 1:
         raise ArgumentError(f"one_hot: num_classes must be at least 1, got {count}")
-    to = default_float() if dtype is None else as_dtype(dtype)
+    to = dtype_argument(dtype, "one_hot", default_float)
     place = normalize_axis(axis, len(handle.shape) + 1, "one_hot")
     return moveaxis(call1(_ONE_HOT.op(num_classes=count, dtype=to), indices), -1, place)
 

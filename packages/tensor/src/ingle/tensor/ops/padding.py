@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,8 @@ from ..dispatch import Number, TensorLike, handle_of, run2, wrap
 from ..errors import ArgumentError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_int
+from ._guarding import guarded
+from ._rules import LARGEST, as_int
 from .joining import concat
 from .manipulation import broadcast_to
 from .slicing import slice, slice_axis, slice_update
@@ -25,6 +27,7 @@ Widths = int | Sequence[int] | Sequence[Sequence[int]]
 Mode = Literal["constant", "reflect", "edge", "replicate", "circular", "wrap"]
 
 
+@guarded
 def pad(x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Number = 0) -> Tensor:
     """The tensor with elements added before and after along each axis.
 
@@ -50,6 +53,11 @@ def pad(x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Num
     pairs = _pairs(widths, handle.shape)
     if mode not in _MODES:
         raise ArgumentError(f"pad: mode={mode!r} is none of {', '.join(map(repr, _MODES))}")
+    whole = [max(0, n + a + b) for n, (a, b) in zip(handle.shape, pairs, strict=True)]
+    if math.prod(n for n in whole if n) > LARGEST:
+        raise ShapeError(
+            f"pad: widths must not make more elements than memory can address, got {widths!r:.60}"
+        )
     cropped = _cropped(wrap(handle), pairs)
     low = tuple(max(before, 0) for before, _ in pairs)
     high = tuple(max(after, 0) for _, after in pairs)
@@ -68,6 +76,11 @@ def _pairs(widths: Any, shape: Shape) -> list[tuple[int, int]]:
     if hasattr(widths, "__index__"):
         n = as_int(widths, "pad", "widths")
         return [(n, n)] * len(shape)
+    if not isinstance(widths, (list, tuple)):
+        raise ArgumentError(
+            f"pad: widths must be a number, a pair (before, after), or a pair for each axis, got "
+            f"{widths!r:.60}"
+        )
     given = list(widths)
     if len(given) == 2 and all(hasattr(n, "__index__") for n in given):
         given = [tuple(given)] * len(shape)
@@ -88,8 +101,8 @@ def _cropped(x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
     short = [i for i, n in enumerate(sizes) if n < 0]
     if short:
         raise ShapeError(
-            f"pad: widths {pairs[short[0]]} cut off more than axis {short[0]} of shape {x.shape} "
-            f"has"
+            f"pad: widths must not cut off more than axis {short[0]} of x {x.shape} has, got "
+            f"{pairs[short[0]]}"
         )
     return slice(x, [s if n else 0 for s, n in zip(starts, sizes, strict=True)], sizes)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike, handle_of
 from ..errors import ArgumentError, ShapeError
+from ._guarding import guarded
 from ._rules import as_int
 from .manipulation import permute_dims, reshape
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     """Blocks of channels laid out as pixels (Shi et al., arXiv 1609.05158).
 
@@ -43,6 +45,7 @@ def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     return reshape(mixed, (*lead, c, height * r, width * r))
 
 
+@guarded
 def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
     """Blocks of pixels laid out as channels: the inverse of `pixel_shuffle`.
 
@@ -73,6 +76,7 @@ def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
     return reshape(mixed, (*lead, c * r * r, height // r, width // r))
 
 
+@guarded
 def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
     """Channels dealt out anew, so that each group has some of every group before.
 

@@ -13,6 +13,7 @@ from ..dtypes import DType, int32
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import REAL
 from ._windows import Ints, Pairs, PerAxis, out_sizes, padded, per_axis, seen_by, taps
 from .conversion import asarray
@@ -36,6 +37,7 @@ def max_pool1d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@guarded
 def max_pool1d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -69,6 +71,7 @@ def max_pool2d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@guarded
 def max_pool2d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -116,6 +119,7 @@ def max_pool3d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@guarded
 def max_pool3d(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -148,7 +152,7 @@ def images_of(name: str, rank: int, x: TensorLike) -> tuple[Handle, bool]:
             f"batch, got shape {handle.shape}"
         )
     if handle.dtype.kind not in REAL:
-        raise DTypeError(f"{name}: needs real numbers, got {handle.dtype}; cast it first")
+        raise DTypeError(f"{name}: x must be real numbers, got {handle.dtype}; cast it first")
     alone = len(handle.shape) == rank + 1
     return (reshape(x, (1, *handle.shape))._handle if alone else handle), alone
 

@@ -89,7 +89,7 @@ def _check(name: str, shape: Shape, values: Aval, index: Aval) -> None:
     if index.shape != shape or index.dtype is not int32:
         raise ShapeError(f"{name}: index must be int32 of shape {shape}, got {index}")
     if values.dtype.kind not in REAL:
-        raise DTypeError(f"{name}: needs real numbers, got {values.dtype}")
+        raise DTypeError(f"{name}: x must be real numbers, got {values.dtype}")
 
 
 def _gradient_rule(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..dispatch import TensorLike
 from ..errors import ArgumentError, DTypeError
+from ._guarding import guarded
 from ._windows import PerAxis, out_sizes
 from .average_pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from .pooling import images_of, pool_attributes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def lp_pool1d(
     x: TensorLike,
     norm_type: float,
@@ -36,6 +38,7 @@ def lp_pool1d(
     return _power(1, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+@guarded
 def lp_pool2d(
     x: TensorLike,
     norm_type: float,
@@ -65,6 +68,7 @@ def lp_pool2d(
     return _power(2, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+@guarded
 def lp_pool3d(
     x: TensorLike,
     norm_type: float,
@@ -94,7 +98,7 @@ def _power(
         raise ArgumentError(f"{name}: norm_type must be a number other than 0, got {norm_type!r}")
     images, _ = images_of(name, rank, x)
     if not images.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floats, got {images.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be floats, got {images.dtype}; cast it to float32")
     size = images.shape[2:]
     statics = pool_attributes(name, size, kernel_size, stride, 0, 1, ceil_mode)
     out_sizes(name, size, **statics)

@@ -19,7 +19,7 @@ from ..dispatch import (
     handle_of,
     run1,
 )
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .arithmetic import positive, reciprocal
@@ -51,9 +51,11 @@ def pow(x1: Operand, x2: Operand, /) -> Tensor:
         handle = handle_of(x1, "pow", "x1")
         if handle.dtype.is_integer and isinstance(x2, int) and x2 < 0:
             raise ArgumentError(
-                f"pow: an integer tensor ({handle.dtype}) to the power of {x2} is no integer; "
-                "cast it first with x.astype('float32')"
+                f"pow: x2 must not be negative for integers x1 ({handle.dtype}), got {x2}; cast x1 "
+                "first with x1.astype('float32')"
             )
+        if handle.dtype.kind == "bool":
+            raise DTypeError(f"pow: x1 must be numbers, got bool {handle.shape}; cast it first")
         short = _SHORT.get(x2)
         if short is not None and (handle.dtype.is_inexact or isinstance(x2, int)):
             return short(x1)

@@ -11,9 +11,10 @@ from ..contract import Aval, Handle, Scalar, Shape
 from ..dispatch import Operand, TensorLike, cast_handle, handle_of, run, wrap
 from ..dtype_functions import finfo
 from ..dtypes import DType, real_dtype
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import DECOMPOSITION, adjoint, check_dtype, matrices, sample_matrix
 from ._rules import broadcast_shapes
 from .axes import expand_dims
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def pinv(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse of each matrix of a stack.
 
@@ -43,6 +45,7 @@ def pinv(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     return run(_PINV, (handle, _tolerance("pinv", rtol, handle.shape, handle.dtype)))[0]
 
 
+@guarded
 def matrix_rank(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     """How many singular values of each matrix of a stack are not zero.
 
@@ -68,8 +71,11 @@ def _tolerance(name: str, rtol: Operand | None, shape: Shape, dtype: DType) -> H
         rtol = float(np.max(shape[-2:])) * finfo(real).eps if dtype.is_inexact else 0.0
     if isinstance(rtol, (int, float)):
         return Scalar(float(rtol), real)
-    handle = cast_handle(handle_of(rtol, name, "rtol"), real)
-    if broadcast_shapes(name, handle.shape, shape[:-2]) != shape[:-2]:
+    given = handle_of(rtol, name, "rtol")
+    if given.dtype.is_complex:
+        raise DTypeError(f"{name}: rtol must be real, got {given.dtype}")
+    handle = cast_handle(given, real)
+    if broadcast_shapes(name, handle.shape, shape[:-2], arguments=("rtol", "x")) != shape[:-2]:
         raise ShapeError(
             f"{name}: rtol of shape {handle.shape} must broadcast to the stack's {shape[:-2]}"
         )
@@ -109,7 +115,7 @@ def _vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((3, 3), (5, 3), (2, 3, 5), (0, 3), (2, 0, 0)):
+    for shape in map(draw.shape, ((3, 3), (5, 3), (2, 3, 5), (0, 3), (2, 0, 0))):
         yield Sample((sample_matrix(draw, shape),), condition=64, magnitude=2.5)
     # Of singular values from 1 to 2.5 some are cut off.
     for shape, limit in (((5, 3), 0.5), ((2, 3, 3), np.asarray([0.5, 0.0], "float32"))):

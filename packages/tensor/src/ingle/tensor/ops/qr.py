@@ -9,12 +9,14 @@ import numpy as np
 
 from ..contract import Aval
 from ..dispatch import TensorLike, run
-from ..errors import ArgumentError, GradientError
+from ..errors import ArgumentError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
+    beside,
     check_dtype,
     lower_half,
     matrices,
@@ -36,6 +38,7 @@ class QR(NamedTuple):
     R: Tensor
 
 
+@guarded
 def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
     """`x` as the product of `Q`, which has orthonormal columns, and the upper triangular `R`.
 
@@ -43,8 +46,9 @@ def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
 
     Args:
         x: matrices of shape `(..., m, n)`, of full rank if there are to be gradients.
-        mode: `"reduced"` for `Q` with min(m, n) columns, `"complete"` for m columns; the latter
-            has no gradient if m > n, since the further columns are arbitrary.
+        mode: `"reduced"` for `Q` with min(m, n) columns, `"complete"` for m columns. The further
+            columns are arbitrary but for the space that they span: gradients are right for what
+            depends on nothing else of them, such as `q2 @ conj(q2).mT`.
 
     >>> import ingle.tensor as it
     >>> q, r = it.linalg.qr(it.asarray([[3.0, 1.0], [4.0, 2.0]]))
@@ -65,13 +69,11 @@ def _rule(x: Aval, *, mode: str) -> tuple[Aval, Aval]:
 
 def _vjp(g: tuple[Any, Any], q: Tensor, r: Tensor, x: Tensor, mode: str) -> Tensor:
     m, n = x.shape[-2:]
-    if mode == "complete" and m > n:
-        raise GradientError(
-            f"qr: mode='complete' of a tall matrix {x.shape} has no gradient, since the further "
-            "columns of Q are arbitrary; use mode='reduced'"
-        )
     gq = zeros_like(q) if g[0] is None else g[0]
     gr = zeros_like(r) if g[1] is None else g[1]
+    if mode == "complete" and m > n:
+        gq, q = beside(gq, q, n)
+        r, gr = slice_axis(r, -2, 0, n), slice_axis(gr, -2, 0, n)
     if m >= n:
         return _tall(gq, gr, q, r)
     # Of x = [x1 x2] the square x1 gives q, and the rest of r is adjoint(q) @ x2.
@@ -92,13 +94,13 @@ def _unsigned(q: Any, r: Any) -> tuple[Any, Any]:
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((5, 3), (3, 3), (2, 3, 5), (1, 2), (3, 0)):
+    for shape in map(draw.shape, ((5, 3), (3, 3), (2, 3, 5), (1, 2), (3, 0))):
         yield Sample(
             (sample_matrix(draw, shape),), condition=32, magnitude=1.0,
             view=_unsigned if shape[-1] else None,
         )  # fmt: skip
     yield Sample(
-        (sample_matrix(draw, (5, 3)),), {"mode": "complete"}, gradient=False, condition=32,
+        (sample_matrix(draw, (5, 3)),), {"mode": "complete"}, condition=32,
         magnitude=1.0, view=_unsigned,
     )  # fmt: skip
 

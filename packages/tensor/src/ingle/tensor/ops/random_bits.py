@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from ..contract import Aval, Scalar, Shape
+from ..contract import Aval, Handle, Scalar, Shape
 from ..device import Device
-from ..dispatch import create
+from ..dispatch import create, run
 from ..dtypes import uint32
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_shape
 
 if TYPE_CHECKING:
@@ -35,6 +36,17 @@ class Place(NamedTuple):
 
     key: int
     counter: int
+
+    @classmethod
+    def of(cls, name: str, place: object) -> Place:
+        """A place from what the user of a function gave."""
+        pair = tuple(place) if isinstance(place, (list, tuple)) else ()
+        if len(pair) != 2 or not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in pair):
+            raise ArgumentError(
+                f"{name}: place must be a key and a counter, integers from 0 below 2**64, got "
+                f"{place!r:.60}"
+            )
+        return cls(*pair)
 
     def words(self) -> tuple[int, int, int, int]:
         """Low and high half of the key and of the counter."""
@@ -53,6 +65,7 @@ def blocks(shape: Shape, words: int = 1) -> int:
     return (math.prod(shape) * words + 1) // 2
 
 
+@guarded
 def random_bits(
     shape: int | Sequence[int], place: tuple[int, int], *, device: Device | str | None = None
 ) -> Tensor:
@@ -70,7 +83,22 @@ def random_bits(
     ['0x6b200159', '0x99ba4efe']
     """
     op = RANDOM_BITS.op(shape=as_shape(shape, "random_bits"))
-    return create(op, device, Place(*place).scalars())
+    return create(op, device, Place.of("random_bits", place).scalars())
+
+
+def bits_at(
+    words: Sequence[int | Tensor], shape: Shape, device: Device | str | None = None
+) -> Tensor:
+    """Random bits at the place that four words name, numbers or 0-d uint32 tensors."""
+    op, inputs = RANDOM_BITS.op(shape=shape), as_words(words)
+    if any(isinstance(w, Handle) for w in inputs):
+        return run(op, inputs)[0]
+    return create(op, device, cast("list[Scalar]", inputs))
+
+
+def as_words(words: Sequence[int | Tensor]) -> list[Handle | Scalar]:
+    """The words of a place as operands."""
+    return [Scalar(w, uint32) if isinstance(w, int) else w._handle for w in words]
 
 
 def threefry(key: tuple[int, int], x0: Any, x1: Any) -> tuple[Any, Any]:

@@ -14,7 +14,6 @@ from ..device import Device
 from ..dispatch import Number, TensorLike, create, handle_of
 from ..dtypes import (
     DType,
-    as_dtype,
     complex128,
     default_complex,
     default_float,
@@ -26,7 +25,8 @@ from ..dtypes import (
 from ..errors import ArgumentError, DTypeError, OperandError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_int, as_shape
+from ._guarding import guarded
+from ._rules import LARGEST, as_int, dtype_argument
 from .axes import broadcast_arrays
 from .manipulation import reshape
 from .slicing import slice_update
@@ -66,13 +66,20 @@ def arange(
     if by == 0:
         raise ArgumentError("arange: step must not be 0")
     whole = all(isinstance(v, int) for v in (first, end, by))
-    to = as_dtype(dtype) if dtype is not None else default_int() if whole else default_float()
-    if to.kind == "bool":
-        raise DTypeError("arange: bool has no ranges; make integers and compare them")
+    to = dtype_argument(dtype, "arange", default_int if whole else default_float)
+    if to.kind == "bool" or to.is_storage:
+        cure = "cast them" if to.is_storage else "compare them"
+        raise DTypeError(f"arange: {to} has no ranges; make integers and {cure}")
     count = builtins.max(0, _count(first, end, by))
-    return _iota(first, by, as_shape(count, "arange")[0], to, device)
+    if count > LARGEST:
+        raise ArgumentError(
+            "arange: start, stop and step must not make more elements than memory can address, got "
+            f"{first}, {end} and {by}"
+        )
+    return _iota(first, by, count, to, device)
 
 
+@guarded
 def linspace(
     start: Number,
     stop: Number,
@@ -103,14 +110,11 @@ def linspace(
     if count < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {count}")
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    to = (
-        as_dtype(dtype)
-        if dtype is not None
-        else (default_complex if is_complex else default_float)()
-    )
+    to = dtype_argument(dtype, "linspace", default_complex if is_complex else default_float)
     if not to.is_inexact or (is_complex and not to.is_complex):
         raise DTypeError(
-            f"linspace: dtype must be {'complex' if is_complex else 'float or complex'}, got {to}"
+            f"linspace: dtype must be {'complex' if is_complex else 'float or complex'} for start "
+            f"{start} and stop {stop}, got {to}"
         )
     gaps = count - 1 if endpoint else count
     step = (stop - start) / gaps if gaps > 0 else 0.0
@@ -123,6 +127,7 @@ def linspace(
     return slice_update(out, full((1,), stop, dtype=to, device=out.device), (count - 1,))
 
 
+@guarded
 def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
     """Coordinates of a grid from those of its axes: each tensor repeated along the others' axes.
 
@@ -144,7 +149,7 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
             raise ShapeError(f"meshgrid: arrays[{i}] must have one axis, got shape {h.shape}")
         if h.dtype is not handles[0].dtype:
             raise DTypeError(
-                f"meshgrid: all must have one dtype, got {handles[0].dtype} and {h.dtype}"
+                f"meshgrid: arrays must have one dtype, got {handles[0].dtype} and {h.dtype}"
             )
     places = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
@@ -163,6 +168,8 @@ def _real(name: str, value: Any, argument: str) -> int | float:
         raise OperandError(f"{name}: {argument} must be a real number, got {value!r}")
     if not math.isfinite(value):
         raise ArgumentError(f"{name}: {argument} must be finite, got {value}")
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        raise ArgumentError(f"{name}: {argument} must be below 2**64, got {value}")
     return value
 
 
@@ -179,6 +186,7 @@ def _iota(
     if dtype.is_complex:
         wide = complex128
     elif isinstance(start, int) and isinstance(step, int):
+        step = step if size > 1 else 0  # it may be too large to be written down
         wide = int64 if start < 1 << 63 else uint64
     else:
         wide = float64

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dispatch import TensorLike, handle_of
 from ..errors import ArgumentError, ShapeError
+from ._guarding import guarded
 from ._rules import as_int, as_ints, as_shape, normalize_axes, normalize_axis
 from .gathering import take
 from .joining import concat
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Axes = int | Sequence[int] | None
 
 
+@guarded
 def flip(x: TensorLike, /, *, axis: Axes = None) -> Tensor:
     """The elements in reversed order along some axes; along all if none are given.
 
@@ -36,6 +38,7 @@ def flip(x: TensorLike, /, *, axis: Axes = None) -> Tensor:
     return slice(x, starts, shape, steps)
 
 
+@guarded
 def roll(x: TensorLike, /, shift: int | Sequence[int], *, axis: Axes = None) -> Tensor:
     """The elements moved along axes; those that leave at the end come in at the start.
 
@@ -77,6 +80,7 @@ def _rolled(x: Tensor, axis: int, shift: int) -> Tensor:
     )
 
 
+@guarded
 def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
     """The whole tensor several times along each axis.
 
@@ -100,6 +104,7 @@ def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
     return reshape(broadcast_to(reshape(x, apart), spread), joined)
 
 
+@guarded
 def repeat(
     x: TensorLike, repeats: int | Sequence[int] | TensorLike, /, *, axis: int | None = None
 ) -> Tensor:
@@ -144,7 +149,7 @@ def _counts(repeats: Any, size: int) -> np.ndarray:
     if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts < 0).any():
         raise ArgumentError(
             f"repeat: repeats must be integers of at least 0, a number or one axis of them, got "
-            f"{counts.dtype} of shape {counts.shape}"
+            f"{repeats!r:.60}"
         )
     if counts.size not in (1, size):
         raise ShapeError(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Aval, Handle, Shape
-from ..dispatch import TensorLike, as_floating, cast_handle, handle_of, run1, wrap
-from ..dtypes import DType, as_dtype, bool_, default_int, promote_types, uint64
+from ..dispatch import TensorLike, as_floating, cast_handle, handle_of, refuse_storage, run1, wrap
+from ..dtypes import DType, bool_, default_int, promote_types, uint64
 from ..errors import DTypeError, ShapeError
 from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import NUMERIC, ORDERED, conj, normalize_axes
+from ._guarding import guarded
+from ._rules import NUMERIC, ORDERED, as_flag, conj, dtype_argument, normalize_axes
 from .comparison import equal, isfinite
 from .exponential import exp, log
 from .where import where
@@ -109,6 +110,7 @@ def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     return run_reduction(_ALL_OF, handle_of(x, "all"), axis, keepdims)
 
 
+@guarded
 def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """How many elements along axes are not 0, in the default integer dtype.
 
@@ -116,7 +118,9 @@ def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
     >>> it.count_nonzero(it.asarray([[0, 3], [1, 2]]), axis=1).tolist()
     [1, 2]
     """
-    truth = cast_handle(handle_of(x, "count_nonzero"), bool_)
+    handle = handle_of(x, "count_nonzero")
+    refuse_storage("count_nonzero", "x", handle.dtype)
+    truth = cast_handle(handle, bool_)
     return sum(wrap(truth), axis=axis, keepdims=keepdims)
 
 
@@ -140,9 +144,10 @@ def run_reduction(
 ) -> Tensor:
     """Runs an operation that reduces over `axis`, which is checked first."""
     axes = normalize_axes(axis, len(x.shape), operation.name)
+    as_flag(keepdims, operation.name, "keepdims")
     if statics:
-        return run1(operation.op(axis=axes, keepdims=bool(keepdims), **statics), x)
-    return run1(_reduction_op(operation, axes, bool(keepdims)), x)
+        return run1(operation.op(axis=axes, keepdims=keepdims, **statics), x)
+    return run1(_reduction_op(operation, axes, keepdims), x)
 
 
 @lru_cache(4096)
@@ -155,7 +160,8 @@ def _accumulated(
     operation: Operation, x: TensorLike, axis: Axis, dtype: object, keepdims: bool
 ) -> Tensor:
     handle = handle_of(x, operation.name)
-    to = accumulator(handle.dtype) if dtype is None else as_dtype(dtype)
+    refuse_storage(operation.name, "x", handle.dtype)
+    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
     return run_reduction(operation, cast_handle(handle, to), axis, keepdims)
 
 
@@ -179,7 +185,7 @@ def reduction_rule(
 ) -> Aval:  # fmt: skip
     """The shape without its reduced axes; they may be empty only if there is an identity."""
     if x.dtype.kind not in kinds:
-        raise DTypeError(f"{name}: needs {' or '.join(kinds)}, got {x}; cast it first")
+        raise DTypeError(f"{name}: x must be {' or '.join(kinds)}, got {x}; cast it first")
     if not identity and 0 in [x.shape[a] for a in axis]:
         raise ShapeError(
             f"{name}: {x} has no elements along axis {axis}, and {name} of nothing is undefined; "
@@ -266,14 +272,17 @@ def _logsumexp(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
 def _logsumexp_vjp(
     g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval
 ) -> Tensor:
-    out = where(isfinite(out), out, 0)
+    # Nothing but -inf has no largest element: none gets a share.
+    out = where(out == float("-inf"), 0, out)
     return spread(g, x_aval, axis) * exp(x - spread(out, x_aval, axis))
 
 
 def _logsumexp_reference(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     from scipy.special import logsumexp as oracle
 
-    return oracle(x, axis=axis, keepdims=keepdims) if x.size else np.log(np.sum(x, axis=axis))
+    if x.size:
+        return oracle(x, axis=axis, keepdims=keepdims)
+    return np.log(np.sum(x, axis=axis, keepdims=keepdims))
 
 
 def _samples(extremum: bool, condition: float, draw: Draw) -> Iterator[Sample]:

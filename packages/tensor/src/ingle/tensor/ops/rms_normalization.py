@@ -14,6 +14,7 @@ from ..dtype_functions import finfo
 from ..errors import ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import as_shape, widened
 from .cast import astype
 from .linear import promote_present
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def rms_norm(
     x: TensorLike,
     normalized_shape: int | Sequence[int],
@@ -74,7 +76,7 @@ def _rms(
             f"{name}: weight must have normalized_shape={shape}, got shape "
             f"{handle_of(weight, name, 'weight').shape}"
         )
-    operands: list[Handle | Scalar] = promote_present(name, ("x", x, 0.0), ("weight", weight, 1.0))
+    operands: list[Handle | Scalar] = promote_present(name, ("x", x, None), ("weight", weight, 1.0))
     require_float(name, Aval(have, operands[0].dtype))
     small = finfo(operands[0].dtype).eps if eps is None else checked_eps(name, eps)
     return run(operation.op(axes=len(shape), eps=float(small)), operands)
@@ -140,7 +142,8 @@ def _training_reference(
     x: Any, normalized_shape: Any, weight: Any = 1.0, *, eps: float
 ) -> tuple[Any, Any]:
     axes = tuple(range(-len(normalized_shape), 0))
-    rrms = 1 / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + eps)
+    count = max(1, math.prod(normalized_shape))  # of nothing the mean is 0 here
+    rrms = 1 / np.sqrt(np.sum(x * x, axis=axes, keepdims=True) / count + eps)
     return x * rrms * weight, rrms
 
 

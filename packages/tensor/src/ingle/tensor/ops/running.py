@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Aval
-from ..dispatch import TensorLike, as_floating, handle_of, run1, wrap
+from ..dispatch import TensorLike, as_floating, handle_of, refuse_storage, run1, wrap
 from ..dtypes import DType, default_int
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import ORDERED, normalize_axis, widened
 from .cast import astype
 from .comparison import isnan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def cummax(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The largest of the first 1, 2, … elements along an axis, and its index.
 
@@ -47,6 +49,7 @@ def cummax(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     return _extrema("cummax", x, axis, True)
 
 
+@guarded
 def cummin(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The smallest of the first 1, 2, … elements along an axis, and its index.
 
@@ -65,6 +68,7 @@ def cummin(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     return _extrema("cummin", x, axis, False)
 
 
+@guarded
 def logcumsumexp(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The logarithm of the sum of the exponentials of the first 1, 2, … elements along an axis.
 
@@ -84,8 +88,9 @@ def logcumsumexp(x: TensorLike, /, *, axis: int = -1) -> Tensor:
 def _extrema(name: str, x: TensorLike, axis: int, largest: bool) -> tuple[Tensor, Tensor]:
     handle = handle_of(x, name)
     place = normalize_axis(axis, len(handle.shape), name)
+    refuse_storage(name, "x", handle.dtype)
     if handle.dtype.kind not in ORDERED:
-        raise DTypeError(f"{name}: {handle.dtype} has no order; use real(x) or abs(x)")
+        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; use real(x) or abs(x)")
     op = (CUMMAX_INDICES if largest else CUMMIN_INDICES).op(axis=place, dtype=default_int())
     indices = run1(op, handle)
     return take_along_axis(wrap(handle), indices, axis=place), indices
@@ -130,7 +135,7 @@ def _index_rule(x: Aval, *, axis: int, dtype: DType) -> Aval:
 
 def _log_rule(x: Aval, *, axis: int) -> Aval:
     if not x.dtype.is_floating:
-        raise DTypeError(f"logcumsumexp: needs floats, got {x.dtype}; cast with x.astype(...)")
+        raise DTypeError(f"logcumsumexp: x must be floats, got {x.dtype}; cast with x.astype(...)")
     return x
 
 

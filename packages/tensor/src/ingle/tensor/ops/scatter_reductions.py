@@ -15,6 +15,7 @@ from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import NUMERIC, broadcast_shapes, normalize_axis
 from .arithmetic import floor_divide, multiply
 from .cast import astype
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
+@guarded
 def scatter_reduce(
     x: TensorLike,
     indices: Indices,
@@ -82,6 +84,7 @@ def scatter_reduce(
     return run(operation.op(axis=place, include_self=bool(include_self), **largest), (a, i, u))[0]
 
 
+@guarded
 def put_along_axis(
     x: TensorLike,
     indices: Indices,
@@ -242,24 +245,26 @@ def _extremum_vjp(
 def _rule(x: Aval, indices: Aval, updates: Aval, *, axis: int, **statics: Any) -> Aval:
     _check("scatter_reduce", x, indices, updates, axis)
     if statics.get("largest") is not None and x.dtype.is_complex:
-        raise DTypeError(f"scatter_reduce: {x.dtype} has no order; reduce real(x) or abs(x)")
+        raise DTypeError(f"scatter_reduce: x must be ordered, got {x.dtype}; use real(x) or abs(x)")
     return x
 
 
 def _samples(names: tuple[str, ...], draw: Draw) -> Iterator[Sample]:
     if draw.dtype.kind not in NUMERIC or (draw.dtype.is_complex and "prod" not in names):
         return
+    a, b, c, rows = *draw.shape((2, 8, 3)), draw.size(5, least=1)
     make = draw.apart if "prod" not in names and draw.dtype.is_inexact else draw.array
     for name in names:
         for own in (True, False):
             options: dict[str, Any] = {"include_self": own}
-            both = make((5 * 3 + 2 * 8 * 3,))
-            operands = both[:15].reshape(5, 3), draw.integers((2, 8), 5), both[15:].reshape(2, 8, 3)
-            yield Sample((*operands, name), options, condition=8)
-            both, places = make((2 * 8 * 3 + 2 * 3 * 3,)), draw.integers((3,), 8) - 8
-            x, updates = both[:48].reshape(2, 8, 3), both[48:].reshape(2, 3, 3)
-            yield Sample((x, places, updates, name), {**options, "axis": 1}, condition=8)
-        empty = (draw.array((8,)), draw.integers((0,), 8), draw.array((0,)), name)
+            both = make((rows * c + a * b * c,))
+            x, updates = both[: rows * c].reshape(rows, c), both[rows * c :].reshape(a, b, c)
+            yield Sample((x, draw.integers((a, b), rows), updates, name), options, condition=8)
+            both, places = make((a * rows * c + a * 3 * c,)), draw.integers((3,), rows) - rows
+            stacks = both[: a * rows * c].reshape(a, rows, c)
+            updates = both[a * rows * c :].reshape(a, 3, c)
+            yield Sample((stacks, places, updates, name), {**options, "axis": 1}, condition=8)
+        empty = (draw.array((rows,)), draw.integers((0,), rows), draw.array((0,)), name)
         yield Sample(empty)
 
 

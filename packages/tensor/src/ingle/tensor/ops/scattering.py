@@ -15,7 +15,7 @@ from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import scatter_batch
-from ._rules import normalize_axis
+from ._rules import NUMERIC, normalize_axis
 from .gathering import Indices, index_handle, take, taken_shape
 from .slicing import zeros_of
 
@@ -84,8 +84,8 @@ def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Ava
             f"{name}: updates must have the dtype {x.dtype} of x, got {updates.dtype}; "
             "cast them first with updates.astype(x.dtype)"
         )
-    if name == "scatter_add" and x.dtype.kind == "bool":
-        raise DTypeError("scatter_add: needs numbers, got bool; cast first with x.astype(...)")
+    if name == "scatter_add" and x.dtype.kind not in NUMERIC:
+        raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; cast first with x.astype(...)")
     expected = taken_shape(x.shape, indices.shape, axis)
     if updates.shape != expected:
         raise ShapeError(
@@ -113,12 +113,14 @@ def _set_vjp_updates(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Ten
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 3)), draw.integers((2, 8), 5), draw.array((2, 8, 3))), {"axis": 0})
-    yield Sample(
-        (draw.array((2, 17, 3)), draw.integers((3,), 17) - 17, draw.array((2, 3, 3))), {"axis": 1}
-    )
-    yield Sample((draw.array((8,)), draw.integers((0,), 8), draw.array((0,))))
-    yield Sample((draw.array((8,)), draw.integers((), 8), draw.array(())))
+    rows, many = draw.size(5, least=1), draw.size(17, least=1)
+    a, b, c = draw.shape((2, 8, 3))
+    x, updates = draw.array((rows, c)), draw.array((a, b, c))
+    yield Sample((x, draw.integers((a, b), rows), updates), {"axis": 0})
+    x, updates = draw.array((a, many, c)), draw.array((a, 3, c))
+    yield Sample((x, draw.integers((3,), many) - many, updates), {"axis": 1})
+    yield Sample((draw.array((rows,)), draw.integers((0,), rows), draw.array((0,))))
+    yield Sample((draw.array((rows,)), draw.integers((), rows), draw.array(())))
 
 
 def _reference(add: bool, x: Any, indices: Any, updates: Any, axis: int = 0) -> Any:

@@ -13,7 +13,7 @@ from ..dispatch import TensorLike, handle_of, run1, wrap
 from ..dtypes import DType, default_int
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import ORDERED, normalize_axis
+from ._rules import ORDERED, as_flag, normalize_axis
 from .manipulation import reshape
 from .reductions import reduction_rule
 
@@ -65,7 +65,12 @@ def _search(operation: Operation, x: TensorLike, axis: int | None, keepdims: boo
         found = run1(operation.op(axis=0, keepdims=False, dtype=default_int()), flat)
         return reshape(found, (1,) * len(shape)) if keepdims else found
     place = normalize_axis(axis, len(shape), operation.name)
-    return run1(operation.op(axis=place, keepdims=bool(keepdims), dtype=default_int()), handle)
+    return run1(
+        operation.op(
+            axis=place, keepdims=as_flag(keepdims, operation.name, "keepdims"), dtype=default_int()
+        ),
+        handle,
+    )
 
 
 def _search_operation(name: str, public: Any, reference: Any) -> Operation:

@@ -13,6 +13,7 @@ from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import ORDERED
 from .comparison import isnan
 from .creation import full, zeros
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def searchsorted(
     x1: TensorLike,
     x2: TensorLike,
@@ -65,7 +67,7 @@ def searchsorted(
 
 def _rule(x1: Aval, x2: Aval, *, side: str) -> Aval:
     if x1.dtype.kind not in ORDERED:
-        raise DTypeError(f"searchsorted: {x1.dtype} has no order; use real(x) or abs(x)")
+        raise DTypeError(f"searchsorted: x1 and x2 must be ordered, got {x1.dtype}; use abs(x)")
     return Aval(x2.shape, int64)
 
 

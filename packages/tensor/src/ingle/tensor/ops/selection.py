@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..contract import Shape
-from ..dispatch import TensorLike, as_floating, handle_of, wrap
+from ..dispatch import TensorLike, as_floating, handle_of, refuse_storage, wrap
 from ..dtypes import float32, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import ORDERED, as_int, broadcast_shapes, normalize_axis, widened
 from .axes import moveaxis
 from .cast import astype
-from .comparison import isnan
+from .comparison import isfinite, isnan
 from .conversion import asarray
 from .cumulative import cumulative_sum
 from .gathering import take, take_along_axis
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@guarded
 def kthvalue(
     x: TensorLike, k: int, /, *, axis: int = -1, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -66,6 +68,7 @@ def kthvalue(
     return _dropped(value, place, keepdims), _dropped(index, place, keepdims)
 
 
+@guarded
 def median(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The median along an axis: the lower of the two middle elements if their number is even.
 
@@ -94,6 +97,7 @@ def median(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False)
     return reshape(value, shape)
 
 
+@guarded
 def quantile(
     x: TensorLike,
     q: float | Sequence[float] | TensorLike,
@@ -143,12 +147,13 @@ def quantile(
         above = take(ordered, astype(high, int64), axis=0)
         share = astype(reshape(share, (shares.size, *(1,) * (ordered.ndim - 1))), below.dtype)
         # Two equal infinities must not be subtracted from each other.
-        apart = (share > 0) & (above != below)
+        apart = (share > 0) & ((above != below) | isfinite(above))
         values = where(apart, below + where(apart, above - below, 0) * share, below)
     values = where(isnan(slice_axis(ordered, 0, size - 1, 1)), float("nan"), values)
     return astype(reshape(values, (*shares.shape, *shape)), floats.dtype)
 
 
+@guarded
 def mode(x: TensorLike, /, *, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The most frequent value along an axis, the smallest of several, and its last index.
 
@@ -184,6 +189,7 @@ def mode(x: TensorLike, /, *, axis: int = -1, keepdims: bool = False) -> tuple[T
     return _dropped(value, place, keepdims), _dropped(index, place, keepdims)
 
 
+@guarded
 def masked_select(x: TensorLike, mask: TensorLike, /) -> Tensor:
     """The elements where a mask is true, in row-major order; the two broadcast.
 
@@ -198,7 +204,7 @@ def masked_select(x: TensorLike, mask: TensorLike, /) -> Tensor:
     a, m = handle_of(x, "masked_select"), handle_of(mask, "masked_select", "mask")
     if m.dtype.kind != "bool":
         raise DTypeError(f"masked_select: mask must be bool, got {m.dtype}; compare first")
-    shape = broadcast_shapes("masked_select", a.shape, m.shape)
+    shape = broadcast_shapes("masked_select", a.shape, m.shape, arguments=("x", "mask"))
     chosen = reshape(broadcast_to(wrap(m), shape), (math.prod(shape),))
     return getitem(reshape(broadcast_to(wrap(a), shape), (math.prod(shape),)), chosen)
 
@@ -210,8 +216,9 @@ def _dropped(x: Tensor, axis: int, keepdims: bool) -> Tensor:
 def _along(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> tuple[Tensor, int, Shape]:
     """The tensor, the axis to go along (all in one if None), and the shape without it."""
     handle = handle_of(x, name)
+    refuse_storage(name, "x", handle.dtype)
     if handle.dtype.kind not in ORDERED:
-        raise DTypeError(f"{name}: {handle.dtype} has no order; use real(x) or abs(x)")
+        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; use real(x) or abs(x)")
     shape = handle.shape
     if axis is None:
         out = (1,) * len(shape) if keepdims else ()

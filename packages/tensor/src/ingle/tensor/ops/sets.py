@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, handle_of, run, wrap
 from ..dtypes import int64
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from .complex import imag, real
 from .cumulative import cumulative_sum
 from .gathering import take
@@ -72,6 +73,7 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
     return UniqueAll(*run(_UNIQUE, (handle_of(x, "unique_all"),)))
 
 
+@guarded
 def unique_counts(x: TensorLike, /) -> UniqueCounts:
     """The distinct values in ascending order, and how often each occurs.
 
@@ -84,6 +86,7 @@ def unique_counts(x: TensorLike, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@guarded
 def unique_inverse(x: TensorLike, /) -> UniqueInverse:
     """The distinct values in ascending order, and for each element of `x` which of them it is.
 
@@ -96,6 +99,7 @@ def unique_inverse(x: TensorLike, /) -> UniqueInverse:
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@guarded
 def unique_values(x: TensorLike, /) -> Tensor:
     """The distinct values in ascending order.
 

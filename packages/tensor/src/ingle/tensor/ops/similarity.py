@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..dispatch import TensorLike, as_floating, handle_of, promote, wrap
 from ..dtypes import default_float
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import broadcast_shapes, conj, normalize_axis
 from .cast import astype
 from .complex import real
@@ -29,6 +30,7 @@ _MANY = 25
 """Above so many rows the euclidean distances come from a matrix product, as in PyTorch."""
 
 
+@guarded
 def normalize(x: TensorLike, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """Vectors along an axis, divided by their norm, or by `eps` where that is larger.
 
@@ -48,6 +50,7 @@ def normalize(x: TensorLike, /, *, p: float = 2.0, axis: int = 1, eps: float = 1
     return vectors / maximum(norm, eps)
 
 
+@guarded
 def cosine_similarity(
     x1: TensorLike, x2: TensorLike, /, *, axis: int = 1, eps: float = 1e-8
 ) -> Tensor:
@@ -65,13 +68,14 @@ def cosine_similarity(
     """
     name = "cosine_similarity"
     a, b = _floats(name, x1, x2)
-    shape = broadcast_shapes(name, a.shape, b.shape)
+    shape = broadcast_shapes(name, a.shape, b.shape, arguments=("x1", "x2"))
     place = normalize_axis(axis, len(shape), name)
     a, b = broadcast_to(a, shape), broadcast_to(b, shape)
     left, right = (x / maximum(vector_norm(x, axis=place, keepdims=True), eps) for x in (a, b))
     return reduce_sum(left * right, axis=place)
 
 
+@guarded
 def pairwise_distance(
     x1: TensorLike,
     x2: TensorLike,
@@ -94,10 +98,11 @@ def pairwise_distance(
     [5.0]
     """
     a, b = _floats("pairwise_distance", x1, x2)
-    broadcast_shapes("pairwise_distance", a.shape, b.shape)
+    broadcast_shapes("pairwise_distance", a.shape, b.shape, arguments=("x1", "x2"))
     return vector_norm(a - b + eps, ord=p, axis=-1, keepdims=keepdims)
 
 
+@guarded
 def cdist(x1: TensorLike, x2: TensorLike, /, *, p: float = 2.0) -> Tensor:
     """The distance of each row of `x1` from each row of `x2`; leading axes broadcast.
 
@@ -119,9 +124,10 @@ def cdist(x1: TensorLike, x2: TensorLike, /, *, p: float = 2.0) -> Tensor:
     a, b = _floats("cdist", x1, x2)
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise ShapeError(
-            f"cdist: needs (..., n, features) and (..., m, features), got {a.shape} and {b.shape}"
+            f"cdist: x1 must be (..., n, features) and x2 (..., m, features), got {a.shape} and "
+            f"{b.shape}"
         )
-    broadcast_shapes("cdist", a.shape[:-2], b.shape[:-2])
+    broadcast_shapes("cdist", a.shape[:-2], b.shape[:-2], arguments=("x1", "x2"))
     if p < 0:
         raise ArgumentError(f"cdist: p must not be negative, got {p}")
     if p == 2 and max(a.shape[-2], b.shape[-2]) > _MANY:
@@ -131,6 +137,7 @@ def cdist(x1: TensorLike, x2: TensorLike, /, *, p: float = 2.0) -> Tensor:
     return vector_norm(rows - others, ord=p, axis=-1)
 
 
+@guarded
 def cov(
     x: TensorLike,
     /,
@@ -171,9 +178,10 @@ def cov(
             shares = astype(wrap(handle_of(aweights, "cov", "aweights")), rows.dtype)
             left = total - reduce_sum(weights * shares) * correction / total
         out = matmul(off * weights, conj(matrix_transpose(off))) / maximum(left, 0.0)
-    return out if data.ndim == 2 else reshape(out, ())
+    return reshape(out, ()) if rows.shape[0] == 1 else out
 
 
+@guarded
 def corrcoef(x: TensorLike, /) -> Tensor:
     """The correlations of variables, which are rows, over observations, which are columns.
 
@@ -202,7 +210,7 @@ def _floats(name: str, x1: TensorLike, x2: TensorLike) -> tuple[Tensor, Tensor]:
     if not a.dtype.is_inexact:
         a, b = astype(a, default_float()), astype(b, default_float())
     if a.dtype.is_complex:
-        raise DTypeError(f"{name}: needs real vectors, got {a.dtype}")
+        raise DTypeError(f"{name}: x1 must be real vectors, got {a.dtype}")
     return a, b
 
 

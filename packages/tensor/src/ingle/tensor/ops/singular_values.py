@@ -10,10 +10,10 @@ import numpy as np
 from ..contract import Aval
 from ..dispatch import TensorLike, run, run1
 from ..dtypes import real_dtype
-from ..errors import GradientError
 from ..operation import Operation
 from ..sample import Draw, Sample
-from ._matrices import DECOMPOSITION, adjoint, check_dtype, matrices, sample_matrix
+from ._guarding import guarded
+from ._matrices import DECOMPOSITION, adjoint, beside, check_dtype, matrices, sample_matrix
 from .axes import expand_dims
 from .slicing import slice_axis
 from .triangular import diagonal, eye
@@ -31,6 +31,7 @@ class SVD(NamedTuple):
     Vh: Tensor
 
 
+@guarded
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     """The singular value decomposition of each matrix of a stack.
 
@@ -41,7 +42,8 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     Args:
         x: matrices of shape `(..., m, n)`.
         full_matrices: whether `U` is m by m and `Vh` n by n, or both have min(m, n) vectors. The
-            further vectors are arbitrary, so that there is no gradient through them.
+            further vectors are arbitrary but for the space that they span: gradients are right for
+            what depends on nothing else of them.
 
     >>> import ingle.tensor as it
     >>> u, s, vh = it.linalg.svd(it.asarray([[0.0, 2.0], [-3.0, 0.0]]))
@@ -82,8 +84,7 @@ def _vjp(g: tuple[Any, Any, Any], u: Tensor, s: Tensor, vh: Tensor, full_matrice
     """Wan and Zhang, Automatic differentiation for complex valued SVD (2019)."""
     k = s.shape[-1]
     if full_matrices:
-        g = _narrowed(g, u, vh)
-        u, vh = slice_axis(u, -1, 0, k), slice_axis(vh, -2, 0, k)
+        g, u, vh = _narrowed(g, u, vh, k)
     gu, gs, gvh = g
     left, right = _turn(adjoint(u), gu), _turn(vh, None if gvh is None else adjoint(gvh))
     rows, columns = expand_dims(s, axis=-1), expand_dims(s, axis=-2)
@@ -118,15 +119,15 @@ def _off_diagonal(x: Any, apart: Tensor, one: Tensor) -> Any:
     return x if isinstance(x, float) else where(one != 0, 0, x) / apart
 
 
-def _narrowed(g: tuple[Any, Any, Any], u: Tensor, vh: Tensor) -> tuple[Any, Any, Any]:
+def _narrowed(
+    g: tuple[Any, Any, Any], u: Tensor, vh: Tensor, k: int
+) -> tuple[tuple[Any, Any, Any], Tensor, Tensor]:
+    """Cotangents of the first k singular vectors alone, and these."""
     gu, gs, gvh = g
-    m, n = u.shape[-2], vh.shape[-1]
-    if (m > n and gu is not None) or (n > m and gvh is not None):
-        raise GradientError(
-            "svd: with full_matrices=True the further singular vectors of matrices of shape "
-            f"({m}, {n}) are arbitrary and have no gradient; use full_matrices=False"
-        )
-    return gu, gs, gvh
+    v = adjoint(vh)
+    gu, u = (None, slice_axis(u, -1, 0, k)) if gu is None else beside(gu, u, k)
+    gv, v = (None, slice_axis(v, -1, 0, k)) if gvh is None else beside(adjoint(gvh), v, k)
+    return (gu, gs, None if gv is None else adjoint(gv)), u, adjoint(v)
 
 
 def _svdvals(x: Tensor) -> Tensor:
@@ -141,20 +142,18 @@ def _unsigned(u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((3, 3), (5, 3), (3, 5), (2, 3, 2), (1, 1)):
+    for shape in map(draw.shape, ((3, 3), (5, 3), (3, 5), (2, 3, 2), (1, 1))):
         yield Sample(
             (sample_matrix(draw, shape),), {"full_matrices": False}, condition=64, magnitude=2.5,
             view=_unsigned,
         )  # fmt: skip
-    yield Sample(
-        (sample_matrix(draw, (5, 3)),), gradient=False, condition=64, magnitude=2.5, view=_unsigned
-    )
+    yield Sample((sample_matrix(draw, (5, 3)),), condition=64, magnitude=2.5, view=_unsigned)
     yield Sample((sample_matrix(draw, (3, 3)),), condition=64, magnitude=2.5, view=_unsigned)
-    yield Sample((draw.array((0, 3)),), {"full_matrices": False})
+    yield Sample((draw.array((0, draw.size(3))),), {"full_matrices": False})
 
 
 def _values_samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((3, 3), (5, 3), (2, 3, 5), (0, 3)):
+    for shape in map(draw.shape, ((3, 3), (5, 3), (2, 3, 5), (0, 3))):
         yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
 
 

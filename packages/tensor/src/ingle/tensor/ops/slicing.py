@@ -12,6 +12,7 @@ from ..contract import Aval, Handle, Scalar, Shape
 from ..dispatch import TensorLike, handle_of, run, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from ..numbers import is_followed
 from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import slice_batch, update_batch
@@ -92,9 +93,7 @@ def sliced(handle: Handle, starts: Sequence[int], sizes: Shape, steps: Shape) ->
     """A slice that is known to lie inside, from starts that count from 0."""
     if sizes == handle.shape and min(steps, default=1) == 1 == max(steps, default=1):
         return wrap(handle)
-    return run(
-        _op(sizes, steps), (handle, *[_SMALL[s] if s < 64 else Scalar(s, int64) for s in starts])
-    )[0]
+    return run(_op(sizes, steps), (handle, *[_scalar(s) for s in starts]))[0]
 
 
 @lru_cache(maxsize=4096)
@@ -103,6 +102,11 @@ def _op(sizes: Shape, steps: Shape) -> Op:
 
 
 _SMALL = [Scalar(i, int64) for i in range(64)]
+
+
+def _scalar(start: int) -> Scalar:
+    """A start as an input; one that a recording follows must stay what it is."""
+    return _SMALL[start] if type(start) is int and start < 64 else Scalar(start, int64)
 
 
 def _steps(name: str, steps: Sequence[int] | None, shape: Shape) -> Shape:
@@ -119,19 +123,20 @@ def _steps(name: str, steps: Sequence[int] | None, shape: Shape) -> Shape:
 def _starts(
     name: str, starts: Sequence[Start], shape: Shape, sizes: Shape, steps: Shape
 ) -> list[Handle | Scalar]:
-    if not len(starts) == len(sizes) == len(shape):
+    if not isinstance(starts, (list, tuple)) or not len(starts) == len(sizes) == len(shape):
         raise ShapeError(
-            f"{name}: needs a start and a size for each of the {len(shape)} axes of shape {shape}, "
-            f"got {len(starts)} starts and {len(sizes)} sizes"
+            f"{name}: starts and sizes must have a number for each of the {len(shape)} axes of x "
+            f"{shape}, got {starts!r:.60} and {sizes}"
         )
     found: list[Handle | Scalar] = []
     for axis, start in enumerate(starts):
         if hasattr(start, "_handle") or hasattr(type(start), "__ingle_tensor__"):
             found.append(_dynamic_start(name, axis, start))
             continue
-        number = as_int(start, name, f"starts[{axis}]")
+        followed = isinstance(start, int) and is_followed(start)
+        number = start if followed else as_int(start, name, f"starts[{axis}]")
         first = checked_start(name, axis, number, shape[axis], sizes[axis], steps[axis])
-        found.append(_SMALL[first] if first < 64 else Scalar(first, int64))
+        found.append(_scalar(first))
     return found
 
 
@@ -152,8 +157,8 @@ def checked_start(name: str, axis: int, start: int, length: int, size: int, step
     inside = 0 <= first < length and 0 <= last < length if size else 0 <= first <= length
     if not inside:
         raise OutOfRangeError(
-            f"{name}: {size} elements from {start} in steps of {step} do not lie inside of "
-            f"axis {axis} of size {length}"
+            f"{name}: {size} elements from starts[{axis}]={start} in steps of {step} do not lie "
+            f"inside of axis {axis} of size {length}"
         )
     return first
 
@@ -162,8 +167,8 @@ def _check_sizes(name: str, shape: Shape, sizes: Shape, steps: Shape) -> None:
     for axis, (length, size, step) in enumerate(zip(shape, sizes, steps, strict=True)):
         if size and (size - 1) * abs(step) >= length:
             raise ShapeError(
-                f"{name}: {size} elements in steps of {step} do not fit into axis {axis} of size "
-                f"{length}"
+                f"{name}: {size} elements in steps of {step} do not fit into axis {axis} of x, of "
+                f"size {length}"
             )
 
 
@@ -183,10 +188,11 @@ def _update_rule(x: Aval, y: Aval, *starts: Aval, steps: Shape) -> Aval:
 
 
 def zeros_of(aval: Aval, like: Tensor) -> Tensor:
-    """Zeros of a shape and dtype on another tensor's device, for gradient rules."""
+    """Zeros of a shape and dtype on another tensor's device, for gradient rules: one, broadcast."""
     from .creation import zeros
+    from .manipulation import broadcast_to
 
-    return zeros(aval.shape, dtype=aval.dtype, device=like.device)
+    return broadcast_to(zeros((), dtype=aval.dtype, device=like.device), aval.shape)
 
 
 def _slice_vjp(g: Tensor, starts: tuple[Start, ...], x_aval: Aval, steps: Shape) -> Tensor:
@@ -219,16 +225,18 @@ def _update_reference(x: Any, y: Any, starts: Any, steps: Any = None) -> Any:
 
 
 def _slice_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 8)), (1, 2), (3, 5)))
-    yield Sample((draw.array((5, 8)), (4, 1), (5, 3), (-1, 2)))
-    yield Sample((draw.array((3, 0, 2)), (0, 0, 1), (2, 0, 1)))
-    yield Sample((draw.array((17,)), (-3,), (2,)))
+    m, n = draw.size(5, least=4), draw.size(8, least=6)
+    yield Sample((draw.array((m, n)), (1, 2), (3, n - 3)))
+    yield Sample((draw.array((m, n)), (m - 1, 1), (m, 3), (-1, 2)))
+    yield Sample((draw.array((draw.size(3, least=2), 0, 2)), (0, 0, 1), (2, 0, 1)))
+    yield Sample((draw.array((draw.size(17, least=3),)), (-3,), (2,)))
 
 
 def _update_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 8)), draw.array((3, 5)), (1, 2)))
-    yield Sample((draw.array((5, 8)), draw.array((5, 3)), (4, 1), (-1, 2)))
-    yield Sample((draw.array((3,)), draw.array((0,)), (1,)))
+    m, n = draw.size(5, least=4), draw.size(8, least=6)
+    yield Sample((draw.array((m, n)), draw.array((3, n - 3)), (1, 2)))
+    yield Sample((draw.array((m, n)), draw.array((m, 3)), (m - 1, 1), (-1, 2)))
+    yield Sample((draw.array((draw.size(3, least=1),)), draw.array((0,)), (1,)))
 
 
 SLICE = Operation(

@@ -13,6 +13,7 @@ from ..dispatch import TensorLike, as_floating, run1
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import elementwise_rule, normalize_axis, widened
 from .activations import activation, apply
 from .arithmetic import abs, negative
@@ -54,6 +55,7 @@ def logsigmoid(x: TensorLike, /) -> Tensor:
     return apply(_LOG_SIGMOID, x)
 
 
+@guarded
 def softplus(x: TensorLike, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """`log(1 + exp(beta * x)) / beta`, without overflow; `x` where `beta * x > threshold`.
 
@@ -89,6 +91,7 @@ def mish(x: TensorLike, /) -> Tensor:
     return apply(_MISH, x)
 
 
+@guarded
 def gelu(x: TensorLike, /, *, approximate: str = "none") -> Tensor:
     """`x` times the normal distribution function of `x` (Hendrycks and Gimpel, arXiv 1606.08415).
 
@@ -125,6 +128,7 @@ def tanhshrink(x: TensorLike, /) -> Tensor:
     return apply(_TANH_SHRINK, x)
 
 
+@guarded
 def glu(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second (Dauphin et al., 1612.08083).
 
@@ -206,10 +210,10 @@ def _gelu_samples(draw: Draw) -> Iterator[Sample]:
 
 def _glu_rule(x: Aval, *, axis: int) -> Aval:
     if not x.dtype.is_floating:
-        raise DTypeError(f"glu: needs float, got {x.dtype}; cast first with x.astype(...)")
+        raise DTypeError(f"glu: x must be float, got {x.dtype}; cast first with x.astype(...)")
     if x.shape[axis] % 2:
         raise ShapeError(
-            f"glu: axis {axis} of shape {x.shape} is cut into halves, but its size is odd"
+            f"glu: axis {axis} of x, which is cut into halves, must be even, got {x.shape}"
         )
     return Aval((*x.shape[:axis], x.shape[axis] // 2, *x.shape[axis + 1 :]), x.dtype)
 

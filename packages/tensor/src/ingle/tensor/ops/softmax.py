@@ -12,6 +12,7 @@ from ..contract import Aval
 from ..dispatch import TensorLike, as_floating, run1
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import elementwise_rule, normalize_axis, widened
 from .arithmetic import negative
 from .cast import astype
@@ -50,6 +51,7 @@ def log_softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     return _along(LOG_SOFTMAX, x, axis)
 
 
+@guarded
 def softmin(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """`softmax(-x)`: the smallest value gets the largest share.
 

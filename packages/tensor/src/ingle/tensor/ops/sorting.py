@@ -14,6 +14,7 @@ from ..dtypes import DType, default_int
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import ORDERED, as_int, normalize_axis
 from .gathering import take_along_axis
 from .slicing import slice_axis
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def sort(
     x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
@@ -42,6 +44,7 @@ def sort(
     return run1(_SORT.op(axis=place, descending=bool(descending)), handle)
 
 
+@guarded
 def argsort(
     x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
@@ -63,6 +66,7 @@ def argsort(
     return run1(op, handle)
 
 
+@guarded
 def topk(
     x: TensorLike, k: int, /, *, axis: int = -1, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
@@ -91,7 +95,7 @@ def topk(
 
 def _ordered(name: str, x: Aval) -> None:
     if x.dtype.kind not in ORDERED:
-        raise DTypeError(f"{name}: {x.dtype} has no order; sort by real(x) or abs(x)")
+        raise DTypeError(f"{name}: x must be ordered, got {x.dtype}; sort by real(x) or abs(x)")
 
 
 def _sort_rule(x: Aval, *, axis: int, descending: bool) -> Aval:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ..dispatch import TensorLike, as_floating, handle_of, wrap
 from ..dtypes import int64, real_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ._guarding import guarded
 from ._rules import as_int
 from .cast import astype
 from .complex import real
@@ -40,6 +41,7 @@ class Frames(NamedTuple):
         return reshape(starts, (count, 1)) + arange(self.size, dtype=int64, device=device)
 
 
+@guarded
 def stft(
     x: TensorLike,
     n_fft: int,
@@ -99,6 +101,7 @@ def stft(
     return out.swapaxes(-2, -1)
 
 
+@guarded
 def istft(
     x: TensorLike,
     n_fft: int,
@@ -210,8 +213,8 @@ def _frames(
         handle = as_floating(window, name, "window")
         if handle.shape != (width,) or not handle.dtype.is_floating:
             raise ShapeError(
-                f"{name}: window must be real and have win_length={width} weights, got "
-                f"{handle.dtype} of shape {handle.shape}"
+                f"{name}: window must be real and have win_length={width} weights (n_fft={size} "
+                f"if not given), got {handle.dtype} of shape {handle.shape}"
             )
         weights = astype(wrap(handle), dtype)
     before = (size - width) // 2

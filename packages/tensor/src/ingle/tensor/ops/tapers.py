@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..device import Device
-from ..dtypes import as_dtype, default_float
+from ..dtypes import default_float
 from ..errors import ArgumentError, DTypeError
-from ._rules import as_int
+from ._guarding import guarded
+from ._rules import as_int, dtype_argument
 from .conversion import asarray
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def hann_window(
     window_length: int,
     *,
@@ -44,6 +46,7 @@ def hann_window(
     return _window("hann_window", np.hanning, window_length, periodic, dtype, device)
 
 
+@guarded
 def hamming_window(
     window_length: int,
     *,
@@ -73,6 +76,7 @@ def hamming_window(
     return _window("hamming_window", values, window_length, periodic, dtype, device)
 
 
+@guarded
 def blackman_window(
     window_length: int,
     *,
@@ -99,6 +103,7 @@ def blackman_window(
     return _window("blackman_window", values, window_length, periodic, dtype, device)
 
 
+@guarded
 def bartlett_window(
     window_length: int,
     *,
@@ -121,6 +126,7 @@ def bartlett_window(
     return _window("bartlett_window", np.bartlett, window_length, periodic, dtype, device)
 
 
+@guarded
 def kaiser_window(
     window_length: int,
     *,
@@ -160,7 +166,7 @@ def _window(
     size = as_int(window_length, name, "window_length")
     if size < 0:
         raise ArgumentError(f"{name}: window_length must not be negative, got {size}")
-    to = default_float() if dtype is None else as_dtype(dtype)
+    to = dtype_argument(dtype, name, default_float)
     if not to.is_floating:
         raise DTypeError(f"{name}: dtype must be a float dtype, got {to}")
     if size == 1:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..device import Device
 from ..dispatch import TensorLike, handle_of
-from ..dtypes import as_dtype, default_float, int64
+from ..dtypes import default_float, int64
 from ..errors import ShapeError
-from ._rules import as_int, as_shape
+from ._guarding import guarded
+from ._rules import as_int, dtype_argument, matrix_shape
 from .cast import astype
 from .comparison import equal, greater_equal
 from .manipulation import reshape
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The lower triangle of each matrix of a stack, zeros above it.
 
@@ -36,6 +38,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     return where(greater_equal(rows, columns), x, False)
 
 
+@guarded
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The upper triangle of each matrix of a stack, zeros below it.
 
@@ -51,6 +54,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     return where(greater_equal(columns, rows), x, False)
 
 
+@guarded
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -72,11 +76,12 @@ def eye(
     >>> it.eye(2, 3, k=1).tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "eye")
+    shape = matrix_shape("eye", n_rows, n_cols)
     rows, columns = _grid(shape, as_int(k, "eye", "k"), device)
-    return astype(equal(rows, columns), default_float() if dtype is None else as_dtype(dtype))
+    return astype(equal(rows, columns), dtype_argument(dtype, "eye", default_float))
 
 
+@guarded
 def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """The elements on a diagonal of each matrix of a stack, as the last axis of the result.
 
@@ -103,7 +108,7 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
 def _matrices(name: str, x: TensorLike) -> Shape:
     shape = handle_of(x, name).shape
     if len(shape) < 2:
-        raise ShapeError(f"{name}: needs at least 2 axes, got shape {shape}")
+        raise ShapeError(f"{name}: x must have at least 2 axes, got shape {shape}")
     return shape
 
 

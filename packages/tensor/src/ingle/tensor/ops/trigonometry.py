@@ -6,7 +6,7 @@ standard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..dispatch import Operand, TensorLike, as_floating, call2_floating, run1
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .powers import sqrt
+from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -188,12 +189,20 @@ _ACOS = unary(
 _ATAN = unary(
     "atan", atan, vjp=lambda g, x: g / conj(1 + x * x), kinds=INEXACT, reference=np.arctan
 ).op()
+
+
+def _distance(x1: Any, x2: Any) -> Tensor:
+    """The squared distance from the origin, where the angle is taken to stand still."""
+    squared = x1 * x1 + x2 * x2
+    return where(squared == 0, 1, squared)
+
+
 _ATAN2 = binary(
     "atan2",
     atan2,
     vjp={
-        "x1": lambda g, x1, x2: g * (x2 / (x1 * x1 + x2 * x2)),
-        "x2": lambda g, x1, x2: -g * (x1 / (x1 * x1 + x2 * x2)),
+        "x1": lambda g, x1, x2: g * (x2 / _distance(x1, x2)),
+        "x2": lambda g, x1, x2: -g * (x1 / _distance(x1, x2)),
     },
     kinds=("float",),
     low=0.25,

@@ -14,6 +14,7 @@ from ..dispatch import TensorLike, handle_of, run1
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import NUMERIC, as_shape, widened
 from ._windows import (
     Ints,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+@guarded
 def unfold(
     x: TensorLike,
     kernel_size: PerAxis,
@@ -74,6 +76,7 @@ def unfold(
     return reshape(out, out.shape[1:]) if alone else out
 
 
+@guarded
 def fold(
     x: TensorLike,
     output_size: Sequence[int],
@@ -106,6 +109,11 @@ def fold(
             f"fold: output_size must give a size for each image axis, got {output_size!r}"
         )
     size = as_shape(output_size, "fold", "output_size")
+    if isinstance(kernel_size, Sequence) and len(kernel_size) != len(size):
+        raise ArgumentError(
+            f"fold: output_size and kernel_size must have as many sizes, got {output_size!r} and "
+            f"{kernel_size!r}"
+        )
     if len(columns.shape) not in (2, 3) or not size:
         raise ShapeError(
             f"fold: x must be (batch, channels * window, windows), or without the batch, and "
@@ -135,6 +143,13 @@ def _images(x: TensorLike, kernel_size: object) -> tuple[Handle, bool]:
 def _statics(
     name: str, rank: int, kernel_size: object, dilation: object, padding: object, stride: object
 ) -> dict[str, Any]:
+    given = {"dilation": dilation, "padding": padding, "stride": stride}
+    for argument, value in given.items():
+        if isinstance(value, Sequence) and len(value) != rank:
+            raise ArgumentError(
+                f"{name}: {argument} must have a number for each of the {rank} axes of "
+                f"kernel_size={kernel_size!r}, got {value!r}"
+            )
     around = per_axis(padding, rank, name, "padding", least=0)
     return {
         "kernel": per_axis(kernel_size, rank, name, "kernel_size"),
@@ -146,7 +161,7 @@ def _statics(
 
 def _require_numbers(name: str, x: Aval) -> None:
     if x.dtype.kind not in NUMERIC:
-        raise DTypeError(f"{name}: needs numbers, got {x.dtype}; cast with x.astype('float32')")
+        raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; cast with x.astype('float32')")
 
 
 def _unfold_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
@@ -163,8 +178,9 @@ def _fold_rule(
     elements = math.prod(kernel)
     if x.shape[2] != windows or x.shape[1] % elements:
         raise ShapeError(
-            f"fold: for output_size {size} and kernel_size {kernel} x must be (batch, channels * "
-            f"{elements}, {windows}), got shape {x.shape}"
+            f"fold: for output_size {size}, kernel_size {kernel}, stride {stride}, padding "
+            f"{padding} and dilation {dilation} x must be (batch, channels * {elements}, "
+            f"{windows}), got shape {x.shape}"
         )
     return Aval((x.shape[0], x.shape[1] // elements, *size), x.dtype)
 
@@ -222,7 +238,8 @@ def _samples(draw: Draw, folds: bool) -> Iterator[Sample]:
         return
     for shape, kernel, more, out in _CASES:
         if folds:
-            columns = (shape[0], shape[1] * math.prod(kernel), math.prod(out))
+            n, channels = draw.shape(shape[:2])
+            columns = (n, channels * math.prod(kernel), math.prod(out))
             yield Sample((draw.array(columns), shape[2:], kernel), more)
         else:
             yield Sample((draw.array(shape), kernel), more)

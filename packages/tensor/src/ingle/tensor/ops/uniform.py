@@ -10,12 +10,13 @@ import numpy as np
 from ..contract import Aval, Shape
 from ..device import Device
 from ..dispatch import create
-from ..dtypes import DType, as_dtype, bfloat16, default_float, float16, float32, float64
+from ..dtypes import DType, bfloat16, default_float, float16, float32, float64
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import as_shape
-from .random_bits import WORDS, Place, random_bits, reference_bits
+from ._guarding import guarded
+from ._rules import as_shape, dtype_argument
+from .random_bits import WORDS, Place, bits_at, reference_bits
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -24,6 +25,7 @@ BITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 """How many random bits an element has: as many as the dtype's significand holds."""
 
 
+@guarded
 def random_uniform(
     shape: int | Sequence[int],
     place: tuple[int, int],
@@ -47,9 +49,9 @@ def random_uniform(
     >>> bool((x >= 0).all()), bool((x < 1).all())
     (True, True)
     """
-    to = default_float() if dtype is None else as_dtype(dtype)
+    to = dtype_argument(dtype, "random_uniform", default_float)
     op = RANDOM_UNIFORM.op(shape=as_shape(shape, "random_uniform"), dtype=to)
-    return create(op, device, Place(*place).scalars())
+    return create(op, device, Place.of("random_uniform", place).scalars())
 
 
 def words_of(dtype: DType) -> int:
@@ -57,13 +59,8 @@ def words_of(dtype: DType) -> int:
     return 2 if dtype is float64 else 1
 
 
-def place_of(words: tuple[int, ...]) -> Place:
-    """The place that four words name."""
-    return Place(words[0] | words[1] << 32, words[2] | words[3] << 32)
-
-
 def uniform_values(
-    words: tuple[int, ...], shape: Shape, dtype: DType, *, inside: bool = False
+    words: Sequence[int | Tensor], shape: Shape, dtype: DType, *, inside: bool = False
 ) -> Tensor:
     """Uniform floats from a place; `inside` sets the last bit, so that 0 and 1 never come.
 
@@ -71,9 +68,9 @@ def uniform_values(
     """
     least = 1 if inside else 0
     if dtype is not float64:
-        bits = random_bits(shape, place_of(words)) >> (32 - BITS[dtype]) | least
+        bits = bits_at(words, shape) >> (32 - BITS[dtype]) | least
         return bits.astype(dtype) * 2.0 ** -BITS[dtype]
-    pairs = random_bits((*shape, 2), place_of(words))
+    pairs = bits_at(words, (*shape, 2))
     high, low = pairs[..., 0] >> 6, pairs[..., 1] >> 5 | least
     # 26 high and 27 low bits: both products and the sum are exact.
     return high.astype(float64) * 2.0**-26 + low.astype(float64) * 2.0**-53

@@ -13,6 +13,7 @@ from ..dtypes import default_complex, default_float, default_int, scalar_dtype
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
+from ._guarding import guarded
 from ._rules import broadcast_shapes
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
     return run(_WHERE, (mask, a, b))[0]
 
 
+@guarded
 def masked_fill(x: TensorLike, mask: TensorLike, value: Number, /) -> Tensor:
     """`x` with one number wherever the mask is true, in the dtype of `x`.
 
@@ -100,7 +102,9 @@ def _dtype_of_numbers(*numbers: Number) -> DType:
 
 
 def _rule(condition: Aval, x1: Aval, x2: Aval) -> Aval:
-    return Aval(broadcast_shapes("where", condition.shape, x1.shape, x2.shape), x1.dtype)
+    names = ("condition", "x1", "x2")
+    shapes = condition.shape, x1.shape, x2.shape
+    return Aval(broadcast_shapes("where", *shapes, arguments=names), x1.dtype)
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -116,7 +120,7 @@ _WHERE = Operation(
     "where",
     tensors=("condition", "x1", "x2"),
     rule=_rule,
-    traits=Traits("elementwise", family="where"),
+    traits=Traits("elementwise", family="where", storage=True),
     vjp={
         "x1": lambda g, condition: where(condition, g, 0),
         "x2": lambda g, condition: where(condition, 0, g),

@@ -71,7 +71,8 @@ def categorical(
 ) -> Tensor:
     """Class numbers with the probabilities `softmax(logits)`.
 
-    They are where the logits plus `gumbel` noise are largest.
+    One is where the logits plus `gumbel` noise are largest. Several independent ones are searched
+    in the running sum of the probabilities, as in `multinomial`.
 
     Args:
         logits: real numbers, -inf for a class that never comes.
@@ -93,11 +94,21 @@ def categorical(
             f"categorical: logits must be real and of at least one class, got {scores.dtype} of "
             f"shape {scores.shape}"
         )
-    wide = wide_dtype(scores.dtype)
-    lead = as_shape(shape, "categorical")
-    size = (*lead, *scores.shape)
-    noise = gumbel(size, dtype=wide, device=scores.device, generator=generator)
-    return ops.argmax(scores.astype(wide) + noise, axis=len(lead) + place)
+    wide, lead = wide_dtype(scores.dtype), as_shape(shape, "categorical")
+    count = math.prod(lead)
+    last = ops.moveaxis(scores.astype(wide), place, -1)
+    if count < 2 or not last.size:
+        noise = gumbel(
+            (*lead, *last.shape), dtype=wide, device=scores.device, generator=generator
+        )  # fmt: skip
+        return ops.argmax(last + noise, axis=-1)
+    top = ops.max(last, axis=-1, keepdims=True)
+    # Infinities are not subtracted from each other.
+    weights = exp(ops.where(last == top, 0.0, last - top))
+    rest, classes = last.shape[:-1], last.shape[-1]
+    rows = ops.reshape(weights, (math.prod(rest), classes))
+    found = _with_replacement(rows, count, generator).astype(default_int())
+    return ops.reshape(ops.permute_dims(found, (1, 0)), (*lead, *rest))
 
 
 def multinomial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Sequence
 
 from ..cell import Cell
 from ..errors import ArgumentError
@@ -63,6 +64,11 @@ class Generator(Cell[int]):
             start = self.raw
             self.value = start + count
         return Place(self._key, start & ((1 << 64) - 1))
+
+    @staticmethod
+    def merged(counters: Sequence[int]) -> int:
+        """The counter after one of several branches that drew: beyond all that was drawn."""
+        return max(counters)
 
     def __getstate__(self) -> tuple[int, int]:
         return self.state

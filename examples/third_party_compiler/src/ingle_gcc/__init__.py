@@ -1,0 +1,1 @@
+"""A backend of Ingle that compiles generated C with gcc."""

@@ -1,0 +1,5 @@
+from ingle.testkit import BackendContract
+
+
+class TestGcc(BackendContract):
+    device = "gcc"

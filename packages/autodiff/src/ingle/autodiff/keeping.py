@@ -1,0 +1,288 @@
+"""What the backward pass finds kept, and what it computes again.
+
+A step whose results are not kept leaves a recipe: the operation, with its inputs as they are kept
+themselves. What a rule asks for is then computed from the nearest values that were kept, once in
+each backward pass, and dropped when the pass is behind the step that made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ingle.tensor import Tensor
+from ingle.tensor.contract import Handle, Scalar
+from ingle.tensor.dispatch import highest
+from ingle.tensor.errors import ArgumentError, GradientError, OperandError
+from ingle.tensor.operation import Op, Operation
+
+from .nodes import Node, TrackedHandle, below, ordered
+
+if TYPE_CHECKING:
+    from .recording import Autodiff
+
+Policy: TypeAlias = Literal["none", "balanced"] | Callable[[Operation], bool]
+
+
+class Recipe:
+    """The outputs of an operation as what it takes to compute them again."""
+
+    __slots__ = ("inputs", "op")
+
+    def __init__(self, op: Op, inputs: Sequence[Handle | Scalar | Made]) -> None:
+        self.op = op
+        self.inputs = inputs
+
+
+class Made:
+    """A value that is not kept: an output of a recipe, with the steps that it is a value of.
+
+    Attributes:
+        recipe, index: which output of which recipe.
+        levels: for each level that tracks the value, from the top, the backend, node and output.
+    """
+
+    __slots__ = ("index", "levels", "recipe")
+
+    def __init__(
+        self, recipe: Recipe, index: int, levels: Sequence[tuple[Autodiff, Node, int]] = ()
+    ) -> None:
+        self.recipe = recipe
+        self.index = index
+        self.levels = levels
+
+
+Value: TypeAlias = Handle | Scalar | Made
+
+
+class Keeping:
+    """Which results are kept while recording.
+
+    Args:
+        recompute: whether those of an operation are computed again; None keeps all.
+    """
+
+    __slots__ = ("_known", "recompute")
+
+    def __init__(self, recompute: Callable[[Operation], bool] | None) -> None:
+        self.recompute = recompute
+        self._known: dict[Operation, bool] = {}
+
+    def recipe(
+        self,
+        op: Op,
+        inputs: Sequence[Handle | Scalar],
+        parents: Sequence[tuple[Node, int] | None],
+        outputs: Sequence[Handle],
+    ) -> Recipe | None:
+        """How the outputs of a step are computed again; None if they are kept.
+
+        Nothing is gained by dropping what is smaller than what it is computed from, such as sums:
+        the larger value would be kept in its place.
+        """
+        if self.recompute is None or not self._chosen(op.operation):
+            return None
+        first = outputs[0]
+        if isinstance(first, TrackedHandle) and first.node.recipe is not None:
+            return first.node.recipe  # the level below made these outputs and knows how
+        values = [x if isinstance(x, Scalar) else below(x) for x in (*inputs, *outputs)]
+        if any(v.backend is not None and v.backend.level for v in values):
+            return None
+        size = sum(_bytes(h) for h in outputs)
+        if any(_bytes(x) > size for x in inputs):
+            return None
+        return Recipe(op, [_base(shed(x, p)) for x, p in zip(inputs, parents, strict=True)])
+
+    def _chosen(self, operation: Operation) -> bool:
+        chosen = self._known.get(operation)
+        if chosen is None:
+            assert self.recompute is not None
+            chosen = bool(self.recompute(operation)) and not operation.traits.dynamic_shape
+            self._known[operation] = chosen
+        return chosen
+
+
+def _bytes(x: Handle | Scalar) -> int:
+    if isinstance(x, Scalar):
+        return 0
+    size = x.dtype.itemsize
+    for n in x.shape:
+        size *= n
+    return size
+
+
+def _base(value: Value) -> Value:
+    """A value without the levels that track it."""
+    if isinstance(value, Made):
+        return Made(value.recipe, value.index) if value.levels else value
+    return value if isinstance(value, Scalar) else below(value)
+
+
+def shed(value: Handle | Scalar, origin: tuple[Node, int] | None) -> Value:
+    """A value as a step keeps it: by its recipe, where there is one.
+
+    Args:
+        value: as it is below the level of the step.
+        origin: the node and output that it is at that level, or None for a constant there.
+    """
+    inner = value
+    levels = []
+    while isinstance(inner, TrackedHandle):
+        levels.append((inner.backend, inner.node, inner.index))
+        origin = (inner.node, inner.index)
+        inner = inner.inner
+    if origin is None or origin[0].recipe is None:
+        return value
+    return Made(origin[0].recipe, origin[1], levels)
+
+
+KEEP_ALL = Keeping(None)
+_BALANCED = Keeping(lambda operation: operation.traits.bound == "memory")
+_keeping: ContextVar[Keeping | None] = ContextVar("ingle_keeping", default=KEEP_ALL)
+
+keeping = _keeping.get
+"""What is kept of what is recorded here; None where nothing is recorded."""
+
+
+@contextlib.contextmanager
+def kept_by(how: Keeping | None) -> Iterator[None]:
+    """Recording inside keeps its results in this way; None records nothing."""
+    token = _keeping.set(how)
+    try:
+        yield
+    finally:
+        _keeping.reset(token)
+
+
+@contextlib.contextmanager
+def checkpointing(policy: Policy = "balanced") -> Iterator[None]:
+    """Recording inside keeps fewer results; the backward pass computes the others again.
+
+    Gradients are the same bit for bit, of any order; random masks too, since random operations
+    are functions of a place in their stream. It holds for the computation inside, wherever
+    `backward` is called, and for this thread or task only.
+
+    Args:
+        policy: `"balanced"` keeps what was expensive (products of matrices, convolutions,
+            decompositions: operations whose trait `bound` is `"compute"`) and computes the rest
+            again, which costs little more than reading it would. A function of an `Operation`
+            says for each whether it is computed again. `"none"` keeps everything, for a part of
+            the inside. Results smaller than an input of theirs are always kept.
+
+    Raises:
+        ArgumentError: another policy.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.autodiff import checkpointing, saved_bytes
+    >>> x, w = it.ones((8, 64)).require_grad(), it.ones((64, 64)).require_grad()
+    >>> model = lambda: it.sum(it.tanh(it.exp(it.sin(x @ w))))
+    >>> plain = model()
+    >>> with checkpointing("balanced"):
+    ...     lean = model()
+    >>> saved_bytes(plain) - saved_bytes(lean)  # four of 8 times 64 floats become two
+    4096
+    >>> bool(it.all(plain.backward()[w] == lean.backward()[w]))
+    True
+    """
+    how: Keeping | None
+    if callable(policy):
+        how = Keeping(policy)
+    elif policy in ("none", "balanced"):
+        how = _BALANCED if policy == "balanced" else KEEP_ALL
+    else:
+        raise ArgumentError(
+            f"checkpointing: policy must be 'balanced', 'none' or a function of an operation, "
+            f"got {policy!r}"
+        )
+    with kept_by(None if keeping() is None else how):
+        yield
+
+
+_made: ContextVar[dict[Recipe, tuple[Handle, ...]] | None] = ContextVar("ingle_made", default=None)
+
+
+@contextlib.contextmanager
+def making() -> Iterator[dict[Recipe, tuple[Handle, ...]]]:
+    """A backward pass: values that are computed again inside are found in the dict."""
+    values: dict[Recipe, tuple[Handle, ...]] = {}
+    token = _made.set(values)
+    try:
+        yield values
+    finally:
+        _made.reset(token)
+
+
+def fetch(value: Value) -> Handle | Scalar:
+    """A kept value, computed again if need be."""
+    if not isinstance(value, Made):
+        return value
+    values = _made.get()
+    handle = _outputs(value.recipe, {} if values is None else values)[value.index]
+    for backend, node, index in reversed(value.levels):
+        handle = TrackedHandle(backend, handle, node, index)
+    return handle
+
+
+def _outputs(recipe: Recipe, values: dict[Recipe, tuple[Handle, ...]]) -> tuple[Handle, ...]:
+    """The outputs of a recipe; what they are made of is made first, without recursion."""
+    todo = [recipe]
+    while todo:
+        last = todo[-1]
+        missing = [x.recipe for x in last.inputs if isinstance(x, Made) and x.recipe not in values]
+        if missing and last not in values:
+            todo.extend(missing)
+            continue
+        todo.pop()
+        if last not in values:
+            inputs = [values[x.recipe][x.index] if isinstance(x, Made) else x for x in last.inputs]
+            values[last] = highest(last.op, inputs).execute(last.op, inputs)
+    return values[recipe]
+
+
+def saved_bytes(result: Tensor) -> int:
+    """How many bytes the recording below a tensor keeps for its backward pass.
+
+    Every value counts once, parameters and inputs too if a gradient rule asks for them. What the
+    rule of a `custom_gradient` keeps besides its arguments is not seen.
+
+    Args:
+        result: a tensor that gradients are recorded for, such as a loss.
+
+    Raises:
+        OperandError: it is no tensor.
+        GradientError: nothing is recorded for it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.autodiff import saved_bytes
+    >>> x = it.ones(10).require_grad()
+    >>> saved_bytes(it.exp(x)), saved_bytes(it.exp(x) + 1.0), saved_bytes(it.sin(it.exp(x)))
+    (40, 40, 40)
+    """
+    handle = getattr(result, "_handle", None)
+    if not isinstance(handle, Handle):
+        raise OperandError(f"saved_bytes: needs a tensor, got {type(result).__name__}")
+    if not isinstance(handle, TrackedHandle):
+        raise GradientError(
+            f"saved_bytes: nothing that led to this tensor of shape {handle.shape} records "
+            "gradients. Make an input with x.require_grad(), or use parameters of a module"
+        )
+    found: dict[int, Handle] = {}
+    for node in ordered([handle.node]):
+        for value in node.kept():
+            found[id(below(value))] = below(value)
+    return sum(map(_bytes, found.values()))
+
+
+def kept_in(values: Sequence[Value]) -> Iterator[Handle]:
+    """The handles among kept values, and those that recipes are made of."""
+    todo = list(values)
+    seen: set[Recipe] = set()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Handle):
+            yield value
+        elif isinstance(value, Made) and value.recipe not in seen:
+            seen.add(value.recipe)
+            todo.extend(value.recipe.inputs)

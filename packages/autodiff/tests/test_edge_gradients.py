@@ -1,0 +1,83 @@
+"""The tables of `docs/gradients.md`: each row is run, and compared with PyTorch's choice."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.autodiff import grad
+
+PAGE = Path(__file__).parents[3] / "docs" / "gradients.md"
+ROW = re.compile(r"^\| `(.+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+ROWS = ROW.findall(PAGE.read_text("utf-8").partition("## At the edges")[2])
+
+
+def numbers(text):
+    return np.array([] if text == "nothing" else [float(n) for n in text.split(",")], np.float32)
+
+
+def ours(expression, x):
+    names = {"vector_norm": it.linalg.vector_norm, "inf": float("inf")}
+    given = it.asarray(x)
+    names |= {"zero": it.zeros_like(given), "one": it.ones_like(given)}
+
+    def total(x):
+        return it.sum(eval(expression, {**vars(it), **names, "x": x}))
+
+    return grad(total)(given).numpy()
+
+
+def theirs(torch, expression, x):
+    functional = torch.nn.functional
+    names = {
+        "max": torch.amax, "min": torch.amin, "vector_norm": torch.linalg.vector_norm,
+        "inf": float("inf"), "clip": torch.clamp,
+        "std": lambda x: torch.std(x, correction=0),
+        "var": lambda x, correction=0: torch.var(x, correction=correction),
+        "cumulative_prod": lambda x: torch.cumprod(x, 0),
+        "cummax": lambda x: torch.cummax(x, 0),
+        "sort": lambda x: torch.sort(x, stable=True).values,
+        "logsumexp": lambda x: torch.logsumexp(x, 0),
+        "softmax": lambda x: torch.softmax(x, 0), "log_softmax": lambda x: torch.log_softmax(x, 0),
+    }  # fmt: skip
+    given = torch.tensor(x, requires_grad=True)
+    names |= {"zero": torch.zeros(x.shape), "one": torch.ones(x.shape), "x": given}
+    result = eval(expression, {**vars(functional), **vars(torch), **names})
+    result.sum().backward()
+    return given.grad.numpy()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("expression", "x", "gradient", "pytorch"), ROWS, ids=[f"{r[0]} at {r[1]}" for r in ROWS]
+)
+def test_documented_gradients(expression, x, gradient, pytorch):
+    np.testing.assert_array_equal(ours(expression, numbers(x)), numbers(gradient))
+    torch = pytest.importorskip("torch")
+    if pytorch.startswith("any"):
+        return
+    expected = gradient if pytorch == "same" else pytorch
+    np.testing.assert_array_equal(theirs(torch, expression, numbers(x)), numbers(expected))
+    assert pytorch == "same" or gradient != pytorch
+
+
+def test_the_tables_are_read():
+    assert len(ROWS) > 80
+    assert {"abs(x)", "topk(x, 2)[0]", "sum(x)"} <= {row[0] for row in ROWS}
+
+
+def test_complex_zero():
+    z = it.asarray([0j, 3 + 4j])
+    np.testing.assert_allclose(
+        grad(lambda z: it.sum(it.abs(z)))(z).numpy(), [0, 0.6 + 0.8j], rtol=1e-6
+    )
+    zero = it.zeros(3, dtype="complex64")
+    assert grad(it.linalg.vector_norm)(zero).tolist() == [0j, 0j, 0j]
+    assert grad(lambda z: it.real(it.prod(z)))(z).tolist()[0] == (3 - 4j)
+
+
+def test_singular_matrices():
+    singular = it.asarray([[0.0, 0.0], [0.0, 1.0]])
+    assert grad(it.linalg.det)(singular).tolist() == [[1.0, 0.0], [0.0, 0.0]]

@@ -1,0 +1,9 @@
+"""Recording, plans and `compile`."""
+
+from .compilation import Compiled as Compiled
+from .compilation import compile as compile
+from .errors import CompileError as CompileError
+from .errors import LeakError as LeakError
+from .explaining import Explanation as Explanation
+from .explaining import explain as explain
+from .fusion import Fusion as Fusion

@@ -1,0 +1,23 @@
+"""What surrounds a call and changes what is recorded: defaults of dtypes and device, `no_grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ingle.tensor.device import chosen_device
+from ingle.tensor.dtypes import default_float, default_int
+from ingle.tensor.plugins import transform
+
+
+def ambient() -> tuple[Any, ...]:
+    """Equal answers mean that the same is recorded."""
+    return tuple([ask() for ask in asked()])
+
+
+def asked() -> tuple[Callable[[], Any], ...]:
+    """The functions whose answers are `ambient`."""
+    recording = transform("is_recording")
+    return (
+        chosen_device, default_float, default_int, *(() if recording is None else (recording,)),
+    )  # fmt: skip

@@ -1,0 +1,168 @@
+"""The fast road of a recording: one generated function from arguments to results.
+
+A compiled function is called often and for small work, where taking arguments apart in general
+terms costs more than the kernels. So what an entry does is written out as Python once: checks of
+exactly these arguments, reads of exactly these cells, the numbers' arithmetic, one run of the plan,
+writes. Where anything differs from what was recorded it answers `MISSED`, and the general road
+finds out what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingle.tensor import Tensor
+from ingle.tensor.cell import Cell, current_scope, undisturbed
+from ingle.tensor.contract import Handle
+from ingle.tensor.numbers import NAMES
+from ingle.tensor.structure import epoch
+
+from .ambient import asked
+from .entries import Entry, Result
+from .recorder import LazyHandle, current
+
+MISSED = object()
+
+
+def bind(entry: Entry, arguments: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """A function of the positional arguments, or `MISSED`.
+
+    Args:
+        entry: a verified recording whose arguments are leaves, no containers.
+        arguments: of the call at hand, as examples of what fits.
+    """
+    return _Writer(entry, arguments).function(entry.tree)
+
+
+class _Writer:
+    """Writes the source of one function, and keeps what its names stand for."""
+
+    def __init__(self, entry: Entry, arguments: Sequence[Any]) -> None:
+        self._entry = entry
+        self._arguments = arguments
+        self._lines: list[str] = []
+        self._names: dict[str, Any] = {
+            "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle, "current": current.get,
+            "scope": current_scope, "epoch": epoch, "undisturbed": undisturbed, "ready": _ready,
+            "wrap": entry.wrap, "run": entry.executable,
+        }  # fmt: skip
+
+    def _name(self, thing: Any) -> str:
+        name = f"k{len(self._names)}"
+        self._names[name] = thing
+        return name
+
+    def _require(self, condition: str) -> None:
+        self._lines.append(f"if not ({condition}): return MISSED")
+
+    def function(self, tree: Any) -> Callable[[Sequence[Any]], Any]:
+        entry = self._entry
+        self._require(f"current() is None and scope() is None and epoch() == {entry.epoch}")
+        for ask in asked():
+            name = self._name(ask)
+            answer = self._name(ask())
+            self._lines.append(f"now = {name}()")
+            self._require(f"now is {answer} or now == {answer}")
+        self._require(f"len(args) == {len(self._arguments)}")
+        for place, argument in enumerate(self._arguments):
+            self._argument(place, argument)
+        for cell, value in entry.fixed:
+            self._require(f"{self._name(cell)}._value is {self._name(value)}")
+        self._numbers()
+        values = ", ".join([self._input(source) for source in entry.sources])
+        scalars = "".join(f"{n}, " for n in entry.spelled[: entry.scalars])
+        self._lines.append(f"out = run([{values}], ({scalars}))")
+        self._writes()
+        self._lines.append(f"return {self._returned(tree)}")
+        source = "def call(args):\n    " + "\n    ".join(self._lines) + "\n"
+        exec(source, self._names)
+        call: Callable[[Sequence[Any]], Any] = self._names["call"]
+        return call
+
+    def _argument(self, place: int, argument: Any) -> None:
+        name = f"a{place}"
+        self._lines.append(f"{name} = args[{place}]")
+        if isinstance(argument, Tensor):
+            handle = argument._handle
+            backend = self._name(handle.backend)
+            self._require(f"type({name}) is Tensor")
+            self._lines.append(f"h{place} = {name}._handle")
+            self._require(f"h{place}.backend is {backend} and {self._fits(f'h{place}', handle)}")
+        elif type(argument) in (int, float):
+            self._require(f"type({name}) is {type(argument).__name__}")
+        else:
+            self._require(f"{name} is {self._name(argument)}")
+
+    def _fits(self, name: str, handle: Handle) -> str:
+        dtype = self._name(handle.dtype)
+        return f"{name}.shape == {handle.shape!r} and {name}.dtype is {dtype}"
+
+    def _numbers(self) -> None:
+        for i, source in enumerate(self._entry.numbers):
+            if type(source) is int:
+                self._lines.append(f"x{i} = a{source}")
+            else:
+                self._lines.append(f"x{i} = {self._name(source)}._value")
+                self._require(f"type(x{i}) is {type(source._value).__name__}")
+        self._names.update(NAMES)
+        for line in self._entry.lines_of_host:
+            self._lines.append(line.replace("return None", "return MISSED"))
+
+    def _input(self, source: Any) -> str:
+        if type(source) is int:
+            return self._value(f"h{source}", self._arguments[source]._handle)
+        if isinstance(source, Cell):
+            name = self._name(source)
+            handle = f"{name}h"
+            self._lines.append(f"{handle} = {name}._value._handle")
+            self._require(self._fits(handle, source._value._handle))
+            return self._value(handle, source._value._handle)
+        return self._name(_ready(source))
+
+    def _value(self, name: str, handle: Handle) -> str:
+        if not isinstance(handle, LazyHandle):
+            return name
+        self._lines.append(f"{name}v = {name}.value if {name}.recorder is None else ready({name})")
+        return f"{name}v"
+
+    def _writes(self) -> None:
+        writes = [(self._name(cell), self._leaf(result)) for cell, result in self._entry.writes]
+        if writes:
+            self._lines.append("with undisturbed:")
+            for cell, value in writes:
+                self._lines.append(f"    {cell}._value = {value}; {cell}.version += 1")
+
+    def _leaf(self, result: Result) -> str:
+        if result.kind == "tensor":
+            return f"Tensor(wrap(out[{result.data}]))"
+        if result.kind == "number":
+            number: str = self._entry.spelled[result.data]
+            return number
+        return self._name(result.data)
+
+    def _returned(self, tree: Any) -> str:
+        rest = iter(self._entry.results)
+
+        def spell(node: Any) -> str:
+            if isinstance(node, dict):
+                inside = ", ".join(f"{self._name(k)}: {spell(v)}" for k, v in node.items())
+                return f"{{{inside}}}"
+            if isinstance(node, tuple):
+                inside = "".join(f"{spell(v)}, " for v in node)
+                named = hasattr(node, "_fields")
+                return f"{self._name(type(node))}({inside})" if named else f"({inside})"
+            if isinstance(node, list):
+                return f"[{', '.join(map(spell, node))}]"
+            return self._leaf(next(rest))
+
+        return spell(tree)
+
+
+def _ready(handle: Handle) -> Handle:
+    return handle.computed() if isinstance(handle, LazyHandle) else handle
+
+
+def bindable(args: Sequence[Any], kwargs: Any) -> bool:
+    """Whether a call's arguments are leaves without names."""
+    return not kwargs and not any(isinstance(a, (tuple, list, dict)) for a in args)

@@ -1,0 +1,238 @@
+"""`explain`: what a function becomes, kernel by kernel."""
+
+from __future__ import annotations
+
+import html
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingle.tensor.pytree import flatten
+
+from .compilation import Compiled, Recording
+from .execution import KernelExecutable
+from .graph import Graph
+from .passes.nests import NestCall
+from .planning import Call, HostStep, Schedule
+from .plans import prepare
+
+BANDWIDTH, FLOPS = 50e9, 400e9
+"""Bytes and operations a second that estimates assume: a desktop's, good to a factor of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel, or one operation that the backend runs by itself.
+
+    Attributes:
+        kind: `"nest"`, `"product"` or `"host"`.
+        operations: the names of what it computes, in order.
+        sizes: of its loops.
+        nbytes: what it reads and writes, each byte once.
+        flops: multiplications and additions of a product.
+        seconds: measured, or None.
+    """
+
+    kind: str
+    operations: tuple[str, ...]
+    sizes: tuple[int, ...]
+    nbytes: int
+    flops: int
+    seconds: float | None = None
+
+    @property
+    def estimate(self) -> float:
+        """Seconds that memory or arithmetic would take on a desktop."""
+        return max(self.nbytes / BANDWIDTH, self.flops / FLOPS)
+
+    @property
+    def name(self) -> str:
+        """The operations with how often each occurs."""
+        counts = Counter(self.operations)
+        return " ".join(n if k == 1 else f"{n}x{k}" for n, k in counts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` found; print it, or `save` it as a picture.
+
+    Attributes:
+        recorded: how many operations the function asked for.
+        steps: what runs.
+        arena: bytes of memory between kernels.
+        constants: numbers and tensors that are part of the plan, with the lines they come from.
+        seconds: of one run, the best of several; None if nothing was run.
+        sources: the kernels' code, if it was asked for.
+    """
+
+    recorded: int
+    steps: tuple[Step, ...]
+    arena: int
+    constants: tuple[str, ...]
+    seconds: float | None
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.recorded} operations recorded, {len(self.steps)} kernels, "
+            f"{_bytes(self.arena)} between them"
+            + ("" if self.seconds is None else f", {_time(self.seconds)} a run"),
+            f"{'':>3} {'kind':8}{'loops':>22}{'bytes':>10}{'estimate':>10}{'measured':>10}  what",
+        ]
+        for number, step in enumerate(self.steps):
+            sizes = "x".join(map(str, step.sizes))
+            measured = "" if step.seconds is None else _time(step.seconds)
+            lines.append(
+                f"{number:>3} {step.kind:8}{sizes:>22}{_bytes(step.nbytes):>10}"
+                f"{_time(step.estimate):>10}{measured:>10}  {step.name}"
+            )
+        if self.constants:
+            lines.append("constants:")
+            lines.extend(f"    {c}" for c in self.constants)
+        lines.extend(self.sources)
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time."""
+        Path(path).write_text(self._repr_svg_(), "utf-8")
+
+    def _repr_svg_(self) -> str:
+        times = [s.seconds or s.estimate for s in self.steps]
+        total, row, width = sum(times) or 1.0, 22, 900
+        colors = {"nest": "#4c78a8", "product": "#f58518", "host": "#e45756"}
+        parts = []
+        start = 0.0
+        for number, (step, seconds) in enumerate(zip(self.steps, times, strict=True)):
+            x, w = 320 + 560 * start / total, max(2.0, 560 * seconds / total)
+            y = 34 + row * number
+            what = html.escape(f"{step.name} {'x'.join(map(str, step.sizes))}")
+            parts.append(
+                f'<text x="312" y="{y + 12}" text-anchor="end">{what[:52]}</text>'
+                f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="15" fill="{colors[step.kind]}">'
+                f"<title>{what}: {_time(seconds)}, {_bytes(step.nbytes)}</title></rect>"
+            )
+            start += seconds
+        head = f"{self.recorded} operations, {len(self.steps)} kernels, {_time(total)}"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+            f'height="{44 + row * len(self.steps)}" font-family="sans-serif" font-size="11">'
+            f'<text x="10" y="18" font-size="14">{head}</text>{"".join(parts)}</svg>'
+        )
+
+
+def explain(
+    function: Callable[..., Any], *args: Any, source: bool = False, runs: int = 5, **kwargs: Any
+) -> Explanation:
+    """What `compile(function)` would run for these arguments.
+
+    The function's Python code runs once; nothing that it writes to cells is kept.
+
+    Args:
+        function: as for `compile`, or what it returned.
+        args, kwargs: what to call it with.
+        source: add the code of the kernels.
+        runs: how often to run the plan to measure it; 0 measures nothing.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import explain
+    >>> print(explain(lambda x: it.exp(x) + 1.0, it.ones(3), runs=0))  # doctest: +ELLIPSIS
+    2 operations recorded, ...
+    """
+    if isinstance(function, Compiled):
+        function = function.function
+    leaves = flatten((args, kwargs))
+    recording = Recording(function, args, kwargs, leaves)
+    entry, _ = recording.entry()
+    executable = prepare(recording.fusion.inner, entry.graph)
+    numbers, given = entry.inputs(leaves)
+    seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
+    constants = tuple(_constants(entry.signature[0], entry.lines))
+    recorded = len(entry.graph.nodes)
+    if not isinstance(executable, KernelExecutable):
+        steps = tuple([_host_step(entry.graph, n) for n in range(recorded)])
+        return Explanation(recorded, steps, 0, constants, seconds)
+    plan = executable.plan(numbers)
+    times = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
+    steps = tuple(_steps(plan.schedule, times))
+    sources = tuple(plan.sources()) if source else ()
+    return Explanation(recorded, steps, plan.schedule.arena, constants, seconds, sources)
+
+
+def _measured(run: Callable[[], Any], runs: int) -> float:
+    run()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times) if runs < 3 else statistics.median_low(sorted(times)[: runs // 2 + 1])
+
+
+def _steps(schedule: Schedule, times: dict[int, float]) -> list[Step]:
+    found: list[Step] = []
+    for step in schedule.steps:
+        if isinstance(step, HostStep):
+            found.append(_host_step(schedule.graph, step.position, times.get(len(found))))
+            continue
+        for call in step:
+            found.append(_kernel_step(schedule.graph, call, times.get(len(found))))
+    return found
+
+
+def _kernel_step(graph: Graph, call: Call, seconds: float | None) -> Step:
+    names = tuple([graph.nodes[p].op.operation.name for p in call.nodes])
+    if isinstance(call, NestCall):
+        nbytes = sum(
+            _nbytes(graph, a.root, call.sizes, s)
+            for a, s in zip(call.arguments, call.strides, strict=True)
+        )
+        return Step("nest", names, call.sizes, nbytes, 0, seconds)
+    m, n, k = call.sizes
+    sizes = (call.batch, m, n, k)
+    nbytes = (
+        _nbytes(graph, call.a.root, (call.batch, m, k), call.a.strides)
+        + _nbytes(graph, call.b.root, (call.batch, k, n), call.b.strides)
+        + sum(_nbytes(graph, o.root, (call.batch, m, n), o.strides) for o in call.operands)
+    )
+    shown = sizes if call.batch > 1 else sizes[1:]
+    return Step("product", names, shown, nbytes, 2 * math.prod(sizes), seconds)
+
+
+def _nbytes(graph: Graph, root: int, sizes: Sequence[int], strides: Sequence[int]) -> int:
+    count = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
+    return count * graph.values[root].aval.dtype.itemsize
+
+
+def _host_step(graph: Graph, position: int, seconds: float | None = None) -> Step:
+    node = graph.nodes[position]
+    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
+    nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
+    shape = graph.values[node.results[0]].aval.shape
+    return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds)
+
+
+def _constants(log: Sequence[Any], lines: Sequence[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for entry, line in zip(log, lines, strict=False):
+        if entry[0] == "constant":
+            found[f"{entry[3]!r} ({entry[1]}): {line}"] = None
+    return list(found)
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.3g} GiB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} us"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,0 +1,1 @@
+"""The kernel IR: scalar code, and nests of loops around it."""

@@ -1,0 +1,88 @@
+"""Operations as code: what an elementwise or creating operation computes for one element.
+
+The truth is NumPy, as the numpy backend calls it. Arithmetic on half types is done in float32 and
+rounded by an implicit cast, which fused code drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingle.tensor.contract import Aval
+from ingle.tensor.dtypes import DType
+from ingle.tensor.operation import Op
+
+from . import lowering_creation, lowering_float, lowering_integer, lowering_plain
+from .code import DTYPES, FLOATS, CodeBuilder
+from .expression import Expression
+from .nest import COMBINES
+
+RULES = {
+    **lowering_plain.RULES,
+    **lowering_integer.RULES,
+    **lowering_float.RULES,
+    **lowering_creation.RULES,
+}
+"""What computes an operation, by its name; `register_lowering` adds to it."""
+
+CREATIONS = frozenset(lowering_creation.RULES)
+"""Operations whose result is a function of the index and of numbers."""
+
+_DISCONTINUOUS = frozenset(
+    {"ceil", "equal", "floor", "floor_divide", "greater", "greater_equal", "isfinite", "isinf",
+     "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+     "remainder", "round", "sign", "trunc"}
+)  # fmt: skip
+"""Operations whose results jump. They see half types as they are in memory: a maximum equals the
+element that it was taken from, and what is printed as 3.0 has no floor of 2."""
+
+_REDUCTIONS = frozenset(COMBINES)
+_GATHERS = frozenset({"take", "take_along_axis"})
+
+
+def can_lower(op: Op, avals: Sequence[Aval]) -> bool:
+    """Whether kernels can compute an operation on inputs of these dtypes.
+
+    That is: there is code for it here, or it is a reduction that nests have, or a gather, which
+    is a leaf of the code.
+    """
+    name = op.operation.name
+    if name not in RULES and name not in _GATHERS and reduction_of(op) is None:
+        return False
+    dtypes = [a.dtype for a in avals] + [d for d in op.attributes.values() if isinstance(d, DType)]
+    return all(d.name in DTYPES for d in dtypes)
+
+
+def reduction_of(op: Op) -> str | None:
+    """How a reduction combines elements, for `Reduce` stages; None for other operations."""
+    operation = op.operation
+    if operation.traits.family not in ("reduce", "argreduce"):
+        return None
+    return operation.name if operation.name in _REDUCTIONS else None
+
+
+def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:
+    """Appends what computes one element of an operation's result.
+
+    Args:
+        op: an operation that `can_lower` accepts.
+        args: positions of the inputs' elements, with the inputs' dtypes. For `CREATIONS` the
+            element's number in C order, an int64, comes first.
+        out: of the result; its shape does not matter.
+
+    Returns:
+        the position of the result, which has the dtype of `out`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.operation import OPERATIONS
+    >>> b = CodeBuilder()
+    >>> x = b.load(0, "float16")
+    >>> at = lower(OPERATIONS["exp"].op(), b, [x], Aval((3,), it.float16))
+    >>> [i.name for i in b.instructions]
+    ['load', 'cast', 'exp', 'cast']
+    """
+    if op.operation.name in _DISCONTINUOUS or out.dtype.name not in FLOATS:
+        args = [builder.settled(at) for at in args]
+    values = [Expression(builder, at) for at in args]
+    result = RULES[op.operation.name](op, values, out.dtype.name)
+    return builder.narrow(result.at, out.dtype.name)

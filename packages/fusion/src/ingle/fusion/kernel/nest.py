@@ -1,0 +1,303 @@
+"""Nests: loops around code, and how a kernel divides its work.
+
+A *row* is one index of the outer axes. The stages of a nest run one after the other over the inner
+axis of a row, which stays in fast memory meanwhile: softmax is a reduction to the maximum, one to
+the sum of exponentials, and a map. An elementwise kernel is one map; with no outer axes it runs
+over flat memory.
+
+Every kernel has the signature `void kernel(pointers, args, begin, end, worker)`:
+
+- `pointers[k]` is where the first element of operand `k` lies.
+- `args` are int64: the outer sizes, the inner size, the total if the nest is ragged, for each
+  operand its strides in elements along each outer axis and then along the inner axis, and the
+  scalars as bit patterns (`ingle.fusion.kernel.code.bits_of`).
+- `begin` and `end` are units of work out of `units(nest, sizes)`.
+
+An output may lie in the memory of an input of the same strides and dtype size. It is then written
+place by place after that place was read; a nest of several stages must not read an input again in
+a stage after the one that overwrote it.
+
+**Reductions** give the same bits on every target and for every division of the work. With
+`W = accumulators(dtype)`, element `i` of a row goes to partial result `i % W`; partial results of
+a block of `BLOCK * W` elements are added to totals, for float sums with Knuth's exact error of each
+addition kept beside; and in the end the totals are folded in halves. With lanes along an outer axis
+every column has one partial result, and a block is `BLOCK` elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .code import DTYPES, FLOATS, HALVES, SIZES, Code, Instruction
+
+COMBINES = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+BLOCK = 32
+"""How many elements a partial result takes before it is added to the totals."""
+COLUMNS, NARROW, WIDE = 1024, 128, 4096
+"""Columns in a unit of work of a nest whose lanes run along an outer axis: `COLUMNS` of at least
+`WIDE`, `NARROW` of fewer."""
+MAX_OUTER = 6
+
+
+class Operand(NamedTuple):
+    """An array.
+
+    Attributes:
+        dtype: of its elements.
+        output: whether the kernel writes it; later stages of the same row may load what was stored.
+        lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
+    """
+
+    dtype: str
+    output: bool = False
+    lane: str = "unit"
+
+
+class Reduce(NamedTuple):
+    """Reductions over the inner axis, and stores on the way.
+
+    Attributes:
+        reductions: (combine, instruction) for each; `"any"` and `"all"` take bool; the results of
+            `"argmax"` and `"argmin"` are int64, NaN wins, and the first of equals.
+        stores: (operand, instruction) for each.
+    """
+
+    code: Code
+    reductions: tuple[tuple[str, int], ...]
+    stores: tuple[tuple[int, int], ...] = ()
+
+
+class Map(NamedTuple):
+    """Stores at every place: (operand, instruction) for each."""
+
+    code: Code
+    stores: tuple[tuple[int, int], ...]
+
+
+class Row(NamedTuple):
+    """What is computed once a row.
+
+    Attributes:
+        stores: (operand, instruction); the operand's place has inner index 0.
+        values: instructions that later stages know as `row` leaves.
+    """
+
+    code: Code
+    stores: tuple[tuple[int, int], ...] = ()
+    values: tuple[int, ...] = ()
+
+
+Stage = Reduce | Map | Row
+
+
+class Nest(NamedTuple):
+    """A kernel.
+
+    Attributes:
+        outer: the number of outer axes, all parallel.
+        operands, scalars: what it is called with; `scalars` are dtypes.
+        stages: one after the other over each row.
+        lanes: where vector lanes run: `"inner"`, or `"outer"` for the last outer axis while the
+            inner axis is walked (a sum over the first axis of a matrix).
+        ragged: the last row along outer axis 0 is shorter: the rows hold `total` elements.
+    """
+
+    outer: int
+    operands: tuple[Operand, ...]
+    scalars: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    lanes: str = "inner"
+    ragged: bool = False
+
+
+def map_nest(outer: int, operands: Sequence[Operand], scalars: Sequence[str], code: Code,
+             *stores: tuple[int, int]) -> Nest:  # fmt: skip
+    """An elementwise kernel: one map with lanes along the inner axis.
+
+    >>> from ingle.fusion.kernel.code import CodeBuilder
+    >>> b = CodeBuilder()
+    >>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
+    >>> nest = map_nest(0, [Operand("float32"), Operand("float32", True)], [], code, (1, root))
+    >>> units(nest, (1000,))
+    1000
+    """
+    return Nest(outer, tuple(operands), tuple(scalars), (Map(code, stores),))
+
+
+def is_flat(nest: Nest) -> bool:
+    """Whether the units of work are elements: no outer axes, and nothing but maps."""
+    return nest.outer == 0 and all(isinstance(s, Map) for s in nest.stages)
+
+
+def units(nest: Nest, sizes: Sequence[int]) -> int:
+    """How many units of work there are; `sizes` are the outer sizes and the inner size."""
+    if is_flat(nest):
+        return sizes[-1]
+    if nest.lanes == "inner":
+        return math.prod(sizes[:-1])
+    return math.prod(sizes[:-2]) * -(-sizes[-2] // unit_columns(sizes[-2]))
+
+
+def unit_columns(columns: int) -> int:
+    """How many columns make a unit of work, where lanes run along an outer axis."""
+    return COLUMNS if columns >= WIDE else NARROW
+
+
+def accumulators(dtype: str) -> int:
+    """Partial results of a reduction along the lanes: 256 bytes of them."""
+    return 256 // SIZES[accumulator_dtype(dtype)]
+
+
+def accumulator_dtype(dtype: str) -> str:
+    """The dtype that a reduction computes in."""
+    return "float32" if dtype in HALVES else dtype
+
+
+def result_dtype(combine: str, dtype: str) -> str:
+    """The dtype of a reduction's result."""
+    if combine in ("argmax", "argmin"):
+        return "int64"
+    return accumulator_dtype(dtype)
+
+
+class Layout(NamedTuple):
+    """Where a kernel's arguments are in `args`."""
+
+    outer: int
+    operands: int
+    ragged: bool
+
+    @property
+    def inner(self) -> int:
+        return self.outer
+
+    @property
+    def total(self) -> int:
+        return self.outer + 1
+
+    def stride(self, operand: int, axis: int) -> int:
+        """Of an operand along an outer axis, or along the inner axis (-1)."""
+        start = self.outer + 1 + self.ragged + operand * (self.outer + 1)
+        return start + (axis if axis >= 0 else self.outer)
+
+    def scalar(self, number: int) -> int:
+        return self.outer + 1 + self.ragged + self.operands * (self.outer + 1) + number
+
+
+def layout(nest: Nest) -> Layout:
+    """Where the nest's arguments are."""
+    return Layout(nest.outer, len(nest.operands), nest.ragged)
+
+
+def validate(nest: Nest) -> None:
+    """Raises ValueError with what is wrong with a nest."""
+    for problem in _problems(nest):
+        raise ValueError(f"bad nest: {problem}")
+
+
+def _problems(nest: Nest) -> Iterator[str]:
+    if not 0 <= nest.outer <= MAX_OUTER:
+        yield f"{nest.outer} outer axes; 0 to {MAX_OUTER} are possible"
+    if nest.lanes not in ("inner", "outer"):
+        yield f"lanes {nest.lanes!r}; expected 'inner' or 'outer'"
+    if nest.lanes == "outer" and nest.outer == 0:
+        yield "lanes 'outer' need an outer axis"
+    if nest.ragged and nest.outer - (nest.lanes == "outer") < 1:
+        yield "ragged needs an outer axis 0 that the lanes do not run along"
+    for k, operand in enumerate(nest.operands):
+        if operand.dtype not in DTYPES:
+            yield f"operand {k} has dtype {operand.dtype!r}; kernels know {sorted(DTYPES)}"
+        if operand.lane not in ("unit", "zero", "strided"):
+            yield f"operand {k} has lane {operand.lane!r}"
+    if not nest.stages:
+        yield "no stages"
+    for number, stage in enumerate(nest.stages):
+        for problem in _stage_problems(nest, number, stage):
+            yield f"stage {number}: {problem}"
+
+
+def _stage_problems(nest: Nest, number: int, stage: Stage) -> Iterator[str]:
+    for at, instruction in enumerate(stage.code):
+        problem = _instruction_problem(nest, number, stage, at, instruction)
+        if problem:
+            yield f"instruction {at} ({instruction.name}): {problem}"
+            return
+    for k, at in stage.stores:
+        if not (0 <= k < len(nest.operands) and nest.operands[k].output):
+            yield f"stores to operand {k}, which is no output"
+        elif not 0 <= at < len(stage.code):
+            yield f"stores instruction {at} of {len(stage.code)}"
+        elif stage.code[at].dtype != nest.operands[k].dtype:
+            yield f"stores {stage.code[at].dtype} to operand {k} of {nest.operands[k].dtype}"
+        elif nest.operands[k].lane == "zero" and not (
+            isinstance(stage, Row) and nest.lanes == "inner"
+        ):
+            yield f"operand {k} is stored along lanes where its stride is 0"
+    if isinstance(stage, Reduce):
+        for combine, at in stage.reductions:
+            yield from _reduction_problems(stage.code, combine, at)
+
+
+def _reduction_problems(code: Code, combine: str, at: int) -> Iterator[str]:
+    if combine not in COMBINES:
+        yield f"no reduction {combine!r}; there are {', '.join(COMBINES)}"
+    if not 0 <= at < len(code):
+        yield f"{combine} of instruction {at} of {len(code)}"
+    elif combine in ("any", "all") and code[at].dtype != "bool":
+        yield f"{combine} of {code[at].dtype}: it takes bool"
+    elif combine not in ("any", "all", "max", "min") and code[at].dtype == "bool":
+        yield f"{combine} of bool: it takes numbers"
+    elif code[at].dtype in HALVES:
+        yield f"{combine} of {code[at].dtype}: widen it to float32"
+
+
+def _instruction_problem(
+    nest: Nest, number: int, stage: Stage, at: int, instruction: Instruction
+) -> str | None:
+    name, dtype, args, value = instruction
+    if any(not 0 <= a < at for a in args):
+        return f"arguments {args} are not before it"
+    if name in ("load", "gather"):
+        if not 0 <= value < len(nest.operands):
+            return f"operand {value} of {len(nest.operands)}"
+        if nest.operands[value].dtype != dtype:
+            return f"{dtype} from operand {value} of {nest.operands[value].dtype}"
+    if name == "scalar" and not (0 <= value < len(nest.scalars) and nest.scalars[value] == dtype):
+        return f"scalar {value} as {dtype}; the nest's are {nest.scalars}"
+    if name == "index" and not -1 <= value < nest.outer:
+        return f"axis {value} of {nest.outer} outer axes"
+    if name == "index" and value == -1 and isinstance(stage, Row):
+        return "the inner index has no value in a Row stage"
+    if name in ("result", "row"):
+        return _reference_problem(nest, number, name, dtype, value)
+    if dtype in HALVES and name not in _HALF_OPERATIONS:
+        return f"arithmetic on {dtype}: widen it to float32"
+    if name in ("div", "sqrt", "floor", "ceil", "trunc", "round", "fma") and dtype not in FLOATS:
+        return f"{dtype} is no float"
+    return None
+
+
+_HALF_OPERATIONS = frozenset(
+    {"load", "gather", "table", "constant", "scalar", "cast", "bitcast", "select", "argument"}
+)
+
+
+def _reference_problem(
+    nest: Nest, number: int, name: str, dtype: str, value: tuple[int, int]
+) -> str | None:
+    stage, j = value
+    if not 0 <= stage < number:
+        return f"refers to stage {stage}, which is not before it"
+    source = nest.stages[stage]
+    if name == "result":
+        if not isinstance(source, Reduce) or not 0 <= j < len(source.reductions):
+            return f"stage {stage} has no reduction {j}"
+        combine, at = source.reductions[j]
+        made = result_dtype(combine, source.code[at].dtype)
+    else:
+        if not isinstance(source, Row) or not 0 <= j < len(source.values):
+            return f"stage {stage} has no row value {j}"
+        made = source.code[source.values[j]].dtype
+    return None if made == dtype else f"is {made} there, {dtype} here"

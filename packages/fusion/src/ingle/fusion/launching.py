@@ -1,0 +1,92 @@
+"""Plans of launches: kernels called one after the other from Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .execution import Launch
+from .kernel.code import bits_of
+from .kernel.nest import Nest, layout, units
+from .passes.nests import NestCall
+
+if TYPE_CHECKING:
+    from .kernel_backend import KernelBackend
+
+
+class _Step(NamedTuple):
+    """A launch with everything but addresses and numbers.
+
+    Attributes:
+        pointers: (buffer, offset in bytes) for each operand.
+        scalars: (place in `args`, number of the scalar) for each.
+    """
+
+    kernel: Any
+    pointers: tuple[tuple[int, int], ...]
+    args: tuple[int, ...]
+    scalars: tuple[tuple[int, int], ...]
+    units: int
+    nest: Nest
+
+
+class Launches:
+    """Kernels that are launched one after the other."""
+
+    def __init__(
+        self, backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
+    ) -> None:
+        self._backend = backend
+        self._dtypes = list(scalars)
+        self._steps = [self._step(launch) for launch in launches]
+
+    def _step(self, launch: Launch) -> _Step:
+        call = launch.call
+        assert isinstance(call, NestCall), "there are no templates"
+        places = layout(call.nest)
+        args = [*call.sizes, *[s for strides in call.strides for s in strides]]
+        return _Step(
+            self._backend.kernel(call.nest),
+            tuple([(p.buffer, p.offset) for p in launch.pointers]),
+            (*args, *[0] * len(launch.scalars)),
+            tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
+            units(call.nest, call.sizes),
+            call.nest,
+        )
+
+    def __call__(self, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
+        """Runs them on buffers at these addresses."""
+        numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]
+        for step in self._steps:
+            self._run(step, addresses, numbers)
+
+    def _run(self, step: _Step, addresses: Sequence[int], numbers: Sequence[int]) -> None:
+        args = list(step.args)
+        for place, number in step.scalars:
+            args[place] = numbers[number]
+        pointers = [addresses[buffer] + offset for buffer, offset in step.pointers]
+        self._backend.launch(step.kernel, pointers, args, 0, step.units)
+
+    def profile(
+        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int
+    ) -> Sequence[float]:
+        """Seconds of each launch, the mean of some runs."""
+        numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]
+        seconds = []
+        for step in self._steps:
+            start = time.perf_counter()
+            for _ in range(runs):
+                self._run(step, addresses, numbers)
+            seconds.append((time.perf_counter() - start) / runs)
+        return seconds
+
+    def sources(self) -> Sequence[str]:
+        """The kernels' source code."""
+        return [self._backend.source(step.nest) for step in self._steps]
+
+
+def bits_of_number(value: Any, dtype: str) -> int:
+    """A number's bits in a dtype, as the 64-bit integer that has them."""
+    bits = bits_of(value, dtype)
+    return bits - (1 << 64) if bits >> 63 else bits

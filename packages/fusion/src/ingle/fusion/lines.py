@@ -1,0 +1,28 @@
+"""Which line of the user's code asked for something."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+
+def user_line() -> str:
+    """`file:line`, in function, of the innermost frame that is not Ingle's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _ours(frame):
+        frame = frame.f_back
+    if frame is None:
+        return "an unknown line"
+    code = frame.f_code
+    return f"{_short(code.co_filename)}:{frame.f_lineno}, in {code.co_name}"
+
+
+def _ours(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == "ingle" or name.startswith(("ingle.", "ingle_")) or name == "contextlib"
+
+
+def _short(path: str) -> str:
+    near = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if near.startswith("..") else near

@@ -1,0 +1,1 @@
+"""From a recorded graph to kernels, step by step."""

@@ -1,0 +1,206 @@
+"""From a group around a matrix product to the call of a template with an epilogue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..graph import Graph
+from ..kernel.code import Code, CodeBuilder
+from ..kernel.lowering import lower
+from .axes import merged
+from .groups import Group
+from .operands import Argument, Unnestable
+from .rounding import code_builder
+from .views import View, Views, strides_of
+
+
+class ContractionCall(NamedTuple):
+    """`out[b, i, j] = epilogue(sum over k of A[b, i, k] * B[b, k, j])`.
+
+    Attributes:
+        dtype: of the operands; the sum is kept in float32 for half types.
+        batch: how many products there are.
+        sizes: m, n and k.
+        a: A, with its strides along the batch, m and k.
+        b: B, with its strides along the batch, k and n.
+        code: the epilogue: `result` with the value (0, 0) is the sum, `load` k the operand k.
+        operands: what the epilogue loads and stores, with strides along the batch, m and n.
+        dtypes: the operands' dtypes.
+        stores: (operand, instruction) for each output.
+        scalars: the values that the epilogue's scalars come from.
+        scalar_dtypes: their dtypes.
+        nodes: positions of the operations that it computes.
+    """
+
+    dtype: str
+    batch: int
+    sizes: tuple[int, int, int]
+    a: Argument
+    b: Argument
+    code: Code
+    operands: tuple[Argument, ...]
+    dtypes: tuple[str, ...]
+    stores: tuple[tuple[int, int], ...]
+    scalars: tuple[int, ...]
+    scalar_dtypes: tuple[str, ...]
+    nodes: tuple[int, ...]
+
+
+class ContractionBuilder:
+    """Builds the call of one group of kind `"contraction"`.
+
+    Args:
+        graph, views: that the group is of.
+        group: a matrix product, first of its nodes, and maps over its result.
+        inline: values that are functions of their place alone, with the positions of their nodes.
+        stored: the values that others need, in order.
+    """
+
+    def __init__(
+        self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
+        stored: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._views = views
+        self._group = group
+        self._inline = inline
+        self._stored = list(stored)
+        self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        self._product = next(
+            p for p in group.nodes if graph.nodes[p].op.operation.traits.family == "matmul"
+        )
+        self._operands: list[Argument] = []
+        self._scalars: list[int] = []
+        self._memo: dict[int, int] = {}
+
+    def build(self) -> ContractionCall:
+        """The call.
+
+        Raises:
+            Unnestable: the batch axes of the operands cannot be walked as one.
+        """
+        node = self._graph.nodes[self._product]
+        a, b = (self._views.of(v) for v in node.args)
+        space = self._group.space
+        builder = code_builder()
+        ends = [self._emit(builder, v) for v in self._stored]
+        for value in self._stored:
+            self._operands.append(self._output(value))
+        code, roots = builder.finish(*ends)
+        first = len(self._operands) - len(self._stored)
+        stores = tuple([(first + i, r) for i, r in enumerate(roots)])
+        m, n = space[-2:]
+        matrices = [self._aligned(a, len(space)), self._aligned(b, len(space))]
+        every = [*matrices, *[o.strides for o in self._operands]]
+        batch = merged(space[:-2], [s[:-2] for s in every])
+        if len(batch.sizes) > 1:
+            raise Unnestable
+        size = math.prod(batch.sizes)
+        step = [s[0] if s else 0 for s in batch.strides]
+        return ContractionCall(
+            self._dtype(node.args[0]),
+            size,
+            (m, n, a.shape[-1]),
+            Argument(a.root, (step[0], *a.strides[-2:]), a.offset),
+            Argument(b.root, (step[1], *b.strides[-2:]), b.offset),
+            code,
+            tuple(
+                [
+                    o._replace(strides=(t, *o.strides[-2:]))
+                    for o, t in zip(self._operands, step[2:], strict=True)
+                ]
+            ),
+            tuple([self._dtype(o.root) for o in self._operands]),
+            stores,
+            tuple(self._scalars),
+            tuple([self._dtype(s) for s in self._scalars]),
+            tuple(self._group.nodes),
+        )
+
+    def _dtype(self, value: int) -> str:
+        return self._graph.values[value].aval.dtype.name
+
+    def _aligned(self, view: View, count: int) -> tuple[int, ...]:
+        """Strides along as many axes as the space has; 0 where the view has none or repeats."""
+        skipped = count - len(view.shape)
+        return (0,) * skipped + tuple(
+            [0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True)]
+        )
+
+    def _output(self, value: int) -> Argument:
+        space = self._group.space
+        shape = self._graph.values[value].aval.shape
+        if math.prod(shape) != math.prod(space):
+            raise Unnestable
+        steps = [0 if n == 1 else s for n, s in zip(space, strides_of(space), strict=True)]
+        return Argument(value, tuple(steps), 0, True)
+
+    def _emit(self, builder: CodeBuilder, value: int) -> int:
+        known = self._memo.get(value)
+        if known is None:
+            known = self._emit_new(builder, value)
+            if value in self._stored:  # rounded here as it is where others read it
+                known = builder.settled(known)
+            self._memo[value] = known
+        return known
+
+    def _emit_new(self, builder: CodeBuilder, value: int) -> int:
+        position = self._node_of[value]
+        node = self._graph.nodes[position]
+        aval = self._graph.values[value].aval
+        if position == self._product:
+            wide = "float32" if aval.dtype.itemsize == 2 else aval.dtype.name
+            return builder.narrow(builder.append("result", wide, (), (0, 0)), aval.dtype.name)
+        args = [self._argument(builder, value, a) for a in node.args]
+        return lower(node.op, builder, args, aval)
+
+    def _argument(self, builder: CodeBuilder, user: int, value: int) -> int:
+        view = self._views.of(value)
+        root = self._graph.values[view.root]
+        dtype = root.aval.dtype.name
+        if root.kind == "constant":
+            return builder.constant(root.data, dtype)
+        if root.kind == "scalar":
+            if view.root not in self._scalars:
+                self._scalars.append(view.root)
+            return builder.append("scalar", dtype, (), self._scalars.index(view.root))
+        if view.root in self._node_of:
+            return self._emit(builder, view.root)
+        places = self._group.coordinates[user]
+        strides = [0] * len(self._group.space)
+        skipped = len(places) - len(view.shape)
+        for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True), skipped):
+            place = places[axis]
+            if place is not None and size != 1:
+                strides[place] = stride
+        argument = Argument(view.root, tuple(strides), view.offset)
+        if view.root in self._inline:
+            return self._created(builder, user, argument)
+        if argument not in self._operands:
+            self._operands.append(argument)
+        return builder.load(self._operands.index(argument), dtype)
+
+    def _created(self, builder: CodeBuilder, user: int, argument: Argument) -> int:
+        """A value that is a function of its place, which follows from the loops' indices."""
+        node = self._graph.nodes[self._inline[argument.root]]
+        args = [self._argument(builder, user, a) for a in node.args]
+        args.insert(0, self._place(builder, argument))
+        return lower(node.op, builder, args, self._graph.values[argument.root].aval)
+
+    def _place(self, builder: CodeBuilder, argument: Argument) -> int:
+        """The index of an element in C order, from the indices of the batch, the row and column."""
+        space = self._group.space
+        batch = [a for a, n in enumerate(space[:-2]) if n != 1]
+        if len(batch) > 1:
+            raise Unnestable
+        axes = [*[(a, 0) for a in batch], (len(space) - 2, 1), (len(space) - 1, -1)]
+        flat = builder.constant(argument.offset, "int64")
+        for axis, index in axes:
+            if argument.strides[axis]:
+                at = builder.append("index", "int64", (), index)
+                step = builder.constant(argument.strides[axis], "int64")
+                part = builder.append("mul", "int64", (at, step))
+                flat = builder.append("add", "int64", (flat, part))
+        return flat

@@ -1,0 +1,178 @@
+"""Composites are written in terms of their bodies, down to what kernels are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.device import new_tensors_on, staged_on
+from ingle.tensor.dispatch import execute_body
+from ingle.tensor.errors import TraceError
+from ingle.tensor.numbers import Tape
+from ingle.tensor.operation import Op, Operation
+
+from ..graph import Graph, read_log
+from ..recorder import LazyHandle
+from ..staging import Staging
+from .decompositions import decomposition
+
+if TYPE_CHECKING:
+    from ..fusion import Fusion
+
+MOST_NODES = 256
+"""A body that is longer than this is left whole: it is a program, no decomposition."""
+
+Asked = Callable[[Op, Sequence[Aval]], bool]
+
+
+class _NeedsValueError(Exception):
+    """A body reads a value: it can only run whole."""
+
+
+class _Unfolding(Staging):
+    """Records what kernels can be generated for, and bodies in place of other operations.
+
+    An operation whose body comes out as something that no kernel is generated for stays whole if
+    the backend has a kernel of its own for it.
+    """
+
+    def __init__(
+        self, backend: Fusion, generated: Asked, native: Asked, products: Asked, owned: Asked
+    ) -> None:
+        super().__init__(backend)
+        self._owned = owned
+        self._products = products
+        self._generated = generated
+        self._native = native
+        self._foreign = 0
+        self.checks: list[tuple[Tensor, str]] = []
+        self._within: list[Operation] = []
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        avals = avals_of(inputs)
+        if self._owned(op, avals):
+            self._foreign += 1
+            return super().record(op, inputs)
+        body = decomposition(op, avals, self._products(op, avals))
+        if body is not None:
+            with new_tensors_on(self.backend.device):
+                return (body(*[Tensor(x) for x in inputs])._handle,)  # type: ignore[arg-type, return-value]
+        if self._generated(op, avals):
+            if op.operation.traits.family == "gather":
+                self._check(op, inputs)
+            return super().record(op, inputs)
+        if op.operation.body is None:
+            self._foreign += 1
+            return super().record(op, inputs)
+        mark = len(self.written), self._count, len(self.given), len(self.numbers), len(self.checks)
+        foreign = self._foreign
+        if op.operation in self._within:
+            # Control flow on a promise writes itself down again: it runs whole.
+            raise _NeedsValueError
+        self._within.append(op.operation)
+        try:
+            results = execute_body(op, inputs, self.backend.device)
+            short = len(self.written) - mark[0] <= MOST_NODES
+            if short and (self._foreign == foreign or not self._native(op, avals)):
+                return results  # type: ignore[return-value]
+        except (_NeedsValueError, TraceError):
+            pass
+        finally:
+            self._within.pop()
+        self._rewind(*mark)
+        self._foreign = foreign + 1
+        return super().record(op, inputs)
+
+    def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Kernels cannot raise: a flag says whether an index is out of range."""
+        axis = op.attributes["axis"]
+        size, indices = inputs[0].shape[axis], inputs[1]
+        place = Tensor(indices).astype("int64") if isinstance(indices, Handle) else None
+        if place is None or 0 in place.shape:
+            return
+        outside = it.logical_or(place >= size, place < -size)
+        self.checks.append(
+            (
+                it.max(outside.astype("int32")),
+                f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, "
+                f"but axis {axis} has size {size}",
+            )
+        )
+
+    def _rewind(self, log: int, count: int, given: int, numbers: int, checks: int) -> None:
+        del self.written[log:], self.given[given:], self.numbers[numbers:], self.sources[given:]
+        del self.checks[checks:]
+        self._count = count
+        self._handles = [r for r in self._handles if (h := r()) is not None and h.number < count]
+        self._places = {k: n for k, n in self._places.items() if n < count}
+        self._scalars = {k: n for k, n in self._scalars.items() if n < count}
+
+    def finish(self, wanted: LazyHandle) -> None:
+        raise _NeedsValueError
+
+    def _locate(self) -> None:
+        """Bodies are nobody's lines."""
+
+
+class Expanded:
+    """A graph of what kernels are made of.
+
+    Attributes:
+        graph: the graph; its inputs are those of the one that was expanded, followed by constants
+            that bodies made.
+        constants: the handles of those constants, of the backend below.
+        checks: what to say if a flag is not 0; the flags are the last outputs.
+        host: computes the graph's scalars from those of the one that was expanded; None where a
+            guard fails.
+
+    Args:
+        graph: what was recorded.
+        examples: its scalars in the run at hand.
+        fusion: the decorator whose operations bodies use.
+        generated: whether kernels can be generated for an operation.
+        native: whether the backend has a kernel of its own for it.
+        products: whether to write a matrix product as products and a sum.
+        owned: whether somebody wrote a kernel for an operation, which then stays whole.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        examples: Sequence[Any],
+        fusion: Fusion,
+        generated: Asked,
+        native: Asked,
+        products: Asked,
+        owned: Asked,
+    ) -> None:
+        unfolding = _Unfolding(fusion, generated, native, products, owned)
+        tape = Tape()
+        known: dict[int, Handle | Scalar] = {}
+        for number in graph.inputs:
+            known[number] = unfolding.input(graph.values[number].aval)
+        for number, value in enumerate(graph.values):
+            if value.kind == "constant":
+                known[number] = Scalar(value.data, value.aval.dtype)
+        for number, example in zip(graph.scalars, examples, strict=True):
+            known[number] = Scalar(tape.input(example), graph.values[number].aval.dtype)
+        with unfolding.active(), staged_on(fusion):
+            for node in graph.nodes:
+                results = unfolding.record(node.op, [known[a] for a in node.args])
+                known.update(zip(node.results, results, strict=False))
+        outputs = [known[o].number for o in graph.outputs]  # type: ignore[union-attr]
+        flags = [flag._handle.number for flag, _ in unfolding.checks]  # type: ignore[attr-defined]
+        outputs += flags
+        self.checks = [text for _, text in unfolding.checks]
+        self.graph = read_log(unfolding.written, outputs)
+        self.constants = list(unfolding.given)
+        self.host = tape.program(unfolding.numbers)
+        for handle in unfolding.living():
+            handle.recorder = None
+
+
+def avals_of(inputs: Sequence[Any]) -> list[Aval]:
+    """Shapes and dtypes of operands."""
+    return [Aval(x.shape, x.dtype) for x in inputs]

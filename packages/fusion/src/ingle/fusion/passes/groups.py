@@ -1,0 +1,414 @@
+"""Fusion: which operations become one kernel.
+
+A group has a *space*, the sizes of its loop axes. Each value that is computed in it has
+*coordinates*: for each of its axes the loop axis that runs along it. An operation can use a value
+of its own group in a register if it needs it at the very place where the loop stands, which is
+what coordinates say; views in between only permute, drop and add them.
+
+An axis that the group reduces over is *inner*: values that depend on it are computed at every
+place of a row, others once a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from ..graph import Graph
+from .alignment import GATHERED, alignment
+from .views import View, Views
+
+Role: TypeAlias = Literal[
+    "map", "gather", "reduce", "copy", "contraction", "inline", "view", "host"
+]
+Coordinates: TypeAlias = "tuple[int | None, ...]"
+"""For each axis of a value the axis of the group's space, or None for an axis of size 1."""
+
+MOST_OPERANDS = 40
+"""How many arrays a kernel may touch."""
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Operations that become one kernel.
+
+    Attributes:
+        kind: `"nest"`, `"contraction"`, or `"host"` for an operation that the backend runs itself.
+        nodes: positions of the graph's nodes, in order.
+        space: sizes of the loop axes.
+        inner: the axes that are reduced over, if any.
+        coordinates: of each value that is computed here.
+    """
+
+    kind: str
+    nodes: list[int]
+    space: tuple[int, ...] = ()
+    inner: frozenset[int] | None = None
+    coordinates: dict[int, Coordinates] = field(default_factory=dict)
+
+
+class Grouping:
+    """Puts each node of a graph into a group, greedily, in order.
+
+    Args:
+        graph: with composites expanded.
+        views: of the graph's values.
+        roles: what each node is.
+        alone: positions of nodes that join no group that is there already.
+
+    Attributes:
+        groups: in an order in which they can run.
+    """
+
+    def __init__(
+        self, graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._graph = graph
+        self._views = views
+        self._roles = roles
+        self._group_of: dict[int, Group] = {}
+        # What a copy writes has the order, and so the axes, of what it reads.
+        self._written: dict[int, tuple[int, ...]] = {}
+        self._above: dict[Group, int] = {}
+        self._bit: dict[Group, int] = {}
+        self._all: list[Group] = []
+        for position, role in enumerate(roles):
+            self._place(position, role, position in alone)
+        self.groups = self._ordered()
+
+    def producer(self, value: int) -> Group | None:
+        """The group that computes a root value, if one does."""
+        return self._group_of.get(value)
+
+    def _place(self, position: int, role: Role, alone: bool) -> None:
+        node = self._graph.nodes[position]
+        if role in ("inline", "view"):
+            return
+        if role == "copy":
+            self._written[node.results[0]] = self._map_shape(position)
+        if not alone and role in ("map", "copy", "gather") and self._join_map(position):
+            return
+        if not alone and role == "reduce" and self._join_reduction(position):
+            return
+        group = self._new(position, role)
+        for value in node.results:
+            self._group_of[value] = group
+
+    def _new(self, position: int, role: Role) -> Group:
+        node = self._graph.nodes[position]
+        if role == "host":
+            group = Group("host", [position])
+        elif role == "contraction":
+            group = Group("contraction", [position], self._shape(node.results[0]))
+            group.coordinates[node.results[0]] = _identity(group.space)
+        elif role == "reduce":
+            space = self._shape(node.args[0])
+            axes = self._reduced_axes(position)
+            group = Group("nest", [position], space, frozenset(a for a in axes if space[a] != 1))
+            self._note_reduction(group, position, _identity(space))
+        else:
+            space = self._map_shape(position)
+            group = Group("nest", [position], space)
+            group.coordinates[node.results[0]] = _identity(space)
+        self._bit[group] = 1 << position
+        self._all.append(group)
+        self._above[group] = 0
+        self._depend(group, position)
+        return group
+
+    def _shape(self, value: int) -> tuple[int, ...]:
+        return self._graph.values[value].aval.shape
+
+    def _map_shape(self, position: int) -> tuple[int, ...]:
+        """Where the loops of a map run: a copy runs along the view that it reads."""
+        node = self._graph.nodes[position]
+        if self._roles[position] == "copy":
+            return self._views.of(node.args[0]).shape
+        return self._shape(node.results[0])
+
+    def _reduced_axes(self, position: int) -> tuple[int, ...]:
+        node = self._graph.nodes[position]
+        axis = node.op.attributes["axis"]
+        count = len(self._shape(node.args[0]))
+        if axis is None:
+            return tuple(range(count))
+        return tuple(axis) if isinstance(axis, tuple) else (axis,)
+
+    def _note_reduction(self, group: Group, position: int, source: Coordinates) -> None:
+        node = self._graph.nodes[position]
+        axes = self._reduced_axes(position)
+        if node.op.attributes.get("keepdims"):
+            places = tuple([None if i in axes else c for i, c in enumerate(source)])
+        else:
+            places = tuple([c for i, c in enumerate(source) if i not in axes])
+        group.coordinates[node.results[0]] = places
+
+    def _sources(self, position: int) -> dict[Group, list[int]]:
+        """The groups that compute what a node takes, with those of its arguments."""
+        found: dict[Group, list[int]] = {}
+        for value in self._graph.nodes[position].args:
+            group = self._group_of.get(self._views.of(value).root)
+            if group is not None:
+                found.setdefault(group, []).append(value)
+        return found
+
+    def seen_from(self, group: Group, view: View) -> Coordinates | None:
+        """Coordinates of a view of a value that the group computes.
+
+        None where the view needs other places than the one where the loop stands. An axis along
+        which the view repeats has the coordinate -1: any place will do.
+        """
+        own = group.coordinates[view.root]
+        shape = self._written.get(view.root) or self._shape(view.root)
+        natural = {}
+        step = 1
+        for axis in range(len(shape) - 1, -1, -1):
+            if shape[axis] != 1:
+                natural[step, shape[axis]] = axis
+            step *= shape[axis]
+        if view.offset:
+            return None
+        used: list[int] = []
+        places: list[int | None] = []
+        for size, stride in zip(view.shape, view.strides, strict=True):
+            if size == 1:
+                places.append(None)
+            elif stride == 0:
+                places.append(-1)
+            else:
+                found = natural.get((stride, size))
+                if found is None or found in used:
+                    return None
+                used.append(found)
+                places.append(own[found])
+        return tuple(places) if len(used) == len(natural) else None
+
+    def _join_map(self, position: int) -> bool:
+        sources = self._sources(position)
+        # A product first, whose result then need not be written; else what was begun last.
+        best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._all.index(g)))
+        for group in best:
+            places = self._fitting(group, position, sources[group])
+            if places is None or not self._reachable(group, sources):
+                continue
+            node = self._graph.nodes[position]
+            group.nodes.append(position)
+            group.coordinates[node.results[0]] = places
+            self._group_of[node.results[0]] = group
+            self._depend(group, position)
+            for other in sources:
+                if other is not group:
+                    self._merge(group, other, position)
+            return True
+        return False
+
+    def _reachable(self, group: Group, sources: dict[Group, list[int]]) -> bool:
+        """Whether nothing else that a node needs comes after the group."""
+        bit = self._bit[group]
+        return not any(self._above[other] & bit for other in sources if other is not group)
+
+    def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
+        """Where a map would stand in a group that computes some of its arguments."""
+        if group.kind == "host":
+            return None
+        shape = self._map_shape(position)
+        places: list[int | None] = [None] * len(shape)
+        for argument, value in enumerate(self._graph.nodes[position].args):
+            if value not in args:
+                continue
+            seen = self.seen_from(group, self._views.of(value))
+            if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
+                return None
+            first = alignment(self._graph, position, argument, len(seen), len(shape))
+            for axis, place in enumerate(seen, first):
+                if place is None or place == -1 or shape[axis] == 1:
+                    continue
+                if places[axis] not in (None, place):
+                    return None
+                places[axis] = place
+        return self._completed(group, shape, places)
+
+    def _completed(
+        self, group: Group, shape: tuple[int, ...], places: list[int | None]
+    ) -> Coordinates | None:
+        """Axes that no argument of the group has get one of its free axes of the same size."""
+        free = [a for a in range(len(group.space)) if a not in places and group.space[a] != 1]
+        for axis, size in enumerate(shape):
+            if size == 1 or places[axis] is not None:
+                continue
+            found = next((a for a in free if group.space[a] == size), None)
+            if found is None:
+                return None
+            free.remove(found)
+            places[axis] = found
+        known = [p for p in places if p is not None]
+        if len(set(known)) != len(known):
+            return None
+        if group.kind == "contraction" and (
+            tuple(known) != tuple(a for a in range(len(group.space)) if group.space[a] != 1)
+        ):
+            return None
+        if group.inner is None and any(
+            n != 1 and a not in known for a, n in enumerate(group.space)
+        ):
+            return None
+        if group.inner is not None and group.inner.isdisjoint(known):
+            outer = {a for a, n in enumerate(group.space) if n != 1} - group.inner
+            if set(known) != outer:
+                return None
+        elif group.inner is not None and len(known) != sum(n != 1 for n in group.space):
+            return None
+        return tuple(places)
+
+    def _join_reduction(self, position: int) -> bool:
+        node = self._graph.nodes[position]
+        sources = self._sources(position)
+        if len(sources) != 1:
+            return False
+        group = next(iter(sources))
+        if group.kind != "nest":
+            return False
+        source = self.seen_from(group, self._views.of(node.args[0]))
+        if source is None or -1 in source:
+            return False
+        if {s for s in source if s is not None} != {a for a, n in enumerate(group.space) if n != 1}:
+            return False
+        inner = frozenset(s for a in self._reduced_axes(position) if (s := source[a]) is not None)
+        if not inner or group.inner not in (None, inner):
+            return False
+        group.inner = inner
+        group.nodes.append(position)
+        self._note_reduction(group, position, source)
+        self._group_of[node.results[0]] = group
+        return True
+
+    def _merge(self, group: Group, other: Group, position: int) -> None:
+        """Makes one group of two that meet in a node, if nothing runs between them."""
+        if other.kind != "nest" or group.kind == "host" or self._connected(group, other):
+            return
+        if group.kind == "contraction" and other.inner is not None:
+            return
+        if other.inner is not None and group.inner is not None and other.inner != group.inner:
+            return
+        if group.space != other.space or self._through_memory(group, other, position):
+            return
+        node = self._graph.nodes[position]
+        own = group.coordinates[node.results[0]]
+        for argument, value in enumerate(node.args):
+            view = self._views.of(value)
+            if self._group_of.get(view.root) is other:
+                seen = self.seen_from(other, view)
+                if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
+                    return
+                first = alignment(self._graph, position, argument, len(seen), len(own))
+                along = own[first : first + len(seen)]
+                if any(s not in (None, -1, t) for s, t in zip(seen, along, strict=True)):
+                    return
+        self._absorb(group, other)
+
+    def _through_memory(self, group: Group, other: Group, position: int) -> bool:
+        """Whether one of the two reads what the other computes, except in the node they meet in.
+
+        It stands in another group because it reads at other places than where it is computed.
+        """
+        both = {group: other, other: group}
+        for mine, theirs in both.items():
+            for p in mine.nodes:
+                roots = [self._views.of(v).root for v in self._graph.nodes[p].args]
+                if p != position and any(self._group_of.get(r) is theirs for r in roots):
+                    return True
+        return False
+
+    def _connected(self, group: Group, other: Group) -> bool:
+        """Whether a third group runs between the two."""
+        for between in self._all:
+            if between is group or between is other:
+                continue
+            above = self._above[between]
+            if above & self._bit[other] and self._above[group] & self._bit[between]:
+                return True
+            if above & self._bit[group] and self._above[other] & self._bit[between]:
+                return True
+        return False
+
+    def _absorb(self, group: Group, other: Group) -> None:
+        group.nodes = sorted(group.nodes + other.nodes)
+        group.coordinates.update(other.coordinates)
+        group.inner = group.inner if group.inner is not None else other.inner
+        for value, owner in self._group_of.items():
+            if owner is other:
+                self._group_of[value] = group
+        own, gone = self._bit[group], self._bit[other]
+        merged = (self._above[group] | self._above[other]) & ~(own | gone)
+        self._all.remove(other)
+        del self._above[other]
+        for third in self._all:
+            above = self._above[third]
+            if third is not group and above & (own | gone):
+                self._above[third] = (above & ~gone) | own | merged
+        self._above[group] = merged
+
+    def _depend(self, group: Group, position: int) -> None:
+        """Notes everything that runs before a group, now that a node is in it."""
+        above = 0
+        for other in self._sources(position):
+            if other is not group:
+                above |= self._above[other] | self._bit[other]
+        if above & ~self._above[group]:
+            self._above[group] |= above
+            for third in self._all:
+                if self._above[third] & self._bit[group]:
+                    self._above[third] |= above
+
+    def _ordered(self) -> list[Group]:
+        """Each group after all that it needs, and otherwise as early as its last node was asked
+        for, so that a gradient's update runs right behind it."""
+        done = 0
+        waiting = sorted(self._all, key=lambda g: g.nodes[0])
+        ordered: list[Group] = []
+        while waiting:
+            ready = next(g for g in waiting if not self._above[g] & ~done)
+            waiting.remove(ready)
+            ordered.append(ready)
+            done |= self._bit[ready]
+        return ordered
+
+
+def _identity(shape: tuple[int, ...]) -> Coordinates:
+    return tuple([None if n == 1 else a for a, n in enumerate(shape)])
+
+
+def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> list[Role]:
+    """What each node is.
+
+    Args:
+        graph: with composites expanded.
+        views: of the graph's values.
+        can_lower: whether the kernels know the operation at a position on its dtypes.
+    """
+    return [_role(graph, views, position, can_lower) for position in range(len(graph.nodes))]
+
+
+def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], bool]) -> Role:
+    node = graph.nodes[position]
+    traits = node.op.operation.traits
+    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
+    if traits.dynamic_shape or any(0 in a.shape for a in avals):
+        return "host"
+    if views.is_view(node.results[0]):
+        return "view"
+    if not can_lower(position):
+        return "host"
+    if traits.family == "movement":
+        return "copy" if node.op.operation.name == "reshape" else "host"
+    if traits.family in ("reduce", "argreduce"):
+        return "reduce"
+    if traits.family == "matmul":
+        return "contraction"
+    if traits.kind in ("creation", "random"):
+        return "inline"
+    if traits.family == "gather":
+        return "gather"
+    return "map" if traits.kind == "elementwise" else "host"

@@ -1,0 +1,38 @@
+"""Which operations the passes know how to put into kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingle.tensor.contract import Aval
+from ingle.tensor.operation import Op
+
+from ..kernel.code import DTYPES
+from ..kernel.lowering import can_lower, reduction_of
+
+
+def is_product(op: Op) -> bool:
+    """Whether an operation is a matrix product."""
+    return op.operation.traits.family == "matmul"
+
+
+def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequence[Aval]], bool]:
+    """Whether kernels can be generated for an operation, on a device with these products.
+
+    Args:
+        contracts: whether the device has a template for a matrix product.
+    """
+
+    def asked(op: Op, avals: Sequence[Aval]) -> bool:
+        traits = op.operation.traits
+        if is_product(op):
+            return contracts(avals)
+        if traits.family == "movement":
+            return op.operation.name != "concat" and avals[0].dtype.name in DTYPES
+        if traits.family == "gather":
+            return all(a.dtype.name in DTYPES for a in avals)
+        if reduction_of(op) is not None:
+            return avals[0].dtype.name in DTYPES - {"bool"}
+        return can_lower(op, avals)
+
+    return asked

@@ -1,0 +1,235 @@
+"""From a graph to a plan: which kernels run on what memory in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ingle.tensor.contract import Aval
+
+from .graph import Graph
+from .passes.contractions import ContractionBuilder, ContractionCall
+from .passes.decompositions import spreading
+from .passes.groups import Group, Grouping, roles_of
+from .passes.nests import NestBuilder, NestCall
+from .passes.operands import Unnestable
+from .passes.storage import Span, packed
+from .passes.views import View, Views
+
+Call: TypeAlias = "NestCall | ContractionCall"
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """An operation that the backend runs by itself, between kernels."""
+
+    position: int
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What a plan does.
+
+    Attributes:
+        graph: with composites expanded, each value once.
+        views: of its values.
+        steps: runs of kernels, and operations that the backend runs itself.
+        offsets: where in the arena a value lies; in bytes.
+        arena: the arena's size in bytes.
+        own: values that get memory of their own in each run: outputs, and what the backend's own
+            operations read.
+        inline: values that kernels compute wherever they need them.
+    """
+
+    graph: Graph
+    views: Views
+    steps: list[list[Call] | HostStep]
+    offsets: dict[int, int]
+    arena: int
+    own: list[int]
+    inline: dict[int, int]
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            for call in [step] if isinstance(step, HostStep) else step:
+                positions = [call.position] if isinstance(call, HostStep) else call.nodes
+                names = " ".join(self.graph.nodes[p].op.operation.name for p in positions)
+                sizes = "" if isinstance(call, HostStep) else "x".join(map(str, call.sizes))
+                kind = "host" if isinstance(call, HostStep) else "kernel"
+                lines.append(f"{kind:7}{sizes:>20}  {names}")
+        head = f"{len(self.graph.nodes)} operations, {len(lines)} kernels, arena {self.arena} bytes"
+        return "\n  ".join([head, *lines])
+
+
+class Scheduler:
+    """Groups a graph's nodes into kernels and finds memory for what lies between them."""
+
+    def __init__(self, graph: Graph, generated: Any) -> None:
+        self._graph = graph
+        self._views = Views(graph)
+
+        def can_lower(position: int) -> bool:
+            node = graph.nodes[position]
+            return bool(generated(node.op, [graph.values[a].aval for a in node.args]))
+
+        self._roles = roles_of(graph, self._views, can_lower)
+        self._inline = self._inlined()
+        self._alone = spreading(graph, self._views)
+
+    def _inlined(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for position, role in enumerate(self._roles):
+            if role == "inline":
+                found[self._graph.nodes[position].results[0]] = position
+        return found
+
+    def schedule(self) -> Schedule:
+        """The steps and their memory."""
+        self._materialize()
+        while True:
+            grouping = Grouping(self._graph, self._views, self._roles, self._alone)
+            stored = self._stored(grouping)
+            calls: list[Call | HostStep] = []
+            failed = None
+            for group in grouping.groups:
+                try:
+                    calls.append(self._call(group, stored))
+                except Unnestable:
+                    failed = group
+                    break
+            if failed is None:
+                return self._laid_out(calls)
+            self._take_apart(failed)
+
+    def _materialize(self) -> None:
+        """Inline values that somebody needs in memory are computed there like any other."""
+        needed = {self._views.of(o).root for o in self._graph.outputs}
+        for position, role in enumerate(self._roles):
+            if role in ("host", "contraction"):
+                node = self._graph.nodes[position]
+                needed.update(self._views.of(a).root for a in node.args)
+        for value in [v for v in self._inline if v in needed]:
+            self._roles[self._inline.pop(value)] = "map"
+
+    def _take_apart(self, group: Group) -> None:
+        """A group without a nest is tried again without its last node; a single one is left to
+        the backend."""
+        last = group.nodes[-1]
+        if len(group.nodes) == 1:
+            self._roles[last] = "host"
+        self._alone.add(last)
+
+    def _stored(self, grouping: Grouping) -> dict[Group, list[int]]:
+        """The values of each group that are needed outside of it."""
+        found: dict[Group, dict[int, None]] = {g: {} for g in grouping.groups}
+        for group in grouping.groups:
+            for position in group.nodes:
+                for value in self._graph.nodes[position].args:
+                    self._note(found, grouping, value, group)
+        for value in self._graph.outputs:
+            self._note(found, grouping, value, None)
+        return {g: sorted(values) for g, values in found.items()}
+
+    def _note(
+        self, found: dict[Group, dict[int, None]], grouping: Grouping, value: int,
+        user: Group | None,
+    ) -> None:  # fmt: skip
+        root = self._views.of(value).root
+        maker = grouping.producer(root)
+        if maker is not None and maker is not user:
+            found[maker][root] = None
+
+    def _call(self, group: Group, stored: dict[Group, list[int]]) -> Call | HostStep:
+        if group.kind == "host":
+            return HostStep(group.nodes[0])
+        if group.kind == "contraction":
+            return ContractionBuilder(
+                self._graph, self._views, group, self._inline, stored[group]
+            ).build()
+        return NestBuilder(self._graph, self._views, group, self._inline, stored[group]).build()
+
+    def _laid_out(self, calls: Sequence[Call | HostStep]) -> Schedule:
+        for call in calls:
+            if isinstance(call, NestCall):
+                self._check_bounds(call)
+        own = self._own(calls)
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for at, call in enumerate(calls):
+            for root, output in _touched(self._graph, self._views, call):
+                if output:
+                    first[root] = at
+                last[root] = at
+        spans = [
+            Span(v, self._nbytes(v), at, last[v])
+            for v, at in first.items()
+            if v not in own and not self._by_host(v, calls)
+        ]
+        offsets, arena = packed(spans)
+        steps: list[list[Call] | HostStep] = []
+        for call in calls:
+            if isinstance(call, HostStep):
+                steps.append(call)
+            elif steps and isinstance(steps[-1], list):
+                steps[-1].append(call)
+            else:
+                steps.append([call])
+        return Schedule(self._graph, self._views, steps, offsets, arena, sorted(own), self._inline)
+
+    def _check_bounds(self, call: NestCall) -> None:
+        """A kernel that left its operands would take the process with it."""
+        for argument, strides in zip(call.arguments, call.strides, strict=True):
+            steps = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
+            first = argument.offset + sum(min(s, 0) for s in steps)
+            last = argument.offset + sum(max(s, 0) for s in steps)
+            aval = self._graph.values[argument.root].aval
+            if first < 0 or last >= math.prod(aval.shape):
+                names = " ".join(self._graph.nodes[p].op.operation.name for p in call.nodes)
+                raise RuntimeError(
+                    f"the plan of [{names}] would read or write outside of {aval}: loops "
+                    f"{call.sizes}, strides {strides}, offset {argument.offset}; this is a mistake "
+                    "in Ingle, please report it. INGLE_FUSION=0 avoids it"
+                )
+
+    def _nbytes(self, value: int) -> int:
+        aval: Aval = self._graph.values[value].aval
+        return math.prod(aval.shape) * aval.dtype.itemsize
+
+    def _by_host(self, value: int, calls: Sequence[Call | HostStep]) -> bool:
+        return any(
+            isinstance(c, HostStep) and value in self._graph.nodes[c.position].results
+            for c in calls
+        )
+
+    def _own(self, calls: Sequence[Call | HostStep]) -> set[int]:
+        made = {
+            root
+            for call in calls
+            if not isinstance(call, HostStep)
+            for root, output in _touched(self._graph, self._views, call)
+            if output
+        }
+        wanted = {self._views.of(o).root for o in self._graph.outputs}
+        for call in calls:
+            if isinstance(call, HostStep):
+                args = self._graph.nodes[call.position].args
+                wanted.update(self._views.of(a).root for a in args)
+        return made & wanted
+
+
+def _touched(graph: Graph, views: Views, call: Call | HostStep) -> list[tuple[int, bool]]:
+    """The roots that a call reads, and those that it writes."""
+    if isinstance(call, HostStep):
+        node = graph.nodes[call.position]
+        return [(views.of(a).root, False) for a in node.args] + [(r, True) for r in node.results]
+    if isinstance(call, NestCall):
+        return [(a.root, a.output) for a in call.arguments]
+    return [(a.root, a.output) for a in (call.a, call.b, *call.operands)]
+
+
+def whole(view: View, shape: tuple[int, ...]) -> bool:
+    """Whether a view is all of its root (of that shape) in order: the same memory."""
+    return view.contiguous and view.offset == 0 and math.prod(view.shape) == math.prod(shape)

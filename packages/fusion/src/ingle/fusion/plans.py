@@ -1,0 +1,235 @@
+"""Plans of logs: looked up by what was recorded, made where there is none yet."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ingle.tensor.contract import Backend, Handle, Scalar
+from ingle.tensor.device import staged_on
+from ingle.tensor.operation import Op, typed_key
+
+from .graph import Entry, Graph, constant_entry, read_log
+
+SHORT, SMALL = 6, 1 << 14
+"""Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
+
+
+class Executable(Protocol):
+    """A planned graph: what `prepare` of a backend returns."""
+
+    def __call__(
+        self, given: Sequence[Handle], numbers: Sequence[Any], donated: frozenset[int] = ...
+    ) -> list[Handle]:
+        """Runs it.
+
+        Args:
+            given: the graph's inputs.
+            numbers: the graph's scalars.
+            donated: positions of inputs that nobody reads afterwards.
+
+        Returns:
+            The graph's outputs.
+        """
+        ...
+
+
+def replay(
+    backend: Backend,
+    log: Sequence[Entry],
+    outputs: Sequence[int],
+    given: Sequence[Handle],
+    numbers: Sequence[Any],
+) -> list[Handle]:
+    """Runs a log through the door of a backend, one operation after the other."""
+    values: list[Any] = []
+    handles, rest = iter(given), iter(numbers)
+    with staged_on(backend):
+        for entry in log:
+            head = entry[0]
+            if head == "input":
+                values.append(next(handles))
+            elif head == "scalar":
+                values.append(Scalar(next(rest), entry[1]))
+            else:
+                values.extend(backend.execute(head, [values[i] for i in entry[1:]]))
+    return [values[o] for o in outputs]
+
+
+def replay_each(
+    backend: Backend,
+    log: Sequence[Entry],
+    outputs: Sequence[int],
+    given: Sequence[Handle],
+    numbers: Sequence[Any],
+) -> list[Handle | BaseException]:
+    """Like `replay`; where an operation raises, what depends on it is the error that it raised."""
+    values: list[Any] = []
+    handles, rest = iter(given), iter(numbers)
+    with staged_on(backend):
+        for entry in log:
+            head = entry[0]
+            if head == "input":
+                values.append(next(handles))
+            elif head == "scalar":
+                values.append(Scalar(next(rest), entry[1]))
+            else:
+                args = [values[i] for i in entry[1:]]
+                values.extend(_attempted(backend, head, args))
+    return [values[o] for o in outputs]
+
+
+def _attempted(backend: Backend, op: Op, args: Sequence[Any]) -> Sequence[Any]:
+    failed = next((a for a in args if isinstance(a, BaseException)), None)
+    if failed is None:
+        try:
+            return backend.execute(op, args)
+        except Exception as error:
+            failed = error
+    return [failed] * len(op.operation.outputs)
+
+
+class Replay:
+    """Runs a graph through the door of a backend, one operation after the other."""
+
+    def __init__(self, backend: Backend, graph: Graph) -> None:
+        self._backend = backend
+        self._graph = graph
+        self._last = _last_uses(graph)
+
+    def __call__(
+        self,
+        given: Sequence[Handle],
+        numbers: Sequence[Any],
+        donated: frozenset[int] = frozenset(),
+    ) -> list[Handle]:
+        graph, execute = self._graph, self._backend.execute
+        known: dict[int, Handle | Scalar] = dict(zip(graph.inputs, given, strict=True))
+        for number, value in enumerate(graph.values):
+            if value.kind == "constant":
+                known[number] = Scalar(value.data, value.aval.dtype)
+        for number, x in zip(graph.scalars, numbers, strict=True):
+            known[number] = Scalar(x, graph.values[number].aval.dtype)
+        # What a composite's body creates belongs below, too.
+        with staged_on(self._backend):
+            for node, dying in zip(graph.nodes, self._last, strict=True):
+                results = execute(node.op, [known[a] for a in node.args])
+                known.update(zip(node.results, results, strict=True))
+                for number in dying:
+                    del known[number]
+        return [known[o] for o in graph.outputs]  # type: ignore[misc]
+
+
+def _last_uses(graph: Graph) -> list[list[int]]:
+    """For each node the results that nobody needs after it."""
+    kept = set(graph.outputs)
+    seen: set[int] = set()
+    dying: list[list[int]] = []
+    for node in reversed(graph.nodes):
+        mine = []
+        for number in dict.fromkeys((*node.args, *node.results)):
+            if number not in seen and number not in kept:
+                seen.add(number)
+                if graph.values[number].kind == "result":
+                    mine.append(number)
+        dying.append(mine)
+    return dying[::-1]
+
+
+def prepare(backend: Backend, graph: Graph) -> Executable:
+    """The best way there is to run a graph on a backend."""
+    planned: Callable[[Graph], Executable] | None = getattr(backend, "prepare", None)
+    return Replay(backend, graph) if planned is None else planned(graph)
+
+
+class _Form:
+    """A log without the values of its numbers, and the plan that was made for it.
+
+    A number is a constant of the plan until it comes with another value: then its position is an
+    input for good.
+    """
+
+    def __init__(self, numbers: Sequence[Any]) -> None:
+        self.first = list(numbers)
+        self.keys: list[Any] = [typed_key(n) for n in numbers]
+        self.varying: list[bool] = [False] * len(numbers)
+        self.executable: Executable | None = None
+        self.runs = 0
+        self.lock = threading.Lock()
+
+    def fit(self, numbers: Sequence[Any]) -> None:
+        """Notes which numbers have changed since the plan was made."""
+        for i, (number, first) in enumerate(zip(numbers, self.first, strict=True)):
+            # A literal of the user's code is the same object each time.
+            if number is first or self.varying[i]:
+                continue
+            if typed_key(number) != self.keys[i]:
+                self.varying[i] = True
+                self.executable = None
+
+
+class Planner:
+    """Plans of one backend in a bounded table.
+
+    A log that comes for the first time runs operation by operation, since most such logs never
+    come again; from its second time on it is planned.
+    """
+
+    def __init__(self, backend: Backend, most: int = 1024) -> None:
+        self._backend = backend
+        self._most = most
+        self._lock = threading.Lock()
+        self._forms: OrderedDict[Any, _Form] = OrderedDict()
+
+    def run(
+        self,
+        log: Sequence[Entry],
+        outputs: Sequence[int],
+        given: Sequence[Handle],
+        numbers: Sequence[Any],
+    ) -> list[Handle]:
+        """Computes the outputs of a log."""
+        if len(log) <= SHORT and all([math.prod(h.shape) <= SMALL for h in given]):  # noqa: C419
+            return replay(self._backend, log, outputs, given, numbers)
+        form = self._form((tuple(log), tuple(outputs)), numbers)
+        with form.lock:
+            # Threads may come with other numbers: what varies belongs to the plan made for it.
+            form.fit(numbers)
+            form.runs += 1
+            if form.executable is None and form.runs > 1:
+                fixed = _with_constants(log, numbers, form.varying)
+                form.executable = prepare(self._backend, read_log(fixed, outputs))
+            executable, varying = form.executable, tuple(form.varying)
+        if executable is None:
+            return replay(self._backend, log, outputs, given, numbers)
+        return executable(given, [n for n, varies in zip(numbers, varying, strict=True) if varies])
+
+    def _form(self, key: Any, numbers: Sequence[Any]) -> _Form:
+        """The form of a log; the one used longest ago goes if there are too many."""
+        with self._lock:
+            form = self._forms.get(key)
+            if form is None:
+                form = self._forms[key] = _Form(numbers)
+                if len(self._forms) > self._most:
+                    self._forms.popitem(last=False)
+            else:
+                self._forms.move_to_end(key)
+            return form
+
+
+def _with_constants(
+    log: Sequence[Entry], numbers: Sequence[Any], varying: Sequence[bool]
+) -> list[Entry]:
+    """The log with those numbers written in that do not vary."""
+    rest = iter(zip(numbers, varying, strict=True))
+    fixed: list[Entry] = []
+    for entry in log:
+        if entry[0] == "scalar":
+            number, varies = next(rest)
+            fixed.append(entry if varies else constant_entry(number, entry[1]))
+        else:
+            fixed.append(entry)
+    return fixed

@@ -1,0 +1,159 @@
+"""The recorder: writes operations into a log and answers with lazy handles."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.operation import Op, infer
+
+from .graph import Entry
+
+if TYPE_CHECKING:
+    from .fusion import Fusion
+
+
+MOST_AVALS = 1 << 15
+_avals: dict[Any, tuple[Aval, ...]] = {}
+
+current: ContextVar[Recorder | None] = ContextVar("ingle_recorder", default=None)
+"""The recorder of the function that is being compiled, if one is."""
+
+
+class LazyHandle(Handle):
+    """A value that was computed, or is only written down.
+
+    Attributes:
+        recorder: where it is written down; None once it is computed.
+        number: which value it is there.
+        value: the handle of the backend below, once it is computed; the error if it never will be.
+    """
+
+    __slots__ = ("__weakref__", "number", "recorder", "value")
+
+    backend: Fusion
+
+    def __init__(self, backend: Fusion, aval: Aval, recorder: Recorder | None, number: int) -> None:
+        self.backend = backend
+        self.shape, self.dtype = aval
+        self.recorder = recorder
+        self.number = number
+        self.value: Handle | BaseException | None = None
+
+    @property
+    def abstract(self) -> bool:  # type: ignore[override]
+        return self.recorder is not None and self.recorder.staged
+
+    @property
+    def owners(self) -> int | None:
+        return self.value.owners if isinstance(self.value, Handle) else None
+
+    def computed(self) -> Handle:
+        """The handle of the backend below; runs what is written down, if it must."""
+        if self.recorder is not None:
+            self.recorder.finish(self)
+        if isinstance(self.value, BaseException):
+            raise self.value
+        assert self.value is not None, self
+        return self.value
+
+
+class Recorder:
+    """A log that grows, with what it ran on so far.
+
+    Attributes:
+        written: the log.
+        given: the handles, of the backend below, of its inputs in order.
+        numbers: the numbers of its scalars in order.
+        staged: whether values are never computed here: the log is kept for later runs.
+    """
+
+    staged = False
+
+    def __init__(self, backend: Fusion) -> None:
+        self.backend = backend
+        self.lock = threading.RLock()
+        self.written: list[Entry] = []
+        self.given: list[Handle] = []
+        self.numbers: list[Any] = []
+        self._count = 0
+        self._handles: list[ref[LazyHandle]] = []
+        self._places: dict[int, int] = {}
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """Writes an operation down."""
+        for x in inputs:
+            # Not under the lock: the other thread may be waiting for it.
+            if type(x) is LazyHandle and x.recorder is not self and x.recorder is not None:
+                x.computed()
+        with self.lock:
+            args: list[Any] = [op]
+            key: list[Any] = [op]
+            for x in inputs:
+                key.append(x.shape)
+                key.append(x.dtype)
+                if type(x) is LazyHandle:
+                    if x.recorder is self:
+                        args.append(x.number)
+                    else:
+                        args.append(self.operand(x.computed()))
+                elif type(x) is Scalar:
+                    args.append(self.number(x))
+                else:
+                    args.append(self.operand(x))  # type: ignore[arg-type]
+            avals = _avals.get(whole := tuple(key))
+            if avals is None:
+                if len(_avals) > MOST_AVALS:
+                    _avals.clear()
+                avals = _avals[whole] = infer(op, inputs)
+            self.written.append(tuple(args))
+            number = self._count
+            if len(avals) == 1:
+                self._count = number + 1
+                handle = LazyHandle(self.backend, avals[0], self, number)
+                self._handles.append(ref(handle))
+                return (handle,)
+            self._count = number + len(avals)
+            handles = [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
+            self._handles.extend(map(ref, handles))
+            return tuple(handles)
+
+    def operand(self, handle: Handle) -> int:
+        """The value of a handle of the backend below: an input of the log."""
+        found = self._places.get(id(handle))
+        if found is None:
+            found = self._places[id(handle)] = self._count
+            self._count += 1
+            self.written.append(("input", handle.shape, handle.dtype))
+            self.given.append(handle)
+        return found
+
+    def number(self, scalar: Scalar) -> int:
+        """The value of a number: given anew to each run."""
+        self.written.append(("scalar", scalar.dtype))
+        self.numbers.append(scalar.value)
+        self._count += 1
+        return self._count - 1
+
+    def living(self) -> list[LazyHandle]:
+        """The handles that somebody still holds, in the order of their values."""
+        return [h for r in self._handles if (h := r()) is not None]
+
+    def taken(self) -> tuple[Any, ...]:
+        """Everything that is written down, which is forgotten here."""
+        state = self.written, self.given, self.numbers, self._count, self._handles, self._places
+        self.written, self.given, self.numbers = [], [], []
+        self._count, self._handles, self._places = 0, [], {}
+        return state
+
+    def put_back(self, state: tuple[Any, ...]) -> None:
+        """Undoes `taken`."""
+        self.written, self.given, self.numbers, self._count, self._handles, self._places = state
+
+    def finish(self, wanted: LazyHandle) -> None:
+        """Somebody needs a value that is written down here."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Source text of kernels for one kind of target each."""

@@ -1,0 +1,147 @@
+"""How partial results of reductions begin, grow and are folded together, in C."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..kernel.code import FLOATS, SIZES
+from . import c_helpers as helpers
+from .c_code import CodeRenderer
+from .c_text import Scope, literal, value_type
+from .llvm_reductions import neutral_bits
+
+
+class Partial(NamedTuple):
+    """The partial results of one reduction of a stage, as an array with its name.
+
+    Attributes:
+        combine, dtype: the reduction and the dtype that it takes.
+        name: of the array; `argmax` and `argmin` have the places in another one beside it, float
+            sums the totals of blocks and their errors.
+        at: the instruction that is reduced.
+        many: how many partial results there are.
+    """
+
+    combine: str
+    dtype: str
+    name: str
+    at: int
+    many: int
+
+    @property
+    def indexed(self) -> bool:
+        return self.combine.startswith("arg")
+
+    @property
+    def compensated(self) -> bool:
+        return self.combine == "sum" and self.dtype in FLOATS
+
+    @property
+    def final(self) -> str:
+        """The array that holds the results in the end."""
+        if self.indexed:
+            return f"{self.name}_place"
+        return f"{self.name}_total" if self.compensated else self.name
+
+    def arrays(self) -> list[str]:
+        """Declarations."""
+        kind, n = value_type(self.dtype), self.many
+        lines = [f"{kind} {self.name}[{n}];"]
+        if self.indexed:
+            lines.append(f"int64_t {self.name}_place[{n}];")
+        if self.compensated:
+            lines.append(f"{kind} {self.name}_total[{n}], {self.name}_error[{n}];")
+        return lines
+
+    def clear(self, slot: str) -> list[str]:
+        """A partial result that has seen nothing."""
+        neutral = literal(neutral_bits(self.combine, self.dtype), self.dtype)
+        lines = [f"{self.name}[{slot}] = {neutral};"]
+        if self.indexed:
+            lines.append(f"{self.name}_place[{slot}] = INT64_MAX;")
+        if self.compensated:
+            zero = literal(0, self.dtype)
+            lines.append(f"{self.name}_total[{slot}] = {neutral};")
+            lines.append(f"{self.name}_error[{slot}] = {zero};")
+        return lines
+
+    def forget(self, slot: str) -> list[str]:
+        """Begins another block."""
+        neutral = literal(neutral_bits(self.combine, self.dtype), self.dtype)
+        return [f"{self.name}[{slot}] = {neutral};"] if self.compensated else []
+
+    def add(self, r: CodeRenderer, slot: str, value: str, index: str) -> list[str]:
+        """Takes another element, with a larger index than those before."""
+        old = f"{self.name}[{slot}]"
+        if not self.indexed:
+            return [f"{old} = {self._join(r, old, value)};"]
+        better = helpers.better(r.source, self.dtype, self.combine == "argmax")
+        place = f"{self.name}_place[{slot}]"
+        return [
+            f"const bool take_{self.name} = {better}({value}, {old});",
+            f"{old} = take_{self.name} ? {value} : {old};",
+            f"{place} = take_{self.name} ? {index} : {place};",
+        ]
+
+    def keep(self, r: CodeRenderer, slot: str) -> list[str]:
+        """Adds what a block gave to the totals."""
+        if not self.compensated:
+            return []
+        function = helpers.two_sum(r.source, self.dtype)
+        arrays = f"&{self.name}_total[{slot}], &{self.name}_error[{slot}], {self.name}[{slot}]"
+        return [f"{function}({arrays});"]
+
+    def round(self, r: CodeRenderer, slot: str) -> list[str]:
+        """Puts the errors to the totals."""
+        if not self.compensated:
+            return []
+        total = f"{self.name}_total[{slot}]"
+        function = helpers.with_error(r.source, self.dtype)
+        return [f"{total} = {function}({total}, {self.name}_error[{slot}]);"]
+
+    def fold(self, r: CodeRenderer, scope: Scope) -> None:
+        """Folds the partial results in halves into the first one."""
+        body = Scope()
+        if self.indexed:
+            body.add(*self._merge(r))
+        else:
+            array = self.final
+            body.add(f"{array}[n] = {self._join(r, f'{array}[n]', f'{array}[n + half]')};")
+        outer = Scope()
+        outer.block("for (int64_t n = 0; n < half; n++)", body)
+        scope.block(f"for (int64_t half = {self.many // 2}; half > 0; half /= 2)", outer)
+
+    def result(self, slot: str, length: str) -> str:
+        """The result of the reduction of `length` elements."""
+        found = f"{self.final}[{slot}]"
+        if self.indexed:  # nothing was beyond the neutral value: all elements equal it
+            return f"{found} == INT64_MAX ? 0 : {found}"
+        if self.compensated:  # the neutral -0.0 is no sum of nothing
+            return f"{length} == 0 ? {literal(0, self.dtype)} : {found}"
+        return found
+
+    @property
+    def result_type(self) -> str:
+        return "int64_t" if self.indexed else value_type(self.dtype)
+
+    def _join(self, r: CodeRenderer, a: str, b: str) -> str:
+        if self.combine in ("max", "min"):
+            return f"{helpers.minmax(r.source, self.dtype, self.combine == 'max')}({a}, {b})"
+        sign = {"sum": "+", "prod": "*", "any": "|", "all": "&"}[self.combine]
+        if self.dtype in FLOATS or self.dtype == "bool":
+            return f"{a} {sign} {b}"
+        wide = "uint64_t" if SIZES[self.dtype] == 8 else "uint32_t"
+        return f"({value_type(self.dtype)})(({wide}){a} {sign} ({wide}){b})"
+
+    def _merge(self, r: CodeRenderer) -> list[str]:
+        """Of equals the one with the smaller index; NaN equals NaN."""
+        better = helpers.better(r.source, self.dtype, self.combine == "argmax")
+        a, b = f"{self.name}[n]", f"{self.name}[n + half]"
+        first, second = f"{self.name}_place[n]", f"{self.name}_place[n + half]"
+        earlier = f"!{better}({a}, {b}) && {second} < {first}"
+        return [
+            f"if ({better}({b}, {a}) || ({earlier})) {{",
+            f"    {a} = {b};",
+            f"    {first} = {second};",
+            "}",
+        ]

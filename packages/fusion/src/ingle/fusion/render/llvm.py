@@ -1,0 +1,25 @@
+"""Nests as LLVM IR: text with explicit vectors that needs no pass pipeline."""
+
+from __future__ import annotations
+
+from ..kernel.nest import Nest, validate
+from .llvm_inner import InnerNest
+from .llvm_outer import OuterNest
+from .llvm_tiles import TiledNest, is_tiled
+from .targets import Target
+
+
+def render(nest: Nest, name: str, target: Target) -> str:
+    """The module of one kernel, a function `name` with the kernels' signature.
+
+    Args:
+        nest: is validated; ValueError says what is wrong with it.
+        name: of the function.
+        target: what vectors there are; see `targets`.
+    """
+    validate(nest)
+    if nest.lanes == "outer":
+        return OuterNest(nest, name, target).render()
+    if is_tiled(nest):
+        return TiledNest(nest, name, target).render()
+    return InnerNest(nest, name, target).render()

@@ -1,0 +1,326 @@
+"""Nests whose lanes run along the inner axis, as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..kernel.code import SIZES
+from ..kernel.nest import BLOCK, Row, is_flat
+from .llvm_code import CodeRenderer
+from .llvm_partials import Partials
+from .llvm_reductions import Combiner, total_of, two_sum
+from .llvm_rows import FIXED, UNIFORM, VARYING, NestRenderer, Prepared
+from .llvm_text import Values, memory_type, scalar_type
+from .slides import SLIDE
+
+
+@dataclass
+class _Place:
+    """Where lanes are: the environment of code along the inner axis.
+
+    Attributes:
+        start: inner index of lane 0 of vector 0; None: where nothing varies.
+        ahead: which vector after that one.
+        mask: the lanes that exist; None: all.
+    """
+
+    owner: InnerNest
+    renderer: CodeRenderer
+    start: str | None = None
+    ahead: int = 0
+    mask: str | None = None
+
+    def load(self, operand: int, dtype: str) -> str:
+        r, nest = self.owner, self.owner.nest
+        base = r.row_pointers[operand]
+        if self.renderer.lanes == 1:
+            value = r.writer.let(
+                "x", f"load {memory_type(dtype)}, ptr {base}, align {SIZES[dtype]}"
+            )
+            return self.renderer.as_value(dtype, value)
+        if nest.operands[operand].lane == "zero" or self.start is None:
+            return r.load_lanes(operand, base, None)
+        return r.load_lanes(operand, r.at(operand, self.start), self.mask, self.ahead)
+
+    def gather(self, operand: int, dtype: str, offset: str) -> str:
+        r = self.owner
+        base = r.row_pointers[operand]
+        return r.gather_lanes(operand, base, offset, self.renderer, self.mask)
+
+    def slide(self, operand: int, dtype: str, offset: str) -> str:
+        r = self.owner
+        assert self.start is not None
+        return r.slide(operand, offset, self.start, self.ahead, self.mask)
+
+    def scalar(self, number: int, dtype: str) -> str:
+        r, lanes = self.owner, self.renderer.lanes
+        return r.writer.splat("scalar", scalar_type(dtype), r.scalars[number], lanes)
+
+    def index(self, axis: int) -> str:
+        r, lanes = self.owner, self.renderer.lanes
+        if axis >= 0:
+            return r.writer.splat("index", "i64", r.indices[axis], lanes)
+        assert self.start is not None
+        return r.numbers_from(r.further(self.start, self.ahead))
+
+    def result(self, stage: int, number: int) -> str:
+        return self._kept(self.owner.results[stage, number])
+
+    def row(self, stage: int, number: int) -> str:
+        return self._kept(self.owner.kept[stage, number])
+
+    def _kept(self, found: tuple[str, str]) -> str:
+        dtype, value = found
+        lanes = self.renderer.lanes
+        return self.owner.writer.splat("kept", scalar_type(dtype), value, lanes)
+
+
+class InnerNest(NestRenderer):
+    """Writes a kernel with lanes along the inner axis."""
+
+    def level(self, name: str, value: object) -> int:
+        if name in ("load", "gather") and isinstance(value, int):
+            operand = self.nest.operands[value]
+            same = name == "gather" or operand.lane == "zero"  # as far as its offset is
+            return FIXED if same and not operand.output else VARYING
+        return VARYING if name == SLIDE or (name, value) == ("index", -1) else FIXED
+
+    def lane_stride(self, k: int) -> str:
+        return self.inner_strides[k]
+
+    def render(self) -> str:
+        """The module."""
+        self.load_arguments()
+        self.constants_of_lanes()
+        self.row_pointers = self.pointers
+        self.indices: Values = []
+        self.results: dict[tuple[int, int], tuple[str, str]] = {}
+        self.kept: dict[tuple[int, int], tuple[str, str]] = {}
+        for number, stage in enumerate(self.stages):
+            self.emit(number, UNIFORM, _Place(self, self.renderer_of(stage)))
+        if is_flat(self.nest):
+            for number in range(len(self.stages)):
+                self.fixed(number)
+                self.map(number, "%begin", "%end")
+        else:
+            self.walk_rows()
+        self.writer.do("ret void")
+        return self.writer.module()
+
+    def walk_rows(self) -> None:
+        """Writes all stages for each row."""
+        self.walk(self.sizes, self._row)
+
+    def renderer_of(self, stage: Prepared) -> CodeRenderer:
+        """With one lane for what is computed once a row."""
+        return self.single if isinstance(stage.stage, Row) else self.vector
+
+    def emit(self, number: int, level: int, place: _Place) -> list[str | None]:
+        """Writes a level of a stage's code and keeps the operands for the levels above."""
+        stage = self.stages[number]
+        values = self.values[number] if level != VARYING else list(self.values[number])
+        return place.renderer.render(stage.code, place, values, stage.places[level])
+
+    def fixed(self, number: int) -> None:
+        """Writes what a stage computes once a row."""
+        stage = self.stages[number]
+        for place in stage.places[FIXED]:
+            self.values[number][place] = None
+        self.emit(number, FIXED, _Place(self, self.renderer_of(stage)))
+
+    def _row(self, unit: str, indices: Values) -> None:
+        self.indices = indices
+        self.row_pointers = [self.offset(p, k, indices) for k, p in enumerate(self.pointers)]
+        length = self.row_length(indices[0] if indices else "0")
+        for number, stage in enumerate(self.stages):
+            self.writer.comment(f"stage {number}: {type(stage.stage).__name__}")
+            if isinstance(stage.stage, Row):
+                self._once(number)
+                continue
+            self.fixed(number)
+            if stage.reduced:
+                self._reduce(number, length)
+            else:
+                self.map(number, "0", length)
+
+    def _once(self, number: int) -> None:
+        stage = self.stages[number]
+        self.fixed(number)
+        values = self.emit(number, VARYING, _Place(self, self.single))
+        for k, at in stage.stored:
+            dtype = self.nest.operands[k].dtype
+            value = self.single.as_memory(dtype, values[at] or "")
+            place = f"ptr {self.row_pointers[k]}, align {SIZES[dtype]}"
+            self.writer.do(f"store {memory_type(dtype)} {value}, {place}")
+        for j, at in enumerate(stage.roots[len(stage.stage.stores) :]):
+            self.kept[number, j] = (stage.code[at].dtype, values[at] or "")
+
+    # -- along the row -----------------------------------------------------------------------
+
+    def at(self, k: int, index: str) -> str:
+        """A pointer to operand `k` at an inner index of this row."""
+        found = self._places.get((k, index))
+        if found is not None:
+            return found
+        w, kind = self.writer, memory_type(self.nest.operands[k].dtype)
+        stride = self.inner_strides[k]
+        step = index if stride == "1" else w.let("step", f"mul i64 {index}, {stride}")
+        place = f"getelementptr {kind}, ptr {self.row_pointers[k]}, i64 {step}"
+        found = self._places[k, index] = w.let("place", place)
+        return found
+
+    def slide(self, k: int, offset: str, start: str, ahead: int, mask: str | None) -> str:
+        """Loads operand `k` at an offset, the same in all lanes, beyond an inner index."""
+        w, kind = self.writer, memory_type(self.nest.operands[k].dtype)
+        one = w.let("offset", f"extractelement <{self.lanes} x i64> {offset}, i64 0")
+        place = w.let("place", f"getelementptr {kind}, ptr {self.row_pointers[k]}, i64 {one}")
+        place = w.let("place", f"getelementptr {kind}, ptr {place}, i64 {start}")
+        return self.load_run(k, place, mask, ahead)
+
+    def further(self, index: str, vectors: int) -> str:
+        """An index some vectors further."""
+        if not vectors:
+            return index
+        return self.writer.let("i", f"add i64 {index}, {vectors * self.lanes}")
+
+    def vectors(self, number: int, start: str, masks: Sequence[str | None]) -> list[list[str]]:
+        """Writes a stage at vectors from an inner index on; returns all operands of each.
+
+        All loads come before the first computation, all computations before the first store.
+
+        Args:
+            masks: for each vector, which of its lanes exist; all if None.
+        """
+        stage, count = self.stages[number], len(masks)
+        self._places: dict[tuple[int, str], str] = {}  # pointers of this block
+        places = [_Place(self, self.vector, start, n, mask) for n, mask in enumerate(masks)]
+        copies: list[list[str | None]] = [list(self.values[number]) for _ in range(count)]
+        loads = [p for p in stage.places[VARYING] if stage.code[p].name == "load"]
+        for chosen in (loads, stage.places[VARYING]):
+            for place, values in zip(places, copies, strict=True):
+                self.vector.render(stage.code, place, values, chosen)
+        done = [[v or "" for v in values] for values in copies]
+        for place, ready in zip(places, done, strict=True):
+            for k, at in stage.stored:
+                self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
+        return done
+
+    def map(self, number: int, start: str, stop: str) -> None:
+        """Writes a map from one inner index to another."""
+        w, lanes = self.writer, self.lanes
+        count = unroll(self.stages[number].cost)
+        chunk = count * lanes
+        full = self._rounded_down(start, stop, chunk)
+
+        def many(i: str, _: Values) -> Values:
+            self.vectors(number, i, [None] * count)
+            return []
+
+        def rest() -> Values:
+            left = w.let("left", f"sub i64 {stop}, {full}")
+            self.vectors(number, full, self.masks_below(left, count))
+            return []
+
+        w.loop("vectors", start, full, str(chunk), [], many)
+        w.when(w.let("more", f"icmp slt i64 {full}, {stop}"), [], rest)
+
+    def _rounded_down(self, start: str, stop: str, chunk: int) -> str:
+        """The last index that is a whole number of chunks behind the start."""
+        w = self.writer
+        length = stop if start == "0" else w.let("length", f"sub i64 {stop}, {start}")
+        whole = w.let("whole", f"and i64 {length}, {-chunk}")
+        return whole if start == "0" else w.let("full", f"add i64 {start}, {whole}")
+
+    # -- reductions --------------------------------------------------------------------------
+
+    def _reduce(self, number: int, length: str) -> None:
+        stage = self.stages[number]
+        combiners = [Combiner(combine, dtype) for combine, dtype, _ in stage.reduced]
+        parts = Partials(self, combiners)
+        if any(c.compensated for c in combiners):
+            finals = self._in_blocks(number, parts, length)
+        else:
+            finals = parts.split(self._block(number, parts, "0", length, parts.start()))
+        for j, (combiner, vectors) in enumerate(zip(combiners, finals, strict=True)):
+            one = combiner.fold(self.vector, self._fold_vectors(combiner, vectors))
+            dtype = "int64" if combiner.indexed else combiner.dtype
+            self.results[number, j] = (dtype, combiner.finish(self.single, one, length))
+
+    def _fold_vectors(self, combiner: Combiner, vectors: list[Values]) -> Values:
+        while len(vectors) > 1:
+            half = len(vectors) // 2
+            pairs = zip(vectors[:half], vectors[half:], strict=True)
+            vectors = [combiner.merge(self.vector, a, b) for a, b in pairs]
+        return vectors[0]
+
+    def _in_blocks(self, number: int, parts: Partials, length: str) -> list[list[Values]]:
+        """Partial results of each block are added to totals, sums with their errors."""
+        w, r = self.writer, self.vector
+        size = str(BLOCK * parts.count * self.lanes)
+
+        def block(start: str, totals: Values) -> Values:
+            stop = self.smaller(w.let("stop", f"add i64 {start}, {size}"), length)
+            news: Values = []
+            old = parts.split_totals(totals)
+            begin = parts.resume(old)
+            found = parts.split(self._block(number, parts, start, stop, begin))
+            for combiner, before, after in zip(parts.combiners, old, found, strict=True):
+                for total, vector in zip(before, after, strict=True):
+                    if combiner.compensated:
+                        news += two_sum(r, combiner.dtype, total, vector[0])
+                    else:
+                        news += vector
+            return news
+
+        totals = parts.split_totals(w.loop("block", "0", length, size, parts.totals(), block))
+        return [
+            [[total_of(r, c.dtype, t)] if c.compensated else t for t in vectors]
+            for c, vectors in zip(parts.combiners, totals, strict=True)
+        ]
+
+    def _block(self, number: int, parts: Partials, start: str, stop: str, first: Values) -> Values:
+        """Partial results of the elements from one index to another."""
+        w, lanes = self.writer, self.lanes
+        heavy = self.stages[number].cost > HEAVY and parts.count > 1
+        count = 1 if heavy else parts.count
+
+        def grown(i: str, old: Values, masks: Sequence[str | None]) -> Values:
+            done = self.vectors(number, i, masks)
+            starts = [self.further(i, n) for n in range(count)]
+            news = parts.grow(number, old, done, starts, masks)
+            return parts.rotate(news) if heavy else news
+
+        full = self._rounded_down(start, stop, count * lanes)
+        partial = w.loop(
+            "vectors", start, full, str(count * lanes), parts.carried(first),
+            lambda i, old: grown(i, old, [None] * count),
+        )  # fmt: skip
+
+        def rest() -> Values:
+            left = w.let("left", f"sub i64 {stop}, {full}")
+            return grown(full, partial, self.masks_below(left, count))
+
+        more = w.let("more", f"icmp slt i64 {full}, {stop}")
+        partial = w.when(more, parts.carried(partial), rest)
+        return self._turn_back(parts, partial, start, stop) if heavy else partial
+
+    def _turn_back(self, parts: Partials, partial: Values, start: str, stop: str) -> Values:
+        """Rotates partial results until each is in its place again."""
+        w, count = self.writer, parts.count
+        length = w.let("length", f"sub i64 {stop}, {start}")
+        more = w.let("more", f"add i64 {length}, {self.lanes - 1}")
+        turned = w.let("turned", f"sdiv i64 {more}, {self.lanes}")
+        left = w.let("left", f"sub i64 0, {turned}")
+        turns = w.let("turns", f"and i64 {left}, {count - 1}")
+        carried = parts.carried(partial)
+        return w.loop("turn", "0", turns, "1", carried, lambda _, old: parts.rotate(old))
+
+
+HEAVY = 12
+"""Instructions an element from which on code is written once, not once for each partial result."""
+
+
+def unroll(cost: int) -> int:
+    """How many vectors an iteration of a map computes."""
+    return 4 if cost <= 6 else 2 if cost <= 24 else 1

@@ -1,0 +1,177 @@
+"""Recording for `compile`: one run of the user's function, from which all later runs are made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.tensor import Tensor
+from ingle.tensor.cell import Cell, Scope
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.numbers import Tape, is_followed
+from ingle.tensor.operation import Op
+
+from .errors import CompileError
+from .graph import constant_entry
+from .lines import user_line
+from .recorder import LazyHandle, Recorder, current
+
+if TYPE_CHECKING:
+    from .fusion import Fusion
+
+
+class Staging(Recorder):
+    """Writes a function down that is run once on promises instead of values.
+
+    Attributes:
+        tape: what the function computes of Python numbers.
+        lines: for each entry of the log the line that asked for it.
+        sources: for each input of the log where it comes from: what `source` was told, or None
+            for a tensor that the function found by itself and that is a constant of it.
+        contents: of constants that were made while recording: a digest, since each recording
+            makes them anew.
+    """
+
+    staged = True
+
+    def __init__(self, backend: Fusion) -> None:
+        super().__init__(backend)
+        self.tape = Tape()
+        self.lines: list[str] = []
+        self.sources: list[Any] = []
+        self.contents: dict[int, str] = {}
+        self._scalars: dict[Any, int] = {}
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        if op.operation.traits.dynamic_shape:
+            raise CompileError(
+                f"{user_line()}: {op.operation.name} has a result whose shape depends on values, "
+                "and there are none yet inside a compiled function. Use it.where with a mask, give "
+                "a size if the function takes one, or leave this part out of compile"
+            )
+        handles = super().record(op, inputs)
+        self._locate()
+        return handles
+
+    def promise(self, tensor: Tensor, source: object) -> Tensor:
+        """A tensor that stands for an input; `source` says where later runs find it.
+
+        The same handle behind two sources makes two inputs: in a later run they may differ.
+        """
+        handle = tensor._handle
+        below = handle.computed() if isinstance(handle, LazyHandle) else handle
+        if below.backend is not self.backend.inner:
+            raise CompileError(
+                f"a compiled function works on one device: this one began on {self.backend.device} "
+                f"and takes a tensor of shape {below.shape} on {below.backend.device}; move it "
+                "with to_device"
+            )
+        number = super().operand(below)
+        self._places.pop(id(below))
+        self.sources.append(source)
+        self._locate()
+        return Tensor(LazyHandle(self.backend, Aval(below.shape, below.dtype), self, number))
+
+    def input(self, aval: Aval) -> LazyHandle:
+        """A promise of an input that has no handle yet."""
+        self.written.append(("input", *aval))
+        self._count += 1
+        return LazyHandle(self.backend, aval, self, self._count - 1)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Operations of this thread are recorded here inside."""
+        token = current.set(self)
+        try:
+            yield
+        finally:
+            current.reset(token)
+
+    def operand(self, handle: Handle) -> int:
+        known = len(self.given)
+        number = super().operand(handle)
+        if len(self.given) > known:
+            self.sources.append(None)
+            self._locate()
+        return number
+
+    def number(self, scalar: Scalar) -> int:
+        if is_followed(scalar.value):
+            value: Any = scalar.value
+            key = (value.tape, value.name, scalar.dtype)
+            known = self._scalars.get(key)
+            number = super().number(scalar) if known is None else known
+            self._scalars[key] = number
+        else:
+            self.written.append(constant_entry(scalar.value, scalar.dtype))
+            number = self._count
+            self._count += 1
+        self._locate()
+        return number
+
+    def uploaded(self, handle: Handle, array: np.ndarray) -> None:
+        """Notes what a constant holds that the function makes of host data."""
+        digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16)
+        self.contents[id(handle)] = digest.hexdigest()
+
+    def finish(self, wanted: LazyHandle) -> None:
+        raise CompileError(
+            f"{user_line()}: the value of a tensor (shape {wanted.shape}, {wanted.dtype}) is asked "
+            "for inside a compiled function, where there is none yet. Use it.where or it.cond "
+            "instead of a branch, return the tensor and read it outside, or leave this part out "
+            "of compile"
+        )
+
+    def _locate(self) -> None:
+        while len(self.lines) < len(self.written):
+            self.lines.append(user_line())
+
+
+class StagingScope(Scope):
+    """Shows cells to the function that is recorded: tensors as inputs, numbers on the tape.
+
+    Attributes:
+        tensors, counts: the cells that showed a tensor or a number, in order, by first reading.
+        fixed: cells that hold something else, with what they held; it is a constant.
+        born: cells that were made while recording.
+    """
+
+    __slots__ = ("_shown", "born", "counts", "fixed", "staging", "tensors")
+
+    def __init__(self, staging: Staging, parent: Scope | None) -> None:
+        super().__init__(parent)
+        self.staging = staging
+        self.tensors: list[Cell[Any]] = []
+        self.counts: list[Cell[Any]] = []
+        self.fixed: dict[Cell[Any], Any] = {}
+        self.born: list[Cell[Any]] = []
+        self._shown: dict[Cell[Any], Any] = {}
+
+    def read(self, cell: Cell[Any]) -> Any:
+        if cell in self.writes:
+            return self.writes[cell]
+        if cell not in self._shown:
+            self._shown[cell] = self._show(cell)
+        return self._shown[cell]
+
+    def _show(self, cell: Cell[Any]) -> Any:
+        value = cell._value if self.parent is None else self.parent.read(cell)
+        if isinstance(value, Tensor):
+            handle = value._handle
+            if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
+                self.born.append(cell)
+                return value
+            self.tensors.append(cell)
+            return self.staging.promise(value, cell)
+        if type(value) in (int, float):
+            self.counts.append(cell)
+            return self.staging.tape.input(value)
+        if is_followed(value):
+            self.born.append(cell)
+            return value
+        self.fixed[cell] = value
+        return value

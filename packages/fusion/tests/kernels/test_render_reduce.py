@@ -1,0 +1,221 @@
+"""Reductions, rows of several stages, and that their bits do not depend on targets or chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.fusion.kernel.code import CodeBuilder
+from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, Row, result_dtype
+from ingle.fusion.render.targets import AVX2, AVX512, NEON, SSE2
+from ingle.tensor.dtypes import as_dtype
+
+REFERENCES: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all,
+    "argmax": np.argmax, "argmin": np.argmin,
+}  # fmt: skip
+SIZES = (1, 2, 5, 16, 33, 64, 100, 2048, 5000)
+
+
+def reduction(combine: str, dtype: str, lanes: str = "inner", **more: Any) -> Nest:
+    """One reduction of one operand, stored once a row."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, dtype))
+    made = result_dtype(combine, dtype)
+    b = CodeBuilder()
+    after, (stored,) = b.finish(b.append("result", made, (), (0, 0)))
+    out = Operand(made, True, "zero" if lanes == "inner" else "unit")
+    stages = (Reduce(code, ((combine, root),)), Row(after, ((1, stored),)))
+    return Nest(1, (Operand(dtype), out), (), stages, lanes, **more)
+
+
+def run(kernel: Any, x: np.ndarray, dtype: str, **more: Any) -> np.ndarray:
+    """The kernel over the last axis of a matrix."""
+    if kernel.nest.lanes == "outer":
+        x = np.asfortranarray(x)
+    out = np.zeros((len(x), 1), as_dtype(dtype).dtype)
+    kernel(x, out, **more)
+    return out[:, 0]
+
+
+def values(combine: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    rng = np.random.default_rng(math.prod(shape))
+    if dtype == "bool":
+        return np.asarray(rng.random(shape) < (0.999 if combine == "all" else 0.001))
+    if as_dtype(dtype).is_integer:
+        return rng.integers(0, 100, shape).astype(as_dtype(dtype).dtype)
+    x = rng.normal(size=shape)
+    x = 1 + x / 1000 if combine == "prod" else np.round(x * 50) if "arg" in combine else x
+    return np.asarray(x, as_dtype(dtype).dtype)
+
+
+@pytest.mark.parametrize("lanes", ["inner", "outer"])
+@pytest.mark.parametrize("combine", REFERENCES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "uint32", "bool"])
+def test_every_reduction(machine: Any, combine: str, dtype: str, lanes: str) -> None:
+    if (dtype == "bool") != (combine in ("any", "all")):
+        pytest.skip("any and all are of bool, the others of numbers")
+    kernel = machine.kernel(reduction(combine, dtype, lanes))
+    made = result_dtype(combine, dtype)
+    for n in SIZES:
+        x = values(combine, dtype, (3, n))
+        exact = x.astype(np.float64) if dtype == "float32" and "arg" not in combine else x
+        expected = REFERENCES[combine](exact, axis=1).astype(as_dtype(made).dtype)
+        got = run(kernel, x, made)
+        if combine in ("sum", "prod") and as_dtype(dtype).is_floating:
+            rounding = np.finfo(x.dtype).eps * (abs(exact).sum(1) if combine == "sum" else 2 * n)
+            assert (abs(got - expected) <= rounding).all()
+        else:
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("lanes", ["inner", "outer"])
+@pytest.mark.parametrize("combine", ["max", "min", "argmax", "argmin", "sum"])
+def test_nan_and_infinities(machine: Any, combine: str, lanes: str) -> None:
+    kernel = machine.kernel(reduction(combine, "float32", lanes))
+    x = np.zeros((6, 300), np.float32)
+    x[0, 77], x[0, 200], x[1, 299] = np.nan, np.nan, np.inf
+    x[2], x[3] = -np.inf, np.inf
+    x[4, 3], x[4, 200] = np.inf, -np.inf
+    got = run(kernel, x, result_dtype(combine, "float32"))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, REFERENCES[combine](x, axis=1))
+
+
+def test_sums_of_nothing_and_of_negative_zeros(machine: Any) -> None:
+    kernel = machine.kernel(reduction("sum", "float32"))
+    assert str(run(kernel, np.empty((1, 0), np.float32), "float32")[0]) == "0.0"
+    assert str(run(kernel, np.full((1, 9), -0.0, np.float32), "float32")[0]) == "-0.0"
+
+
+def test_long_sums_are_as_exact_as_pairwise_ones(machine: Any) -> None:
+    x = np.random.default_rng(0).uniform(0, 1, (1, 1 << 22)).astype(np.float32)
+    exact = math.fsum(x[0].tolist())
+    for lanes in ("inner", "outer"):
+        got = run(machine.kernel(reduction("sum", "float32", lanes)), x, "float32")[0]
+        assert abs(got - exact) <= max(abs(x[0].sum() - exact), np.spacing(np.float32(exact)))
+
+
+@pytest.mark.parametrize("combine", ["sum", "argmax"])
+def test_every_target_and_every_chunking_gives_the_same_bits(machine: Any, combine: str) -> None:
+    x = values(combine, "float32", (9, 5003))
+    nest = reduction(combine, "float32")
+    made = result_dtype(combine, "float32")
+    expected = run(machine.kernel(nest), x, made).tobytes()
+    for target in (AVX512, AVX2, SSE2, NEON):
+        if target.width <= machine.target.width:
+            plain = target._replace(half=False, fma=False, rounding=False)
+            for parts in (1, 4):
+                assert run(machine.kernel(nest, plain), x, made, parts=parts).tobytes() == expected
+
+
+def test_ragged_rows(machine: Any) -> None:
+    x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    rows = np.zeros((8, 128), np.float32)
+    rows.reshape(-1)[:1000] = x
+    rows.reshape(-1)[1000:] = 1e9
+    for lanes in ("inner",):
+        kernel = machine.kernel(reduction("sum", "float32", lanes, ragged=True))
+        got = run(kernel, rows, "float32", total=1000)
+    expected = [x[i : i + 128].astype(np.float64).sum() for i in range(0, 1000, 128)]
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def normalised(exponential: bool = True) -> tuple[Reduce | Map, ...]:
+    """Softmax in three stages, or x minus its maximum over the sum of that."""
+    b = CodeBuilder()
+    first, (top,) = b.finish(b.load(0, "float32"))
+
+    def shifted() -> tuple[CodeBuilder, int]:
+        b = CodeBuilder()
+        off = b.append(
+            "sub", "float32", (b.load(0, "float32"), b.append("result", "float32", (), (0, 0)))
+        )
+        return b, b.append("exp", "float32", (off,)) if exponential else off
+
+    b, e = shifted()
+    second, (part,) = b.finish(e)
+    b, e = shifted()
+    third, (out,) = b.finish(
+        b.append("div", "float32", (e, b.append("result", "float32", (), (1, 0))))
+    )
+    return (
+        Reduce(first, (("max", top),)),
+        Reduce(second, (("sum", part),)),
+        Map(third, ((1, out),)),
+    )
+
+
+@pytest.mark.parametrize("lanes", ["inner", "outer"])
+@pytest.mark.parametrize("n", [1, 7, 64, 1000])
+def test_stages_share_a_row(machine: Any, lanes: str, n: int) -> None:
+    nest = Nest(1, (Operand("float32"), Operand("float32", True)), (), normalised(False), lanes)
+    x = np.random.default_rng(n).normal(size=(5, n)).astype(np.float32)
+    x = x if lanes == "inner" else np.asfortranarray(x)
+    out = np.empty_like(x)
+    machine.kernel(nest)(x, out, parts=2)
+    off = x - x.max(1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        expected = off / off.sum(1, keepdims=True, dtype=np.float64)
+    np.testing.assert_allclose(out, expected, rtol=1e-5)
+
+
+def test_row_values_and_several_reductions(machine: Any) -> None:
+    b = CodeBuilder()
+    x = b.load(0, "float32")
+    code, (a, c) = b.finish(x, b.append("mul", "float32", (x, x)))
+    reduce = Reduce(code, (("sum", a), ("sum", c), ("argmax", a)))
+    b = CodeBuilder()
+    results = [b.append("result", "float32", (), (0, j)) for j in (0, 1)]
+    product = b.append("mul", "float32", (results[0], b.append("scalar", "float32", (), 0)))
+    after, (mean, square, place) = b.finish(
+        product, results[1], b.append("result", "int64", (), (0, 2))
+    )
+    row = Row(after, ((2, square), (3, place)), (mean,))
+    b = CodeBuilder()
+    mean_leaf = b.append("row", "float32", (), (1, 0))
+    last, (out,) = b.finish(b.append("sub", "float32", (b.load(0, "float32"), mean_leaf)))
+    for lanes, lane in (("inner", "zero"), ("outer", "unit")):
+        operands = (Operand("float32"), Operand("float32", True), Operand("float32", True, lane),
+                    Operand("int64", True, lane))  # fmt: skip
+        stages = (reduce, row, Map(last, ((1, out),)))
+        kernel = machine.kernel(Nest(1, operands, ("float32",), stages, lanes))
+        order = "C" if lanes == "inner" else "F"
+        values = np.random.default_rng(0).normal(size=(7, 333)).astype(np.float32, order=order)
+        centred = np.empty_like(values, order=order)
+        squares, places = np.empty((7, 1), np.float32), np.empty((7, 1), np.int64)
+        kernel(values, centred, squares, places, scalars=[1 / 333])
+        wide = values.astype(np.float64)
+        np.testing.assert_allclose(centred, wide - wide.mean(1, keepdims=True), atol=1e-6)
+        np.testing.assert_allclose(squares[:, 0], (wide**2).sum(1), rtol=1e-6)
+        np.testing.assert_array_equal(places[:, 0], values.argmax(1))
+
+
+def test_a_reduction_may_store_on_the_way(machine: Any) -> None:
+    b = CodeBuilder()
+    doubled = b.append("add", "float32", (b.load(0, "float32"), b.load(0, "float32")))
+    code, (root,) = b.finish(doubled)
+    b = CodeBuilder()
+    share = b.append(
+        "div", "float32", (b.load(1, "float32"), b.append("result", "float32", (), (0, 0)))
+    )
+    after, (out,) = b.finish(share)
+    stages = (Reduce(code, (("sum", root),), ((1, root),)), Map(after, ((1, out),)))
+    kernel = machine.kernel(Nest(1, (Operand("float32"), Operand("float32", True)), (), stages))
+    x = np.random.default_rng(0).uniform(1, 2, (4, 201)).astype(np.float32)
+    out = np.empty_like(x)
+    kernel(x, out)
+    np.testing.assert_allclose(out, x / x.sum(1, keepdims=True, dtype=np.float64), rtol=3e-7)
+
+
+def test_sums_down_wide_matrices(machine: Any) -> None:
+    kernel = machine.kernel(reduction("sum", "float32", "outer"))
+    for columns in (4096, 5001):
+        x = np.random.default_rng(columns).normal(size=(70, columns)).astype(np.float32)
+        out = np.zeros((columns, 1), np.float32)
+        kernel(x.T, out, parts=3)
+        np.testing.assert_allclose(out[:, 0], x.sum(0, dtype=np.float64), atol=1e-5)

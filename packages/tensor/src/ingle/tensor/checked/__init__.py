@@ -1,0 +1,15 @@
+"""Samples and references of the public functions that have no operation of their own.
+
+Such functions are made of operations: they need no rule and no gradient, but the testkit checks
+them as it checks operations. It loads these modules; nothing else does.
+"""
+
+from . import calibration as calibration
+from . import creation as creation
+from . import elimination as elimination
+from . import losses as losses
+from . import matrices as matrices
+from . import movement as movement
+from . import numbers as numbers
+from . import quantization as quantization
+from . import windows as windows

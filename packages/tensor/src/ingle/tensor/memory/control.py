@@ -1,0 +1,94 @@
+"""What users ask of a device's memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..device import Device, backend_of
+from ..errors import BackendError
+from .blocks import Source
+from .pool import Pool
+from .statistics import Statistics, read_bytes
+
+
+def stats(device: Device | str | None = None) -> Statistics:
+    """What a device's pool has lent and kept; `print` shows it as a table.
+
+    >>> import ingle.tensor as it
+    >>> x = it.ones((1024, 1024))
+    >>> it.memory.stats().in_use >= x.nbytes
+    True
+    """
+    return pool_of(device).statistics()
+
+
+def limit(nbytes: int | str | None, device: Device | str | None = None) -> None:
+    """Sets the most bytes that a device's pool may take; None for no limit.
+
+    Args:
+        nbytes: a number, or text such as `"2GiB"`.
+        device: the default device if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.memory.limit("2GiB")
+    >>> it.memory.stats().limit
+    2147483648
+    >>> it.memory.limit(None)
+    """
+    pool_of(device).limit = None if nbytes is None else read_bytes(nbytes, "memory.limit")
+
+
+def release(device: Device | str | None = None) -> int:
+    """Gives back what a device's pool keeps for later; returns how many bytes that was.
+
+    >>> import ingle.tensor as it
+    >>> it.memory.release() >= 0
+    True
+    """
+    return pool_of(device).release()
+
+
+def strategy(name: str, device: Device | str | None = None) -> None:
+    """Chooses how a device's pool keeps unused memory: `"bins"`, `"slices"` or `"direct"`.
+
+    Raises:
+        ArgumentError: there is no such strategy.
+
+    >>> import ingle.tensor as it
+    >>> it.memory.strategy("slices")
+    >>> it.memory.stats().strategy
+    'slices'
+    >>> it.memory.strategy("bins")
+    """
+    pool_of(device).strategy = name
+
+
+def pool_of(device: Device | str | None = None) -> Pool:
+    """The pool of a device.
+
+    Raises:
+        BackendError: its backend has none.
+    """
+    backend: Any = backend_of(device)
+    memory = getattr(backend, "memory", None)
+    below = backend
+    while memory is None and (below := getattr(below, "inner", None)) is not None:
+        memory = getattr(below, "memory", None)
+    if memory is None:
+        raise BackendError(
+            f"memory: backend {backend.name!r} leaves its memory to its library, and has no pool "
+            "to ask"
+        )
+    pool: Pool = memory()
+    return pool
+
+
+def pool_from_environment(source: Source) -> Pool:
+    """A pool as `INGLE_MEMORY` (a strategy) and `INGLE_MEMORY_LIMIT` (such as `8GiB`) say."""
+    bound = os.environ.get("INGLE_MEMORY_LIMIT")
+    return Pool(
+        source,
+        os.environ.get("INGLE_MEMORY") or "bins",
+        read_bytes(bound, "INGLE_MEMORY_LIMIT") if bound else None,
+    )

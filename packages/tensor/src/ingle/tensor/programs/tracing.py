@@ -1,0 +1,371 @@
+"""Writing down what a function computes, without computing it.
+
+The function runs once on handles that have a shape and a dtype and no value. Tensors of lower
+levels that it uses besides its arguments (what it closes over, cells that it reads) become further
+inputs of the program: so gradients and batches of them go on to work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..cell import Cell, Scope, current_scope, scope_of
+from ..contract import Aval, Backend, Handle, Scalar
+from ..device import Device, backend_of, staged_on
+from ..errors import OperandError, TraceError
+from ..levels import next_level
+from ..numbers import Tape, is_followed
+from ..operation import Op, infer
+from ..ops.detaching import STOP_GRADIENT
+from ..plugins import transform
+from ..pytree import flatten, unflatten
+from ..tensor import Tensor
+from .program import Program, Step
+
+_writing: ContextVar[bool] = ContextVar("ingle_writing_down", default=False)
+
+
+def writing_down() -> bool:
+    """Whether this runs only to be written down: structure is then kept, not unrolled."""
+    return _writing.get()
+
+
+@contextlib.contextmanager
+def written_down() -> Iterator[None]:
+    """What runs inside is written down: `call`, `scan` and `while_loop` become one step each."""
+    token = _writing.set(True)
+    try:
+        yield
+    finally:
+        _writing.reset(token)
+
+
+class TracedHandle(Handle):
+    """A tensor of which only shape and dtype are known, by its number in a trace."""
+
+    __slots__ = ("number",)
+
+    backend: Tracer
+    abstract = True
+
+    def __init__(self, backend: Tracer, aval: Aval, number: int) -> None:
+        self.backend = backend
+        self.shape, self.dtype = aval
+        self.number = number
+
+    def detached(self) -> Handle:
+        return self.backend.execute(STOP_GRADIENT.op(), (self,))[0]
+
+
+class _Taken(NamedTuple):
+    """A step as it was written down: what it takes, and the number of its first result."""
+
+    op: Op
+    inputs: tuple[int | Scalar, ...]
+    first: int
+    results: int
+
+
+class Tracer:
+    """Writes down what it is asked to execute, at a level above everything around it.
+
+    Attributes:
+        redirect: another tracer, above this one, that writes down what concerns this one meanwhile.
+    """
+
+    def __init__(self, device: Device | str | None, level: int) -> None:
+        below: Backend = backend_of(device)
+        while below.level:
+            below = below.inner  # type: ignore[attr-defined]
+        self.inner = below
+        self.device = below.device
+        self.name = f"tracer({below.name})"
+        self.level = level
+        self.redirect: Tracer | None = None
+        self.ended = False
+        self._avals: list[Aval] = []
+        self._inputs: list[int] = []
+        self._steps: list[_Taken] = []
+        self._closed: dict[object, tuple[int, Handle | Scalar]] = {}
+        # Inside of no_grad nothing is recorded; a program has to remember that.
+        self._recording = transform("is_recording")
+        if self._recording is not None and not self._recording():
+            self._recording = None
+
+    def __repr__(self) -> str:
+        return f"Tracer({self.inner!r}, level={self.level})"
+
+    def input(self, aval: Aval) -> Tensor:
+        """An argument of what is written down."""
+        self._inputs.append(len(self._avals))
+        return Tensor(self._new(aval))
+
+    def _new(self, aval: Aval) -> TracedHandle:
+        self._avals.append(aval)
+        return TracedHandle(self, aval, len(self._avals) - 1)
+
+    def upload(self, array: np.ndarray) -> Handle:
+        return self.inner.upload(array)
+
+    def download(self, handle: Handle) -> np.ndarray:
+        raise TraceError(
+            f"the value of a {handle.dtype} tensor of shape {handle.shape} is asked for at "
+            f"{user_line()}, but what makes it is only being written down. Use where or cond "
+            "instead of if, while_loop or scan instead of a loop over values, and return what "
+            "you want to look at"
+        )
+
+    def synchronize(self) -> None:
+        self.inner.synchronize()
+
+    def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
+        return self.inner.supports(op, avals)
+
+    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        if self.redirect is not None:
+            return self.redirect.execute(op, inputs)
+        if self.ended:
+            raise TraceError(
+                f"{op.operation.name}: a tensor is used at {user_line()} outside of the function "
+                "that was written down with it and has no value; return it from there instead"
+            )
+        if op.operation.traits.dynamic_shape:
+            raise TraceError(
+                f"{op.operation.name}: at {user_line()} the shape of its result depends on values, "
+                "which do not exist while this is written down. Give it a size where it takes one, "
+                "or use where with a mask"
+            )
+        avals = infer(op, inputs)
+        taken = tuple(
+            [x if isinstance(x, Scalar) and _is_constant(x) else self.number(x) for x in inputs]
+        )
+        self._steps.append(_Taken(op, taken, len(self._avals), len(avals)))
+        made: tuple[Handle, ...] = tuple([self._new(a) for a in avals])
+        if self._recording is None or op.operation is STOP_GRADIENT:
+            return made
+        return made if self._recording() else tuple([h.detached() for h in made])
+
+    def number(self, handle: Handle | Scalar) -> int:
+        """The number of a tensor; one of a lower level becomes an input.
+
+        So does a scalar of which another recording knows how it was computed.
+        """
+        if isinstance(handle, TracedHandle) and handle.backend is self:
+            return handle.number
+        key = _identity(handle)
+        found = self._closed.get(key)
+        if found is None:
+            if handle.backend is not None and handle.backend.level >= self.level:
+                raise TraceError(
+                    f"at {user_line()} a tensor of shape {handle.shape} comes out of a transform "
+                    "that ended, or has not begun; return it from the function it belongs to"
+                )
+            if isinstance(handle, Handle) and handle.owned is not None:
+                handle.owned.share()
+            found = (len(self._avals), handle)
+            self._avals.append(Aval(handle.shape, handle.dtype))
+            self._closed[key] = found
+        return found[0]
+
+    def program(
+        self, outputs: Sequence[Tensor], kept: Sequence[Handle | Scalar] = ()
+    ) -> tuple[Program, list[Handle | Scalar]]:
+        """What leads to the outputs, and its inputs after those that were declared.
+
+        Args:
+            outputs: tensors that the program returns.
+            kept: handles that are inputs even if no step takes them.
+        """
+        ends = [self.number(x._handle) for x in outputs]
+        live = {*ends, *map(self.number, kept)}
+        steps = []
+        for step in reversed(self._steps):
+            if not live.isdisjoint(range(step.first, step.first + step.results)):
+                steps.append(step)
+                live.update([x for x in step.inputs if not isinstance(x, Scalar)])
+        closed = [(n, h) for n, h in self._closed.values() if n in live]
+        order = [*self._inputs, *[n for n, _ in closed]]
+        inputs = [self._avals[n] for n in order]
+        for step in reversed(steps):
+            order += range(step.first, step.first + step.results)
+        place = {n: i for i, n in enumerate(order)}
+        renumbered = [
+            Step(
+                step.op,
+                tuple([x if isinstance(x, Scalar) else place[x] for x in step.inputs]),
+                step.results,
+            )
+            for step in reversed(steps)
+        ]
+        return Program.of(inputs, renumbered, [place[n] for n in ends]), [h for _, h in closed]
+
+
+def _is_constant(x: Scalar) -> bool:
+    return not is_followed(x.value)
+
+
+def _identity(handle: Handle | Scalar) -> object:
+    """Equal for handles of one tensor: a differentiable cell shows a new one at each read."""
+    if isinstance(handle, Scalar):
+        return id(handle.value), handle.dtype
+    key = getattr(handle, "gradient_key", None)
+    if key is None:
+        return id(handle)
+    return id(key), id(handle.base()), handle.backend.level
+
+
+@contextlib.contextmanager
+def tracing(device: Device | str | None, *, making: bool = False) -> Iterator[Tracer]:
+    """A tracer for what runs inside.
+
+    Args:
+        device: where the program will run.
+        making: whether tensors that are created inside belong to the program; else they are
+            created once, and are inputs.
+    """
+    with next_level() as level, written_down():
+        tracer = Tracer(device, level)
+        with staged_on(tracer) if making else contextlib.nullcontext():
+            try:
+                yield tracer
+            finally:
+                tracer.ended = True
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function as it was written down.
+
+    Attributes:
+        program: takes the arguments and `closed`; returns the tensors among the leaves of
+            `result`, then the values of `cells`.
+        closed: what the function used besides its arguments.
+        result: what it returned; its tensors have no values.
+        cells: those it wrote tensors to.
+        numbers: cells that it wrote other numbers to than they had, with these.
+    """
+
+    program: Program
+    closed: tuple[Handle | Scalar, ...]
+    result: Any
+    cells: tuple[Cell[Any], ...]
+    numbers: Mapping[Cell[Any], Any]
+
+    def filled(self, tensors: Sequence[Tensor]) -> Any:
+        """The result with values: those that the program returned."""
+        rest = iter(tensors)
+        leaves = [next(rest) if isinstance(x, Tensor) else x for x in flatten(self.result)]
+        return unflatten(self.result, leaves)
+
+    def run(self, *arguments: Tensor) -> Any:
+        """What the function would return for these arguments."""
+        closed = [x.value if isinstance(x, Scalar) else Tensor(x) for x in self.closed]
+        return self.filled(self.program.run(*arguments, *closed))
+
+
+def trace(
+    function: Callable[..., Any],
+    avals: Sequence[Aval],
+    device: Device | str | None = None,
+    *,
+    scope: Scope | None = None,
+    tape: Tape | None = None,
+) -> Traced:
+    """Writes down what a function computes from tensors of these shapes and dtypes.
+
+    Args:
+        function: takes that many tensors and returns nested tuples, lists and dicts of tensors,
+            and of whatever else.
+        avals: shapes and dtypes of its arguments.
+        device: where the program will run.
+        scope: what cells are read and written through; one of its own if not given. What is written
+            is not committed.
+        tape: what follows the numbers that the scope shows, if it shows any that are followed.
+
+    Raises:
+        TraceError: the function asks for the value of a tensor, or for a shape that depends on it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, trace
+    >>> w = it.asarray([1.0, 2.0])
+    >>> traced = trace(lambda x: x * w, [Aval((2,), it.float32)])
+    >>> print(traced.program)
+    %0: float32[2]
+    %1: float32[2]
+    %2: float32[2] = multiply() of %0, %1
+    return %2
+    >>> traced.run(it.asarray([3.0, 4.0])).tolist()
+    [3.0, 8.0]
+    """
+    scope = Scope(current_scope()) if scope is None else scope
+    with tracing(device) as tracer, scope_of(scope):
+        if tape is not None:
+            tape.writer = tracer
+        result = function(*[tracer.input(a) for a in avals])
+        written = {c: v for c, v in scope.writes.items() if isinstance(v, Tensor)}
+        tensors = [x for x in flatten(result) if isinstance(x, Tensor)]
+        program, closed = tracer.program([*tensors, *written.values()])
+    numbers = {
+        c: v for c, v in scope.writes.items() if c not in written and not same_number(c.raw, v)
+    }
+    return Traced(program, tuple(closed), result, tuple(written), numbers)
+
+
+def same_number(a: Any, b: Any) -> bool:
+    """Whether two values of a cell are known to be the same; nothing is noted on their tapes."""
+    if is_followed(a) or is_followed(b):
+        return a is b
+    return type(a) is type(b) and bool(a == b)
+
+
+def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which is written down at each call and then run as a program.
+
+    Tensors in its arguments become inputs of the program. It shows what a compiler would see.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import recorded
+    >>> double = recorded(lambda x: it.scan(lambda c, _: (c * 2, None), x, None, length=3)[0])
+    >>> double(it.asarray(1.5)).item()
+    12.0
+    """
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves = flatten((args, kwargs))
+        given = [x for x in leaves if isinstance(x, Tensor)]
+
+        def of_tensors(*tensors: Tensor) -> Any:
+            rest = iter(tensors)
+            some, named = unflatten(
+                (args, kwargs), [next(rest) if isinstance(x, Tensor) else x for x in leaves]
+            )
+            return function(*some, **named)
+
+        where = given[0].device if given else None
+        traced = trace(of_tensors, [Aval(x.shape, x.dtype) for x in given], where)
+        if traced.cells or traced.numbers:
+            raise OperandError("recorded: the function writes to cells; return the values instead")
+        return traced.run(*given)
+
+    return run
+
+
+def user_line() -> str:
+    """The place outside of Ingle that led here: file, line, function and text."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ingle."):
+        frame = frame.f_back
+    code, line = frame.f_code, frame.f_lineno
+    text = linecache.getline(code.co_filename, line).strip()
+    shown = f"{code.co_filename}:{line}, in {code.co_name}"
+    return f"{shown}: {text!r}" if text else shown

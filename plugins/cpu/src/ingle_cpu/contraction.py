@@ -1,0 +1,226 @@
+"""Products of matrices, in batches, with an epilogue: the kernel calls that compute them.
+
+    c[.., i, j] = epilogue(sum over k of a[.., i, k] * b[.., k, j], operands at [.., i, j])
+
+for operands of any strides. The code that runs depends on dtypes, on the shape of a tile and on the
+epilogue; sizes and strides are arguments, so that a new batch size compiles nothing. The sum over k
+is taken in blocks of `DEPTH_BLOCK` in order of k, or lane by lane where both operands lie along k;
+which of these depends on the problem alone, never on the cut or the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ingle.fusion.kernel.code import SIZES
+
+from .contraction_choice import Choice as Choice
+from .contraction_choice import Problem as Problem
+from .contraction_choice import choose as choose
+from .contraction_choice import depths, target, three, widths
+from .contraction_code import driver_address, epilogue_address, micro_address, pack_addresses
+from .contraction_driver import ARGS, POINTERS_AT
+from .contraction_epilogue import Epilogue as Epilogue
+from .contraction_epilogue import identity as identity
+from .contraction_epilogue import is_identity, nest_args
+from .contraction_micro import lanes_of
+from .contraction_pack import compute_dtype
+from .contraction_packing import Packing
+from .contraction_plan import Contraction as Contraction
+from .contraction_plan import EntrySpec as EntrySpec
+
+GROUP = 4
+"""Tiles of a panel that are computed before the epilogue is called for them."""
+FLOPS_OF_A_CHUNK = 500_000
+"""Less is not worth another worker."""
+_POINTER_SLOTS = 256
+
+
+def contraction(
+    problem: Problem,
+    epilogue: Epilogue,
+    strides: Sequence[Sequence[int]],
+    scalars: Sequence[int] = (),
+    *,
+    workers: int,
+    choice: Choice | None = None,
+    b_is_packed: bool = False,
+) -> Contraction:
+    """The entries that compute a problem.
+
+    Args:
+        strides: of the epilogue's operands in elements along the batch axes, i and j.
+        scalars: the epilogue's, as bit patterns.
+        workers: how many threads the gang has that runs it; each has scratch memory of its own.
+        choice: how; `choose` says so if None.
+        b_is_packed: b points at panels that an earlier packing of the same choice made.
+    """
+    empty = not math.prod(three(problem.batch))
+    chosen = choice or choose(problem, workers)
+    entries: list[EntrySpec] = []
+    scratch = [_scratch(problem, chosen).total * workers]
+    a, b = "a", "b"
+    if chosen.pack_b == "before" and not b_is_packed:
+        b = f"scratch {len(scratch)}"
+        packing = packing_of_b(problem, chosen)
+        entries.append(packing.entry(("b", b)))
+        scratch.append(packing.nbytes)
+    if chosen.pack_a == "before":
+        a = f"scratch {len(scratch)}"
+        packing = packing_of_a(problem, chosen)
+        entries.append(packing.entry(("a", a), independent=bool(entries)))
+        scratch.append(packing.nbytes)
+    if empty:
+        entries = [entry._replace(units=0) for entry in entries]
+    entries.append(_compute_entry(problem, chosen, epilogue, strides, scalars, (a, b)))
+    return Contraction(tuple(entries), tuple(scratch))
+
+
+def packing_of_a(problem: Problem, choice: Choice) -> Packing:
+    """Rows of a in panels as high as a tile."""
+    size, rows = SIZES[problem.a_dtype], choice.tile.rows
+    *batch, i, k = (s * size for s in problem.a_strides)
+    return Packing(problem.a_dtype, problem.batch, (*batch, k, i), problem.m, problem.k, rows, rows)
+
+
+def packing_of_b(problem: Problem, choice: Choice) -> Packing:
+    """Columns of b in panels as wide as a tile."""
+    width, last, _ = widths(problem, choice)
+    steps = tuple(s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    return Packing(problem.b_dtype, problem.batch, steps, problem.n, problem.k, width, last)
+
+
+class _Scratch(NamedTuple):
+    """Places in a worker's scratch memory, and its size."""
+
+    tiles: int
+    packed: int
+    panel: int
+    sums: int
+    total: int
+
+
+def _scratch(problem: Problem, choice: Choice) -> _Scratch:
+    dtype = compute_dtype(problem.a_dtype)
+    size = SIZES[dtype]
+    width, _, _ = widths(problem, choice)
+    tiles = POINTERS_AT + 8 * _POINTER_SLOTS
+    packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
+    depth, _ = depths(problem, choice)
+    deep = min(problem.k, depth)
+    # Rows of a unit are whole tiles.
+    high = -(-choice.block_rows // choice.tile.rows) * choice.tile.rows
+    panel = packed + _aligned(high * deep * size if choice.pack_a == "local" else 0)
+    sums = panel + _aligned(width * deep * size if choice.pack_b == "local" else 0)
+    waiting = high * width * choice.block_panels * size if problem.k > depth else 0
+    # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
+    return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // 64) * 64
+
+
+def _compute_entry(
+    problem: Problem,
+    choice: Choice,
+    epilogue: Epilogue,
+    strides: Sequence[Sequence[int]],
+    scalars: Sequence[int],
+    sources: tuple[str, str],
+) -> EntrySpec:
+    _, _, panels = widths(problem, choice)
+    row_blocks = -(-problem.m // choice.block_rows)
+    panel_blocks = -(-panels // choice.block_panels)
+    units = math.prod(problem.batch) * row_blocks * panel_blocks
+    values = _codes(problem, choice, epilogue)
+    values |= _shape(problem, choice)
+    values |= _addressing(problem, choice)
+    values |= _result(problem, epilogue, strides)
+    values |= {"row_blocks": max(row_blocks, 1), "panel_blocks": max(panel_blocks, 1)}
+    onward = row_blocks * panel_blocks == 1 and three(problem.batch)[2] > 1
+    values |= {f"{name}_next": values[f"{name}2"] if onward else 0 for name in "ab"}
+    of_nest, values["inner_at"], values["column_at"] = nest_args(
+        problem, epilogue, strides, scalars
+    )
+    values |= {"nest_args": len(of_nest), "operands": len(epilogue.operands)}
+    columns = [
+        steps[-1] * SIZES[operand.dtype]
+        for steps, operand in zip(strides, epilogue.operands, strict=True)
+    ]
+    function = driver_address()
+    operands = (f"operand {k}" for k in range(len(epilogue.operands)))
+    args = (*(values[name] for name in ARGS), *columns, *of_nest)
+    flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
+    grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
+    return EntrySpec(function, (*sources, "scratch 0", *operands), args, units, grain)
+
+
+def _codes(problem: Problem, choice: Choice, epilogue: Epilogue) -> dict[str, int]:
+    """The addresses of what the driver calls."""
+    dtype = compute_dtype(problem.a_dtype)
+    _, last, _ = widths(problem, choice)
+    last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
+    outer = len(problem.batch) + 1
+    return {
+        "micro": micro_address(choice.tile, dtype, target()),
+        "last_micro": micro_address(last_tile, dtype, target()),
+        "pack_a": pack_addresses(problem.a_dtype, target())[0] if choice.pack_a == "local" else 0,
+        "pack_b": pack_addresses(problem.b_dtype, target())[0] if choice.pack_b == "local" else 0,
+        "epilogue": epilogue_address(epilogue, outer, dtype, target()),
+    }
+
+
+def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
+    width, last, panels = widths(problem, choice)
+    places = _scratch(problem, choice)
+    depth, depth_block = depths(problem, choice)
+    sizes = three(problem.batch)
+    return {
+        "m": problem.m, "n": problem.n, "k": problem.k, "rows": choice.tile.rows,
+        "width": width, "last_width": last, "panels": panels,
+        "block_rows": choice.block_rows, "block_panels": choice.block_panels,
+        "depth": depth, "depth_block": depth_block, "group": GROUP,
+        "size": SIZES[compute_dtype(problem.a_dtype)],
+        "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
+        "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
+        "panel_at": places.panel, "sums_at": places.sums,
+    }  # fmt: skip
+
+
+def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
+    """How far things are apart, in bytes."""
+    width, last, _ = widths(problem, choice)
+    size = SIZES[compute_dtype(problem.a_dtype)]
+    dot = choice.tile.kind == "dot"
+    of_a, of_b = packing_of_a(problem, choice), packing_of_b(problem, choice)
+    a_step, a_row = of_a.strides[-2:]
+    b_k, b_j = of_b.strides[-2:]
+    ready, before = choice.pack_a == "before", choice.pack_b == "before"
+    a = of_a.packed_steps if ready else of_a.steps
+    b = of_b.packed_steps if before else of_b.steps
+    # Tiles of the kind "dot" walk over columns and read along k.
+    b_step = width * size if choice.pack_b else b_j if dot else b_k
+    return {
+        "a_ready": int(ready), "along_k": int(dot), "a_row": a_row, "a_step": a_step,
+        "b_k": b_k, "b_j": b_j, "b_step": b_step,
+        "last_b_step": last * size if choice.pack_b else b_step,
+        "b_panel": width * problem.k * size if before else width * b_j,
+        "a0": a[0], "a1": a[1], "a2": a[2], "b0": b[0], "b1": b[1], "b2": b[2],
+    }  # fmt: skip
+
+
+def _result(
+    problem: Problem, epilogue: Epilogue, strides: Sequence[Sequence[int]]
+) -> dict[str, int]:
+    """Where tiles go at once, if the epilogue does nothing with them."""
+    names = ("c_row", "c0", "c1", "c2")
+    dtype = compute_dtype(problem.a_dtype)
+    plain = is_identity(epilogue) and strides[0][-1] == 1
+    if not plain:
+        return dict.fromkeys(("plain", *names), 0)
+    *batch, row, _ = (s * SIZES[dtype] for s in strides[0])
+    steps = [0] * (3 - len(batch)) + batch
+    return dict(zip(names, (row, *steps), strict=True), plain=1)

@@ -1,0 +1,37 @@
+"""The addresses of the code that contractions are made of, each compiled once a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ingle.fusion.render.targets import Target
+
+from .contraction_driver import driver_source
+from .contraction_epilogue import Epilogue, epilogue_source
+from .contraction_micro import Tile, micro_source
+from .contraction_pack import pack_source
+from .engine import engine
+
+
+@lru_cache(maxsize=1)
+def driver_address() -> int:
+    """Of the loops around the tiles."""
+    return engine().addresses(driver_source())[0]
+
+
+@lru_cache(maxsize=1024)
+def micro_address(tile: Tile, dtype: str, target: Target) -> int:
+    """Of a tile."""
+    return engine().addresses(micro_source(tile, dtype, target))[0]
+
+
+@lru_cache(maxsize=64)
+def pack_addresses(dtype: str, target: Target) -> tuple[int, ...]:
+    """Of what packs one panel, and of the kernel that packs all."""
+    return engine().addresses(pack_source(dtype, target))
+
+
+@lru_cache(maxsize=4096)
+def epilogue_address(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> int:
+    """Of an epilogue of so many outer axes."""
+    return engine().addresses(epilogue_source(epilogue, outer, dtype, target))[0]

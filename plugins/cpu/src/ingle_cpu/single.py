@@ -1,0 +1,145 @@
+"""Single operations: what the backend runs when it is asked for one at a time.
+
+An operation alone gives the bits that it gives inside a plan. So it runs as a plan of its own,
+except where NumPy cannot differ: operations that round once at most, on few elements, where
+NumPy's call is the faster one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingle.fusion.execution import KernelExecutable
+from ingle.fusion.fusion import Fusion
+from ingle.fusion.graph import Graph
+from ingle.fusion.passes.kinds import generates
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.eager import ArrayHandle
+from ingle.tensor.operation import Op
+from ingle.tensor.ops.manipulation import PERMUTE_DIMS
+
+ROUNDED_ONCE = frozenset(
+    {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
+     "round", "square", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
+     "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+     "bitwise_or", "bitwise_xor", "bitwise_invert", "where", "full", "iota", "random_bits", "isnan",
+     "isinf", "isfinite", "max", "min", "argmax", "argmin"}
+)  # fmt: skip
+"""Operations whose result every implementation has to give."""
+FEW = 4096
+
+Run = Callable[[Op, Sequence[Handle | Scalar]], "tuple[Handle, ...] | list[Handle]"]
+
+
+class Singles:
+    """How each operation runs by itself, found once for its operands.
+
+    Args:
+        device: the backend.
+        fusion: the decorator over it.
+        native: runs an operation with NumPy's kernels.
+    """
+
+    def __init__(self, device: Any, fusion: Fusion, native: Run) -> None:
+        self._device = device
+        self._fusion = fusion
+        self._native = native
+        self._generated = generates(device.contracts)
+        self._known: dict[Any, Run] = {}
+
+    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs one operation."""
+        if op.operation.traits.family == "matmul":
+            return self._product(op, inputs)
+        return self._run(op, inputs)
+
+    def _product(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """A matrix product: how its sums are ordered depends on which operands are transposed,
+        so a transposed operand is one here, too, as it is inside a plan."""
+        if not self._generated(op, [Aval(x.shape, x.dtype) for x in inputs]):
+            return self._run(op, [self._device.in_order(x) for x in inputs])
+        flipped = [_is_flipped(x) for x in inputs]
+        if not any(flipped):
+            return self._run(op, inputs)
+        key = (op, *flipped, *[(x.shape, x.dtype) for x in inputs])
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._planned_product(op, inputs, flipped)
+        both = zip(inputs, flipped, strict=True)
+        return tuple(found(op, [_turned(x) if turn else x for x, turn in both]))
+
+    def _planned_product(
+        self, op: Op, inputs: Sequence[Handle | Scalar], flipped: Sequence[bool]
+    ) -> Run:
+        graph, args = Graph(), []
+        for x, turn in zip(inputs, flipped, strict=True):
+            *batch, m, n = x.shape
+            value = graph.input(Aval((*batch, n, m) if turn else x.shape, x.dtype))
+            if turn:
+                axes = (*range(len(batch)), len(batch) + 1, len(batch))
+                (value,) = graph.node(PERMUTE_DIMS.op(axes=axes), (value,))
+            args.append(value)
+        graph.outputs = graph.node(op, args)
+        executable = KernelExecutable(self._device, self._fusion, graph)
+        return lambda op, inputs: executable(inputs, [])  # type: ignore[arg-type]
+
+    def _run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        key = (op, *[(type(x) is Scalar, x.shape, x.dtype) for x in inputs])
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > 1 << 13:
+                self._known.clear()
+            found = self._known[key] = self._choose(op, inputs)
+        return tuple(found(op, inputs))
+
+    def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        operation = op.operation
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        size = max((math.prod(a.shape) for a in avals), default=0)
+        views = operation.traits.family == "movement"
+        if views:
+            return self._native
+        if operation.name in ROUNDED_ONCE and size <= FEW:
+            return self._in_order
+        if operation.traits.dynamic_shape or any(0 in a.shape for a in avals):
+            return self._native
+        if not self._generated(op, avals) and operation.body is None:
+            return self._in_order
+        return self._plan(op, avals, [type(x) is Scalar for x in inputs])
+
+    def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """Runs NumPy's kernel; its results lie in memory as a plan would have them."""
+        in_order = self._device.in_order
+        return [
+            h if h.array.flags.c_contiguous else in_order(h)  # type: ignore[attr-defined]
+            for h in self._native(op, inputs)
+        ]
+
+    def _plan(self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]) -> Run:
+        graph = Graph()
+        args = [
+            graph.scalar(a.dtype) if number else graph.input(a)
+            for a, number in zip(avals, numbers, strict=True)
+        ]
+        graph.outputs = graph.node(op, args)
+        executable = KernelExecutable(self._device, self._fusion, graph)
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+            handles = [x for x in inputs if isinstance(x, Handle)]
+            return executable(handles, [x.value for x in inputs if type(x) is Scalar])
+
+        return run
+
+
+def _is_flipped(x: Handle | Scalar) -> bool:
+    """Whether rows and columns of an operand lie in memory the other way round."""
+    if type(x) is not ArrayHandle or len(x.shape) < 2 or 0 in x.shape:
+        return False
+    (down, along), size = x.array.strides[-2:], x.array.itemsize
+    return down == size != along and x.shape[-1] > 1
+
+
+def _turned(x: Any) -> ArrayHandle:
+    return ArrayHandle(x.backend, x.array.swapaxes(-1, -2), x.dtype)

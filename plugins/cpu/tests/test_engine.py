@@ -1,0 +1,225 @@
+"""Text -> code: addresses, the cache on disk and everything that can be wrong with it."""
+
+import ctypes
+import os
+import stat
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from ingle_cpu.cache import CacheWarning, DiskCache, cache_folder
+from ingle_cpu.engine import CompileError, Engine, Source
+from ingle_cpu.host import Host, host
+from ingle_cpu.objects import UnknownObjectError, undefined_symbols
+from ingle_cpu.symbols import process_symbols
+
+
+def adder(number: int, name: str = "f") -> Source:
+    text = f"define i64 @{name}(i64 %x) {{\n %y = add i64 %x, {number}\n ret i64 %y\n}}\n"
+    return Source(text, (name,))
+
+
+def call(address: int, value: int) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(value)
+
+
+def engine_at(folder: Path | None) -> Engine:
+    return Engine(host(), DiskCache(folder), process_symbols())
+
+
+CALLS_FREM = Source(
+    "define double @f(double %x, double %y) {\n %r = frem double %x, %y\n ret double %r\n}", ("f",)
+)
+
+
+class TestEngine:
+    def test_runs_what_the_text_says(self) -> None:
+        (address,) = engine_at(None).addresses(adder(5))
+        assert call(address, 37) == 42
+
+    def test_equal_texts_are_compiled_once(self) -> None:
+        engine = engine_at(None)
+        assert engine.addresses(adder(1)) == engine.addresses(adder(1))
+        assert engine.counts == (1, 0, 1)
+
+    def test_one_name_in_two_modules(self) -> None:
+        engine = engine_at(None)
+        one, two = engine.compile([adder(1), adder(2)])
+        assert (call(*one, 0), call(*two, 0)) == (1, 2)
+
+    def test_several_functions_of_one_module_come_in_the_order_asked_for(self) -> None:
+        source = Source(adder(1, "a").text + adder(2, "b").text, ("b", "a"))
+        b, a = engine_at(None).addresses(source)
+        assert (call(a, 0), call(b, 0)) == (1, 2)
+
+    def test_text_that_is_no_ir(self) -> None:
+        with pytest.raises(CompileError, match="does not accept the module of f"):
+            engine_at(None).addresses(Source("define nonsense", ("f",)))
+
+    def test_a_function_that_is_not_there(self) -> None:
+        with pytest.raises(CompileError, match="cannot load g"):
+            engine_at(None).addresses(Source(adder(1).text, ("g",)))
+
+    def test_the_engine_works_after_a_failure(self) -> None:
+        engine = engine_at(None)
+        for _ in range(2):
+            with pytest.raises(CompileError):
+                engine.addresses(Source(adder(1).text, ("g",)))
+        assert call(*engine.addresses(adder(1)), 1) == 2
+
+    def test_code_that_calls_what_the_process_lacks_is_refused_before_it_is_loaded(self) -> None:
+        with pytest.raises(CompileError, match="calls fmod"):
+            engine_at(None).addresses(CALLS_FREM)
+
+    def test_copies_may_call_memcpy(self) -> None:
+        text = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+        define void @f(ptr %a, ptr %b, i64 %n) {
+          call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 %n, i1 false)
+          ret void
+        }"""
+        (address,) = engine_at(None).addresses(Source(text, ("f",)))
+        target = ctypes.create_string_buffer(6)
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)
+        function(address)(ctypes.addressof(target), b"ingle", 5)
+        assert target.value == b"ingle"
+
+    def test_threads_share_one_compilation(self) -> None:
+        engine = engine_at(None)
+        found: list[tuple[int, ...]] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(engine.addresses(adder(9))))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(found)) == 1
+        assert engine.counts.compiled == 1
+
+
+class TestObjects:
+    @pytest.mark.parametrize(
+        "triple",
+        [
+            "x86_64-unknown-linux-gnu",
+            "aarch64-unknown-linux-gnu",
+            "arm64-apple-macosx",
+            "x86_64-pc-windows-msvc",
+        ],
+    )
+    def test_undefined_symbols_of_each_format(self, triple: str) -> None:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        machine = Host(triple, "", "")
+        # Microsoft's tools mark objects that use floating point.
+        marks = {"_fltused"}
+        assert undefined_symbols(engine_for(machine).object_code(CALLS_FREM)) - marks == {"fmod"}
+        assert not undefined_symbols(engine_for(machine).object_code(adder(1))) - marks
+
+    @pytest.mark.parametrize("image", [b"", b"hello", b"\x7fELF\x02\x01" + bytes(10)])
+    def test_what_is_no_object(self, image: bytes) -> None:
+        with pytest.raises(UnknownObjectError):
+            undefined_symbols(image)
+
+
+def engine_for(machine: Host) -> Engine:
+    return Engine(machine, DiskCache(None))
+
+
+class TestDisk:
+    def test_a_second_process_compiles_nothing(self, tmp_path: Path) -> None:
+        engine_at(tmp_path / "k").addresses(adder(3))
+        second = engine_at(tmp_path / "k")
+        assert call(*second.addresses(adder(3)), 4) == 7
+        assert second.counts == (0, 1, 0)
+
+    def test_the_folder_is_the_users_own(self, tmp_path: Path) -> None:
+        DiskCache(tmp_path / "k").put("a", b"x")
+        assert stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o700
+
+    def test_other_features_other_entries(self, tmp_path: Path) -> None:
+        engine_at(tmp_path / "k").addresses(adder(3))
+        machine = host()._replace(features=host().features + ",-avx512f")
+        other = Engine(machine, DiskCache(tmp_path / "k"))
+        other.addresses(adder(3))
+        assert other.counts.compiled == 1
+
+    def test_a_damaged_entry_is_compiled_again(self, tmp_path: Path) -> None:
+        engine_at(tmp_path / "k").addresses(adder(3))
+        (entry,) = (tmp_path / "k").iterdir()
+        data = bytearray(entry.read_bytes())
+        data[-1] ^= 1
+        entry.write_bytes(data)
+        second = engine_at(tmp_path / "k")
+        assert call(*second.addresses(adder(3)), 4) == 7
+        assert second.counts.compiled == 1
+        assert engine_at(tmp_path / "k")._cache.get(entry.name) is not None
+
+    def test_an_entry_that_cannot_be_loaded_is_compiled_again(self, tmp_path: Path) -> None:
+        engine_at(tmp_path / "k").addresses(adder(3))
+        (entry,) = (tmp_path / "k").iterdir()
+        DiskCache(tmp_path / "k").put(entry.name, b"no object at all")
+        assert call(*engine_at(tmp_path / "k").addresses(adder(3)), 4) == 7
+
+    def test_the_entries_used_longest_ago_go_first(self, tmp_path: Path) -> None:
+        cache = DiskCache(tmp_path / "k", limit=4096)
+        for i in range(66):
+            cache.put(str(i), bytes(100))
+            os.utime(tmp_path / "k" / str(i), (i, i))
+        assert cache.get("0") is None
+        assert cache.get("64") is not None
+        assert sum(p.stat().st_size for p in (tmp_path / "k").iterdir()) <= 4096
+
+    def test_a_folder_that_others_may_write_to(self, tmp_path: Path) -> None:
+        (tmp_path / "k").mkdir()
+        (tmp_path / "k").chmod(0o777)
+        with pytest.warns(CacheWarning, match="others may write to it"):
+            cache = DiskCache(tmp_path / "k")
+        cache.put("a", b"x")
+        assert cache.get("a") is None
+
+    def test_a_link_in_place_of_the_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir(mode=0o700)
+        (tmp_path / "k").symlink_to(tmp_path / "real")
+        with pytest.warns(CacheWarning, match="no folder but a link"):
+            DiskCache(tmp_path / "k")
+
+    def test_a_foreign_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "k").mkdir(mode=0o700)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        with pytest.warns(CacheWarning, match="not to you"):
+            DiskCache(tmp_path / "k")
+
+    def test_a_place_where_no_folder_can_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.warns(CacheWarning, match="are not kept in"):
+            cache = DiskCache(tmp_path / "file" / "k")
+        engine = Engine(host(), cache)
+        assert call(*engine.addresses(adder(1)), 1) == 2
+
+    def test_a_full_disk_warns_once_and_the_work_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        engine = engine_at(tmp_path / "k")
+        monkeypatch.setattr(os, "replace", full)
+        with pytest.warns(CacheWarning, match="No space left on device"):
+            assert call(*engine.addresses(adder(1)), 1) == 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert call(*engine.addresses(adder(2)), 1) == 3
+        assert list((tmp_path / "k").iterdir()) == []
+
+    def test_the_environment_chooses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("INGLE_CACHE_DIR", "/somewhere")
+        monkeypatch.delenv("INGLE_CACHE", raising=False)
+        assert cache_folder() == Path("/somewhere/kernels")
+        monkeypatch.setenv("INGLE_CACHE", "0")
+        assert cache_folder() is None

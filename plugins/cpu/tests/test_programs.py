@@ -1,0 +1,75 @@
+"""Random programs: recorded and compiled, they are as right as NumPy is operation by operation."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingle.fusion import compile
+from ingle.testkit.judging import check
+from ingle.testkit.writing import random_program
+
+WAYS = {"recorded": lambda f: f, "compiled": compile}
+DTYPES = {
+    "float32": range(120), "float64": range(200, 230), "bfloat16": range(300, 340),
+    "float16": range(400, 430), "int32": range(500, 530), "int64": range(600, 620),
+    "uint8": range(700, 715), "int8": range(800, 815),
+}  # fmt: skip
+GRADIENTS = {
+    "float32": range(30), "float64": range(200, 210), "bfloat16": range(300, 310),
+    "float16": range(400, 410),
+}  # fmt: skip
+FOUND = [
+    (1055, "float32", False), (1221, "float32", True), (1375, "float16", False),
+    (1434, "float32", False), (1489, "float64", True), (1565, "float32", False),
+    (2789, "float16", True), (2846, "float16", True), (3349, "bfloat16", True),
+    (5, "float32", False), (9, "float32", False), (2, "bfloat16", False),
+]  # fmt: skip
+"""Seeds that were wrong once, or taken for wrong."""
+
+
+def program(seed, dtype, gradient):
+    return random_program(
+        seed, dtype=dtype, gradient=gradient, calls=(3, 30) if gradient else (5, 60)
+    )
+
+
+def chunks(table):
+    return [
+        pytest.param(dtype, seeds[i : i + 10], id=f"{dtype}-{seeds[i]}")
+        for dtype, seeds in table.items()
+        for i in range(0, len(seeds), 10)
+    ]
+
+
+def check_all(seeds, dtype, gradient):
+    """Compiled, and every third one recorded."""
+    judged = 0
+    for seed in seeds:
+        way = "recorded" if seed % 3 == 0 else "compiled"
+        judged += check(program(seed, dtype, gradient), "cpu", WAYS[way])
+    assert judged > len(seeds) // 2
+
+
+@pytest.mark.parametrize(("dtype", "seeds"), chunks(DTYPES))
+def test_programs(dtype, seeds):
+    check_all(seeds, dtype, False)
+
+
+@pytest.mark.parametrize(("dtype", "seeds"), chunks(GRADIENTS))
+def test_gradients_of_programs(dtype, seeds):
+    check_all(seeds, dtype, True)
+
+
+@pytest.mark.parametrize(("seed", "dtype", "gradient"), FOUND)
+@pytest.mark.parametrize("way", WAYS)
+def test_programs_that_were_wrong_once(seed, dtype, gradient, way):
+    check(program(seed, dtype, gradient), "cpu", WAYS[way])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("start", range(10_000, 20_000, 100))
+def test_many_programs(start):
+    for seed in range(start, start + 100):
+        dtype = list(DTYPES)[seed % len(DTYPES)]
+        gradient = "float" in dtype and seed % 4 == 0
+        check(program(seed, dtype, gradient), "cpu", WAYS["recorded" if seed % 3 else "compiled"])

@@ -1,0 +1,89 @@
+"""The benchmarks run: every workload at a small size on Ingle, checked against NumPy's results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workspace import ROOT
+
+MISSING = {
+    "add/4/recorded": {"numpy", "ingle-cpu"},
+    "lenet/64": {"numpy"},
+    "gpt/8x128": {"numpy"},
+}
+"""Systems that do not do a workload; NumPy has no gradients and no convolutions either."""
+
+
+def bench(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "bench" / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def missing(workload: str) -> set[str]:
+    if workload.startswith("first-call"):
+        return {"numpy", "ingle-numpy", "ingle-cpu-eager"}
+    without = {"numpy"} if workload.startswith("conv") or workload.endswith("/backward") else set()
+    return without | MISSING.get(workload, set())
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The rows of a run, in a file, and what it printed."""
+    file = tmp_path_factory.mktemp("bench") / "rows.json"
+    systems = "numpy,ingle-numpy,ingle-cpu-eager,ingle-cpu"
+    workloads = "add,chain,gelu,softmax,norm,sum,matmul,gemv,conv,mlp,first,lenet,gpt,decode"
+    done = bench(
+        "run.py", "--small", "--rounds", 1, "--block", 0.001, "--threads", 1, "--systems", systems,
+        "--workloads", workloads, "--json", file,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return file, done.stdout
+
+
+def test_every_system_does_every_workload(small_run: tuple[Path, str]) -> None:
+    rows: list[dict[str, Any]] = json.loads(small_run[0].read_text("utf-8"))
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        assert 0 < row["min_s"] <= row["median_s"]
+        found.setdefault(row["workload"], set()).add(row["system"])
+    systems = {"numpy", "ingle-numpy", "ingle-cpu-eager", "ingle-cpu"}
+    assert len(found) == 29
+    for workload, present in found.items():
+        assert systems - present == missing(workload), (workload, small_run[1])
+
+
+def test_systems_agree(small_run: tuple[Path, str]) -> None:
+    assert "differs from" not in small_run[1]
+    assert "gives shape" not in small_run[1]
+
+
+def test_ratios_are_against_the_fastest_peer(small_run: tuple[Path, str]) -> None:
+    rows = json.loads(small_run[0].read_text("utf-8"))
+    peer = {r["workload"]: r["median_s"] for r in rows if r["system"] == "numpy"}
+    for row in rows:
+        if row["workload"] in peer:
+            assert row["ratio"] == pytest.approx(peer[row["workload"]] / row["median_s"])
+
+
+def test_runs_are_compared(small_run: tuple[Path, str], tmp_path: Path) -> None:
+    rows = json.loads(small_run[0].read_text("utf-8"))
+    same = bench("compare.py", small_run[0], small_run[0])
+    assert same.returncode == 0
+    assert same.stdout.count("1.00x") == len(rows)
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps([{**r, "median_s": 2 * r["median_s"]} for r in rows]), "utf-8")
+    worse = bench("compare.py", small_run[0], slower)
+    assert worse.returncode == 1
+    assert worse.stdout.count("0.50x") == len(rows)
+
+
+@pytest.mark.parametrize("option", ["--systems=abacus", "--workloads=weaving"])
+def test_unknown_names_are_refused(option: str) -> None:
+    done = bench("run.py", option)
+    assert done.returncode == 2
+    assert option.partition("=")[2] in done.stderr
