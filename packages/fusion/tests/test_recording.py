@@ -138,3 +138,12 @@ def test_a_long_stream_runs_by_itself(below):
         x = x + 1.0
     assert len(below.seen) > 1000
     assert x.tolist() == [9001] * 3
+
+
+def test_an_error_among_many_outputs_leaves_the_others_their_places(below):
+    bad = it.linalg.inv(it.zeros((2, 2)))
+    parts = it.unstack(bad)
+    after = it.ones(3) * 5.0
+    with pytest.raises(it.errors.IngleError):
+        parts[1].numpy()
+    assert after.tolist() == [5, 5, 5]

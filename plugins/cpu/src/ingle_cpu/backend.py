@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,17 +17,9 @@ from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.operation import Op
 from ingle_numpy.backend import NumpyBackend
 
-from .memory import CpuHandle, borrowed, copied, new_handle
+from .memory import CpuHandle, ThreadMemory, borrowed, copied, new_handle
 from .segments import Segment
 from .single import Singles
-
-
-class _Arenas(threading.local):
-    """Scratch memory of each thread: the largest that a plan of it needed."""
-
-    def __init__(self) -> None:
-        self.array = np.empty(0, np.uint8)
-        self.address = 0
 
 
 class Cpu(NumpyBackend):
@@ -39,7 +30,7 @@ class Cpu(NumpyBackend):
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
-        self._arenas = _Arenas()
+        self._arenas = ThreadMemory()
         self.fusion = Fusion(self)
         self._singles = Singles(self, self.fusion, super().execute)
 
@@ -72,11 +63,7 @@ class Cpu(NumpyBackend):
 
     def arena(self, nbytes: int) -> int:
         """The address of memory that one plan of this thread may use until its end."""
-        arenas = self._arenas
-        if nbytes + 64 > arenas.array.nbytes:
-            arenas.array = np.empty(nbytes + 64, np.uint8)
-            arenas.address = -(-arenas.array.ctypes.data // 64) * 64
-        return arenas.address
+        return self._arenas(nbytes)
 
     def in_order(self, handle: Handle) -> Any:
         """The handle, or a copy of it whose elements lie in C order at a known address."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,21 @@ SMALL = 1 << 16
 _KEPT = 256
 _LINE_BITS = 6
 _LINE = 1 << _LINE_BITS
+
+
+class ThreadMemory(threading.local):
+    """Memory of each thread that plans take turns with: the largest that one of them needed."""
+
+    def __init__(self) -> None:
+        self._buffer = np.empty(0, np.uint8)
+        self._address = 0
+
+    def __call__(self, nbytes: int) -> int:
+        """The address of memory that this thread may use until its plan ends."""
+        if nbytes + _LINE > self._buffer.nbytes:
+            self._buffer = np.empty(nbytes + _LINE, np.uint8)
+            self._address = -(-self._buffer.ctypes.data // _LINE) * _LINE
+        return self._address
 
 
 class _Small:

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ingle.fusion.execution import Argument, Launch
 from ingle.fusion.kernel.code import bits_of
 from ingle.fusion.kernel.nest import Nest, Operand, is_flat, layout, units
@@ -23,6 +21,7 @@ from .engine import Source, engine
 from .gang import gang
 from .interrupts import run_interruptibly
 from .layout import WITH_PREVIOUS
+from .memory import ThreadMemory
 from .table import Entry, Table
 from .tuning import choice_for
 
@@ -233,23 +232,8 @@ def _packer(dtype: str) -> Callable[[Any], bytes]:
     return pack
 
 
-class _Scratch(threading.local):
-    """Memory of each thread for what templates pack: the largest that a plan needed."""
-
-    def __init__(self) -> None:
-        self.array = np.empty(0, np.uint8)
-        self.address = 0
-
-
-_scratch = _Scratch()
-
-
-def scratch_of(nbytes: int) -> int:
-    """The address of memory that this thread may use until its plan ends."""
-    if nbytes + 64 > _scratch.array.nbytes:
-        _scratch.array = np.empty(nbytes + 64, np.uint8)
-        _scratch.address = -(-_scratch.array.ctypes.data // 64) * 64
-    return _scratch.address
+scratch_of = ThreadMemory()
+"""The address of memory for what templates pack."""
 
 
 def _work(nest: Nest, sizes: Sequence[int]) -> int:

@@ -198,7 +198,6 @@ class Recording:
     """One run of a function on promises."""
 
     def __init__(self, function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
-        self._leaves = leaves
         self.fusion = _fusion_of(leaves)
         self.staging = Staging(self.fusion)
         self.scope = StagingScope(self.staging, current_scope())

@@ -152,12 +152,7 @@ class KernelExecutable:
         self._graph = graph
         self._plans: list[Plan] = []
 
-    def __call__(
-        self,
-        given: Sequence[Handle],
-        numbers: Sequence[Any],
-        donated: frozenset[int] = frozenset(),
-    ) -> list[Handle]:
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
@@ -265,8 +260,7 @@ class Plan:
         """The number of an output's root, and the view of it if it is not the same memory."""
         view = self.schedule.views.of(value)
         shape = self.schedule.graph.values[view.root].aval.shape
-        same = whole(view, shape) and view.shape == shape
-        return self._numbers[view.root], None if same else view
+        return self._numbers[view.root], None if whole(view, shape) else view
 
     def _in_steps(self, given: Sequence[Handle], scalars: Any) -> list[Handle]:
         device = self._device
@@ -348,8 +342,7 @@ class Plan:
                 FULL.op(shape=view.shape, dtype=scalar.dtype), [scalar]
             )[0]
         handle = known[self._numbers[view.root]]
-        same = whole(view, root.aval.shape) and view.shape == root.aval.shape
-        return handle if same else self._viewed(handle, view)
+        return handle if whole(view, root.aval.shape) else self._viewed(handle, view)
 
     def _viewed(self, handle: Handle, view: View) -> Handle:
         aval = Aval(view.shape, handle.dtype)

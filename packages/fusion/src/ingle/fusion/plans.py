@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
-from ingle.tensor.operation import Op, typed_key
+from ingle.tensor.operation import typed_key
 
-from .graph import Entry, Graph, constant_entry, read_log
+from .graph import Entry, Graph, Node, constant_entry, read_log
 
 SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
@@ -21,19 +21,8 @@ SHORT, SMALL = 6, 1 << 14
 class Executable(Protocol):
     """A planned graph: what `prepare` of a backend returns."""
 
-    def __call__(
-        self, given: Sequence[Handle], numbers: Sequence[Any], donated: frozenset[int] = ...
-    ) -> list[Handle]:
-        """Runs it.
-
-        Args:
-            given: the graph's inputs.
-            numbers: the graph's scalars.
-            donated: positions of inputs that nobody reads afterwards.
-
-        Returns:
-            The graph's outputs.
-        """
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs it on the graph's inputs and scalars, and returns the graph's outputs."""
         ...
 
 
@@ -59,39 +48,6 @@ def replay(
     return [values[o] for o in outputs]
 
 
-def replay_each(
-    backend: Backend,
-    log: Sequence[Entry],
-    outputs: Sequence[int],
-    given: Sequence[Handle],
-    numbers: Sequence[Any],
-) -> list[Handle | BaseException]:
-    """Like `replay`; where an operation raises, what depends on it is the error that it raised."""
-    values: list[Any] = []
-    handles, rest = iter(given), iter(numbers)
-    with staged_on(backend):
-        for entry in log:
-            head = entry[0]
-            if head == "input":
-                values.append(next(handles))
-            elif head == "scalar":
-                values.append(Scalar(next(rest), entry[1]))
-            else:
-                args = [values[i] for i in entry[1:]]
-                values.extend(_attempted(backend, head, args))
-    return [values[o] for o in outputs]
-
-
-def _attempted(backend: Backend, op: Op, args: Sequence[Any]) -> Sequence[Any]:
-    failed = next((a for a in args if isinstance(a, BaseException)), None)
-    if failed is None:
-        try:
-            return backend.execute(op, args)
-        except Exception as error:
-            failed = error
-    return [failed] * len(op.operation.outputs)
-
-
 class Replay:
     """Runs a graph through the door of a backend, one operation after the other."""
 
@@ -100,14 +56,9 @@ class Replay:
         self._graph = graph
         self._last = _last_uses(graph)
 
-    def __call__(
-        self,
-        given: Sequence[Handle],
-        numbers: Sequence[Any],
-        donated: frozenset[int] = frozenset(),
-    ) -> list[Handle]:
-        graph, execute = self._graph, self._backend.execute
-        known: dict[int, Handle | Scalar] = dict(zip(graph.inputs, given, strict=True))
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
+        graph = self._graph
+        known: dict[int, Any] = dict(zip(graph.inputs, given, strict=True))
         for number, value in enumerate(graph.values):
             if value.kind == "constant":
                 known[number] = Scalar(value.data, value.aval.dtype)
@@ -116,11 +67,27 @@ class Replay:
         # What a composite's body creates belongs below, too.
         with staged_on(self._backend):
             for node, dying in zip(graph.nodes, self._last, strict=True):
-                results = execute(node.op, [known[a] for a in node.args])
+                results = self._execute(node, [known[a] for a in node.args])
                 known.update(zip(node.results, results, strict=True))
                 for number in dying:
                     del known[number]
-        return [known[o] for o in graph.outputs]  # type: ignore[misc]
+        return [known[o] for o in graph.outputs]
+
+    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        return self._backend.execute(node.op, args)
+
+
+class Attempt(Replay):
+    """A replay that goes on: where an operation raises, what depends on it is that error."""
+
+    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        failed = next((a for a in args if isinstance(a, BaseException)), None)
+        if failed is None:
+            try:
+                return super()._execute(node, args)
+            except Exception as error:
+                failed = error
+        return [failed] * len(node.results)
 
 
 def _last_uses(graph: Graph) -> list[list[int]]:

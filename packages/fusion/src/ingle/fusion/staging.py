@@ -135,17 +135,16 @@ class StagingScope(Scope):
     """Shows cells to the function that is recorded: tensors as inputs, numbers on the tape.
 
     Attributes:
-        tensors, counts: the cells that showed a tensor or a number, in order, by first reading.
+        counts: the cells that showed a number, in order, by first reading.
         fixed: cells that hold something else, with what they held; it is a constant.
         born: cells that were made while recording.
     """
 
-    __slots__ = ("_shown", "born", "counts", "fixed", "staging", "tensors")
+    __slots__ = ("_shown", "born", "counts", "fixed", "staging")
 
     def __init__(self, staging: Staging, parent: Scope | None) -> None:
         super().__init__(parent)
         self.staging = staging
-        self.tensors: list[Cell[Any]] = []
         self.counts: list[Cell[Any]] = []
         self.fixed: dict[Cell[Any], Any] = {}
         self.born: list[Cell[Any]] = []
@@ -165,7 +164,6 @@ class StagingScope(Scope):
             if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
                 self.born.append(cell)
                 return value
-            self.tensors.append(cell)
             return self.staging.promise(value, cell)
         if type(value) in (int, float):
             self.counts.append(cell)

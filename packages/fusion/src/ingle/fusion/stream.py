@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.operation import Op
 
-from .plans import replay_each
+from .graph import read_log
+from .plans import Attempt
 from .recorder import LazyHandle, Recorder
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Stream(Recorder):
                     values = self._planner.run(log, outputs, given, numbers)
                 except Exception:
                     # Whatever has nothing to do with the failure gets its value.
-                    values = replay_each(self.backend.inner, log, outputs, given, numbers)
+                    attempt = Attempt(self.backend.inner, read_log(log, outputs))
+                    values = attempt(given, numbers)
             except BaseException:
                 # Ctrl-C: nothing has happened yet, and whoever asks again starts it again.
                 self.put_back(state)

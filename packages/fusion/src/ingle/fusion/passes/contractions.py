@@ -11,7 +11,7 @@ from ..kernel.code import Code, CodeBuilder
 from ..kernel.lowering import lower
 from .axes import merged
 from .groups import Group
-from .operands import Argument, Unnestable
+from .operands import Argument, Unnestable, argument_along, number_in
 from .rounding import code_builder
 from .views import View, Views, strides_of
 
@@ -158,29 +158,19 @@ class ContractionBuilder:
 
     def _argument(self, builder: CodeBuilder, user: int, value: int) -> int:
         view = self._views.of(value)
-        root = self._graph.values[view.root]
-        dtype = root.aval.dtype.name
-        if root.kind == "constant":
-            return builder.constant(root.data, dtype)
-        if root.kind == "scalar":
-            if view.root not in self._scalars:
-                self._scalars.append(view.root)
-            return builder.append("scalar", dtype, (), self._scalars.index(view.root))
+        number_at = number_in(builder, self._graph, view.root, self._scalars)
+        if number_at is not None:
+            return number_at
         if view.root in self._node_of:
             return self._emit(builder, view.root)
         places = self._group.coordinates[user]
-        strides = [0] * len(self._group.space)
         skipped = len(places) - len(view.shape)
-        for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True), skipped):
-            place = places[axis]
-            if place is not None and size != 1:
-                strides[place] = stride
-        argument = Argument(view.root, tuple(strides), view.offset)
+        argument = argument_along(view, places[skipped:], len(self._group.space))
         if view.root in self._inline:
             return self._created(builder, user, argument)
         if argument not in self._operands:
             self._operands.append(argument)
-        return builder.load(self._operands.index(argument), dtype)
+        return builder.load(self._operands.index(argument), self._dtype(view.root))
 
     def _created(self, builder: CodeBuilder, user: int, argument: Argument) -> int:
         """A value that is a function of its place, which follows from the loops' indices."""

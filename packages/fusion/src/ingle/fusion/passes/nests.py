@@ -13,7 +13,7 @@ from ..kernel.lowering import lower, reduction_of
 from ..kernel.nest import Map, Nest, Reduce, Row, Stage, result_dtype
 from .alignment import GATHERED, is_gather
 from .groups import Group
-from .operands import Argument, Operands
+from .operands import Argument, Operands, number_in
 from .rounding import code_builder
 from .views import View, Views
 
@@ -311,19 +311,15 @@ class NestBuilder:
 
     def _argument_of(self, builder: CodeBuilder, position: int, value: int, number: int) -> int:
         view = self._views.of(value)
-        root = self._graph.values[view.root]
-        dtype = root.aval.dtype.name
-        if root.kind == "constant":
-            return builder.constant(root.data, dtype)
-        if root.kind == "scalar":
-            if view.root not in self._scalars:
-                self._scalars.append(view.root)
-            return builder.append("scalar", dtype, (), self._scalars.index(view.root))
+        number_at = number_in(builder, self._graph, view.root, self._scalars)
+        if number_at is not None:
+            return number_at
         if view.root in self._node_of:
             return self._emit(builder, view.root)
         argument = self._operands.argument(position, view, number)
         if view.root in self._inline:
             return self._created(builder, view, argument)
+        dtype = self._aval(view.root).dtype.name
         return builder.load(self._operands.arguments.index(argument), dtype)
 
     def _created(self, builder: CodeBuilder, view: View, argument: Argument) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..graph import Graph
+from ..kernel.code import CodeBuilder
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER, Operand
 from .alignment import GATHERED, alignment, is_gather
@@ -34,6 +35,31 @@ class Argument(NamedTuple):
     strides: tuple[int, ...]
     offset: int
     output: bool = False
+
+
+def argument_along(view: View, places: Coordinates, count: int) -> Argument:
+    """A view as an operand of so many loops; `places` are those that its axes run along."""
+    strides = [0] * count
+    for size, stride, place in zip(view.shape, view.strides, places, strict=False):
+        if place is not None and size != 1:
+            strides[place] = stride
+    return Argument(view.root, tuple(strides), view.offset)
+
+
+def number_in(builder: CodeBuilder, graph: Graph, value: int, scalars: list[int]) -> int | None:
+    """The instruction of a number, which `scalars` collects if it is given anew to each run.
+
+    None for a value that is no number.
+    """
+    root = graph.values[value]
+    dtype = root.aval.dtype.name
+    if root.kind == "constant":
+        return builder.constant(root.data, dtype)
+    if root.kind != "scalar":
+        return None
+    if value not in scalars:
+        scalars.append(value)
+    return builder.append("scalar", dtype, (), scalars.index(value))
 
 
 class Operands:
@@ -132,13 +158,8 @@ class Operands:
 
     def argument(self, position: int, view: View, number: int) -> Argument:
         places = self._iteration(position)
-        strides = [0] * len(self._group.space)
         first = alignment(self._graph, position, number, len(view.shape), len(places))
-        for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True), first):
-            place = places[axis]
-            if place is not None and size != 1:
-                strides[place] = stride
-        return Argument(view.root, tuple(strides), view.offset)
+        return argument_along(view, places[first:], len(self._group.space))
 
     def output(self, value: int) -> Argument:
         # A copy is written in the order of what it reads: as memory it is the same.
