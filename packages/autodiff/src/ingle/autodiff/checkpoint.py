@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from ingle.tensor import Cell, Tensor, call, transaction
+from ingle.tensor import Cell, Tensor, call, depend, transaction
 from ingle.tensor.contract import Handle
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.pytree import flatten, tree_map, unflatten
@@ -228,16 +228,23 @@ class _Replay(Node):
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         block = self.block
         leaves = list(self.plain)
+        # What is recorded would otherwise be one with the first run, and so be kept after all.
+        cause = next(lowered(g, block.level) for g in cotangents if g is not None)
+
+        def after(base: Handle) -> Handle:
+            return depend(Tensor(base), cause)._handle
+
         keys: list[object] = []
         for i, (backend, node, index) in self.origins.items():
             base = fetch(self.plain[i])
             assert isinstance(base, Handle)
+            base = after(base)
             fresh = self._fresh(backend, base, (node, index), tracked)
             keys.append(fresh.node)
             leaves[i] = Tensor(fresh)
         shown: Shown = {}
         for cell, (backend, base, node, index) in self.cells.items():
-            fresh = self._fresh(backend, base, (node, index), tracked)
+            fresh = self._fresh(backend, after(base), (node, index), tracked)
             keys.append(fresh.node)
             shown[cell] = (block.reads[cell]._handle, Tensor(fresh))
         outputs = block.again(leaves, shown)

@@ -11,3 +11,7 @@ class CompileError(IngleError, RuntimeError):
 
 class LeakError(IngleError, RuntimeError):
     """A tensor of a compiled function was used after the function had returned."""
+
+
+class GraphFormatError(IngleError, ValueError):
+    """A text is not a graph that can be read here."""

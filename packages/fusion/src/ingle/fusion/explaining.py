@@ -15,6 +15,7 @@ from typing import Any
 from ingle.tensor.pytree import flatten
 
 from .compilation import Compiled, Recording
+from .entries import Entry
 from .execution import KernelExecutable
 from .graph import Graph
 from .passes.nests import NestCall
@@ -143,11 +144,7 @@ def explain(
     >>> print(explain(lambda x: it.exp(x) + 1.0, it.ones(3), runs=0))  # doctest: +ELLIPSIS
     2 operations recorded, ...
     """
-    if isinstance(function, Compiled):
-        function = function.function
-    leaves = flatten((args, kwargs))
-    recording = Recording(function, args, kwargs, leaves)
-    entry, _ = recording.entry()
+    recording, entry, leaves = _recorded(function, args, kwargs)
     executable = prepare(recording.fusion.inner, entry.graph)
     numbers, given = entry.inputs(leaves)
     seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
@@ -161,6 +158,41 @@ def explain(
     steps = tuple(_steps(plan.schedule, times))
     sources = tuple(plan.sources()) if source else ()
     return Explanation(recorded, steps, plan.schedule.arena, constants, seconds, sources)
+
+
+def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """What a function computes, before passes: operations in relative form.
+
+    The function's Python code runs once; nothing that it writes to cells is kept. `dumps` makes
+    text of the graph. Its inputs are the tensors among the arguments, then those in the cells that
+    the function reads, as they are met; its outputs are the tensors that the function returns, then
+    those that it writes.
+
+    Args:
+        function: as for `compile`, or what it returned.
+        args, kwargs: what to call it with.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import graph_of
+    >>> print(graph_of(lambda x: it.exp(x) * 2.0, it.ones((2, 3))))
+    %0: input float32[2, 3]
+    %2 = 2.0: float32
+    %1: float32[2, 3] = exp() on %0
+    %3: float32[2, 3] = multiply() on %1, %2
+    return %3
+    """
+    _, entry, _ = _recorded(function, args, kwargs)
+    return entry.graph
+
+
+def _recorded(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Recording, Entry, list[Any]]:
+    if isinstance(function, Compiled):
+        function = function.function
+    leaves = flatten((args, kwargs))
+    recording = Recording(function, args, kwargs, leaves)
+    return recording, recording.entry()[0], leaves
 
 
 def _measured(run: Callable[[], Any], runs: int) -> float:

@@ -95,6 +95,8 @@ class Scheduler:
             calls: list[Call | HostStep] = []
             failed = None
             for group in grouping.groups:
+                if group.kind != "host" and not stored[group]:
+                    continue  # Something waits for it, but nobody needs it.
                 try:
                     calls.append(self._call(group, stored))
                 except Unnestable:

@@ -133,6 +133,7 @@ from .ops import cumulative_prod as cumulative_prod
 from .ops import cumulative_sum as cumulative_sum
 from .ops import deform_conv2d as deform_conv2d
 from .ops import deg2rad as deg2rad
+from .ops import depend as depend
 from .ops import dequantize as dequantize
 from .ops import diag as diag
 from .ops import diag_embed as diag_embed

@@ -11,7 +11,7 @@ place of a row, others once a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -187,11 +187,12 @@ class Grouping:
 
     def _join_map(self, position: int) -> bool:
         sources = self._sources(position)
+        before = self._before(position, sources)
         # A product first, whose result then need not be written; else what was begun last.
         best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._all.index(g)))
         for group in best:
             places = self._fitting(group, position, sources[group])
-            if places is None or not self._reachable(group, sources):
+            if places is None or not self._reachable(group, before):
                 continue
             node = self._graph.nodes[position]
             group.nodes.append(position)
@@ -204,10 +205,20 @@ class Grouping:
             return True
         return False
 
-    def _reachable(self, group: Group, sources: dict[Group, list[int]]) -> bool:
+    def _before(self, position: int, sources: Iterable[Group]) -> dict[Group, None]:
+        """The groups that run before a node: those it reads from, and those it waits for."""
+        found = dict.fromkeys(sources)
+        for value in self._graph.nodes[position].args:
+            for root in self._views.after(value):
+                group = self._group_of.get(root)
+                if group is not None:
+                    found[group] = None
+        return found
+
+    def _reachable(self, group: Group, before: Iterable[Group]) -> bool:
         """Whether nothing else that a node needs comes after the group."""
         bit = self._bit[group]
-        return not any(self._above[other] & bit for other in sources if other is not group)
+        return not any(self._above[other] & bit for other in before if other is not group)
 
     def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
         """Where a map would stand in a group that computes some of its arguments."""
@@ -265,7 +276,7 @@ class Grouping:
     def _join_reduction(self, position: int) -> bool:
         node = self._graph.nodes[position]
         sources = self._sources(position)
-        if len(sources) != 1:
+        if len(sources) != 1 or len(self._before(position, sources)) != 1:
             return False
         group = next(iter(sources))
         if group.kind != "nest":
@@ -353,7 +364,7 @@ class Grouping:
     def _depend(self, group: Group, position: int) -> None:
         """Notes everything that runs before a group, now that a node is in it."""
         above = 0
-        for other in self._sources(position):
+        for other in self._before(position, self._sources(position)):
             if other is not group:
                 above |= self._above[other] | self._bit[other]
         if above & ~self._above[group]:
@@ -408,7 +419,8 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
     if traits.family == "matmul":
         return "contraction"
     if traits.kind in ("creation", "random"):
-        return "inline"
+        numbers = all(graph.values[a].kind in ("constant", "scalar") for a in node.args)
+        return "inline" if numbers else "map"
     if traits.family == "gather":
         return "gather"
     return "map" if traits.kind == "elementwise" else "host"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.ordering import DEPEND
 
 from ..kernel.code import DTYPES
 from ..kernel.lowering import can_lower, reduction_of
@@ -27,6 +28,8 @@ def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequ
         traits = op.operation.traits
         if is_product(op):
             return contracts(avals)
+        if op.operation is DEPEND:
+            return True
         if traits.family == "movement":
             return op.operation.name != "concat" and avals[0].dtype.name in DTYPES
         if traits.family == "gather":

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ingle.tensor.ops.ordering import DEPEND
+
 from ..graph import Graph, Node
 
 
@@ -115,11 +117,13 @@ class Views:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._found: dict[int, View] = {}
+        self._after: dict[int, frozenset[int]] = {}
         for node in graph.nodes:
-            if node.op.operation.traits.family == "movement":
+            if node.op.operation.traits.family == "movement" or node.op.operation is DEPEND:
                 view = self._through(node)
                 if view is not None:
                     self._found[node.results[0]] = view
+                    self._note_order(node)
 
     def of(self, value: int) -> View:
         """How to find the value's elements."""
@@ -133,8 +137,22 @@ class Views:
         """Whether the value is another one's elements."""
         return self.of(value).root != value
 
+    def after(self, value: int) -> frozenset[int]:
+        """The roots that have to be computed before a view is read."""
+        return self._after.get(value, frozenset())
+
+    def _note_order(self, node: Node) -> None:
+        source, *others = node.args
+        before = self.after(source)
+        if node.op.operation is DEPEND:
+            before |= {self.of(o).root for o in others}.union(*map(self.after, others))
+        if before:
+            self._after[node.results[0]] = before
+
     def _through(self, node: Node) -> View | None:
         source = self.of(node.args[0])
+        if node.op.operation is DEPEND:
+            return source
         attributes = node.op.attributes
         match node.op.operation.name:
             case "reshape":

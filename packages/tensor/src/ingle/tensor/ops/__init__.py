@@ -182,6 +182,7 @@ from .normal import inverse_normal as inverse_normal
 from .normal import random_normal as random_normal
 from .normalization import layer_norm as layer_norm
 from .one_hot import one_hot as one_hot
+from .ordering import depend as depend
 from .packing import pack as pack
 from .packing import unpack as unpack
 from .padding import pad as pad
