@@ -4,9 +4,10 @@ Each system lives in a process of its own with the same number of threads, since
 share a process spin against each other. Blocks of calls are timed in turn, so that a disturbance
 meets all systems; one call before each block is not timed. Results of a workload are compared
 between systems. Columns: the median of the rounds' means; the quickest call; how many times faster
-than the fastest peer the median is; its share of the machine's own limit (the least time that the
-arithmetic or the memory traffic can take at the measured peak and copy bandwidth; above 100 % where
-data stay in a cache); and the memory that a run needs beyond what was there before it.
+than the fastest peer the median is, and the quickest call than the quickest one of a peer; the
+median's share of the machine's own limit (the least time that the arithmetic or the memory traffic
+can take at the measured peak and copy bandwidth; above 100 % where data stay in a cache); and the
+memory that a run needs beyond what was there before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -37,7 +39,8 @@ DISTURBED = 0.1
 class Row(NamedTuple):
     """One measurement.
 
-    `ratio` is the fastest peer's median over this one, `limit` the machine's least time over it.
+    `ratio` is the fastest peer's median over this one, `ratio_min` the same of the quickest calls,
+    `limit` the machine's least time over the median.
     """
 
     workload: str
@@ -46,6 +49,7 @@ class Row(NamedTuple):
     min_s: float
     first_s: float
     ratio: float | None
+    ratio_min: float | None
     limit: float | None
     peak_mib: float | None
 
@@ -56,7 +60,11 @@ class Worker:
     def __init__(self, system: str, threads: int) -> None:
         pools = (*POOLS, "INGLE_NUM_THREADS")
         environment = {**os.environ, **dict.fromkeys(pools, str(threads))}
-        environment |= {"BENCH_THREADS": str(threads), "CC": os.environ.get("CC", "clang")}
+        environment["BENCH_THREADS"] = str(threads)
+        # tinygrad and torch.compile ask for different compilers where nothing is said.
+        found = next(filter(None, map(shutil.which, ("clang", "gcc", "cc"))), None)
+        if found:
+            environment.setdefault("CC", found)
         self.system = system
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker.py")), system],
@@ -114,12 +122,14 @@ def measure(
                 found["times"].append(mean / w.repeat)
                 found["least"].append(least / w.repeat)
     medians = {worker: statistics.median(found["times"]) for worker, found in built.items()}
-    peers = [m for worker, m in medians.items() if not worker.system.startswith("ingle")]
+    quickest = {worker: min(found["least"]) for worker, found in built.items()}
+    peers = [worker for worker in built if not worker.system.startswith("ingle")]
     least = limits.seconds(w.flops, w.nbytes)
     return [
         Row(
-            w.name, worker.system, medians[worker], min(found["least"]), found["first_s"],
-            min(peers) / medians[worker] if peers else None,
+            w.name, worker.system, medians[worker], quickest[worker], found["first_s"],
+            min(medians[p] for p in peers) / medians[worker] if peers else None,
+            min(quickest[p] for p in peers) / quickest[worker] if peers else None,
             least / medians[worker] if least else None, worker.ask(do="drop")["peak_mib"],
         )
         for worker, found in built.items()
@@ -158,11 +168,12 @@ def compare_results(w: Workload, built: dict[Worker, dict[str, Any]]) -> None:
 
 def show(row: Row) -> str:
     ratio = "" if row.ratio is None else f"{row.ratio:6.2f}x"
+    least = "" if row.ratio_min is None else f"{row.ratio_min:6.2f}x"
     limit = "" if row.limit is None else f"{row.limit:.0%}"
     peak = "" if row.peak_mib is None else f"{row.peak_mib:9.1f}"
     return (
         f"{row.workload:34s} {row.system:15s} {row.median_s * 1e6:13.2f} {row.min_s * 1e6:13.2f} "
-        f"{ratio:>8s} {limit:>8s} {peak:>9s}"
+        f"{ratio:>8s} {least:>8s} {limit:>8s} {peak:>9s}"
     )
 
 
@@ -214,7 +225,8 @@ def main() -> None:
     print(limits)
     workers = start(asked.systems.split(","), asked.threads)
     print(
-        f"{'':34s} {'':15s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'limit':>8s} "
+        f"{'':34s} {'':15s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'by min':>8s} "
+        f"{'limit':>8s} "
         f"{'peak MiB':>9s}"
     )
     rows = []

@@ -65,21 +65,31 @@ def test_systems_agree(small_run: tuple[Path, str]) -> None:
 def test_ratios_are_against_the_fastest_peer(small_run: tuple[Path, str]) -> None:
     rows = json.loads(small_run[0].read_text("utf-8"))
     peer = {r["workload"]: r["median_s"] for r in rows if r["system"] == "numpy"}
+    least = {r["workload"]: r["min_s"] for r in rows if r["system"] == "numpy"}
     for row in rows:
         if row["workload"] in peer:
             assert row["ratio"] == pytest.approx(peer[row["workload"]] / row["median_s"])
+            assert row["ratio_min"] == pytest.approx(least[row["workload"]] / row["min_s"])
 
 
 def test_runs_are_compared(small_run: tuple[Path, str], tmp_path: Path) -> None:
     rows = json.loads(small_run[0].read_text("utf-8"))
     same = bench("compare.py", small_run[0], small_run[0])
     assert same.returncode == 0
-    assert same.stdout.count("1.00x") == len(rows)
-    slower = tmp_path / "slower.json"
-    slower.write_text(json.dumps([{**r, "median_s": 2 * r["median_s"]} for r in rows]), "utf-8")
-    worse = bench("compare.py", small_run[0], slower)
+    assert same.stdout.count("1.00x") == 2 * len(rows)
+
+    def changed(*columns: str) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "slower.json"
+        slower = [{**r, **{c: 2 * r[c] for c in columns}} for r in rows]
+        file.write_text(json.dumps(slower), "utf-8")
+        return bench("compare.py", small_run[0], file)
+
+    busy = changed("median_s")
+    assert busy.returncode == 0
+    assert busy.stdout.count("0.50x") == len(rows)
+    worse = changed("median_s", "min_s")
     assert worse.returncode == 1
-    assert worse.stdout.count("0.50x") == len(rows)
+    assert worse.stdout.count("0.50x") == 2 * len(rows)
 
 
 @pytest.mark.parametrize("option", ["--systems=abacus", "--workloads=weaving"])
