@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ingle.tensor import Tensor
-from ingle.tensor.contract import Handle, Scalar
+from ingle.tensor.contract import Handle
 
 if TYPE_CHECKING:
     from .keeping import Recipe
@@ -47,14 +47,6 @@ class Node:
 
     def kept(self) -> Iterable[Handle]:
         """The values that it keeps for the backward pass."""
-        return ()
-
-    def identity(self) -> object | None:
-        """Equal for steps whose `pull` does the same with what they keep; None if unknown."""
-        return () if type(self) is Node else None
-
-    def kept_values(self) -> Sequence[Handle | Scalar]:
-        """What `pull` may use besides cotangents, if the step has an identity."""
         return ()
 
 
