@@ -1,4 +1,4 @@
-"""What nobody needs is left out, and what was asked for twice is computed once."""
+"""Nothing is computed that nobody needs, that is there already, or that changes nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 from ingle.tensor.operation import typed_key
 
 from ..graph import Graph
+from .algebra import Algebra
 
 
 def simplify(graph: Graph) -> Graph:
-    """The same outputs from as few nodes as dead code and common subexpressions allow.
+    """The same outputs from as few nodes as dead code, algebra and common subexpressions allow.
 
     Operations are pure, random ones included (their place in the stream is an argument), so equal
     operations on equal values are one. Inputs and scalars all stay, in their order.
     """
     needed = _needed(graph)
     new = Graph()
+    algebra = Algebra(new)
     place: dict[int, int] = {}
     seen: dict[Any, Any] = {}
     for number, value in enumerate(graph.values):
@@ -33,15 +35,16 @@ def simplify(graph: Graph) -> Graph:
         if not needed[position]:
             continue
         args = tuple([place[a] for a in node.args])
-        same = _changes_nothing(graph, node.op.operation.name, node.args, node.results)
+        work = algebra.cheaper(node.op, args)
+        same = algebra.unchanged(*work, graph.values[node.results[0]].aval.shape)
         if same is not None:
-            place[node.results[0]] = place[same]
+            place[node.results[0]] = same
             continue
-        work = (node.op, args)
         if work not in seen:
-            seen[work] = new.node(node.op, args)
+            seen[work] = new.node(*work)
         place.update(zip(node.results, seen[work], strict=True))
     new.outputs = tuple([place[o] for o in graph.outputs])
+    new.nodes = [node for node, kept in zip(new.nodes, _needed(new), strict=True) if kept]
     return new
 
 
@@ -54,15 +57,3 @@ def _needed(graph: Graph) -> list[bool]:
             needed[position] = True
             wanted.update(node.args)
     return needed
-
-
-def _changes_nothing(
-    graph: Graph, name: str, args: tuple[int, ...], results: tuple[int, ...]
-) -> int | None:
-    """The argument that a reshape, broadcast or cast to what it is already hands on."""
-    kind = graph.values[args[0]].kind if args else "constant"
-    if len(args) == 1 and len(results) == 1 and kind in ("input", "result"):
-        same = graph.values[args[0]].aval == graph.values[results[0]].aval
-        if same and name in ("reshape", "broadcast_to", "astype"):
-            return args[0]
-    return None

@@ -1,0 +1,131 @@
+"""Algebra that keeps every bit: operations that change nothing, and cheaper ones that do the same.
+
+IEEE arithmetic allows less than one would think: `x + 0.0` is not `x` where `x` is -0.0, `x * 0.0`
+is not 0 for NaN, and sums may not be put in another order. What is here holds for every value. NaN
+stays NaN, whose sign and payload no operation promises anyhow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ingle.tensor.dtypes import DType
+from ingle.tensor.operation import OPERATIONS, Op
+
+from ..graph import Graph, Node
+
+Work: TypeAlias = "tuple[Op, tuple[int, ...]]"
+
+POWERS = {"float16": 14, "bfloat16": 126, "float32": 126, "float64": 1022}
+"""Up to which power of two its inverse is a normal number, too."""
+FLOATS = (("float16", "float32", "float64"), ("bfloat16", "float32", "float64"))
+"""Each holds all values of those before it."""
+
+
+class Algebra:
+    """Looks at operations that are about to be appended to a graph.
+
+    Args:
+        graph: it grows between calls.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._inverses: dict[int, int] = {}
+        self._makers: dict[int, Node] = {}
+        self._read = 0
+
+    def cheaper(self, op: Op, args: tuple[int, ...]) -> Work:
+        """An operation with the same results."""
+        match op.operation.name, args:
+            case "divide", (x, y):
+                inverse = self._inverse(y)
+                if inverse is not None:
+                    return OPERATIONS["multiply"].op(), (x, inverse)
+            case "abs", (x,):
+                inner = self._made_by("negative", x)
+                return (op, args) if inner is None else (op, inner.args)
+            case "astype", (x,):
+                inner = self._made_by("astype", x)
+                if inner is not None:
+                    before = self._dtype(inner.args[0])
+                    if _holds_all(self._dtype(x), before):
+                        return op, inner.args
+        return op, args
+
+    def unchanged(self, op: Op, args: tuple[int, ...], shape: Sequence[int]) -> int | None:
+        """The argument that is the operation's result, of this shape, if one is."""
+        found = self._same(op, args)
+        if found is None or self._graph.values[found].kind not in ("input", "result"):
+            return None
+        return found if self._graph.values[found].aval.shape == tuple(shape) else None
+
+    def _same(self, op: Op, args: tuple[int, ...]) -> int | None:
+        match op.operation.name, args:
+            case "reshape" | "broadcast_to", (x, *_):
+                return x
+            case "astype", (x,):
+                return x if op.attributes["dtype"] == self._dtype(x) else None
+            case "multiply", (x, y):
+                return x if self._is(y, 1) else y if self._is(x, 1) else None
+            case "divide", (x, y) if self._is(y, 1):
+                return x
+            case "subtract", (x, y) if self._is(y, 0):
+                return x
+            case "add", (x, y):
+                return x if self._is(y, -0.0) else y if self._is(x, -0.0) else None
+            case ("bitwise_and" | "bitwise_or", (x, y)) | ("where", (_, x, y)) if x == y:
+                return x
+            case "negative", (x,):
+                inner = self._made_by("negative", x)
+                return None if inner is None else inner.args[0]
+        return None
+
+    def _dtype(self, value: int) -> DType:
+        return self._graph.values[value].aval.dtype
+
+    def _number(self, value: int) -> Any:
+        found = self._graph.values[value]
+        return found.data if found.kind == "constant" and found.aval.shape == () else None
+
+    def _is(self, value: int, number: float) -> bool:
+        """Whether a value is this real constant; zeros of floats have a sign."""
+        data, dtype = self._number(value), self._dtype(value)
+        if data is None or dtype.is_complex or dtype.kind == "bool" or data != number:
+            return False
+        if data != 0 or not dtype.is_floating:
+            return True
+        return math.copysign(1.0, data) == math.copysign(1.0, number)
+
+    def _inverse(self, value: int) -> int | None:
+        """One over a constant as a constant, where the dtype holds it: of powers of two."""
+        data, dtype = self._number(value), self._dtype(value)
+        if data is None or not dtype.is_floating or not math.isfinite(data):
+            return None
+        mantissa, exponent = math.frexp(data)
+        if abs(mantissa) != 0.5 or abs(exponent - 1) > POWERS[dtype.name]:
+            return None
+        if value not in self._inverses:
+            self._inverses[value] = self._graph.constant(1.0 / data, dtype)
+        return self._inverses[value]
+
+    def _made_by(self, name: str, value: int) -> Node | None:
+        for node in self._graph.nodes[self._read :]:
+            self._makers.update(dict.fromkeys(node.results, node))
+        self._read = len(self._graph.nodes)
+        maker = self._makers.get(value)
+        return maker if maker is not None and maker.op.operation.name == name else None
+
+
+def _holds_all(wide: DType, narrow: DType) -> bool:
+    """Whether a dtype holds every value of another."""
+    if any(narrow.name in line and wide.name in line[line.index(narrow.name) :] for line in FLOATS):
+        return True
+    if wide is narrow or narrow.name == "bool":
+        return True
+    kinds = [np.dtype(d.dtype) for d in (narrow, wide)]
+    return all(k.kind in "iu" for k in kinds) and np.can_cast(kinds[0], kinds[1], "safe")
