@@ -46,6 +46,7 @@ def try_tensors() -> None:
 
     if has("ingle-numpy"):
         assert (it.ones(3) + 1).tolist() == [2.0, 2.0, 2.0]
+        assert it.default_device().name == ("cpu" if has("ingle-cpu") else "numpy")
     else:
         refuses(lambda: it.ones(3), BackendError, "pip install ingle-numpy")
 

@@ -23,7 +23,7 @@ from ingle.tensor.device import Device, backend_of
 from ingle.tensor.dispatch import handle_of, run1, wrap
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.eager import HostFallbackWarning
-from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.errors import BackendError, OutOfRangeError
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.operation import OPERATIONS, Operation, Traits
 
@@ -276,3 +276,51 @@ def test_an_own_lowering_fuses() -> None:
         from ingle.fusion.kernel import lowering
 
         del lowering.RULES["triple_for_tests"]
+
+
+def test_nothing_but_the_backend_reads_its_memory() -> None:
+    """Addresses may mean nothing to the host: here all are off by some terabytes."""
+    from ingle_gcc.backend import GccBackend, Memory
+
+    far = 1 << 44
+
+    class FarBackend(GccBackend):
+        def allocate(self, nbytes: int) -> Memory:
+            memory = Memory(nbytes)
+            memory.address += far
+            return memory
+
+        def write(self, address: int, array: np.ndarray) -> None:
+            super().write(address - far, array)
+
+        def read(self, address: int, array: np.ndarray) -> None:
+            super().read(address - far, array)
+
+        def launch(self, kernel: Any, pointers: Any, args: Any, begin: int, end: int) -> None:
+            super().launch(kernel, [p - far for p in pointers], args, begin, end)
+
+    table, backend = draw(20, 3), FarBackend(Device("gcc")).fusion
+    x, at = (wrap(backend.upload(a)) for a in (table, np.array([1, -20, 19])))
+    two = wrap(backend.upload(np.array([1, 1, 2])))
+    for _ in range(3):
+        got = it.sum(it.take(x, at, axis=0) * 2.0, axis=1)
+        np.testing.assert_allclose(got.numpy(), (table[[1, 0, 19]] * 2).sum(1), rtol=1e-5)
+        with pytest.raises(OutOfRangeError, match="outside of -20 to 19"):
+            it.exp(it.take(x, at * two, axis=0)).numpy()
+
+
+def test_a_kernel_that_does_not_compile_is_named(monkeypatch: Any) -> None:
+    from ingle_gcc.backend import GccBackend
+
+    backend = GccBackend(Device("gcc")).fusion
+    values = draw(7)
+
+    def f() -> np.ndarray:
+        return (it.sinh(wrap(backend.upload(values))) * 3.25).numpy()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GccBackend, "source", lambda self, nest: "no C at all")
+        with pytest.raises(BackendError, match=r"\[sinh\] cannot be compiled: gcc"):
+            f()
+    for _ in range(3):
+        np.testing.assert_allclose(f(), np.sinh(values) * np.float32(3.25), rtol=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,3 +147,21 @@ def test_a_view_is_contiguous_only_in_c_order():
     assert View(0, (2, 3), (3, 1)).contiguous
     assert View(0, (2, 1, 3), (3, 77, 1)).contiguous
     assert not View(0, (3, 2), (1, 3)).contiguous
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "step"), [(-3, 3, 1), (-1, 3, -2), (-5, 2, 4), (-3, 4, 1), (5, 1, 1)]
+)
+def test_pieces_that_count_from_the_end(start, size, step):
+    root = np.arange(10, dtype=np.float32).reshape(2, 5)
+    graph = Graph()
+    x = graph.input(Aval((2, 5), float32))
+    starts = [graph.constant(n, int64) for n in (-2, start)]
+    op = OPERATIONS["slice"].op(sizes=(2, size), steps=(1, step))
+    (piece,) = graph.node(op, (x, *starts))
+    views = Views(graph)
+    picked = [start % 5 + step * n for n in range(size)] if start < 5 else [5]
+    if max(picked) < 5:
+        np.testing.assert_array_equal(elements(views.of(piece), root), root[:, picked])
+    else:  # the operation itself says that it does not lie inside
+        assert not views.is_view(piece)

@@ -11,7 +11,7 @@ import pytest
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
-from ingle.fusion import Fusion
+from ingle.fusion import Fusion, PlanWarning
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle_numpy.backend import NumpyBackend
@@ -147,3 +147,23 @@ def test_an_error_among_many_outputs_leaves_the_others_their_places(below):
     with pytest.raises(it.errors.IngleError):
         parts[1].numpy()
     assert after.tolist() == [5, 5, 5]
+
+
+def test_a_plan_that_fails_is_said_and_the_values_are_right(monkeypatch):
+    with it.device("cpu"):
+        x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
+
+    def fails(*_args):
+        raise RuntimeError("out of ideas")
+
+    def step():
+        y = x
+        for _ in range(8):
+            y = y * 0.5 + 1.0
+        return y.numpy()
+
+    want = step()
+    monkeypatch.setattr(x._handle.backend.planner, "run", fails)
+    with pytest.warns(PlanWarning, match="out of ideas"):
+        got = step()
+    np.testing.assert_array_equal(got, want)

@@ -59,6 +59,13 @@ def numbers(net: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.numpy().copy() for name, value in net.state_dict().items()}
 
 
+@pytest.fixture(autouse=True)
+def _on_numpy() -> Iterator[None]:
+    """Where models come from, so that both devices compute the same bits."""
+    with it.device("numpy"):
+        yield
+
+
 def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(a[name], b[name]) for name in a)
 

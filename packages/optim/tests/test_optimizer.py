@@ -13,6 +13,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.nn import Parameter, StateError, select
 from ingle.optim import NonFiniteError, schedule
+from ingle.optim.groups import Slot
 from ingle.tensor import Gradients, Tensor
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError, ShapeError
 
@@ -104,14 +105,14 @@ def test_an_exception_in_the_middle_changes_nothing(
     optimizer = kind(model, lr=schedule.Exponential(0.1, 0.5))
     optimizer.backward_step(model())
     before, state = values(model), optimizer.state_dict()
-    update = kind.update
+    value: Any = Slot.value
 
-    def fails(self: Any, slot: Any, *rest: Any) -> None:
-        update(self, slot, *rest)
+    def fails(slot: Slot, new: Any) -> None:
+        value.fset(slot, new)
         if slot.name == "inner.b.weight":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(kind, "update", fails)
+    monkeypatch.setattr(Slot, "value", property(value.fget, fails))
     with pytest.raises(KeyboardInterrupt):
         optimizer.backward_step(model())
     assert equal(values(model), before)

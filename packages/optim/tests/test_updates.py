@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ from ingle.tensor.sample import Draw
 SHAPES = [(), (0,), (7,), (300, 5), (1 << 15,), (3, 40_001)]
 ADAM = {"step": 7, "lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1}
 MOMENTUM = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def _on_numpy() -> Iterator[None]:
+    """The kernels that are compared with the bodies here are those of numpy."""
+    with it.device("numpy"):
+        yield
 
 
 def arrays(count: int, shape: tuple[int, ...], dtype: str) -> list[it.Tensor]:

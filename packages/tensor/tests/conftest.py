@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,8 @@ def like_torch() -> Callable[..., None]:
 
 
 @pytest.fixture(params=["kernels", "bodies"])
-def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test twice: with all kernels, and with those of composites taken away."""
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs a test on numpy twice: with all kernels, and with those of composites taken away."""
     if request.param == "bodies":
         backend: Any = backend_of("numpy")
         core = {
@@ -67,4 +67,5 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         }
         monkeypatch.setattr(backend, "kernels", core)
         monkeypatch.setattr(backend, "_resolved", {})
-    return request.param  # type: ignore[no-any-return]
+    with it.device("numpy"):
+        yield request.param

@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+import ingle.tensor as it
 from ingle.tensor import plugins
 from ingle.tensor.cli import gather, main
 from ingle.tensor.hooks import hookimpl
@@ -55,7 +56,7 @@ def test_info_for_people(capsys):
 def test_info_for_programs(capsys):
     assert main(["info", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["default"] == "numpy"
+    assert report["default"] == str(it.default_device())
     assert report["devices"][0].keys() == {"name", "index", "priority", "summary", "plugin"}
     assert report["distributions"]["ingle-tensor"]
     assert report["problems"] == []
@@ -85,7 +86,7 @@ def test_broken_plugins_are_problems_with_a_fix(commands, monkeypatch):
     assert "no_such_module_anywhere" in problems["backend 'ghost'"].reason
     assert "Lost" in problems["command 'lost'"].reason
     assert all(p.fix for p in report.problems)
-    assert report.default == "numpy"
+    assert report.default == plugins.backends_by_priority()[0]
 
 
 def test_nothing_usable_is_an_exit_code(monkeypatch, capsys):

@@ -191,7 +191,7 @@ def test_operands_on_two_devices_are_refused(small):
 
 def test_tensors_move_between_devices(small):
     small(binary=binary)
-    x = it.asarray([1.0, 2.0])
+    x = it.asarray([1.0, 2.0], device="numpy")
     y = x.to_device("small")
     assert y.device == Device("small")
     assert x.to_device("numpy") is x

@@ -206,7 +206,7 @@ def test_one_hot() -> None:
 )
 def test_one_hot_refuses(labels: Any, count: int, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
-        it.one_hot(it.asarray(labels), count)
+        it.one_hot(it.asarray(labels), count).numpy()
 
 
 def test_asarray_of_numbers_and_lists() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,19 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, grad, no_grad, vmap
+from ingle.fusion.recorder import LazyHandle
 from ingle.tensor.errors import DTypeError, OutOfRangeError, ShapeError
+
+
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where tensors are made: on numpy, which writes in place whatever it can."""
+    with it.device(getattr(request, "param", "numpy")):
+        yield
+
+
+BOTH = pytest.mark.parametrize("device", ["numpy", "cpu"], indirect=True)
+
 
 SHAPE = (256, 256)
 SIZE = 256 * 256
@@ -26,7 +38,9 @@ def large(dtype: str = "float32") -> it.Tensor:
 
 def place(x: it.Tensor) -> int:
     """Where the values of a tensor lie."""
-    return int(x._handle.array.__array_interface__["data"][0])
+    handle = x._handle
+    below = handle.computed() if isinstance(handle, LazyHandle) else handle
+    return int(below.array.__array_interface__["data"][0])  # type: ignore[attr-defined]
 
 
 def owned(dtype: str = "float32") -> it.Tensor:
@@ -129,6 +143,7 @@ def _array(values: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: values
 
 
+@BOTH
 @pytest.mark.parametrize("first", [False, True], ids=["fresh", "owned"])
 @pytest.mark.parametrize("name", HOLDERS)
 def test_holders_keep_their_values(name: str, first: bool) -> None:
@@ -150,6 +165,7 @@ def test_a_holder_that_is_gone_does_not_matter(name: str) -> None:
     assert place(x) == before
 
 
+@BOTH
 def test_the_holder_may_be_written_too() -> None:
     x = owned()
     y = copy.copy(x)
@@ -169,6 +185,7 @@ def test_a_view_that_is_left_alone_owns_the_memory() -> None:
     np.testing.assert_array_equal(y.numpy(), values + 1)
 
 
+@BOTH
 def test_views_that_overlap_themselves_are_copied() -> None:
     row = it.zeros(SIZE)
     row[0] = 1
@@ -178,6 +195,7 @@ def test_views_that_overlap_themselves_are_copied() -> None:
     assert y[:, 1].tolist() == [5, 0]
 
 
+@BOTH
 def test_values_saved_for_gradients_survive() -> None:
     x, w = owned(), it.Cell(it.ones(SHAPE), differentiable=True)
     values = x.numpy().copy()
@@ -187,6 +205,7 @@ def test_values_saved_for_gradients_survive() -> None:
     np.testing.assert_array_equal(loss.backward()[w].numpy(), values)
 
 
+@BOTH
 def test_values_that_transforms_hold_survive() -> None:
     x = owned()
     values = x.numpy().copy()
@@ -207,6 +226,7 @@ def test_values_that_transforms_hold_survive() -> None:
     np.testing.assert_array_equal(vmap(row)(x).numpy(), 2 * values)
 
 
+@BOTH
 def test_a_checkpoint_replays_with_the_values_of_its_first_run() -> None:
     x, w = owned(), it.Cell(it.ones(SHAPE), differentiable=True)
     values = x.numpy().copy()
@@ -215,6 +235,7 @@ def test_a_checkpoint_replays_with_the_values_of_its_first_run() -> None:
     np.testing.assert_allclose(loss.backward()[w].numpy(), values**2, rtol=1e-6)
 
 
+@BOTH
 def test_recorded_and_detached_values_are_never_written() -> None:
     x = owned()
     y = x.require_grad() * 1.0
@@ -226,6 +247,7 @@ def test_recorded_and_detached_values_are_never_written() -> None:
     np.testing.assert_array_equal(y.numpy(), x.numpy())
 
 
+@BOTH
 def test_transactions_keep_what_they_read_and_wrote() -> None:
     cell = it.Cell(owned())
     values = cell.value.numpy().copy()
@@ -244,6 +266,7 @@ def test_transactions_keep_what_they_read_and_wrote() -> None:
     np.testing.assert_array_equal(cell.value.numpy(), values)
 
 
+@BOTH
 def test_a_wrong_write_changes_nothing() -> None:
     x = owned()
     values = x.numpy().copy()
@@ -303,6 +326,7 @@ def test_a_sum_that_goes_to_two_inputs_is_not_written() -> None:
     assert (grads[a][0, 0].item(), grads[b][0, 0].item()) == (39, 109)
 
 
+@BOTH
 def test_threads_that_hold_a_value_see_it_unchanged() -> None:
     cell = it.Cell(owned())
     stop, torn = threading.Event(), []
@@ -409,6 +433,7 @@ ACTIONS = (
 )  # fmt: skip
 
 
+@BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_random_walks(seed: int) -> None:
     walk = Walk(seed)
@@ -428,3 +453,20 @@ def test_memory_goes_back() -> None:
     assert it.memory.stats().in_use > before
     del arrays
     assert it.memory.stats().in_use == before
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_assignments_are_in_place_where_operations_are_recorded() -> None:
+    x = owned()
+    before = place(x)
+    for i in range(8):
+        x[i] = i
+        assert x[i, 3].item() == i
+        y = x[i] * 2.0  # written down, and needed after the memory was written again
+        x[i] = 7
+        assert y[0].item() == 2 * i
+    assert place(x) == before
+    kept = it.reshape(x, (-1,))
+    x[0] = 9
+    assert kept[0].item() == 7
+    assert place(x) != before

@@ -245,7 +245,7 @@ X = it.asarray(np.arange(24.0).reshape(2, 3, 4))
 )
 def test_getitem_refuses(key: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
-        X[key]
+        X[key].numpy()
 
 
 def test_a_0d_tensor_has_no_axis_to_index() -> None:
@@ -316,7 +316,7 @@ def test_scatter_refuses() -> None:
     with pytest.raises(DTypeError, match="updates must have the dtype float32"):
         it.scatter_set(x, [0], it.zeros((1, 2), dtype="float64"))
     with pytest.raises(OutOfRangeError, match="hold 3, but axis 0 has size 3"):
-        it.scatter_add(x, [3], it.zeros((1, 2)))
+        it.scatter_add(x, [3], it.zeros((1, 2))).numpy()
     with pytest.raises(DTypeError, match="must be numbers, got bool"):
         it.scatter_add(it.zeros(2, dtype=bool), [0], it.zeros(1, dtype=bool))
     with pytest.raises(AxisError, match="axis=2"):
@@ -358,7 +358,7 @@ def test_take_and_take_along_axis() -> None:
 )
 def test_gathering_refuses(call: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
-        call()
+        call().numpy()
 
 
 def test_bodies_equal_the_kernels() -> None:

@@ -80,7 +80,7 @@ def test_shapes(x: named.NamedTensor) -> None:
     back = merged.unmerge("all", batch=2, pixel=-1).align_to(x.names)
     np.testing.assert_array_equal(back.numpy(), x.numpy())
     assert x.rename({"batch": "n"}, pixel="p").names == ("n", "channel", "p")
-    assert repr(x) == "named(batch=2, channel=3, pixel=4, dtype=float64, device=numpy)"
+    assert repr(x) == f"named(batch=2, channel=3, pixel=4, dtype=float64, device={x.device})"
 
 
 def test_selection(x: named.NamedTensor) -> None:

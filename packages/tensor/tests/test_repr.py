@@ -8,6 +8,13 @@ import ingle.tensor as it
 TAIL = ", device=numpy, backend=numpy)"
 
 
+@pytest.fixture(autouse=True)
+def _on_numpy():
+    """What is printed names the device."""
+    with it.device("numpy"):
+        yield
+
+
 @pytest.mark.parametrize(
     ("values", "dtype", "expected"),
     [

@@ -109,7 +109,7 @@ def test_errors() -> None:
     for reduce in REDUCTIONS:
         for bad in (3, -4):
             with pytest.raises(OutOfRangeError):
-                it.scatter_reduce(x, it.asarray([0, bad]), it.zeros((2, 2)), reduce)
+                it.scatter_reduce(x, it.asarray([0, bad]), it.zeros((2, 2)), reduce).numpy()
     with pytest.raises(ShapeError, match="as many axes"):
         it.put_along_axis(x, i, it.zeros(2))
     with pytest.raises(ShapeError, match="do not broadcast"):
@@ -158,4 +158,4 @@ def test_errors_of_bags() -> None:
     with pytest.raises(ArgumentError, match="need mode='sum'"):
         it.embedding_bag(it.asarray([[0]]), table, per_sample_weights=it.ones((1, 1)))
     with pytest.raises(OutOfRangeError):
-        it.embedding_bag(it.asarray([[5]]), table)
+        it.embedding_bag(it.asarray([[5]]), table).numpy()

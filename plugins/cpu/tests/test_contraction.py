@@ -234,20 +234,42 @@ class TestChoices:
 
     @pytest.mark.parametrize("tile", [(6, 4), (8, 3), (12, 2), (5, 1), (1, 4)])
     @pytest.mark.parametrize("kind", ["packed", "direct"])
-    @pytest.mark.parametrize("blocks", [(1, 1), (3, 2), (100, 100)])
+    @pytest.mark.parametrize("blocks", [(1, 1, 1), (3, 2, 2), (100, 100, 1), (4, 1, 100)])
     def test_all_give_the_same_bits(
-        self, tile: tuple[int, int], kind: str, blocks: tuple[int, int]
+        self, tile: tuple[int, int], kind: str, blocks: tuple[int, int, int]
     ) -> None:
         m, n, k = self.PROBLEM
         first = self.run(choose(Problem("float32", "float32", (), m, n, k, (k, 1), (n, 1)), 1))
         ways = [("local", "local"), ("local", "before"), ("before", "local"), ("before", "before")]
         for pack in ways if kind == "packed" else [("", ""), ("", "before"), ("", "local")]:
-            made = Choice(Tile(kind, *tile), *pack, tile[0] * blocks[0], blocks[1])
+            made = Choice(Tile(kind, *tile), *pack, *blocks)
             np.testing.assert_array_equal(self.run(made), first)
+
+    @pytest.mark.parametrize(
+        ("shape", "layouts"),
+        [
+            ((130, 700, 300), ("rows", "transposed")), ((500, 200, 100), ("transposed", "rows")),
+            ((31, 1000, 40), ("strided", "reversed")), ((700, 70, 2100), ("rows", "rows")),
+        ],
+    )  # fmt: skip
+    def test_the_number_of_workers_changes_no_bit(
+        self, shape: tuple[int, int, int], layouts: tuple[str, str]
+    ) -> None:
+        m, n, k = shape
+        a = laid_out(random((m, k), np.float32), layouts[0])
+        b = laid_out(random((k, n), np.float32, 1), layouts[1])
+        found = []
+        for workers in (1, 2, 3, 8):
+            c = np.full((m, n), np.nan, np.float32)
+            multiply(a, b, [c], choice=choose(problem_of(a, b), workers))
+            found.append(c)
+        check(a, b, found[0])
+        for other in found[1:]:
+            np.testing.assert_array_equal(other, found[0])
 
     def test_panels_packed_once_serve_again(self) -> None:
         a, b = random((40, 90), np.float32), random((90, 130), np.float32, 1)
-        chosen = Choice(Tile("packed", 6, 4), "local", "before", 24, 1)
+        chosen = Choice(Tile("packed", 6, 4), "local", "before", 4, 1, 1)
         c, again = np.zeros((2, 40, 130), np.float32)
         made = contraction(
             problem_of(a, b), identity("float32"), [elements(c)], workers=1, choice=chosen
@@ -298,6 +320,22 @@ class TestEpilogues:
         before = c.copy()
         multiply(x, y, [c], epilogue)
         np.testing.assert_allclose(c, before + x.astype(np.float64) @ y, rtol=1e-4, atol=2e-3)
+
+    @pytest.mark.parametrize("shape", [(20, 130, 1), (64, 260, 130), (13, 70, 0), (9, 40, 3000)])
+    def test_dense_operands_that_tiles_fetch_ahead(self, shape: tuple[int, int, int]) -> None:
+        m, n, k = shape
+        b = CodeBuilder()
+        scaled = b.append(
+            "mul", "float32", (b.append("result", "float32", (), (0, 0)), b.load(0, "float32"))
+        )
+        code, (root,) = b.finish(b.append("add", "float32", (scaled, b.load(1, "float32"))))
+        operands = (Operand("float32"), Operand("float32"), Operand("float32", True))
+        x, y = random((m, k), np.float32), random((k, n), np.float32, 1)
+        factor, offset = random((m, n), np.float32, 2), random((m, n), np.float32, 3)
+        c = np.full((m, n), np.nan, np.float32)
+        multiply(x, y, [factor, offset, c], Epilogue(code, operands, ((2, root),)))
+        expected = x.astype(np.float64) @ y * factor + offset
+        np.testing.assert_allclose(c, expected, rtol=1e-4, atol=2e-3)
 
     def test_several_outputs_scalars_and_indices(self) -> None:
         b = CodeBuilder()
@@ -391,8 +429,9 @@ class TestTargets:
         for source in sources:
             assert not undefined_symbols(engine.object_code(source))
 
+    @pytest.mark.parametrize("way", ["packed", "direct"])
     @pytest.mark.parametrize("kind", [AVX512, AVX2, NEON])
-    def test_tiles_stay_in_registers(self, kind: Target) -> None:
+    def test_tiles_stay_in_registers(self, kind: Target, way: str) -> None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         machine = {
@@ -401,10 +440,13 @@ class TestTargets:
             "neon": Host("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
         }[kind.name]
         vectors = most_vectors(kind)
-        source = micro_source(Tile("packed", most_rows(kind, vectors), vectors), "float32", kind)
+        source = micro_source(Tile(way, most_rows(kind, vectors, way), vectors), "float32", kind)
         generator = llvm.Target.from_triple(machine.triple).create_target_machine(
             cpu=machine.cpu, features=machine.features, opt=3, jit=True
         )
         text = generator.emit_assembly(llvm.parse_assembly(source.text))
-        saved = r"v?mov[au]p[sd].*\(%rsp\)" if "x86" in machine.triple else r"(str|ldr)\s+q.*\[sp"
-        assert not re.search(saved, text)
+        blocks = re.split(r"^\.L\w+:", text, flags=re.MULTILINE)
+        multiplying = [b for b in blocks if re.search(r"vfmadd|fmla", b)]
+        assert len(multiplying) >= 2
+        # Neither sums nor addresses are fetched from the stack while k goes by.
+        assert not [b for b in multiplying if re.search(r"%rsp|\[sp", b)]

@@ -7,7 +7,7 @@ import pytest
 
 import ingle.autodiff as autodiff
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 from ingle.tensor.dtypes import as_dtype
 
 
@@ -68,6 +68,80 @@ def test_sums_have_the_bits_that_they_have_alone():
             np.testing.assert_array_equal(one, other)
 
 
+def turned_sums(x):
+    """Sums of values that the loops of their kernel walk in another order than their own."""
+    y = it.exp(x * 0.1)
+    z = it.permute_dims(y, (2, 0, 1))
+    w = it.permute_dims(x, (1, 0, 2)) * 0.5
+    return (
+        it.sum(z), it.sum(y), it.sum(z, axis=0), it.sum(y, axis=2), it.sum(y, axis=1),
+        it.sum(z, axis=(0, 2)), it.sum(z, axis=2), it.sum(w, axis=(0, 1)), it.sum(w, axis=1),
+        it.sum(w + it.permute_dims(z, (2, 1, 0)), axis=(1, 2)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(33, 17, 8), (5, 40, 70), (1, 33, 17), (8, 1, 65), (3, 3, 1)])
+def test_sums_of_transposed_values_have_the_bits_that_they_have_alone(shape):
+    x = numbers(*shape)
+    alone = [v.numpy() for v in turned_sums(x)]  # the first time operation by operation
+    for got in three_times(turned_sums, x):
+        for one, other in zip(got, alone, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def weighted_norm(x, weight, bias, g):
+    return it.sum(it.layer_norm(x, (x.shape[-1],), weight, bias) * g)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(200, 100), (4, 64, 48), (129, 16), (3, 5, 70, 33), (20, 40)])
+def test_sums_over_rows_of_a_kernel_that_goes_by_rows(shape, dtype):
+    """The gradients of a norm's weight and bias: in two steps the bits that they have alone."""
+    n = shape[-1]
+    args = [numbers(*s, seed=k, dtype=dtype) for k, s in enumerate((shape, (n,), (n,), shape))]
+    gradients = autodiff.grad(weighted_norm, argnums=(0, 1, 2))
+    alone = [v.numpy() for v in gradients(*args)]
+    for got in three_times(gradients, *args):
+        for one, other in zip(got, alone, strict=True):
+            np.testing.assert_array_equal(one, other)
+    x, _, _, g = [a.numpy().astype(np.float64) for a in args]
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    axes = tuple(range(len(shape) - 1))
+    np.testing.assert_allclose(alone[1], (g * normal).sum(axes), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(alone[2], g.sum(axes), rtol=1e-4, atol=1e-4)
+
+
+def test_the_backward_pass_of_a_norm_goes_through_memory_once():
+    args = [numbers(256, 512), numbers(512), numbers(512), numbers(256, 512)]
+    plan = explain(autodiff.grad(weighted_norm, argnums=(0, 1, 2)), *args, runs=0)
+    assert [s.operations[-1] for s in plan.steps] == ["block_sums", "totals", "totals"]
+    assert [s.sizes for s in plan.steps] == [(256, 512), (512, 8), (512, 8)]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (0, 1)])
+def test_truth_along_axes(dtype, axis):
+    drawn = np.random.default_rng(0).random((7, 33, 130))
+    for share in (0.001, 0.05, 0.999):
+        values = (drawn < share).astype(as_dtype(dtype).dtype)
+        x = it.asarray(values)
+
+        def both(x, axis=axis):
+            return it.any(x, axis=axis), it.all(x != 0, axis=axis, keepdims=True)
+
+        truth = values.astype(bool)
+        for some, every in three_times(both, x):
+            assert some.dtype == every.dtype == bool
+            np.testing.assert_array_equal(some, truth.any(axis=axis))
+            np.testing.assert_array_equal(every, truth.all(axis=axis, keepdims=True))
+
+
+def test_any_and_all_are_fused_with_what_they_ask():
+    x = numbers(40, 50)
+    plan = explain(lambda x: it.any(x * 2.0 > 3.9, axis=1), x, runs=0)
+    assert [(s.kind, s.name) for s in plan.steps] == [("nest", "multiply greater any")]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_maximum_equals_its_element_in_half_types(dtype):
     """Its gradient divides by how many elements equal it, which must not be none."""
@@ -123,6 +197,32 @@ def test_gelu_far_from_zero():
     got = compile(it.gelu)(x).numpy()
     np.testing.assert_array_equal(got, [-0.0, -0.0, -0.0, 6, 20, 3772, np.inf, np.nan])
     np.testing.assert_array_equal(it.erf(x).numpy(), [-1, -1, -1, 1, 1, 1, 1, np.nan])
+
+
+def test_rows_that_are_picked_meet_a_product():
+    a, b = numbers(9, 5), numbers(9, 5, seed=1)
+
+    def f(a, b):
+        picked = it.relu(it.tanh(it.take(b, it.asarray([4, -2, 0, 1, 2, 3, 0, 1, 4]), axis=1)))
+        return it.maximum(picked, it.matmul(a, it.matrix_transpose(a)) * 0.1)
+
+    picked = np.maximum(np.tanh(b.numpy()[:, [4, -2, 0, 1, 2, 3, 0, 1, 4]]), 0)
+    want = np.maximum(picked, a.numpy() @ a.numpy().T * 0.1)
+    for (got,) in three_times(f, a, b):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_sums_that_share_a_pass_have_their_own_blocks():
+    x = numbers(3, 5000)
+
+    def f(x):
+        wide = it.exp(x).astype("float64")
+        return it.sum(it.exp(x), axis=1), it.sum(wide, axis=1), it.max(x.astype("int8"), axis=1)
+
+    alone = [v.numpy() for v in f(x)]
+    for got in three_times(f, x):
+        for one, other in zip(got, alone, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("batch", [(), (4,), (2, 3), (2, 1, 3)])

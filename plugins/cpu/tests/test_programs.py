@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ingle.fusion import compile
 from ingle.testkit.judging import check
+from ingle.testkit.programs import execute
 from ingle.testkit.writing import random_program
 
 WAYS = {"recorded": lambda f: f, "compiled": compile}
@@ -64,6 +66,16 @@ def test_gradients_of_programs(dtype, seeds):
 @pytest.mark.parametrize("way", WAYS)
 def test_programs_that_were_wrong_once(seed, dtype, gradient, way):
     check(program(seed, dtype, gradient), "cpu", WAYS[way])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_fused_programs_have_the_bits_of_their_operations_one_by_one(dtype, gradient):
+    for seed in range(1000, 1010):
+        one = execute(program(seed, dtype, gradient), "cpu")  # the first time nothing is fused
+        fused = execute(program(seed, dtype, gradient), "cpu", compile)
+        for a, b in zip(one, fused, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.execution import KernelExecutable
 
 WAYS = {"plain": lambda f: f, "compiled": compile}
 both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -148,3 +149,32 @@ def test_promises_handed_through_a_queue():
     for k, found in enumerate(together(4, work)):
         for j, got in enumerate(found):
             np.testing.assert_allclose(got, numbers(50, seed=k + 4 * j) * 2, atol=1e-5)
+
+
+def test_plans_of_several_threads_run_at_the_same_time(monkeypatch):
+    """Each waits inside of its plan until the other is inside of its own."""
+    inside = threading.Barrier(2)
+    run = KernelExecutable.over
+
+    def meet(self, given, *rest):
+        if met and threading.current_thread() not in done:
+            done.add(threading.current_thread())
+            inside.wait(20)
+        return run(self, given, *rest)
+
+    monkeypatch.setattr(KernelExecutable, "over", meet)
+    done: set[threading.Thread] = set()
+    met: list[bool] = []
+
+    def work(k):
+        net = model(k)
+        optimizer = optim.Adam(net, lr=1e-2)
+        for step in range(5):
+            if step == 4:
+                met.append(True)
+            x, y = it.asarray(numbers(32, 12, seed=k)), it.asarray(np.arange(32) % 5)
+            optimizer.step(it.cross_entropy(net(x), y).backward())
+        return True
+
+    assert together(2, work) == [True, True]
+    assert len(done) == 2

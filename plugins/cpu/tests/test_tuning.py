@@ -51,7 +51,7 @@ class TestTuner:
 
     def test_problems_without_alternatives(self) -> None:
         few = Problem("float32", "float32", (), 4, 4096, 4096, (4096, 1), (1, 4096))
-        assert variations(few) == []
+        assert variations(few, 1) == []
         assert Tuner(None).variation(few, 1) is None
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"problems": {"x": {"variation": 3}}}'])
@@ -71,7 +71,7 @@ class TestTuner:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trial = tuning._Trial(LARGE, 1)
-        guess = first_guess(LARGE)
+        guess = first_guess(LARGE, 1)
         trial.measure(guess, 0)
         trial.expected = np.zeros(1, np.float32)
         with pytest.warns(TuningWarning, match="another result"):
@@ -79,7 +79,7 @@ class TestTuner:
 
     def test_time_is_bounded(self) -> None:
         winner, guess, best = tune(LARGE, 1, 0.0)
-        assert winner == first_guess(LARGE)
+        assert winner == first_guess(LARGE, 1)
         assert 0 < best <= guess
 
     def test_it_can_be_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,34 @@ def fits() -> dict[str, tuple[Function, Function, Any, Any, dict[str, int]]]:
     }  # fmt: skip
 
 
+def erf_pieces() -> tuple[list[float], list[list[float]]]:
+    """Centers near 0, 1/4, 1/2 ... whose erf is almost a float32, and for each a polynomial.
+
+    erf(c + r) = E0 + r (E1 + r (...)); around 0 it is r + r (E1 + r (...)). The last one is lifted
+    so that it ends at the nearest float32 below the middle between 1 and the one below: as 1.
+    """
+    centers, pieces = [], []
+    for n in range(16):
+        near = [k / 2**16 for k in range(n * 2**14 - 262 * (n > 0), n * 2**14 + 262 * (n > 1) + 1)]
+        c = min(near, key=lambda x: abs(float(np.float32(mp.erf(x))) / mp.erf(x) - 1) if x else 0)
+        low, high = max(n / 4 - 0.125, 0) - c, n / 4 + 0.125 - c
+        base = mp.erf(c)
+
+        def slope(r: Any, c: float = c, base: Any = base) -> Any:
+            r = r or mp.mpf("1e-12")
+            return (mp.erf(c + r) - base) / r - (c == 0)
+
+        def weight(r: Any, c: float = c) -> Any:
+            return r / mp.erf(c + r) if c + r else mp.mpf(1)
+
+        found, _ = remez(slope, weight, low, high, range(5))
+        if n == 15:
+            found[0] += mp.mpf("2e-8") / high
+        centers.append(c)
+        pieces.append([float(np.float32(float(v))) for v in (base, *found)])
+    return centers, pieces
+
+
 def main() -> None:
     """Prints `ingle/fusion/kernel/functions/coefficients.py`."""
     mp.mp.dps = 40
@@ -192,6 +220,15 @@ def main() -> None:
             out("\n    ".join([f"{name}{dtype[5:]} = (", *lines]) + "\n)  # fmt: skip\n")
             errors.append(f"2**{error:.1f} in {dtype}")
         out(f'"""Error {", ".join(errors)}."""\n')
+    centers, pieces = erf_pieces()
+    columns = [centers, *map(list, zip(*pieces, strict=True))]
+    out("ERF_PIECES32 = (\n")
+    for column in columns:
+        shown = ", ".join(f"{c:.9g}" for c in column)
+        lines = textwrap.wrap(shown + ",", 91, break_on_hyphens=False)
+        out("\n        ".join(["    (", *lines]) + "\n    ),\n")
+    out(")  # fmt: skip\n")
+    out('"""Centers of 16 pieces of erf, and the coefficients of each, lowest power first."""\n')
 
 
 _HEADER = '''"""Coefficients of the polynomials, highest power first.

@@ -87,7 +87,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 @pytest.fixture(scope="module")
 def llvm() -> Any:
-    return module("conftest").Machine(pytest.importorskip("llvmlite.binding"))
+    made = module("conftest").Machine(pytest.importorskip("llvmlite.binding"))
+    # Functions that choose among numbers in a register are others in their last place.
+    made.target = made.target._replace(lookup=False)
+    return made
 
 
 def draw(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -227,13 +230,15 @@ def test_shifts_and_division(machine: Any, llvm: Any, name: str, dtype: str) -> 
     "name", sorted(set(EXPANSIONS) - {"cast", "quotient", "modulo", "residue"})
 )
 def test_composites_are_expanded_the_same(machine: Any, llvm: Any, name: str) -> None:
-    arity = 2 if name in ("floor_div", "rem", "pow", "atan2", "scale") else 1
+    arity = 2 if name in ("floor_div", "rem", "pow", "atan2", "scale", "scale_near") else 1
     for dtype in ("float32", "float64"):
         nest = of_one(name, dtype, *[dtype] * arity)
         values = [draw(dtype, (3001,), seed) for seed in range(arity)]
-        if name == "scale":
+        if name == "scale_near":
             values[0] = np.random.default_rng(1).uniform(0.5, 2, 3001).astype(dtype)
             values[1] = np.random.default_rng(2).integers(-200, 200, 3001).astype(dtype)
+        if name == "scale":
+            values[1] = np.random.default_rng(2).integers(-2200, 2200, 3001).astype(dtype)
         same(machine, llvm, nest, [*values, np.zeros_like(values[0])])
 
 
@@ -278,7 +283,7 @@ def test_reductions_of_several_dtypes_have_the_same_bits(
     positive = b.append("lt", "bool", (b.constant(0, "float32"), x))
     code, (a, c, d, e) = b.finish(x, wide, n, positive)
     reduce = Reduce(
-        code, (("sum", a), ("sum", c), ("max", d), ("argmin", a), ("all", e), ("prod", a))
+        code, (("sum", a), ("prod", c), ("max", d), ("argmin", a), ("all", e), ("prod", a))
     )
     kinds = ["float32", "float64", "int16", "int64", "bool", "float32"]
     b = CodeBuilder()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.fusion.kernel.code import DTYPES, Code, CodeBuilder
+from ingle.fusion.kernel.code import DTYPES, Code, CodeBuilder, bits_of
 from ingle.fusion.kernel.nest import Nest, Operand, map_nest
 from ingle.fusion.render.targets import TARGETS
 from ingle.tensor.dtypes import as_dtype
@@ -208,3 +208,50 @@ def test_nothing_is_written_beyond_the_end(machine: Any, source: str, lane: str,
             expected[: n * step : step] = x.astype(memory.dtype)
             kernel(x, memory[: n * step : step])
             assert memory.tobytes() == expected.tobytes(), (to, n)
+
+
+@pytest.mark.parametrize("name", ["quotient", "modulo"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "int8"])
+def test_no_division_traps(machine: Any, dtype: str, name: str) -> None:
+    """Not in lanes beyond the end, whose numbers are 0, and not where there is no quotient."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.append(name, dtype, (b.load(0, dtype), b.load(1, dtype))))
+    nest = map_nest(0, [Operand(dtype), Operand(dtype), Operand(dtype, True)], [], code, (2, root))
+    kernel = machine.kernel(nest)
+    limits = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    for n in (1, 7, 300):
+        x = rng.integers(limits.min, limits.max, n, dtype, endpoint=True)
+        y = rng.integers(1, 100, n).astype(dtype)
+        out = np.empty_like(x)
+        kernel(x, y, out)
+        pairs = [(int(p), int(q)) for p, q in zip(x, y, strict=True)]
+        exact = [abs(p) // q * (1 if p >= 0 else -1) for p, q in pairs]
+        if name == "modulo":
+            exact = [p - e * q for (p, q), e in zip(pairs, exact, strict=True)]
+        np.testing.assert_array_equal(out, np.array(exact, dtype))
+        x[:], y[::2] = limits.min, 0
+        y[1::2] = limits.max if limits.min == 0 else -1
+        kernel(x, y, out)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("beside", ["int32", "int64", "int8"])
+def test_one_of_sixteen_numbers(machine: Any, beside: str, dtype: str) -> None:
+    """With as many lanes as another operand allows; the lowest four bits alone choose."""
+    entries = tuple([bits_of(n * 0.37 - 2, dtype) for n in range(16)])
+    b = CodeBuilder()
+    place = b.cast(b.load(0, beside), "int32")
+    found = b.append("lookup", dtype, (place,), entries)
+    code, (less,) = b.finish(b.append("lt", "bool", (found, b.constant(0.4, dtype))))
+    x = np.random.default_rng(0).integers(-100, 100, 333).astype(beside)
+    expected = np.array([n * 0.37 - 2 for n in range(16)], dtype)[x & 15]
+    out = np.zeros(x.shape, bool)
+    operands = [Operand(beside), Operand("bool", True)]
+    machine.kernel(map_nest(0, operands, [], code, (1, less)))(x, out)
+    np.testing.assert_array_equal(out, expected < np.array(0.4, dtype))
+    code, (root,) = b.finish(found)
+    whole = np.zeros(x.shape, dtype)
+    operands = [Operand(beside), Operand(dtype, True)]
+    machine.kernel(map_nest(0, operands, [], code, (1, root)))(x, whole)
+    np.testing.assert_array_equal(whole, expected)

@@ -219,3 +219,101 @@ def test_sums_down_wide_matrices(machine: Any) -> None:
         out = np.zeros((columns, 1), np.float32)
         kernel(x.T, out, parts=3)
         np.testing.assert_allclose(out[:, 0], x.sum(0, dtype=np.float64), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 1), (31, 70), (32, 16), (33, 5), (200, 130)])
+def test_sums_over_rows_on_the_way(machine: Any, shape: tuple[int, int], dtype: str) -> None:
+    """A row's mean is taken off, what is left is stored and summed over rows, in two steps."""
+    rows, columns = shape
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, dtype))
+    total = Reduce(code, (("sum", root),))
+    b = CodeBuilder()
+    off = b.append("sub", dtype, (b.load(0, dtype), b.append("result", dtype, (), (0, 0))))
+    square = b.append("mul", dtype, (off, off))
+    code, (left, more) = b.finish(off, square)
+    operands = [Operand(dtype), *[Operand(dtype, True)] * 3]
+    stages = (total, Map(code, ((1, left),), ((2, left), (3, more))))
+    kernel = machine.kernel(Nest(1, tuple(operands), (), stages))
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    blocks = -(-rows // 32)
+    for parts in (1, 3):
+        out, first, second = np.empty_like(x), *np.empty((2, blocks, columns), dtype)
+        # Rows of sums have the stride of rows, but there is one for each block.
+        spread = [np.lib.stride_tricks.as_strided(a, shape, a.strides) for a in (first, second)]
+        kernel(x, out, *spread, parts=parts)
+        for found, value in ((first, out), (second, out * out)):
+            for block in range(blocks):
+                np.testing.assert_array_equal(
+                    found[block], np.add.accumulate(value[32 * block : 32 * block + 32], axis=0)[-1]
+                )
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, dtype))
+    sums = {}
+    for combine, value in (("totals", first), ("sum", out)):
+        stages = (Reduce(code, ((combine, root),)), _kept_row(dtype))
+        operands = (Operand(dtype), Operand(dtype, True))
+        nest = Nest(1, operands, (), stages, lanes="outer")
+        sums[combine] = np.empty((columns, 1), dtype)
+        machine.kernel(nest)(value.T, sums[combine])
+    np.testing.assert_array_equal(sums["totals"], sums["sum"])
+    wide = np.longdouble if dtype == "float64" else np.float64
+    np.testing.assert_allclose(
+        sums["totals"][:, 0], out.sum(axis=0, dtype=wide), rtol=1e-4, atol=1e-4
+    )
+
+
+def _kept_row(dtype: str) -> Row:
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.append("result", dtype, (), (0, 0)))
+    return Row(code, ((1, root),))
+
+
+@pytest.mark.parametrize("combine", REFERENCES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
+def test_short_rows_have_the_bits_of_long_ones(machine: Any, combine: str, dtype: str) -> None:
+    if (dtype == "bool") != (combine in ("any", "all")):
+        pytest.skip("any and all are of bool, the others of numbers")
+    nest = reduction(combine, dtype)
+    long = machine.kernel(nest)
+    for n in (1, 3, 8, 10, 16, 17, 31, 32):
+        x = values(combine, dtype, (20, n))
+        if dtype.startswith("float"):
+            x[3, n // 2], x[4], x[5, -1] = np.nan, -0.0, -np.inf
+        short = machine.kernel(nest._replace(short=n))
+        made = result_dtype(combine, dtype)
+        assert run(short, x, made).tobytes() == run(long, x, made).tobytes(), n
+
+
+def test_short_rows_of_several_stages(machine: Any) -> None:
+    """What one stage stores the next one reads; a row's class makes no vector smaller."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, "float32"))
+    top = Reduce(code, (("max", root),))
+    b = CodeBuilder()
+    best = b.append("result", "float32", (), (0, 0))
+    power = b.append("exp", "float32", (b.append("sub", "float32", (b.load(0, "float32"), best)),))
+    code, (root,) = b.finish(power)
+    total = Reduce(code, (("sum", root),), ((2, root),))
+    b = CodeBuilder()
+    whole = b.append("result", "float32", (), (1, 0))
+    share = b.append("div", "float32", (b.load(2, "float32"), whole))
+    inner = b.append("index", "int64", (), -1)
+    hit = b.append("eq", "bool", (b.load(1, "int64"), inner))
+    one, none = b.constant(1.0, "float32"), b.constant(0.0, "float32")
+    off = b.append("sub", "float32", (share, b.append("select", "float32", (hit, one, none))))
+    code, (root,) = b.finish(off)
+    operands = (Operand("float32"), Operand("int64", False, "zero"), Operand("float32", True))
+    nest = Nest(1, operands, (), (top, total, Map(code, ((2, root),))))
+    for n in (1, 7, 10, 16, 23, 32):
+        rng = np.random.default_rng(n)
+        x = rng.normal(size=(50, n)).astype(np.float32)
+        classes = rng.integers(0, n, (50, 1))
+        outs = np.zeros((2, 50, n), np.float32)
+        for out, short in zip(outs, (0, n), strict=True):
+            machine.kernel(nest._replace(short=short))(x, classes, out, parts=3)
+        assert outs[0].tobytes() == outs[1].tobytes()
+        power = np.exp(x - x.max(1, keepdims=True))
+        expected = power / power.sum(1, keepdims=True) - (classes == np.arange(n))
+        np.testing.assert_allclose(outs[1], expected, rtol=1e-5, atol=1e-6)

@@ -2,59 +2,98 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ingle.fusion import Fusion
-from ingle.fusion.execution import KernelExecutable, Launch
+from ingle.fusion.execution import KernelExecutable, Launch, Ordered
 from ingle.fusion.graph import Graph
+from ingle.fusion.kernel.code import FLOATS
+from ingle.fusion.own_kernels import has_own, own_kernel
+from ingle.fusion.passes.expand import avals_of
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
-from ingle.tensor.eager import ArrayHandle
+from ingle.tensor.eager import ArrayHandle, Road
+from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import Op
-from ingle_numpy.backend import NumpyBackend
+from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
 from .memory import CpuHandle, ThreadMemory, borrowed, copied, new_handle
-from .segments import Segment
 from .single import Singles
+
+if TYPE_CHECKING:
+    from .own import OwnCall
+    from .segments import Segment
 
 
 class Cpu(NumpyBackend):
-    """Runs graphs as plans of kernels that LLVM compiled for this machine."""
+    """Runs graphs as plans of kernels that LLVM compiled for this machine.
+
+    Attributes:
+        language: of the kernels' source, as `register_kernel` names it.
+    """
 
     name = "cpu"
+    language = "llvm"
     spreads_products = False
+    writes_over = True
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self._arenas = ThreadMemory()
         self.fusion = Fusion(self)
         self._singles = Singles(self, self.fusion, super().execute)
+        self._own: dict[Any, OwnCall] = {}
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         return self._singles.run(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs an operation that no kernel is generated for."""
+        """Runs an operation that no kernel is generated for: by somebody's own, or by NumPy."""
+        if self.owns(op, avals_of(inputs)):
+            return self._by_own_kernel(op, inputs)
         return super().execute(op, inputs)
+
+    def _by_own_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        key = (op, *avals_of(inputs))
+        found = self._own.get(key)
+        if found is None:
+            from .own import OwnCall
+
+            kernel = own_kernel(op, avals_of(inputs), self.language)
+            assert kernel is not None, op
+            found = self._own[key] = OwnCall(self, kernel, op, inputs)
+        return found(inputs)
 
     def prepare(self, graph: Graph) -> KernelExecutable:
         """A recorded graph as something to call."""
         return KernelExecutable(self, self.fusion, graph)
 
     def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Whether somebody wrote a kernel for the operation."""
-        return False
+        """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
+        return has_own(op, avals, self.language)
+
+    def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
+        return "native" if self.owns(op, avals_of(inputs)) else super().road(op, inputs)
 
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product of these."""
-        return avals[0].dtype.name in ("float32", "float64")
+        return avals[0].dtype.name in FLOATS
 
     def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
         """Kernels, compiled and ready to run."""
+        # Here, since LLVM comes with it, which a first small operation can do without.
+        try:
+            from .segments import Segment
+        except (ImportError, OSError) as error:
+            raise BackendError(
+                f"the device cpu cannot compile kernels: llvmlite does not load ({error}). Try pip "
+                "install --force-reinstall llvmlite, or choose INGLE_DEVICE=numpy"
+            ) from error
         return Segment(launches, buffers, scalars)
 
     def empty(self, aval: Aval) -> CpuHandle:
@@ -70,8 +109,9 @@ class Cpu(NumpyBackend):
         if type(handle) is CpuHandle:
             return handle
         assert isinstance(handle, ArrayHandle)
-        dense = handle.array.flags.c_contiguous
-        return (borrowed if dense else copied)(self, handle.array, handle.dtype)
+        if handle.array.flags.c_contiguous:
+            return borrowed(self, handle)
+        return copied(self, handle.array, handle.dtype)
 
     def upload(self, array: np.ndarray) -> Handle:
         return copied(self, array, from_numpy_dtype(array.dtype))
@@ -79,10 +119,18 @@ class Cpu(NumpyBackend):
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
         """A handle of strided elements of another's memory."""
         assert isinstance(handle, ArrayHandle)
-        array: Any = handle.array.reshape(-1)
-        size = array.itemsize
-        start = array[offset:] if offset else array
-        view = np.lib.stride_tricks.as_strided(
-            start, aval.shape, [s * size for s in strides], writeable=False
-        )
-        return ArrayHandle(self, view, aval.dtype)
+        # By bytes, since NumPy lends its buffers only for dtypes of its own.
+        size = handle.array.itemsize
+        memory = handle.array.reshape(-1).view(np.uint8)
+        if 0 in aval.shape:  # Its first element, which there is none of, may lie anywhere.
+            offset = 0
+        steps = [s * size for s in strides]
+        view: Any = np.ndarray(aval.shape, handle.array.dtype, memory, offset * size, steps)
+        view.flags.writeable = False
+        if handle.owned is None:
+            return ArrayHandle(self, view, aval.dtype)
+        return OwnedHandle(self, view, aval.dtype, handle.owned)
+
+    def flag(self, handle: Ordered) -> bool:
+        """The one bool of a value that a kernel wrote."""
+        return ctypes.c_uint8.from_address(handle.address).value != 0

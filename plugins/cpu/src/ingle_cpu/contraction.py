@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from ingle.fusion.kernel.code import SIZES
 
+from .contraction_args import ARGS, POINTERS_AT
 from .contraction_choice import Choice as Choice
 from .contraction_choice import Problem as Problem
 from .contraction_choice import choose as choose
-from .contraction_choice import depths, target, three, widths
+from .contraction_choice import depths, target, three, tiles_of, widths
 from .contraction_code import driver_address, epilogue_address, micro_address, pack_addresses
-from .contraction_driver import ARGS, POINTERS_AT
 from .contraction_epilogue import Epilogue as Epilogue
 from .contraction_epilogue import identity as identity
 from .contraction_epilogue import is_identity, nest_args
@@ -32,7 +32,7 @@ from .contraction_plan import Contraction as Contraction
 from .contraction_plan import EntrySpec as EntrySpec
 
 GROUP = 4
-"""Tiles of a panel that are computed before the epilogue is called for them."""
+"""Tiles of a row that are computed before the epilogue is called for them."""
 FLOPS_OF_A_CHUNK = 500_000
 """Less is not worth another worker."""
 _POINTER_SLOTS = 256
@@ -105,16 +105,16 @@ class _Scratch(NamedTuple):
 def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     dtype = compute_dtype(problem.a_dtype)
     size = SIZES[dtype]
-    width, _, _ = widths(problem, choice)
+    width, _, panels = widths(problem, choice)
     tiles = POINTERS_AT + 8 * _POINTER_SLOTS
     packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
-    deep = min(problem.k, depth)
-    # Rows of a unit are whole tiles.
-    high = -(-choice.block_rows // choice.tile.rows) * choice.tile.rows
-    panel = packed + _aligned(high * deep * size if choice.pack_a == "local" else 0)
-    sums = panel + _aligned(width * deep * size if choice.pack_b == "local" else 0)
-    waiting = high * width * choice.block_panels * size if problem.k > depth else 0
+    deep = min(problem.k, depth) * size
+    high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
+    panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
+    sums = panel + _aligned(choice.near * width * deep if choice.pack_b == "local" else 0)
+    wide = -(-panels // choice.panel_blocks) * width
+    waiting = high * wide * size if problem.k > depth else 0
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
 
@@ -132,30 +132,51 @@ def _compute_entry(
     sources: tuple[str, str],
 ) -> EntrySpec:
     _, _, panels = widths(problem, choice)
-    row_blocks = -(-problem.m // choice.block_rows)
-    panel_blocks = -(-panels // choice.block_panels)
-    units = math.prod(problem.batch) * row_blocks * panel_blocks
+    units = math.prod(problem.batch) * choice.row_blocks * choice.panel_blocks
+    if not (problem.m and panels):
+        units = 0
     values = _codes(problem, choice, epilogue)
     values |= _shape(problem, choice)
     values |= _addressing(problem, choice)
     values |= _result(problem, epilogue, strides)
-    values |= {"row_blocks": max(row_blocks, 1), "panel_blocks": max(panel_blocks, 1)}
-    onward = row_blocks * panel_blocks == 1 and three(problem.batch)[2] > 1
-    values |= {f"{name}_next": values[f"{name}2"] if onward else 0 for name in "ab"}
+    onward = choice.row_blocks * choice.panel_blocks == 1 and three(problem.batch)[2] > 1
+    values["b_next"] = values["b2"] if onward else 0
     of_nest, values["inner_at"], values["column_at"] = nest_args(
         problem, epilogue, strides, scalars
     )
     values |= {"nest_args": len(of_nest), "operands": len(epilogue.operands)}
+    fetched, values["fetched_row"] = _fetched(problem, choice, epilogue, strides)
+    values["fetched"] = len(fetched)
+    fetched += [0] * (len(epilogue.operands) - len(fetched))
     columns = [
         steps[-1] * SIZES[operand.dtype]
         for steps, operand in zip(strides, epilogue.operands, strict=True)
     ]
     function = driver_address()
     operands = (f"operand {k}" for k in range(len(epilogue.operands)))
-    args = (*(values[name] for name in ARGS), *columns, *of_nest)
+    args = (*(values[name] for name in ARGS), *columns, *fetched, *of_nest)
     flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
     grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
     return EntrySpec(function, (*sources, "scratch 0", *operands), args, units, grain)
+
+
+def _fetched(
+    problem: Problem, choice: Choice, epilogue: Epilogue, strides: Sequence[Sequence[int]]
+) -> tuple[list[int], int]:
+    """What the epilogue reads in dense rows of the same length, and the bytes of such a row.
+
+    Nothing where tiles have to fetch b instead, or where there is more than one matrix.
+    """
+    _, _, panels = widths(problem, choice)
+    if choice.near * choice.panel_blocks < panels or math.prod(problem.batch) != 1:
+        return [], 1
+    rows = {
+        n: problem.n * SIZES[operand.dtype]
+        for n, (operand, steps) in enumerate(zip(epilogue.operands, strides, strict=True))
+        if not operand.output and tuple(steps[-2:]) == (problem.n, 1)
+    }
+    longest = max(rows.values(), default=1)
+    return [n for n, nbytes in rows.items() if nbytes == longest], max(longest, 1)
 
 
 def _codes(problem: Problem, choice: Choice, epilogue: Epilogue) -> dict[str, int]:
@@ -180,8 +201,9 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
     sizes = three(problem.batch)
     return {
         "m": problem.m, "n": problem.n, "k": problem.k, "rows": choice.tile.rows,
-        "width": width, "last_width": last, "panels": panels,
-        "block_rows": choice.block_rows, "block_panels": choice.block_panels,
+        "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
+        "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
+        "block_panels": -(-panels // choice.panel_blocks), "near": choice.near,
         "depth": depth, "depth_block": depth_block, "group": GROUP,
         "size": SIZES[compute_dtype(problem.a_dtype)],
         "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
@@ -199,12 +221,14 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     a_step, a_row = of_a.strides[-2:]
     b_k, b_j = of_b.strides[-2:]
     ready, before = choice.pack_a == "before", choice.pack_b == "before"
+    rows = choice.tile.rows
     a = of_a.packed_steps if ready else of_a.steps
     b = of_b.packed_steps if before else of_b.steps
     # Tiles of the kind "dot" walk over columns and read along k.
     b_step = width * size if choice.pack_b else b_j if dot else b_k
     return {
-        "a_ready": int(ready), "along_k": int(dot), "a_row": a_row, "a_step": a_step,
+        "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
+        "a_tile": rows * (problem.k * size if ready else a_row),
         "b_k": b_k, "b_j": b_j, "b_step": b_step,
         "last_b_step": last * size if choice.pack_b else b_step,
         "b_panel": width * problem.k * size if before else width * b_j,

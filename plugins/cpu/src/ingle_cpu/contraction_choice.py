@@ -16,22 +16,33 @@ from .engine import engine
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
-DEPTH = 2048
+DEPTH = 1024
 """How much of k is packed at once."""
-PACKED_BYTES = 256 << 10
-"""Packed rows of a that a unit holds; they share a second-level cache with a panel of b."""
+NEAR_BYTES = 256 << 10
+"""Columns of b that stay in the second-level cache while rows of a go by."""
+ALL_NEAR = 2
+"""Columns may take so many times as much if they all fit: then tiles fetch something else."""
+ROWS_BYTES = 320 << 10
+"""Rows of a that stay there while columns of b go by."""
 SMALL_BYTES = 48 << 10
 """Operands that fit the first-level cache are read where they lie."""
 FEW = 8
-"""Up to so many rows, packing b costs more than reading it several times."""
+"""Up to so many rows, packing b costs more than reading it several times; or tiles, where b is
+packed for a few of them.
+"""
 FEW_DOTS = 24
 """The same where b lies along k, and packing would have to transpose it."""
-NARROW = 64
-"""Up to so many columns, packing a costs more than reading it where it lies."""
-FLAT = 256
-"""Up to so many rows, each unit packs its own columns of b, and they never leave its cache."""
+AGAIN_BYTES = 2 << 20
+"""A matrix a of up to so many bytes may be read again for each block of columns: it stays near."""
+SHALLOW = 256
+"""Below such a k, columns are not divided among workers: the epilogue runs along rows."""
+EVEN = 0.93
+"""How much of the workers' time a division among them should use."""
+UNITS = 8
+"""Units of work for each worker: as many as the gang has chunks."""
+FEWEST_TILES = 2
+"""Tiles of rows that are worth a unit of work."""
 DOT_ROWS = 4
-DIRECT_ROWS = 8
 
 
 class Problem(NamedTuple):
@@ -62,14 +73,16 @@ class Choice(NamedTuple):
         tile: the shape in registers and how it reads.
         pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
         pack_b: the same for panels of columns of b. Packed tiles need both.
-        block_rows, block_panels: rows and panels of columns in a unit of work.
+        row_blocks, panel_blocks: into how many units of work rows and columns are divided.
+        near: panels of columns that all rows of a unit go by before the next ones.
     """
 
     tile: Tile
     pack_a: str
     pack_b: str
-    block_rows: int
-    block_panels: int
+    row_blocks: int
+    panel_blocks: int
+    near: int
 
 
 @functools.cache
@@ -83,9 +96,9 @@ class Variation(NamedTuple):
     """What a measurement may change about the first guess; all give the same bits.
 
     Attributes:
-        vectors: of a packed tile, along columns.
+        vectors: of a tile, along columns.
         pack_a, pack_b: as in `Choice`.
-        scale: how many more or fewer rows a unit of work packs.
+        scale: how many more or fewer columns of b a unit of work holds.
     """
 
     vectors: int
@@ -98,54 +111,71 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     """How to compute a problem: a guess, or the guess with something changed."""
     dtype = compute_dtype(problem.a_dtype)
     lanes = lanes_of(dtype, target())
-    kind, packs_b = _kind(problem, dtype, lanes)
-    made = variation or first_guess(problem)
+    made = variation or first_guess(problem, workers)
+    kind, pack_a, pack_b = _special(problem, dtype, lanes), "", ""
+    if not kind:
+        pack_b = made.pack_b
+        pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
+        kind = "packed" if pack_a else "direct"
     tile = _tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes), made.vectors)
-    if kind == "packed":
-        pack_a, pack_b = made.pack_a, made.pack_b
-    else:
-        pack_a, pack_b = "", "before" if packs_b else ""
+    tiles = -(-max(problem.m, 1) // tile.rows)
     panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
-    held = int(PACKED_BYTES * made.scale) // SIZES[dtype]
-    rows, columns = _blocks(problem, tile, pack_a, panels, held, workers)
-    return Choice(tile, pack_a, pack_b, rows, columns)
+    deep = max(1, min(problem.k, DEPTH)) * SIZES[dtype]
+    near = _near(int(NEAR_BYTES * made.scale) // (deep * tile.vectors * lanes), panels)
+    if pack_b == "local":
+        # With few tiles, a panel is used while it is in the first-level cache.
+        near = near if tiles > FEW else 1
+        return Choice(tile, pack_a, pack_b, 1, _local_blocks(panels, problem, workers), near)
+    fits = tiles
+    if near < panels or pack_a == "local":
+        fits = max(1, int(ROWS_BYTES * made.scale) // (deep * tile.rows))
+    return Choice(tile, pack_a, pack_b, *_blocks(problem, tiles, panels, fits, workers), near)
 
 
-def first_guess(problem: Problem) -> Variation:
+def first_guess(problem: Problem, workers: int) -> Variation:
     """What is chosen without a measurement."""
-    vectors = most_vectors(target())
-    if problem.m <= FLAT:
-        return Variation(vectors, "before", "local", 1.0)
-    return Variation(vectors, "local", "before", 1.0)
+    dtype = compute_dtype(problem.a_dtype)
+    lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
+    readable = _readable(problem, dtype)
+    panels = max(problem.n, 1) / (vectors * lanes)
+    again = problem.m * problem.k * SIZES[dtype] <= AGAIN_BYTES
+    divided = _local_blocks(math.ceil(panels), problem, workers) > 1
+    if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
+        return Variation(vectors, "" if readable else "before", "local", 1.0)
+    return Variation(vectors, "" if readable else "local", "before", 1.0)
 
 
-def variations(problem: Problem) -> list[tuple[Variation, ...]]:
+def variations(problem: Problem, workers: int) -> list[tuple[Variation, ...]]:
     """What to try: of each group the best is kept, and the next group changes that."""
     dtype = compute_dtype(problem.a_dtype)
-    kind, _ = _kind(problem, dtype, lanes_of(dtype, target()))
-    if kind != "packed":
+    if _special(problem, dtype, lanes_of(dtype, target())):
         return []
-    guess = first_guess(problem)
+    guess = first_guess(problem, workers)
     most = guess.vectors
     narrower = tuple(guess._replace(vectors=v) for v in range(most - 1, most // 2 - 1, -1) if v)
-    ways = (("local", "before"), ("before", "local"), ("before", "before"))
-    packed = tuple(guess._replace(pack_a=a, pack_b=b) for a, b in ways)
+    other = {"local": "before", "before": "local"}[guess.pack_b]
+    packed = [guess._replace(pack_b=other)]
+    ways = {"local": ("", "before"), "before": ("", "local")}[guess.pack_b]
+    packed += [guess._replace(pack_a=way) for way in ways if way != guess.pack_a]
     scaled = tuple(guess._replace(scale=s) for s in (0.5, 2.0))
-    return [narrower, tuple(p for p in packed if p != guess), scaled]
+    return [narrower, tuple(packed), scaled]
 
 
-def _kind(problem: Problem, dtype: str, lanes: int) -> tuple[str, bool]:
-    """The kind of tile, and whether b is packed for it."""
-    if not problem.a_dtype == problem.b_dtype == dtype or problem.a_strides[-1] != 1:
-        return "packed", True
+def _special(problem: Problem, dtype: str, lanes: int) -> str:
+    """The kind of tile if b is read where it lies, or nothing."""
+    if not _readable(problem, dtype):
+        return ""
     k_step, j_step = problem.b_strides[-2:]
     if k_step == 1 and min(problem.m, problem.n) <= FEW_DOTS:
-        return "dot", False
+        return "dot"
     whole = j_step == 1 and problem.n % lanes == 0
     small = problem.k * (problem.n + problem.m) * SIZES[dtype] <= SMALL_BYTES
-    if whole and (small or problem.m <= FEW):
-        return "direct", False
-    return ("direct" if problem.n <= NARROW else "packed"), True
+    return "direct" if whole and (small or problem.m <= FEW) else ""
+
+
+def _readable(problem: Problem, dtype: str) -> bool:
+    """Whether tiles can read rows of a where they lie."""
+    return problem.a_dtype == problem.b_dtype == dtype and problem.a_strides[-1] == 1
 
 
 def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
@@ -153,43 +183,54 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
     vectors = min(widest, needed)
     if kind == "dot":
         return Tile(kind, min(m, DOT_ROWS), vectors)
-    most = most_rows(target(), vectors)
-    if kind != "packed":
-        most = min(most, DIRECT_ROWS)
+    most = most_rows(target(), vectors, kind)
     return Tile(kind, -(-m // -(-m // most)), vectors)
 
 
-def _blocks(
-    problem: Problem, tile: Tile, pack_a: str, panels: int, held: int, workers: int
-) -> tuple[int, int]:
-    """Rows and panels of a unit of work, which may pack so many numbers of a."""
-    tiles = -(-max(problem.m, 1) // tile.rows)
-    wanted = 2 * workers if workers > 1 else 1
+def _near(fits: int, panels: int) -> int:
+    """How many panels stay near, if so many fit where there is more to keep."""
+    return panels if panels <= ALL_NEAR * max(fits, 1) else max(fits, 1)
+
+
+def _blocks(problem: Problem, tiles: int, panels: int, fits: int, workers: int) -> tuple[int, int]:
+    """Into how many units rows and columns are divided, if so many tiles of rows fit in one."""
+    wanted = UNITS * workers if workers > 1 else 1
     wanted = -(-wanted // max(math.prod(problem.batch), 1))
-    if pack_a == "before":
-        # Panels of columns first: each is packed as often as there are blocks of rows.
-        panel_blocks = min(panels, 2 * wanted)
-        row_blocks = max(1, min(wanted // panel_blocks, tiles // 4))
-    else:
-        depth = max(1, min(problem.k, DEPTH))
-        fits = max(1, held // (depth * tile.rows))
-        row_blocks = max(-(-tiles // fits), min(wanted, -(-tiles // 4)))
-        panel_blocks = min(panels, -(-wanted // row_blocks))
-    block_tiles = -(-tiles // row_blocks)
-    # Where k is taken in parts, the sums of a unit wait in memory, which should stay near.
-    most = max(1, 1024 // (tile.vectors * 16)) if problem.k > DEPTH else panels
-    return block_tiles * tile.rows, min(-(-panels // panel_blocks), most)
+    rows = -(-tiles // fits)
+    if rows < wanted:
+        rows = max(rows, min(wanted, -(-tiles // FEWEST_TILES)))
+        columns = min(panels, -(-wanted // rows))
+        return max(rows, -(-wanted // columns)), columns
+    # As many for each worker.
+    return -(-rows // wanted) * wanted, 1
+
+
+def _local_blocks(panels: int, problem: Problem, workers: int) -> int:
+    """Blocks of columns, such that there are several for each worker."""
+    if workers == 1:
+        return 1
+    return min(panels, -(-4 * workers // max(math.prod(problem.batch), 1)))
+
+
+def _is_even(panels: float, problem: Problem, workers: int) -> bool:
+    """Whether blocks of columns can be divided among workers so that none waits for long."""
+    blocks = _local_blocks(math.ceil(panels), problem, workers)
+    # The last block is smaller where the last panel is.
+    count = max(math.prod(problem.batch), 1) * (blocks - math.ceil(panels) + panels)
+    rounds, rest = divmod(count, workers)
+    return count / workers >= EVEN * (rounds + min(rest, 1))
 
 
 def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
     """How much of k is taken at once, and summed at once."""
     if choice.tile.kind == "dot":
         return max(problem.k, 1), max(problem.k, 1)
-    if choice.tile.kind == "packed":
-        return DEPTH, DEPTH_BLOCK
-    # Several tiles that read b from far away share it while it is near.
-    several = problem.m > choice.tile.rows
-    return (DEPTH_BLOCK if several else max(problem.k, DEPTH_BLOCK)), DEPTH_BLOCK
+    return DEPTH, DEPTH_BLOCK
+
+
+def tiles_of(problem: Problem, choice: Choice) -> int:
+    """How many tiles lie above each other."""
+    return -(-problem.m // choice.tile.rows)
 
 
 def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:

@@ -12,8 +12,8 @@ from ingle.fusion.kernel.nest import Map, Nest, Operand, layout
 from ingle.fusion.render.llvm import render
 from ingle.fusion.render.targets import Target
 
+from .contraction_args import MAX_NEST_ARGS
 from .contraction_choice import Problem
-from .contraction_driver import MAX_NEST_ARGS
 from .contraction_pack import compute_dtype
 from .engine import Source
 
@@ -108,4 +108,4 @@ def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
 def epilogue_source(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> Source:
     """The module of an epilogue."""
     nest = epilogue_nest(epilogue, outer, dtype)
-    return Source(render(nest, "epilogue", target), ("epilogue",))
+    return Source(render(nest, "epilogue", target), ("epilogue",), reduced=False)

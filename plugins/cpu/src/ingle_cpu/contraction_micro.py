@@ -1,17 +1,19 @@
 """The innermost kernels of a contraction: a tile of the result stays in registers over all of k.
 
-    void micro(a, a_row, last, b, b_step, columns, depth, tile, tile_row, add, soon, then)
+    void micro(a, a_row, last, b, b_step, columns, depth, tile, tile_row, add, soon)
 
 computes `tile[i, j] (+)= sum over k of a[i, k] * b[k, j]` for a number of rows and vectors; rows of
 the tile are `tile_row` bytes apart, so that it may be a part of the result itself. These kinds read
 `b` as whole vectors along j, and add up products in order of k, so that they give the same bits:
 
-- *packed*: `a[k * rows + i]` and `b[k * width + j]` lie one after the other, so that every address
-  is one register and a constant. Additions of addresses would take the place of multiplications:
-  they share the ports. On the way a cache line of what will be read next, from `soon` on, is
-  fetched for every `UNROLL` steps.
+- *packed*: `a[k * rows + i]` and `b[k * width + j]` lie one after the other.
 - *direct*: rows of `a` are `a_row` bytes apart and its columns adjacent, rows of `b` are `b_step`
   bytes apart. Nothing needs to be copied first. Rows behind number `last` are read as that one.
+
+Additions of addresses would take the place of multiplications, since they share the ports: so each
+address is a register, or the sum of two, and a constant, and one addition moves all of them on. On
+the way the tile fetches what will be read next: from `soon` on a cache line for every
+`STEPS_OF_A_LINE` steps of k.
 
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
@@ -19,21 +21,21 @@ bytes apart, and there are `columns` of them. It adds up the lanes of a vector i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ingle.fusion.kernel.code import SIZES
 from ingle.fusion.render.llvm_text import Values, Writer, scalar_type, suffix, vector_type
-from ingle.fusion.render.targets import Target
+from ingle.fusion.render.targets import NEON, Target
 
 from .engine import Source
 
 _PARAMETERS = {
     "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",
     "depth": "i64", "tile": "ptr", "tile_row": "i64", "add": "i64", "soon": "ptr",
-    "then": "ptr",
 }  # fmt: skip
-UNROLL = 2
+UNROLL = 4
+STEPS_OF_A_LINE = 2
 LINE = 64
 """Bytes of a cache line."""
 
@@ -58,14 +60,18 @@ def parameters(values: Mapping[str, str] | None = None) -> str:
     return ", ".join(f"{kind} {given[name]}" for name, kind in _PARAMETERS.items())
 
 
-def most_rows(target: Target, vectors: int) -> int:
+def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     """Rows of a tile: sums in three quarters of the registers leave room for a row of b.
 
     >>> from ingle.fusion.render.targets import AVX2, AVX512
     >>> most_rows(AVX512, 4), most_rows(AVX512, 1), most_rows(AVX2, 2)
     (6, 12, 6)
     """
-    return min(12, target.registers * 3 // 4 // vectors)
+    if kind == "packed":
+        return min(12, target.registers * 3 // 4 // vectors)
+    # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
+    left = target.registers * (5 if target == NEON else 6) // 8
+    return min(8, left // vectors)
 
 
 def most_vectors(target: Target) -> int:
@@ -84,9 +90,9 @@ def micro_source(tile: Tile, dtype: str, target: Target) -> Source:
         from .contraction_dot import dot_text
 
         name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
-        return Source(dot_text(tile.rows, dtype, target, name), (name,))
+        return Source(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
     name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{dtype}_{target.name}"
-    return Source(_Micro(tile, dtype, target, name).text(), (name,))
+    return Source(_Micro(tile, dtype, target, name).text(), (name,), reduced=False)
 
 
 class _Micro:
@@ -104,72 +110,103 @@ class _Micro:
 
     def text(self) -> str:
         w = self.writer
-        rows, vectors = self.tile.rows, self.tile.vectors
-        if self.tile.kind != "packed":
-            self.starts = [self._row_start(i) for i in range(rows)]
-        self._fetch_tile()
+        self.rows = [self._row(i) for i in range(self.tile.rows)]
+        zeros = [(self.vector, "zeroinitializer")] * (self.tile.rows * self.tile.vectors)
+        carried = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%soon"), *zeros]
+        self.thrice = w.let("thrice", "mul i64 %b_step, 3")
         whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
-        zeros = [(self.vector, "zeroinitializer")] * (rows * vectors)
-        carried = [("ptr", "%soon"), ("ptr", "%then"), ("i64", "0"), ("ptr", "%b"), *zeros]
-        done = w.loop("many", "0", whole, str(UNROLL), carried, self._fetching)
-        types = [kind for kind, _ in carried]
-        carried = list(zip(types, done, strict=True))[2:]
-        done = w.loop("rest", whole, "%depth", "1", carried, lambda _, c: self._steps(c, 1))
-        self._finish(done[2:])
+        done = self._loop("many", whole, carried, UNROLL)
+        carried = [(kind, value) for (kind, _), value in zip(carried, done, strict=True)]
+        done = self._loop("rest", "%depth", carried, 1)
+        self._finish(done[3:])
         head = f"define void @{self.name}({parameters()}) nounwind {{\nentry:\n"
         return head + "\n".join([*w.lines, "}", *w.declared.values()]) + "\n"
 
-    def _row_start(self, row: int) -> str:
+    def _row(self, row: int) -> str:
+        """How far a row is behind the first one, in bytes."""
+        if self.tile.kind == "packed" or not row:
+            return str(row * self.size)
         w = self.writer
         index = w.call("row", "i64", "llvm.smin.i64", "i64 %last", f"i64 {row}")
-        offset = w.let("offset", f"mul i64 {index}, %a_row")
-        return w.let("row", f"getelementptr i8, ptr %a, i64 {offset}")
+        return w.let("row", f"mul i64 {index}, %a_row")
 
-    def _fetch_tile(self) -> None:
-        """Fetches the tile's memory, to write to it in the end."""
+    def _loop(
+        self, hint: str, depth: str, carried: Sequence[tuple[str, str]], count: int
+    ) -> Values:
+        """Steps of k, some at a time, until the pointer into a has come so deep."""
         w = self.writer
-        for row in range(self.tile.rows):
-            for at in range(0, self._b_step, LINE):
-                place = w.let("line", f"getelementptr i8, ptr {self._tile_row(row)}, i64 {at}")
-                w.call_nothing("llvm.prefetch.p0", f"ptr {place}", "i32 1", "i32 3", "i32 1")
+        stop = self._at("%a", w.let("stop", f"mul i64 {depth}, {self._a_step}"))
+        before, head, inside, after = w.block, *map(w.label, (hint, "body", "end"))
+        w.do(f"br label %{head}")
+        w.start(head)
+        names = [w.name("carried") for _ in carried]
+        mark = len(w.lines)
+        w.lines += [""] * len(carried)
+        more = w.let("more", f"icmp ult ptr {names[0]}, {stop}")
+        w.do(f"br i1 {more}, label %{inside}, label %{after}")
+        w.start(inside)
+        news = self._steps(names, count)
+        w.do(f"br label %{head}")
+        for at, ((kind, first), name, new) in enumerate(zip(carried, names, news, strict=True)):
+            phi = f"phi {kind} [ {first}, %{before} ], [ {new}, %{inside} ]"
+            w.lines[mark + at] = f"  {name} = {phi}"
+        w.start(after)
+        return names
+
+    def _at(self, pointer: str, offset: str | int) -> str:
+        return self.writer.let("at", f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def _onward(self, pointer: str, distance: str | int) -> str:
+        """A pointer of the next turn.
+
+        Laundered: where LLVM sees through it, it keeps a pointer for every row instead of one.
+        """
+        moved = self._at(pointer, distance)
+        return self.writer.call("at", "ptr", "llvm.launder.invariant.group.p0", f"ptr {moved}")
 
     def _tile_row(self, row: int) -> str:
         w = self.writer
         offset = w.let("offset", f"mul i64 %tile_row, {row}")
         return w.let("row", f"getelementptr i8, ptr %tile, i64 {offset}")
 
-    def _fetching(self, _: str, carried: Values) -> Values:
-        w = self.writer
-        soon, then, *rest = carried
-        # To the second-level cache: what is at hand fills the first.
-        w.call_nothing("llvm.prefetch.p0", f"ptr {soon}", "i32 0", "i32 2", "i32 1")
-        if self.tile.kind == "direct":
-            w.call_nothing("llvm.prefetch.p0", f"ptr {then}", "i32 0", "i32 2", "i32 1")
-            then = w.let("then", f"getelementptr i8, ptr {then}, i64 {LINE}")
-        soon = w.let("soon", f"getelementptr i8, ptr {soon}, i64 {LINE}")
-        return [soon, then, *self._steps(rest, UNROLL)]
-
     def _steps(self, carried: Values, count: int) -> Values:
-        """Some steps of k: the offset into a, the pointer into b, the sums."""
-        w = self.writer
-        offset, b, *sums = carried
+        """Some steps of k: the pointers into a, b and what comes next, and the sums."""
+        w, kind = self.writer, self.vector
+        a, b, soon, *sums = carried
+        if count == UNROLL:
+            soon = self._fetch(soon)
         for step in range(count):
             row = [self._b(b, step, v) for v in range(self.tile.vectors)]
             for i in range(self.tile.rows):
-                each = self._a(offset, step, i)
+                each = self._a(a, step, i)
                 for v, other in enumerate(row):
                     at = i * self.tile.vectors + v
-                    kind = self.vector
                     sums[at] = w.call(
                         "sum", kind, f"{self.multiply_add}.{self.suffix}",
                         f"{kind} {each}", f"{kind} {other}", f"{kind} {sums[at]}",
                     )  # fmt: skip
-            if self.tile.kind != "packed":
-                b = w.let("b", f"getelementptr i8, ptr {b}, i64 %b_step")
-        offset = w.let("offset", f"add i64 {offset}, {count * self._a_step}")
+        return [
+            self._onward(a, count * self._a_step),
+            self._onward(b, self._down(count)),
+            soon,
+            *sums,
+        ]
+
+    def _fetch(self, soon: str) -> str:
+        """Fetches what will be read next, to the second-level cache: the first one is full."""
+        lines = UNROLL // STEPS_OF_A_LINE
+        for number in range(lines):
+            place = self._at(soon, number * LINE)
+            self.writer.call_nothing("llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
+        return self._onward(soon, lines * LINE)
+
+    def _down(self, count: int) -> str | int:
+        """Bytes that some steps of k take in b."""
         if self.tile.kind == "packed":
-            b = w.let("b", f"getelementptr i8, ptr {b}, i64 {count * self._b_step}")
-        return [offset, b, *sums]
+            return count * self._b_step
+        if count in (1, 3):
+            return "%b_step" if count == 1 else self.thrice
+        return self.writer.let("down", f"shl i64 %b_step, {count.bit_length() - 1}")
 
     @property
     def _a_step(self) -> int:
@@ -180,23 +217,13 @@ class _Micro:
         return self.tile.vectors * self.lanes * self.size
 
     def _b(self, b: str, step: int, vector: int) -> str:
-        w = self.writer
-        at = vector * self.lanes * self.size
-        if self.tile.kind == "packed":
-            at += step * self._b_step
-        place = w.let("place", f"getelementptr i8, ptr {b}, i64 {at}")
-        return w.let("b", f"load {self.vector}, ptr {place}, align {self.size}")
+        start = self._at(b, self._down(step)) if step else b
+        place = self._at(start, vector * self.lanes * self.size)
+        return self.writer.let("b", f"load {self.vector}, ptr {place}, align {self.size}")
 
-    def _a(self, offset: str, step: int, row: int) -> str:
+    def _a(self, a: str, step: int, row: int) -> str:
         w = self.writer
-        at = step * self._a_step
-        start = "%a"
-        if self.tile.kind == "packed":
-            at += row * self.size
-        else:
-            start = self.starts[row]
-        place = w.let("place", f"getelementptr i8, ptr {start}, i64 {offset}")
-        place = w.let("place", f"getelementptr i8, ptr {place}, i64 {at}")
+        place = self._at(self._at(a, self.rows[row]), step * self._a_step)
         value = w.let("a", f"load {self.scalar}, ptr {place}, align {self.size}")
         return w.splat("a", self.scalar, value, self.lanes)
 

@@ -31,6 +31,8 @@ from .engine import Source
 
 BLOCK = 8
 """Rows and columns that are transposed at once."""
+RUN = 32
+"""How much of k is transposed for all rows before the next: so much of a panel stays near."""
 
 
 def compute_dtype(dtype: str) -> str:
@@ -46,7 +48,7 @@ def pack_source(dtype: str, target: Target) -> Source:
     panels = Writer(names[1])
     panels.declared = pack.writer.declared
     write_panels(names[0], panels, SIZES[compute_dtype(dtype)])
-    return Source(text + panels.module(), names)
+    return Source(text + panels.module(), names, reduced=False)
 
 
 class _Pack:
@@ -222,17 +224,25 @@ class _Pack:
         w = self.writer
         rows = w.let("rows", f"and i64 %count, {-BLOCK}")
         deep = w.let("deep", f"and i64 %depth, {-BLOCK}")
-        self._blocks("0", rows, deep, masked=False)
-        if self.masks:
-            # Panels are often narrower than a block.
-            self._blocks(rows, "%width", deep, masked=True)
-        else:
+
+        def run(k: str, _: Values) -> Values:
+            behind = w.let("behind", f"add i64 {k}, {RUN}")
+            stop = w.call("stop", "i64", "llvm.smin.i64", f"i64 {behind}", f"i64 {deep}")
+            self._blocks("0", rows, k, stop, masked=False)
+            if self.masks:
+                # Panels are often narrower than a block.
+                self._blocks(rows, "%width", k, stop, masked=True)
+            return []
+
+        w.loop("run", "0", deep, str(RUN), [], run)
+        if not self.masks:
             self._singles("0", deep, rows, "%count")
         self._singles(deep, "%depth", "0", "%count")
         self._zeros("%count")
         w.do("ret void")
 
-    def _blocks(self, start: str, stop: str, deep: str, *, masked: bool) -> None:
+    def _blocks(self, start: str, stop: str, k0: str, k1: str, *, masked: bool) -> None:
+        """Rows from `start` to `stop`, for k from `k0` to `k1`."""
         w = self.writer
         step = w.let("step", f"mul i64 %width, {self.to_size}")
 
@@ -250,7 +260,8 @@ class _Pack:
 
             def at_k(k: str, carried: Values) -> Values:
                 (to,) = carried
-                lines = [self._load(self._numbered(here, k), BLOCK) for here in starts]
+                places = [self._numbered(here, k) for here in starts]
+                lines = [self._load(place, BLOCK) for place in places]
                 if masked:
                     lines = [self._kept(p, line) for p, line in zip(present, lines, strict=True)]
                 for column in self._transposed(lines):
@@ -258,7 +269,7 @@ class _Pack:
                     to = w.let("to", f"getelementptr i8, ptr {to}, i64 {step}")
                 return [to]
 
-            w.loop("block", "0", deep, str(BLOCK), [("ptr", self._to("0", i))], at_k)
+            w.loop("block", k0, k1, str(BLOCK), [("ptr", self._to(k0, i))], at_k)
             return []
 
         w.loop("rows", start, stop, str(BLOCK), [], at_i)

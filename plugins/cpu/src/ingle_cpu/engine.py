@@ -23,6 +23,8 @@ from .host import Host, host, start_llvm
 from .objects import UnknownObjectError, undefined_symbols
 from .symbols import process_symbols
 
+_reduction = [True]
+"""Whether LLVM's option is set, which it is unless somebody says otherwise."""
 _LOADED: list[Any] = []
 """LLVM unloads code whose owner is collected, and nobody knows who still holds an address."""
 
@@ -37,10 +39,13 @@ class Source(NamedTuple):
     Attributes:
         text: the module, without a target line: the engine's machine is the target.
         names: the functions whose addresses are wanted, in this order.
+        reduced: whether LLVM looks for cheaper ways to count through loops (strength reduction).
+            It takes as long as all the rest, and finds nothing where few pointers run along.
     """
 
     text: str
     names: tuple[str, ...]
+    reduced: bool = True
 
 
 class Counts(NamedTuple):
@@ -86,7 +91,7 @@ class Engine:
             CompileError: LLVM does not accept the text, a function is missing, or the code calls
                 a symbol that is not among the allowed ones.
         """
-        key = hashlib.sha256(repr(source.names).encode() + source.text.encode()).digest()
+        key = hashlib.sha256(repr(source[1:]).encode() + source.text.encode()).digest()
         found = self._loaded.get(key)
         if found is not None:
             self._found += 1
@@ -108,6 +113,17 @@ class Engine:
     def object_code(self, source: Source) -> bytes:
         """The object file of a module: compiled, neither cached nor loaded."""
         start_llvm()
+        with self._lock:
+            self._set_reduction(source.reduced)
+            return self._object_code(source)
+
+    def _set_reduction(self, on: bool) -> None:
+        """An option of the whole process, so it is set before each module that wants another."""
+        if _reduction != [on]:
+            llvm.set_option("", f"-disable-lsr={'false' if on else 'true'}")
+            _reduction[:] = [on]
+
+    def _object_code(self, source: Source) -> bytes:
         try:
             module = llvm.parse_assembly(source.text)
             return bytes(_target_machine(self.machine).emit_object(module))
@@ -125,7 +141,8 @@ class Engine:
             )
 
     def _obtain(self, source: Source) -> tuple[int, ...]:
-        key = hashlib.sha256(self._fingerprint + source.text.encode()).hexdigest()
+        way = repr(source.reduced).encode()
+        key = hashlib.sha256(self._fingerprint + way + source.text.encode()).hexdigest()
         image = self._cache.get(key)
         if image is not None:
             try:

@@ -73,11 +73,12 @@ class CpuHandle(ArrayHandle):
         memory: what keeps it alive; it goes back when the handle is gone, unless NumPy saw it.
     """
 
-    __slots__ = ("_seen", "address", "memory")
+    __slots__ = ("_seen", "address", "memory", "owned")
 
     def __init__(self, backend: Cpu, aval: Aval, memory: _Small | Block | _Borrowed) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
+        self.owned = None
         self.memory = memory
         self.address = memory.address
         self._seen: Any = None
@@ -88,6 +89,11 @@ class CpuHandle(ArrayHandle):
         if self._seen is None:
             self._seen = _array(self.memory, self.shape, self.dtype.dtype)
         return self._seen
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing but this handle sees the memory."""
+        return self._seen is None and type(self.memory) is not _Borrowed
 
     def fill(self, array: np.ndarray) -> None:
         """Writes elements into the memory, which nobody has seen yet."""
@@ -151,6 +157,8 @@ def copied(backend: Cpu, array: np.ndarray, dtype: DType) -> CpuHandle:
     return made
 
 
-def borrowed(backend: Cpu, array: Any, dtype: DType) -> CpuHandle:
-    """A handle of an array's own memory, whose elements lie in C order."""
-    return CpuHandle(backend, Aval(array.shape, dtype), _Borrowed(array))
+def borrowed(backend: Cpu, handle: ArrayHandle) -> CpuHandle:
+    """A handle of another one's memory, whose elements lie in C order."""
+    made = CpuHandle(backend, Aval(handle.shape, handle.dtype), _Borrowed(handle.array))
+    made.owned = handle.owned
+    return made

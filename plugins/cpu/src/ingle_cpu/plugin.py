@@ -1,11 +1,16 @@
 """What Ingle asks this plugin; imports nothing heavy."""
 
+import importlib
+import importlib.util
 import os
 
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
+from ingle.tensor.errors import BackendError
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.plugins import BackendDescription
+
+_REPAIR = "compiles its kernels with llvmlite; try: pip install --force-reinstall llvmlite"
 
 
 @hookimpl
@@ -13,13 +18,27 @@ def ingle_backends() -> dict[str, str]:
     return {"cpu": "ingle_cpu.plugin:description"}
 
 
+def _count() -> int:
+    if importlib.util.find_spec("llvmlite") is None:
+        raise BackendError(f"llvmlite is not installed, and the device cpu {_REPAIR}")
+    return 1
+
+
 def _create(index: int) -> Backend:
     from .backend import Cpu
 
+    # Takes no time, unlike LLVM itself, which is loaded when the first kernel is compiled.
+    try:
+        importlib.import_module("llvmlite")
+    except Exception as error:
+        raise BackendError(f"llvmlite is broken ({error}), and the device cpu {_REPAIR}") from error
     cpu = Cpu(Device("cpu", index))
     return cpu if os.environ.get("INGLE_FUSION") == "0" else cpu.fusion
 
 
 description = BackendDescription(
-    create=_create, priority=-1, summary="kernels compiled by LLVM, fused, on all cores"
+    create=_create,
+    count=_count,
+    priority=5,
+    summary="kernels compiled by LLVM, fused, on all cores",
 )

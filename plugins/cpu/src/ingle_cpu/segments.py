@@ -10,14 +10,15 @@ from typing import Any
 
 from ingle.fusion.execution import Argument, Launch
 from ingle.fusion.kernel.code import bits_of
-from ingle.fusion.kernel.nest import Nest, Operand, is_flat, layout, units
+from ingle.fusion.kernel.nest import BLOCK, Nest, Operand, in_blocks, is_flat, layout, units
 from ingle.fusion.passes.contractions import ContractionCall
 from ingle.fusion.passes.nests import NestCall
 from ingle.fusion.render.llvm import render
 from ingle.fusion.render.targets import target_of
+from ingle.fusion.straight import Landing
 
 from .contraction import Epilogue, Problem, contraction
-from .engine import Source, engine
+from .engine import CompileError, Source, engine
 from .gang import gang
 from .interrupts import run_interruptibly
 from .layout import WITH_PREVIOUS
@@ -48,7 +49,7 @@ def kernel_of(nest: Nest) -> int:
     """The address of a nest's code."""
     found = _kernels.get(nest)
     if found is None:
-        (found,) = engine().addresses(Source(rendered(nest), ("nest",)))
+        (found,) = engine().addresses(Source(rendered(nest), ("nest",), reduced=False))
         _kernels[nest] = found
     return found
 
@@ -80,7 +81,13 @@ class Segment:
         self._nests: list[Nest] = []
         for launch in launches:
             first = len(self._entries)
-            self._add(launch)
+            try:
+                self._add(launch)
+            except CompileError as error:
+                raise CompileError(
+                    f"the kernel of [{launch.operations}] cannot be compiled. This is a mistake in "
+                    f"Ingle, please report it; the device numpy does without kernels. {error}"
+                ) from error
             self._spans.append((first, len(self._entries)))
         self._table = Table(self._entries, self._base_of, self._offset_of, buffers + 1, self._args)
         self._idle = [self._table]
@@ -90,10 +97,17 @@ class Segment:
         self._quick = pieces < QUICK
         self._long = pieces > MANY
 
-    def __call__(self, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
+    @property
+    def long(self) -> bool:
+        """Whether it takes so long that Ctrl-C should be able to end it."""
+        return self._long
+
+    def __call__(
+        self, addresses: Sequence[int], scalars: Sequence[Any], landing: Landing | None = None
+    ) -> None:
         """Runs them on buffers at these addresses."""
         table = self._taken()
-        self._run(table, addresses, scalars)
+        self._run(table, addresses, scalars, landing)
         self._idle.append(table)
 
     def _taken(self) -> Table:
@@ -121,7 +135,13 @@ class Segment:
         """The kernels' LLVM IR."""
         return [rendered(n) for n in self._nests]
 
-    def _run(self, table: Table, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
+    def _run(
+        self,
+        table: Table,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        landing: Landing | None = None,
+    ) -> None:
         scratch = scratch_of(self._scratch) if self._scratch else 0
         self._addresses.pack_into(table.base_bytes, 0, *addresses, scratch)
         if self._patches:
@@ -129,12 +149,12 @@ class Segment:
             for start, number in self._patches:
                 table.arg_bytes[start : start + 8] = words[number]
         if self._quick:
-            table.run(release=False)
+            table.run(release=False, landing=landing)
         elif self._long and threading.current_thread() is threading.main_thread():
             run_interruptibly(table)
         else:
             began = time.perf_counter()
-            table.run()
+            table.run(landing=landing)
             self._long = time.perf_counter() - began > LONG
 
     def _add(self, launch: Launch) -> None:
@@ -146,7 +166,7 @@ class Segment:
 
     def _add_contraction(self, call: ContractionCall, launch: Launch) -> None:
         problem = Problem(
-            call.dtype, call.dtype, (call.batch,), *call.sizes, call.a.strides, call.b.strides
+            call.dtype, call.dtype, call.batch, *call.sizes, call.a.strides, call.b.strides
         )
         made = contraction(
             problem,
@@ -238,4 +258,5 @@ scratch_of = ThreadMemory()
 
 def _work(nest: Nest, sizes: Sequence[int]) -> int:
     """Elements in one unit of work."""
-    return max(1, sizes[-1] * (128 if nest.lanes == "outer" else 1))
+    rows = 128 if nest.lanes == "outer" else BLOCK if in_blocks(nest) else 1
+    return max(1, sizes[-1] * rows)

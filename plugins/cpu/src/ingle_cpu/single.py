@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ingle.fusion.execution import KernelExecutable
+import numpy as np
+
+from ingle.fusion.execution import KernelExecutable, generated
 from ingle.fusion.fusion import Fusion
 from ingle.fusion.graph import Graph
-from ingle.fusion.passes.kinds import generates
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
-from ingle.tensor.operation import Op
+from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.manipulation import PERMUTE_DIMS
+
+from .memory import CpuHandle
+
+if TYPE_CHECKING:
+    from .flat import FlatCall
 
 ROUNDED_ONCE = frozenset(
     {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
@@ -29,6 +36,14 @@ ROUNDED_ONCE = frozenset(
 )  # fmt: skip
 """Operations whose result every implementation has to give."""
 FEW = 4096
+"""Elements up to which NumPy's call is the faster one."""
+SIZED = frozenset({"one_hot", "ravel_index"})
+"""Operations on whole numbers whose kernels, like those of gathers, hold sizes as constants: for
+tensors of many sizes, each seen once, compiling would take longer than anything else."""
+SHAPES = 4
+"""So many shapes of an elementwise operation have plans of their own."""
+MOST = 2048
+"""Operations on certain shapes whose plans are kept: some ten kilobytes each."""
 
 Run = Callable[[Op, Sequence[Handle | Scalar]], "tuple[Handle, ...] | list[Handle]"]
 
@@ -46,14 +61,20 @@ class Singles:
         self._device = device
         self._fusion = fusion
         self._native = native
-        self._generated = generates(device.contracts)
+        self._generated = generated(device)
         self._known: dict[Any, Run] = {}
+        self._flat: dict[Any, tuple[int, FlatCall | None]] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
         if op.operation.traits.family == "matmul":
             return self._product(op, inputs)
-        return self._run(op, inputs)
+        try:
+            return self._run(op, inputs)
+        except OutOfRangeError:
+            # A kernel knows that an index is wrong, NumPy's also says which one.
+            self._native(op, inputs)
+            raise
 
     def _product(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """A matrix product: how its sums are ordered depends on which operands are transposed,
@@ -86,28 +107,71 @@ class Singles:
         return lambda op, inputs: executable(inputs, [])  # type: ignore[arg-type]
 
     def _run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        key = (op, *[(type(x) is Scalar, x.shape, x.dtype) for x in inputs])
-        found = self._known.get(key)
+        parts: list[Any] = [op]
+        for x in inputs:
+            parts += (x.shape, x.dtype)
+            if type(x) is Scalar:
+                parts.append(Scalar)
+        found = self._known.get(key := tuple(parts))
         if found is None:
-            if len(self._known) > 1 << 13:
+            if len(self._known) > MOST:
                 self._known.clear()
+                self._flat.clear()
             found = self._known[key] = self._choose(op, inputs)
         return tuple(found(op, inputs))
 
     def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
-        operation = op.operation
+        operation, traits = op.operation, op.operation.traits
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         size = max((math.prod(a.shape) for a in avals), default=0)
-        views = operation.traits.family == "movement"
-        if views:
+        if self._device.owns(op, avals):
+            return self._device.execute_native  # type: ignore[no-any-return]
+        if traits.family == "movement" or traits.inlined:
             return self._native
-        if operation.name in ROUNDED_ONCE and size <= FEW:
+        if traits.family == "gather" or operation.name in SIZED:
             return self._in_order
-        if operation.traits.dynamic_shape or any(0 in a.shape for a in avals):
+        if operation.name in ROUNDED_ONCE and size <= FEW:
+            return self._by_numpy(op, inputs)
+        if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
         if not self._generated(op, avals) and operation.body is None:
             return self._in_order
-        return self._plan(op, avals, [type(x) is Scalar for x in inputs])
+        plan = self._plan(op, avals, [type(x) is Scalar for x in inputs])
+        same = len({a.shape for a, x in zip(avals, inputs, strict=True) if type(x) is not Scalar})
+        if traits.kind == "elementwise" and same == 1:
+            return self._for_all_shapes(op, inputs, plan)
+        return plan
+
+    def _for_all_shapes(self, op: Op, inputs: Sequence[Handle | Scalar], plan: Run) -> Run:
+        """How an elementwise operation runs: once it has come with many shapes, not by plans."""
+        key = (op, *[(type(x) is Scalar, x.dtype) for x in inputs])
+        count, flat = self._flat.get(key, (0, None))
+        if count < SHAPES:
+            self._flat[key] = count + 1, None
+            return plan
+        if count == SHAPES:
+            from .flat import flat_call
+
+            flat = flat_call(self._device, self._fusion, op, inputs)
+            self._flat[key] = count + 1, flat
+        if flat is None:
+            return plan
+        return lambda op, inputs: flat(inputs) or plan(op, inputs)
+
+    def _by_numpy(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        """NumPy's kernel and what is around it, without looking anything up."""
+        road, kernel = self._device.resolve(op, inputs)
+        if road != "native":
+            return self._in_order
+        device, (aval, *more) = self._device, infer(op, inputs)
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+            made = kernel(op, *[x.array() if type(x) is Scalar else x.array for x in inputs])  # type: ignore[union-attr]
+            array = made if type(made) is np.ndarray else np.asarray(made)
+            handle = ArrayHandle(device, array, aval.dtype)
+            return [handle if array.flags.c_contiguous else device.in_order(handle)]
+
+        return self._in_order if more else run
 
     def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """Runs NumPy's kernel; its results lie in memory as a plan would have them."""
@@ -135,7 +199,9 @@ class Singles:
 
 def _is_flipped(x: Handle | Scalar) -> bool:
     """Whether rows and columns of an operand lie in memory the other way round."""
-    if type(x) is not ArrayHandle or len(x.shape) < 2 or 0 in x.shape:
+    if not isinstance(x, ArrayHandle) or type(x) is CpuHandle:
+        return False
+    if len(x.shape) < 2 or 0 in x.shape:
         return False
     (down, along), size = x.array.strides[-2:], x.array.itemsize
     return down == size != along and x.shape[-1] > 1

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ingle.fusion.straight import Landing
 from ingle.tensor.errors import BackendError
 
 from . import layout
@@ -117,22 +118,25 @@ class Table:
         self._holding = _HOLDING(self.gang.run_address)
         self._releasing = _RELEASING(self.gang.run_address)
 
-    def run(self, *, release: bool = True) -> None:
+    def run(self, *, release: bool = True, landing: Landing | None = None) -> None:
         """Runs all entries; `bases` and `args` must hold their values.
 
         Args:
             release: let other Python threads run meanwhile. Keep Python's lock for plans of few
                 microseconds: getting it back may take longer than the plan.
+            landing: is told when nothing comes between it and the entries any more.
 
         Raises:
             AbortedError: `abort` was called before the point of no return.
         """
         if self._wakes and self.gang.sleeping:
             self.gang.wake()
-        if release:
-            status = self._releasing(self._control_address, self._state)
-        else:
-            status = self._holding(self._control_address, self._state)
+        run = self._releasing if release else self._holding
+        control, state = self._control_address, self._state
+        if landing is not None:
+            # Python looks for signals after calls: none is handled before the next one's end.
+            landing.done = True
+        status = run(control, state)
         if status:
             self._after(status)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import math
 import os
@@ -30,6 +31,7 @@ from ingle.tensor.dtypes import as_dtype
 from .cache import cache_folder
 from .contraction import contraction, identity
 from .contraction_choice import Choice, Problem, Variation, choose, first_guess, variations
+from .contraction_driver import driver_source
 from .contraction_plan import Contraction
 from .engine import engine
 from .layout import WITH_PREVIOUS
@@ -111,7 +113,7 @@ class Tuner:
         key = _key(alike, workers)
         found = self._known.get(key)
         if found is None:
-            if self.left <= 0 or not _worth_it(alike) or not variations(alike):
+            if self.left <= 0 or not _worth_it(alike) or not variations(alike, workers):
                 return None
             with self._lock:
                 found = self._known.get(key) or self._measure(alike, workers, key)
@@ -141,8 +143,8 @@ def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, flo
     """The best variation found in some time, the seconds of the first guess, and its own."""
     trial = _Trial(problem, workers)
     end = time.perf_counter() + seconds
-    winner = first_guess(problem)
-    groups = variations(problem)
+    winner = first_guess(problem, workers)
+    groups = variations(problem, workers)
     slices = 1 + sum(len(g) for g in groups)
     guess = best = trial.measure(winner, seconds / slices)
     for group in groups:
@@ -151,7 +153,7 @@ def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, flo
             left = end - time.perf_counter()
             if left <= 0:
                 return winner, guess, best
-            tried = _changed(base, first_guess(problem), candidate)
+            tried = _changed(base, first_guess(problem, workers), candidate)
             taken = trial.measure(tried, min(left, seconds / slices))
             if taken < best * WORTHWHILE:
                 winner, best = tried, taken
@@ -299,7 +301,9 @@ def _write(path: Path, known: dict[str, dict[str, Any]]) -> None:
 def tuner() -> Tuner:
     """The tuner of this process."""
     folder = cache_folder()
-    made = engine()
     if folder is None or not folder.is_dir():
         return Tuner(None)
-    return Tuner(folder / f"tuning-{made.machine.fingerprint.hex()[:16]}.json")
+    # What was measured holds for this machine and for the code of this version.
+    code = driver_source().text + repr(Variation._fields)
+    key = hashlib.sha256(engine().machine.fingerprint + code.encode()).hexdigest()
+    return Tuner(folder / f"tuning-{key[:16]}.json")

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from ingle.tensor import Cell, Tensor, call, depend, transaction
+from ingle.tensor import Cell, Tensor, call, transaction
 from ingle.tensor.contract import Handle
+from ingle.tensor.dispatch import run2
 from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.ops.ordering import DEPEND
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 
 from .batching import batching_of, below_batch
@@ -232,7 +234,7 @@ class _Replay(Node):
         cause = next(lowered(g, block.level) for g in cotangents if g is not None)
 
         def after(base: Handle) -> Handle:
-            return depend(Tensor(base), cause)._handle
+            return run2(DEPEND.op(), base, cause._handle)._handle
 
         keys: list[object] = []
         for i, (backend, node, index) in self.origins.items():

@@ -11,6 +11,7 @@ from ingle.tensor.in_place import summed
 from .keeping import making
 from .nodes import Node, TrackedHandle, ordered
 from .recording import Autodiff, is_recording
+from .repeated import Roots, repeated
 
 
 def backward(
@@ -28,38 +29,50 @@ def backward(
     if not root.dtype.is_inexact:
         raise DTypeError(f"backward: {root.dtype} has no gradient")
     if cotangent is None:
-        cotangent = ones(root.shape, dtype=root.dtype, device=root.device)
-    elif cotangent.shape != root.shape:
+        return Gradients(pull([(handle, None)], create_graph))
+    if cotangent.shape != root.shape:
         raise ShapeError(
             f"backward: the cotangent must have the root's shape {root.shape}, "
             f"got {cotangent.shape}"
         )
-    elif cotangent.dtype is not root.dtype:
+    if cotangent.dtype is not root.dtype:
         raise DTypeError(
             f"backward: the cotangent must have the root's dtype {root.dtype}, got "
             f"{cotangent.dtype}; cast it with x.astype(...)"
         )
-    elif not create_graph and cotangent.backend is handle.backend:
+    if not create_graph and cotangent.backend is handle.backend:
         cotangent = Tensor(cotangent._handle.inner)  # type: ignore[attr-defined]
     return Gradients(pull([(handle, cotangent)], create_graph))
 
 
-def pull(roots: Sequence[tuple[TrackedHandle, Tensor]], tracked: bool) -> dict[object, Tensor]:
+def pull(roots: Roots, tracked: bool) -> dict[object, Tensor]:
     """Cotangents by the key of those nodes that have one, from cotangents of roots of one level.
 
     Args:
-        roots: handles with their cotangents.
+        roots: handles with their cotangents, None for ones.
         tracked: whether the computation is recorded at the roots' level.
     """
+    nodes = ordered([h.node for h, _ in roots])
+    if not tracked:
+        found = repeated(nodes, roots, _through)
+        if found is not None:
+            return found
+    return _through(nodes, roots, tracked)
+
+
+def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict[object, Tensor]:
+    """`pull` through nodes, of which each comes after all that use it."""
     cotangents: dict[Node, _Cotangents] = {}
     for handle, g in roots:
+        if g is None:
+            g = ones(handle.shape, dtype=handle.dtype, device=handle.backend.device)
         _add(cotangents, handle.node, handle.index, g)
     level = roots[0][0].backend
     # A cotangent of the roots' own level is another transform's: what is computed from it stays.
-    strip = not tracked and not any(g.backend is level for _, g in roots)
+    strip = not tracked and not any(g is not None and g.backend is level for _, g in roots)
     results: dict[object, Tensor] = {}
     with making() as made:
-        for node in ordered([h.node for h, _ in roots]):
+        for node in nodes:
             found = cotangents.pop(node, None)
             if found is not None:
                 got = found.parts

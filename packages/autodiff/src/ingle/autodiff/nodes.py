@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ingle.tensor import Tensor
-from ingle.tensor.contract import Handle
+from ingle.tensor.contract import Handle, Scalar
 
 if TYPE_CHECKING:
     from .keeping import Recipe
@@ -48,6 +48,18 @@ class Node:
     def kept(self) -> Iterable[Handle]:
         """The values that it keeps for the backward pass."""
         return ()
+
+    def identity(self) -> object | None:
+        """Equal for steps whose `pull` does the same with what they keep; None if unknown."""
+        return () if type(self) is Node else None
+
+    def kept_values(self) -> Sequence[Handle | Scalar]:
+        """What `pull` may use besides cotangents, if the step has an identity."""
+        return ()
+
+    def keeping(self, values: Sequence[Handle | Scalar], parents: Parents) -> Node:
+        """The same step with other parents, keeping other values."""
+        return self
 
 
 class Kept(Node):

@@ -21,6 +21,7 @@ from ingle.tensor.programs import is_unrolled
 
 from .keeping import KEEP_ALL, Keeping, Value, fetch, keeping, kept_by, kept_in, shed
 from .nodes import Kept, Node, Parents, TrackedHandle, below, order
+from .repeated import carries_programs
 
 
 class Autodiff:
@@ -199,10 +200,27 @@ class Step(Node):
             if plan.saved_outputs:
                 places = range(len(outputs)) if plan.many else plan.saved_outputs
                 self.saved_outputs = [outputs[i] for i in places]
-        self.avals = [(x.shape, x.dtype) for x in inner]
+        self.avals = tuple([(x.shape, x.dtype) for x in inner])
 
     def kept(self) -> Iterable[Handle]:
         return kept_in([*self.saved_inputs, *self.saved_outputs])
+
+    def identity(self) -> object | None:
+        if self.recipe is not None or carries_programs(self.op):
+            return None
+        return self.op, self.plan, self.avals
+
+    def kept_values(self) -> Sequence[Handle | Scalar]:
+        return [*self.saved_inputs, *self.saved_outputs]  # type: ignore[list-item]
+
+    def keeping(self, values: Sequence[Handle | Scalar], parents: Parents) -> Step:
+        other = object.__new__(Step)
+        for name in (*Node.__slots__, *Step.__slots__):
+            setattr(other, name, getattr(self, name))
+        inputs = len(self.saved_inputs)
+        other.saved_inputs, other.saved_outputs = values[:inputs], values[inputs:]
+        other.parents = parents
+        return other
 
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         operation, plan = self.op.operation, self.plan

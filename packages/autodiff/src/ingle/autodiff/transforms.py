@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ingle.tensor import Tensor, ones_like, transaction
+from ingle.tensor import Tensor, transaction
 from ingle.tensor.errors import OperandError, ShapeError
 from ingle.tensor.levels import next_level
 
@@ -88,4 +88,4 @@ def _pull(value: Any, level: int) -> dict[object, Tensor]:
             "reduce it, for example with sum or mean"
         )
     handle = tracked_at(value, level)
-    return {} if handle is None else pull([(handle, ones_like(Tensor(handle.inner)))], False)
+    return {} if handle is None else pull([(handle, None)], False)

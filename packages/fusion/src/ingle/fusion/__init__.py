@@ -5,6 +5,7 @@ from .compilation import compile as compile
 from .errors import CompileError as CompileError
 from .errors import GraphFormatError as GraphFormatError
 from .errors import LeakError as LeakError
+from .errors import PlanWarning as PlanWarning
 from .explaining import Explanation as Explanation
 from .explaining import explain as explain
 from .explaining import graph_of as graph_of

@@ -10,7 +10,7 @@ finds out what is to be done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, current_scope, undisturbed
@@ -21,6 +21,8 @@ from ingle.tensor.structure import epoch
 from .ambient import asked
 from .entries import Entry, Result
 from .recorder import LazyHandle, current
+from .references import HELD_ONCE, HELD_TWICE, exclusive, refs
+from .straight import Landing
 
 MISSED = object()
 
@@ -35,6 +37,28 @@ def bind(entry: Entry, arguments: Sequence[Any]) -> Callable[[Sequence[Any]], An
     return _Writer(entry, arguments).function(entry.tree)
 
 
+class _Pair(NamedTuple):
+    """A cell whose value may be written over; which input that is."""
+
+    number: int
+    name: str
+    cell: Cell[Any]
+
+
+class _Overwritten:
+    """Stands where a handle has its recorder while its memory is written."""
+
+    staged = False
+
+    def finish(self, wanted: LazyHandle) -> None:
+        """Waits until that is done."""
+        with undisturbed:
+            pass
+
+
+_OVERWRITTEN: Any = _Overwritten()
+
+
 class _Writer:
     """Writes the source of one function, and keeps what its names stand for."""
 
@@ -42,10 +66,12 @@ class _Writer:
         self._entry = entry
         self._arguments = arguments
         self._lines: list[str] = []
+        self._known: dict[Cell[Any], str] = {}
         self._names: dict[str, Any] = {
             "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle, "current": current.get,
             "scope": current_scope, "epoch": epoch, "undisturbed": undisturbed, "ready": _ready,
-            "wrap": entry.wrap, "run": entry.executable,
+            "wrap": entry.wrap, "run": entry.executable, "epochs": entry.epochs,
+            "Landing": Landing, "overwritten": _OVERWRITTEN, "refs": refs, "exclusive": exclusive,
         }  # fmt: skip
 
     def _name(self, thing: Any) -> str:
@@ -58,7 +84,7 @@ class _Writer:
 
     def function(self, tree: Any) -> Callable[[Sequence[Any]], Any]:
         entry = self._entry
-        self._require(f"current() is None and scope() is None and epoch() == {entry.epoch}")
+        self._require("current() is None and scope() is None and epoch() in epochs")
         for ask in asked():
             name = self._name(ask)
             answer = self._name(ask())
@@ -70,10 +96,14 @@ class _Writer:
         for cell, value in entry.fixed:
             self._require(f"{self._name(cell)}._value is {self._name(value)}")
         self._numbers()
-        values = ", ".join([self._input(source) for source in entry.sources])
+        values = [self._input(source) for source in entry.sources]
         scalars = "".join(f"{n}, " for n in entry.spelled[: entry.scalars])
-        self._lines.append(f"out = run([{values}], ({scalars}))")
-        self._writes()
+        given = f"[{', '.join(values)}], ({scalars})"
+        over = self._over()
+        if over:
+            self._lines += self._run_over(given, over)
+        else:
+            self._lines += [f"out = run({given})", *self._writes(over)]
         self._lines.append(f"return {self._returned(tree)}")
         source = "def call(args):\n    " + "\n    ".join(self._lines) + "\n"
         exec(source, self._names)
@@ -113,7 +143,7 @@ class _Writer:
         if type(source) is int:
             return self._value(f"h{source}", self._arguments[source]._handle)
         if isinstance(source, Cell):
-            name = self._name(source)
+            name = self._known[source] = self._name(source)
             handle = f"{name}h"
             self._lines.append(f"{handle} = {name}._value._handle")
             self._require(self._fits(handle, source._value._handle))
@@ -123,15 +153,66 @@ class _Writer:
     def _value(self, name: str, handle: Handle) -> str:
         if not isinstance(handle, LazyHandle):
             return name
-        self._lines.append(f"{name}v = {name}.value if {name}.recorder is None else ready({name})")
+        # In this order; see `_run_over`.
+        self._lines.append(f"{name}v = {name}.value")
+        self._lines.append(f"if {name}.recorder is not None: {name}v = ready({name})")
         return f"{name}v"
 
-    def _writes(self) -> None:
-        writes = [(self._name(cell), self._leaf(result)) for cell, result in self._entry.writes]
-        if writes:
-            self._lines.append("with undisturbed:")
-            for cell, value in writes:
-                self._lines.append(f"    {cell}._value = {value}; {cell}.version += 1")
+    def _over(self) -> dict[int, _Pair]:
+        """What may be written over, by the output that is; see `Landing`."""
+        entry, executable = self._entry, self._entry.executable
+        found: dict[int, _Pair] = {}
+        used = getattr(executable, "donors", ())
+        for place, output in entry.graph.donors:
+            cell = entry.sources[place]
+            handle = cell._value._handle
+            if place in used and isinstance(handle, LazyHandle):
+                found[output] = _Pair(place, self._known[cell], cell)
+                self._names["run"] = executable.over  # type: ignore[union-attr]
+        return found
+
+    def _run_over(self, given: str, over: dict[int, _Pair]) -> list[str]:
+        """A run that writes over what only its cell holds.
+
+        Whoever wants such a value meanwhile waits. The values count as held by others if these got
+        hold of them before they were marked, which is why they are counted afterwards.
+        """
+        pairs = list(over.values())
+        names = {p.number: f"f{p.number}" for p in pairs}
+        flags = ", ".join(names.get(i, "False") for i in range(len(self._entry.sources)))
+        writes = self._writes(over)
+        lines = ["landing = Landing()", f"{' = '.join(names.values())} = False"]
+        lines += ["claimed = undisturbed.acquire(False)", "try:", "    if claimed:"]
+        for p in pairs:
+            cell, handle = p.name, f"{p.name}h"
+            lines += [
+                f"        {handle}.recorder = overwritten",
+                f"        f{p.number} = refs({cell}._value) == {HELD_ONCE} and "
+                f"refs({handle}) == refs({handle}v) == {HELD_TWICE} and exclusive({handle}v)",
+                f"        if not f{p.number}: {handle}.recorder = None",
+            ]
+        lines.append(f"    out = run({given}, ({flags},), landing)")
+        lines += [f"    {line}" for line in writes]
+        lines += ["except BaseException:", "    if landing.done:", "        out = landing.outputs"]
+        lines += [f"        {line}" for line in writes]
+        lines += ["    raise", "finally:", "    if claimed:"]
+        lines += [f"        {p.name}h.recorder = None" for p in pairs]
+        return [*lines, "        undisturbed.release()"]
+
+    def _writes(self, over: dict[int, _Pair]) -> list[str]:
+        lines = []
+        for cell, result in self._entry.writes:
+            name = self._name(cell)
+            line = f"{name}._value = {self._leaf(result)}"
+            pair = over.get(result.data) if result.kind == "tensor" else None
+            if pair is not None and pair.cell is cell:
+                line = f"if out[{result.data}] is not {pair.name}hv: {line}"
+            lines += [f"    {line}", f"    {name}.version += 1"]
+        if not lines:
+            return []
+        # Ctrl-C in the middle goes on when the group is whole.
+        again = ["    except BaseException:", *[f"    {line}" for line in lines], "        raise"]
+        return ["with undisturbed:", "    try:", *[f"    {line}" for line in lines], *again]
 
     def _leaf(self, result: Result) -> str:
         if result.kind == "tensor":

@@ -24,7 +24,7 @@ from .binding import MISSED, bind, bindable
 from .entries import Entry, Missed, Result
 from .errors import CompileError, LeakError
 from .fusion import Fusion
-from .graph import read_log
+from .graph import Graph, read_log
 from .plans import Replay, prepare
 from .recorder import LazyHandle, current
 from .staging import Staging, StagingScope
@@ -92,7 +92,7 @@ class Compiled(Generic[P, R]):
         key = _key(args, kwargs, leaves)
         now = epoch()
         for entry in self._entries.get(key, ()):
-            if entry.verified and entry.epoch == now:
+            if entry.verified and now in entry.epochs:
                 try:
                     return self._run(entry, leaves, args, kwargs)
                 except Missed:
@@ -130,7 +130,8 @@ class Compiled(Generic[P, R]):
                 known = entry
             else:
                 known.verified = True
-            known.epoch, known.fast = (epoch() if epoch() == now else -1), None
+            if epoch() == now:
+                known.hold(now)
             return known.run(leaves)  # type: ignore[no-any-return]
 
     def _stay_small(self) -> None:
@@ -254,6 +255,7 @@ class Recording:
             if isinstance(s, Cell)
         }
         graph = read_log(staging.written, outputs)
+        graph.donors = _donors(graph, sources, writes)
         entry = Entry(
             signature=signature, lines=list(staging.lines), graph=graph, host=host,
             lines_of_host=list(tape.lines), spelled=list(texts), scalars=len(scalars),
@@ -283,6 +285,16 @@ class Recording:
                 f"this tensor (shape {handle.shape}, {handle.dtype}) is a promise of a compiled "
                 "function that has returned; return it from the function, or keep it in a Cell"
             )
+
+
+def _donors(
+    graph: Graph, sources: Sequence[Any], writes: Sequence[tuple[Cell[Any], Result]]
+) -> tuple[tuple[int, int], ...]:
+    """Inputs that are what a cell held, with the outputs that are what it will hold."""
+    places = {s: i for i, s in enumerate(sources) if isinstance(s, Cell)}
+    pairs = [(places[c], r.data) for c, r in writes if r.kind == "tensor" and c in places]
+    avals = [graph.values[n].aval for n in graph.inputs]
+    return tuple([(i, o) for i, o in pairs if avals[i] == graph.values[graph.outputs[o]].aval])
 
 
 def _moved(results: Sequence[Result], by: int) -> list[Result]:
@@ -318,7 +330,7 @@ def _wrapper(fusion: Fusion) -> Callable[[Handle], Handle]:
 def _explain_change(entries: list[Entry], new: Entry) -> None:
     """An error if an entry that nobody has confirmed was recorded differently this time."""
     for old in entries:
-        if old.verified or old.epoch != epoch():
+        if old.verified or epoch() not in old.epochs:
             continue
         raise CompileError(_difference(old, new))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, Scope, current_scope, undisturbed
+from ingle.tensor.cell import Cell, Scope, current_scope, land
 from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import unflatten
 
 from .graph import Graph
 from .plans import Executable
 from .recorder import LazyHandle
+
+MOST_EPOCHS = 64
 
 Number = "int | float"
 Source = "int | Cell[Any] | Handle"
@@ -61,7 +63,7 @@ class Entry:
         avals: the shapes and dtypes of what cells held.
         wrap: makes a handle of the device's own backend of one of the backend below.
         fast: does all this for positional arguments; see `binding`.
-        epoch: the epoch of structure for which this is known to hold.
+        epochs: the epochs of structure for which this is known to hold.
         verified: whether a second recording was equal.
     """
 
@@ -81,7 +83,7 @@ class Entry:
     avals: dict[Cell[Any], Any]
     wrap: Callable[[Handle], Handle]
     executable: Executable | None = None
-    epoch: int = -1
+    epochs: set[int] = field(default_factory=set)
     verified: bool = False
     fast: Callable[[Sequence[Any]], Any] | None = None
 
@@ -100,6 +102,12 @@ class Entry:
         outputs = self.executable(self._given(leaves, scope), computed[: self.scalars])
         self._write(scope, outputs, computed)
         return unflatten(self.tree, [self._result(r, outputs, computed) for r in self.results])
+
+    def hold(self, now: int) -> None:
+        """Notes that this is what is recorded in an epoch; of too many it forgets the others."""
+        if len(self.epochs) >= MOST_EPOCHS:
+            self.epochs.clear()
+        self.epochs.add(now)
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether its guards on numbers hold for these arguments."""
@@ -147,9 +155,7 @@ class Entry:
         if scope is not None:
             scope.writes.update(values)
             return
-        with undisturbed:
-            for cell, value in values:
-                cell._store(value)
+        land(values)
 
 
 def _raw(cell: Cell[Any], scope: Scope | None) -> Any:

@@ -15,3 +15,7 @@ class LeakError(IngleError, RuntimeError):
 
 class GraphFormatError(IngleError, ValueError):
     """A text is not a graph that can be read here."""
+
+
+class PlanWarning(UserWarning):
+    """Recorded operations could not run as a plan; their results are right, and came slower."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import time
@@ -16,15 +15,16 @@ from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.creation import FULL
 
+from .donation import donors
 from .fusion import Fusion
 from .graph import Graph
-from .passes.expand import Expanded
+from .passes.expand import Expanded, avals_of
 from .passes.kinds import generates, is_product
 from .passes.nests import NestCall
 from .passes.simplify import simplify
 from .passes.views import View
 from .planning import Call, HostStep, Scheduler, whole
-from .straight import Run, straight
+from .straight import Landing, Run, straight
 
 
 class Argument(NamedTuple):
@@ -41,17 +41,24 @@ class Launch(NamedTuple):
         call: the kernel and its sizes.
         pointers: for a nest its operands; for a contraction A, B and the epilogue's operands.
         scalars: positions among the plan's scalars.
+        operations: the names of what it computes, for messages.
     """
 
     call: Call
     pointers: tuple[Argument, ...]
     scalars: tuple[int, ...]
+    operations: str
 
 
 class Segment(Protocol):
     """Kernels that run one after the other without Python in between."""
 
-    def __call__(self, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
+    long: bool
+    """Whether it takes so long that Ctrl-C should be able to end it."""
+
+    def __call__(
+        self, addresses: Sequence[int], scalars: Sequence[Any], landing: Landing | None = None
+    ) -> None:
         """Runs them on buffers at these addresses."""
         ...
 
@@ -83,9 +90,15 @@ class KernelDevice(Protocol):
 
     Attributes:
         spreads_products: whether matrix products without a template are written out as nests.
+        writes_over: whether its segments tell a `Landing` how far they have come.
     """
 
     spreads_products: bool
+    writes_over: bool
+
+    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs an operation by itself."""
+        ...
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation that no kernel is generated for."""
@@ -119,6 +132,10 @@ class KernelDevice(Protocol):
 
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
         """A handle of strided elements of another's memory."""
+        ...
+
+    def flag(self, handle: Ordered) -> bool:
+        """The one bool of a value that a kernel wrote."""
         ...
 
 
@@ -160,6 +177,35 @@ class KernelExecutable:
         plan = self.plan(numbers)
         return plan.run(given, plan.host(*numbers))
 
+    def over(
+        self,
+        given: Sequence[Handle],
+        numbers: Sequence[Any],
+        free: Sequence[bool],
+        landing: Landing,
+    ) -> list[Handle]:
+        """Runs it, and writes outputs over inputs where it can.
+
+        Args:
+            given, numbers: as in a call.
+            free: for each input whether it may be written over. Where it was, the output is the
+                same handle.
+            landing: what holds if this raises.
+        """
+        for plan in self._plans:
+            scalars = plan.host(*numbers)
+            if scalars is not None:
+                if plan.donors:
+                    return plan.run(given, scalars, free, landing)
+                return plan.run(given, scalars)
+        self.plan(numbers)
+        return self.over(given, numbers, free, landing)
+
+    @property
+    def donors(self) -> frozenset[int]:
+        """Which inputs some plan can write over."""
+        return frozenset([n for plan in self._plans for n in plan.donors.values()])
+
     def ordered(self, given: Sequence[Handle]) -> list[Ordered]:
         """Inputs as kernels read them."""
         in_order = self._device.in_order
@@ -183,6 +229,8 @@ class Plan:
     Attributes:
         host: computes the scalars of the schedule's graph from those of the recorded one.
         schedule: what runs.
+        donors: for values that may lie in an input's memory, by the number that the run knows them
+            by, that input's position.
         run: runs it on inputs, which it never writes, and scalars, and returns the outputs.
     """
 
@@ -197,10 +245,19 @@ class Plan:
             graph, examples, fusion, known, device.supports, written_out(device), device.owns
         )
         self.host = expanded.host
+        self._generated = known
         self._texts = expanded.checks
         self._constants = [device.in_order(h) for h in expanded.constants]
         self.schedule = Scheduler(simplify(expanded.graph), known).schedule()
+        flags = self.schedule.graph.outputs[len(graph.outputs) :]
+        found = donors(self.schedule, graph.donors if device.writes_over else (), flags)
+        if found.taken and found.start:
+            (calls,) = self.schedule.steps
+            assert isinstance(calls, list)
+            self.schedule.steps = [calls[: found.start], calls[found.start :]]
         self._build()
+        self.donors = {self._numbers[value]: given for value, given in found.taken.items()}
+        self.run = self._straight() or self._in_steps
 
     def _build(self) -> None:
         schedule = self.schedule
@@ -226,7 +283,6 @@ class Plan:
             (number, text) for (number, _), text in zip(outputs[count:], self._texts, strict=True)
         ]
         self._own = [graph.values[v].aval for v in schedule.own]
-        self.run = self._straight() or self._in_steps
 
     def _straight(self) -> Run | None:
         """The fast way to run, for plans without steps of the backend's own."""
@@ -236,7 +292,7 @@ class Plan:
         return straight(
             self._device, inputs=len(self.schedule.graph.inputs) - len(self._constants),
             constants=self._constants, own=self._own, arena=self.schedule.arena, segments=segments,
-            checks=self._checks, outputs=self._outputs,
+            checks=self._checks, outputs=self._outputs, donors=self.donors,
         )  # fmt: skip
 
     def _launch(self, call: Call, roots: dict[int, int], place: dict[int, int]) -> Launch:
@@ -254,7 +310,9 @@ class Plan:
             else:
                 buffer = roots.setdefault(argument.root, len(roots) + 1)
                 pointers.append(Argument(buffer, offset))
-        return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]))
+        nodes = self.schedule.graph.nodes
+        names = " ".join([nodes[p].op.operation.name for p in call.nodes])
+        return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]), names)
 
     def _output(self, value: int) -> tuple[int, View | None]:
         """The number of an output's root, and the view of it if it is not the same memory."""
@@ -274,7 +332,7 @@ class Plan:
             else:
                 self._on_host(step, known, scalars)  # type: ignore[arg-type]
         for number, text in self._checks:
-            if ctypes.c_int32.from_address(known[number].address).value:
+            if device.flag(known[number]):
                 raise OutOfRangeError(text)
         return [
             known[n] if view is None else self._viewed(known[n], view) for n, view in self._outputs
@@ -321,11 +379,18 @@ class Plan:
         graph = self.schedule.graph
         node = graph.nodes[step.position]
         inputs = [self._host_input(v, known, scalars) for v in node.args]
-        if is_product(node.op):
+        run = self._device.execute_native
+        kernels = self._generated(node.op, avals_of(inputs))
+        if is_product(node.op) or kernels:
             # How a library orders the sums depends on strides: alone it is given dense operands.
-            inputs = [self._device.in_order(x) for x in inputs if isinstance(x, Handle)]
+            dense: list[Handle | Scalar] = [
+                self._device.in_order(x) if isinstance(x, Handle) else x for x in inputs
+            ]
+            if kernels and any(x is not y for x, y in zip(inputs, dense, strict=True)):
+                run = self._device.execute  # the strides of its operands were no nest
+            inputs = dense
         with staged_on(self._device):  # type: ignore[arg-type]
-            results = self._device.execute_native(node.op, inputs)
+            results = run(node.op, inputs)
         known.extend([self._device.in_order(h) for h in results[: len(node.results)]])
 
     def _host_input(

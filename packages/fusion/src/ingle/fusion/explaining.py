@@ -225,19 +225,20 @@ def _kernel_step(graph: Graph, call: Call, seconds: float | None) -> Step:
         )
         return Step("nest", names, call.sizes, nbytes, 0, seconds)
     m, n, k = call.sizes
-    sizes = (call.batch, m, n, k)
+    sizes = (*call.batch, m, n, k)
     nbytes = (
-        _nbytes(graph, call.a.root, (call.batch, m, k), call.a.strides)
-        + _nbytes(graph, call.b.root, (call.batch, k, n), call.b.strides)
-        + sum(_nbytes(graph, o.root, (call.batch, m, n), o.strides) for o in call.operands)
+        _nbytes(graph, call.a.root, (*call.batch, m, k), call.a.strides)
+        + _nbytes(graph, call.b.root, (*call.batch, k, n), call.b.strides)
+        + sum(_nbytes(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
     )
-    shown = sizes if call.batch > 1 else sizes[1:]
+    shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
     return Step("product", names, shown, nbytes, 2 * math.prod(sizes), seconds)
 
 
 def _nbytes(graph: Graph, root: int, sizes: Sequence[int], strides: Sequence[int]) -> int:
+    aval = graph.values[root].aval
     count = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
-    return count * graph.values[root].aval.dtype.itemsize
+    return min(count, math.prod(aval.shape)) * aval.dtype.itemsize
 
 
 def _host_step(graph: Graph, position: int, seconds: float | None = None) -> Step:

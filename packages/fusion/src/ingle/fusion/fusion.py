@@ -51,6 +51,26 @@ class Fusion:
                 return self._execute_now(op, inputs)
         return recorder.record(op, inputs)
 
+    def defers(self) -> bool:
+        """Whether operations wait here for others: not in a function that is being compiled."""
+        recorder = current.get()
+        return recorder is None or recorder.backend is not self
+
+    def reuse(self, op: Op, inputs: Sequence[Handle | Scalar], place: int, owner: object) -> Handle:
+        """Assigns in place, at once, where the backend below can.
+
+        An assignment would be a copy in each plan. Arithmetic is recorded like any other: it
+        costs less together with its neighbours than in place.
+        """
+        reuse = getattr(self.inner, "reuse", None)
+        if reuse is None or op.operation.traits.kind == "elementwise" or not self.defers():
+            return self.execute(op, inputs)[0]
+        lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
+        target = lowered[place]
+        if isinstance(target, Handle) and target.owned is not None and len(target.owned) > 1:
+            self.flush()  # what reads the old value may only be written down
+        return self.known(reuse(op, lowered, place, owner))
+
     def _execute_now(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """For operations whose results have shapes that depend on values."""
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
@@ -64,6 +84,7 @@ class Fusion:
         lazy.dtype = handle.dtype
         lazy.recorder = None
         lazy.number = -1
+        lazy.owned = handle.owned
         lazy.value = handle
         return lazy
 

@@ -53,6 +53,8 @@ class Graph:
         nodes: the operations.
         inputs, scalars: the numbers of the values that are given to each run.
         outputs: the numbers of the values that a run returns.
+        donors: positions of inputs and of outputs of the same shape and dtype; whoever runs the
+            graph may give the input's memory to the output. See `Landing`.
     """
 
     values: list[Value] = field(default_factory=list)
@@ -60,6 +62,7 @@ class Graph:
     inputs: list[int] = field(default_factory=list)
     scalars: list[int] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
+    donors: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def input(self, aval: Aval) -> int:
         """A new tensor input."""

@@ -87,6 +87,7 @@ class KernelBackend(EagerBackend):
     """
 
     language: str = "c"
+    writes_over = False
     spreads_products = True
 
     def __init__(self, device: Device) -> None:
@@ -265,6 +266,12 @@ class KernelBackend(EagerBackend):
         assert isinstance(handle, MemoryHandle)
         address = handle.address + offset * handle.dtype.itemsize
         return self._placed(aval, handle.memory, address, strides)
+
+    def flag(self, handle: Ordered) -> bool:
+        """The one bool of a value that a kernel wrote."""
+        found = np.empty(1, np.uint8)
+        self.read(handle.address, found)
+        return bool(found[0])
 
     def in_order(self, handle: Handle) -> MemoryHandle:
         """The handle, or a copy of it whose elements lie in C order."""

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ingle.tensor.errors import BackendError
+
 from .execution import Launch
 from .kernel.code import bits_of
 from .kernel.nest import Nest, layout, units
@@ -47,13 +49,22 @@ class Launches:
         places = layout(call.nest)
         args = [*call.sizes, *[s for strides in call.strides for s in strides]]
         return _Step(
-            self._backend.kernel(call.nest),
+            self._kernel(launch, call.nest),
             tuple([(p.buffer, p.offset) for p in launch.pointers]),
             (*args, *[0] * len(launch.scalars)),
             tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
             units(call.nest, call.sizes),
             call.nest,
         )
+
+    def _kernel(self, launch: Launch, nest: Nest) -> Any:
+        try:
+            return self._backend.kernel(nest)
+        except Exception as error:  # a stranger's compiler may raise anything
+            raise BackendError(
+                f"{self._backend.device}: the kernel of [{launch.operations}] cannot be compiled: "
+                f"{error}"
+            ) from error
 
     def __call__(self, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
         """Runs them on buffers at these addresses."""

@@ -14,7 +14,7 @@ from ingle.tensor.operation import Op
 from .kernel.code import CodeBuilder
 from .kernel.nest import MAX_OUTER, Nest, Operand, map_nest
 from .passes.axes import merged
-from .passes.views import View, broadcasted, permuted, reshaped, sliced
+from .passes.views import View, broadcasted, from_the_front, permuted, reshaped, sliced
 
 
 def moved_view(op: Op, inputs: Sequence[Any], source: View) -> View | None:
@@ -46,10 +46,8 @@ def first_places(
     for axis, (start, size, step) in enumerate(zip(starts, sizes, steps, strict=True)):
         assert isinstance(start, Scalar)
         length, given = shape[axis], int(start.value.real)
-        first = given + length if given < 0 else given
-        last = first + (size - 1) * step
-        inside = 0 <= first < length and 0 <= last < length if size else 0 <= first <= length
-        if not inside:
+        first = from_the_front(given, length, size, step)
+        if first is None:
             raise OutOfRangeError(
                 f"{op.operation.name}: {size} elements from {given} in steps of {step} do not "
                 f"lie inside of axis {axis} of size {length}"

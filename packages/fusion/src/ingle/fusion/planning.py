@@ -10,11 +10,15 @@ from typing import Any, TypeAlias
 from ingle.tensor.contract import Aval
 
 from .graph import Graph
+from .kernel.nest import BLOCK
+from .passes.alignment import GATHERED
+from .passes.columns import in_two_steps
 from .passes.contractions import ContractionBuilder, ContractionCall
 from .passes.decompositions import spreading
-from .passes.groups import Group, Grouping, roles_of
+from .passes.groups import Group, Grouping
 from .passes.nests import NestBuilder, NestCall
-from .passes.operands import Unnestable
+from .passes.operands import Argument, Unnestable
+from .passes.roles import roles_of
 from .passes.storage import Span, packed
 from .passes.views import View, Views
 
@@ -68,16 +72,23 @@ class Scheduler:
     """Groups a graph's nodes into kernels and finds memory for what lies between them."""
 
     def __init__(self, graph: Graph, generated: Any) -> None:
+        self._generated = generated
+        self._begin(graph)
+
+    def _begin(self, graph: Graph) -> None:
+        """Takes up a graph, about whose nodes nothing is known yet."""
         self._graph = graph
         self._views = Views(graph)
 
         def can_lower(position: int) -> bool:
             node = graph.nodes[position]
-            return bool(generated(node.op, [graph.values[a].aval for a in node.args]))
+            return bool(self._generated(node.op, [graph.values[a].aval for a in node.args]))
 
         self._roles = roles_of(graph, self._views, can_lower)
+        self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._inline = self._inlined()
         self._alone = spreading(graph, self._views)
+        self._materialize()
 
     def _inlined(self) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -88,9 +99,14 @@ class Scheduler:
 
     def schedule(self) -> Schedule:
         """The steps and their memory."""
-        self._materialize()
+        first = True
         while True:
             grouping = Grouping(self._graph, self._views, self._roles, self._alone)
+            stepwise = in_two_steps(self._graph, self._views, grouping) if first else None
+            first = False
+            if stepwise is not None:
+                self._begin(stepwise)
+                continue
             stored = self._stored(grouping)
             calls: list[Call | HostStep] = []
             failed = None
@@ -110,9 +126,11 @@ class Scheduler:
         """Inline values that somebody needs in memory are computed there like any other."""
         needed = {self._views.of(o).root for o in self._graph.outputs}
         for position, role in enumerate(self._roles):
+            args = self._graph.nodes[position].args
             if role in ("host", "contraction"):
-                node = self._graph.nodes[position]
-                needed.update(self._views.of(a).root for a in node.args)
+                needed.update(self._views.of(a).root for a in args)
+            elif role == "gather":
+                needed.add(self._views.of(args[GATHERED]).root)
         for value in [v for v in self._inline if v in needed]:
             self._roles[self._inline.pop(value)] = "map"
 
@@ -120,6 +138,10 @@ class Scheduler:
         """A group without a nest is tried again without its last node; a single one is left to
         the backend."""
         last = group.nodes[-1]
+        sums = [p for p in group.nodes if self._roles[p] == "columns"]
+        if sums and len(group.nodes) > 1:
+            self._alone.update(sums)
+            return
         if len(group.nodes) == 1:
             self._roles[last] = "host"
         self._alone.add(last)
@@ -184,7 +206,8 @@ class Scheduler:
     def _check_bounds(self, call: NestCall) -> None:
         """A kernel that left its operands would take the process with it."""
         for argument, strides in zip(call.arguments, call.strides, strict=True):
-            steps = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
+            sizes = self._reached(argument, call)
+            steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)
             last = argument.offset + sum(max(s, 0) for s in steps)
             aval = self._graph.values[argument.root].aval
@@ -195,6 +218,12 @@ class Scheduler:
                     f"{call.sizes}, strides {strides}, offset {argument.offset}; this is a mistake "
                     "in Ingle, please report it. INGLE_FUSION=0 avoids it"
                 )
+
+    def _reached(self, argument: Argument, call: NestCall) -> tuple[int, ...]:
+        """How far a kernel goes along each axis: in sums over rows to the last block of these."""
+        if argument.output and self._roles[self._maker[argument.root]] == "columns":
+            return (-(-call.sizes[0] // BLOCK), *call.sizes[1:])
+        return call.sizes
 
     def _nbytes(self, value: int) -> int:
         aval: Aval = self._graph.values[value].aval

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
-from ingle.tensor.operation import typed_key
+from ingle.tensor.operation import Op, typed_key
 
 from .graph import Entry, Graph, Node, constant_entry, read_log
+from .references import HELD_TWICE, exclusive, refs
+from .straight import Landing
 
 SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
@@ -34,18 +36,42 @@ def replay(
     numbers: Sequence[Any],
 ) -> list[Handle]:
     """Runs a log through the door of a backend, one operation after the other."""
+    last = log[-1]
+    if len(log) == len(given) + 1 == len(last) and last[0].operation.body is None:
+        # One operation on tensors, which are written down in the order in which it takes them
+        # unless one of them comes twice.
+        handles = backend.execute(last[0], given)
+        return [handles[o - len(given)] for o in outputs]
     values: list[Any] = []
-    handles, rest = iter(given), iter(numbers)
+    inputs, rest = iter(given), iter(numbers)
+    dying = _last_reads(log, outputs) if len(log) > SHORT else [()] * len(log)
     with staged_on(backend):
-        for entry in log:
+        for entry, dead in zip(log, dying, strict=True):
             head = entry[0]
             if head == "input":
-                values.append(next(handles))
+                values.append(next(inputs))
             elif head == "scalar":
                 values.append(Scalar(next(rest), entry[1]))
             else:
                 values.extend(backend.execute(head, [values[i] for i in entry[1:]]))
+                for number in dead:
+                    values[number] = None
     return [values[o] for o in outputs]
+
+
+def _last_reads(log: Sequence[Entry], outputs: Sequence[int]) -> list[Sequence[int]]:
+    """For each entry of a log the values that nobody reads after it."""
+    seen = set(outputs)
+    dying: list[Sequence[int]] = []
+    for entry in reversed(log):
+        mine: list[int] = []
+        if type(entry[0]) is Op:
+            for number in entry[1:]:
+                if number not in seen:
+                    seen.add(number)
+                    mine.append(number)
+        dying.append(mine)
+    return dying[::-1]
 
 
 class Replay:
@@ -112,6 +138,20 @@ def prepare(backend: Backend, graph: Graph) -> Executable:
     return Replay(backend, graph) if planned is None else planned(graph)
 
 
+def with_donors(graph: Graph) -> Graph:
+    """The graph, all of whose inputs may be written over that are as large as an output."""
+    avals = [graph.values[n].aval for n in graph.inputs]
+    graph.donors = tuple(
+        [
+            (i, o)
+            for o, value in enumerate(graph.outputs)
+            for i, aval in enumerate(avals)
+            if aval == graph.values[value].aval
+        ]
+    )
+    return graph
+
+
 class _Form:
     """A log without the values of its numbers, and the plan that was made for it.
 
@@ -157,10 +197,15 @@ class Planner:
         outputs: Sequence[int],
         given: Sequence[Handle],
         numbers: Sequence[Any],
+        landing: Landing,
     ) -> list[Handle]:
-        """Computes the outputs of a log."""
-        if len(log) <= SHORT and all([math.prod(h.shape) <= SMALL for h in given]):  # noqa: C419
-            return replay(self._backend, log, outputs, given, numbers)
+        """Computes the outputs of a log; inputs that only `given` holds may be written over."""
+        if len(log) <= SHORT:
+            for handle in given:
+                if math.prod(handle.shape) > SMALL:
+                    break
+            else:
+                return replay(self._backend, log, outputs, given, numbers)
         form = self._form((tuple(log), tuple(outputs)), numbers)
         with form.lock:
             # Threads may come with other numbers: what varies belongs to the plan made for it.
@@ -168,11 +213,18 @@ class Planner:
             form.runs += 1
             if form.executable is None and form.runs > 1:
                 fixed = _with_constants(log, numbers, form.varying)
-                form.executable = prepare(self._backend, read_log(fixed, outputs))
+                form.executable = prepare(self._backend, with_donors(read_log(fixed, outputs)))
             executable, varying = form.executable, tuple(form.varying)
         if executable is None:
             return replay(self._backend, log, outputs, given, numbers)
-        return executable(given, [n for n, varies in zip(numbers, varying, strict=True) if varies])
+        rest = [n for n, varies in zip(numbers, varying, strict=True) if varies]
+        over = getattr(executable, "over", None)
+        if over is None:
+            return executable(given, rest)
+        # Two hold each handle here that nobody else holds: the list and the loop.
+        free = [refs(h) == HELD_TWICE and exclusive(h) for h in given]
+        outcome: list[Handle] = over(given, rest, free, landing)
+        return outcome
 
     def _form(self, key: Any, numbers: Sequence[Any]) -> _Form:
         """The form of a log; the one used longest ago goes if there are too many."""

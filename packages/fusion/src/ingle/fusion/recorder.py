@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -33,7 +34,7 @@ class LazyHandle(Handle):
         value: the handle of the backend below, once it is computed; the error if it never will be.
     """
 
-    __slots__ = ("__weakref__", "number", "recorder", "value")
+    __slots__ = ("__weakref__", "number", "owned", "recorder", "value")
 
     backend: Fusion
 
@@ -42,6 +43,7 @@ class LazyHandle(Handle):
         self.shape, self.dtype = aval
         self.recorder = recorder
         self.number = number
+        self.owned = None
         self.value: Handle | BaseException | None = None
 
     @property
@@ -54,12 +56,21 @@ class LazyHandle(Handle):
 
     def computed(self) -> Handle:
         """The handle of the backend below; runs what is written down, if it must."""
+        # In this order, since the value counts only if nobody has begun to write over it.
+        value = self.value
         if self.recorder is not None:
             self.recorder.finish(self)
-        if isinstance(self.value, BaseException):
-            raise self.value
-        assert self.value is not None, self
-        return self.value
+            value = self.value
+        if isinstance(value, Handle):
+            return value
+        assert value is not None, self
+        raise value
+
+
+class Inputs(list[Handle]):
+    """The inputs of a log: they hold memory that may be written in place until the log has run."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Recorder:
@@ -69,16 +80,18 @@ class Recorder:
         written: the log.
         given: the handles, of the backend below, of its inputs in order.
         numbers: the numbers of its scalars in order.
+        most: how long the log may become before `shorten` is called.
         staged: whether values are never computed here: the log is kept for later runs.
     """
 
+    most = sys.maxsize
     staged = False
 
     def __init__(self, backend: Fusion) -> None:
         self.backend = backend
         self.lock = threading.RLock()
         self.written: list[Entry] = []
-        self.given: list[Handle] = []
+        self.given = Inputs()
         self.numbers: list[Any] = []
         self._count = 0
         self._handles: list[ref[LazyHandle]] = []
@@ -86,58 +99,73 @@ class Recorder:
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """Writes an operation down."""
+        key: list[Any] = [op]
+        operands: list[Handle | Scalar] = []
         for x in inputs:
-            # Not under the lock: the other thread may be waiting for it.
-            if type(x) is LazyHandle and x.recorder is not self and x.recorder is not None:
-                x.computed()
+            key.append(x.shape)
+            key.append(x.dtype)
+            if type(x) is LazyHandle and x.recorder is not self:
+                # Not under the lock: another thread that computes it may be waiting for that.
+                x = x.computed()
+            operands.append(x)
+        avals = _avals.get(whole := tuple(key))
+        if avals is None:
+            if len(_avals) > MOST_AVALS:
+                _avals.clear()
+            avals = _avals[whole] = infer(op, inputs)
         with self.lock:
             args: list[Any] = [op]
-            key: list[Any] = [op]
-            for x in inputs:
-                key.append(x.shape)
-                key.append(x.dtype)
+            for x in operands:
                 if type(x) is LazyHandle:
                     if x.recorder is self:
                         args.append(x.number)
-                    else:
+                    else:  # somebody needed it in between
                         args.append(self.operand(x.computed()))
                 elif type(x) is Scalar:
                     args.append(self.number(x))
                 else:
                     args.append(self.operand(x))  # type: ignore[arg-type]
-            avals = _avals.get(whole := tuple(key))
-            if avals is None:
-                if len(_avals) > MOST_AVALS:
-                    _avals.clear()
-                avals = _avals[whole] = infer(op, inputs)
-            self.written.append(tuple(args))
-            number = self._count
+            number, entry = self._count, tuple(args)
+            made: tuple[LazyHandle, ...]
             if len(avals) == 1:
-                self._count = number + 1
-                handle = LazyHandle(self.backend, avals[0], self, number)
-                self._handles.append(ref(handle))
-                return (handle,)
-            self._count = number + len(avals)
-            handles = [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
-            self._handles.extend(map(ref, handles))
-            return tuple(handles)
+                made = (LazyHandle(self.backend, avals[0], self, number),)
+                known: Sequence[ref[LazyHandle]] = (ref(made[0]),)
+            else:
+                made = tuple(
+                    [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
+                )
+                known = [ref(h) for h in made]
+            # Without calls, between which Ctrl-C may come.
+            self._count = number + len(made)
+            self._handles += known
+            self.written += (entry,)
+            if len(self.written) > self.most:
+                self.shorten()
+            return made
+
+    def shorten(self) -> None:
+        """The log has more entries than `most`."""
 
     def operand(self, handle: Handle) -> int:
         """The value of a handle of the backend below: an input of the log."""
         found = self._places.get(id(handle))
         if found is None:
-            found = self._places[id(handle)] = self._count
+            place, entry = id(handle), ("input", handle.shape, handle.dtype)
+            self._places[place] = found = self._count
             self._count += 1
-            self.written.append(("input", handle.shape, handle.dtype))
-            self.given.append(handle)
+            self.given += (handle,)
+            self.written += (entry,)
+            if handle.owned is not None:
+                handle.owned.add(self.given)
         return found
 
     def number(self, scalar: Scalar) -> int:
         """The value of a number: given anew to each run."""
-        self.written.append(("scalar", scalar.dtype))
-        self.numbers.append(scalar.value)
-        self._count += 1
-        return self._count - 1
+        entry, number = ("scalar", scalar.dtype), self._count
+        self._count = number + 1
+        self.numbers += (scalar.value,)
+        self.written += (entry,)
+        return number
 
     def living(self) -> list[LazyHandle]:
         """The handles that somebody still holds, in the order of their values."""
@@ -146,7 +174,7 @@ class Recorder:
     def taken(self) -> tuple[Any, ...]:
         """Everything that is written down, which is forgotten here."""
         state = self.written, self.given, self.numbers, self._count, self._handles, self._places
-        self.written, self.given, self.numbers = [], [], []
+        self.written, self.given, self.numbers = [], Inputs(), []
         self._count, self._handles, self._places = 0, [], {}
         return state
 

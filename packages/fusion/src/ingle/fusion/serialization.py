@@ -144,7 +144,7 @@ def _value(x: Any) -> Any:
         case int():
             return int(x)
         case complex():
-            return {"complex": [_value(x.real), _value(x.imag)]}
+            return {"complex": str(x)}
         case tuple():
             return [_value(e) for e in x]
         case Program():
@@ -160,8 +160,8 @@ def _unwritten(x: Any) -> Any:
             return as_dtype(name)
         case {"float": str(text)}:
             return float(text)
-        case {"complex": [real, imag]}:
-            return complex(_unwritten(real), _unwritten(imag))
+        case {"complex": str(text)}:
+            return complex(text)
         case {"program": dict(content)}:
             return _read_program(content)
         case dict():

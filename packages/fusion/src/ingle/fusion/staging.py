@@ -95,6 +95,8 @@ class Staging(Recorder):
         known = len(self.given)
         number = super().operand(handle)
         if len(self.given) > known:
+            if handle.owned is not None:
+                handle.owned.share()  # a constant of all later runs
             self.sources.append(None)
             self._locate()
         return number

@@ -7,8 +7,7 @@ the addresses of its buffers.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Aval, Handle
@@ -19,7 +18,23 @@ from .passes.views import View
 if TYPE_CHECKING:
     from .execution import KernelDevice, Ordered, Segment
 
-Run = Callable[[Sequence[Handle], Any], list[Handle]]
+Run = Callable[..., list[Handle]]
+
+
+class Landing:
+    """How far a run has come that writes over its inputs.
+
+    Attributes:
+        outputs: what it returns, from before its last kernels run.
+        done: set right before the native call of these. What a handler of signals raises from then
+            on comes behind the call: the outputs have their values, and have to be kept.
+    """
+
+    __slots__ = ("done", "outputs")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.outputs: list[Handle] = []
 
 
 def straight(
@@ -32,6 +47,7 @@ def straight(
     segments: Sequence[tuple[Segment, Sequence[int]]],
     checks: Sequence[tuple[int, str]],
     outputs: Sequence[tuple[int, View | None]],
+    donors: Mapping[int, int],
 ) -> Run:
     """The function of the inputs and the scalars that returns the outputs.
 
@@ -42,41 +58,84 @@ def straight(
         own: what the plan makes; the values after those.
         arena: how many bytes of memory the segments share.
         segments: each with the numbers of the values that are its buffers.
-        checks: numbers of values that must hold zero, and what is wrong if they don't.
+        checks: numbers of flags, and what is wrong where one is set.
         outputs: numbers of values, and where the output is a view of one, that view.
+        donors: for values that the plan makes the input in whose memory they may lie. Whether they
+            do is said by a flag for each input, the function's third argument; the fourth is a
+            `Landing`. The last segment is then the one that writes such values.
     """
-    names: dict[str, Any] = {
-        "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
-        "viewed": device.viewed, "flag": ctypes.c_int32.from_address, "Error": OutOfRangeError,
-    }  # fmt: skip
-    lines: list[str] = []
-    if inputs:
-        lines.append("".join(f"v{i}, " for i in range(inputs)) + "= given")
-        lines.extend(f"v{i} = in_order(v{i})" for i in range(inputs))
-    for number, constant in enumerate(constants, inputs):
-        names[f"v{number}"] = constant
-    for number, aval in enumerate(own, inputs + len(constants)):
-        names[f"aval{number}"] = aval
-        lines.append(f"v{number} = empty(aval{number})")
-    for number, (segment, roots) in enumerate(segments):
-        names[f"segment{number}"] = segment
+    writer = _Writer(device, inputs, len(constants))
+    writer.receive(constants)
+    writer.make(own, donors)
+    *first, last = [writer.segment(s, roots, arena) for s, roots in segments] or [""]
+    writer.lines += first
+    if not donors:
+        writer.lines.append(last)
+    writer.check(checks)
+    writer.lines.append(f"out = [{', '.join([writer.shown(n, view) for n, view in outputs])}]")
+    if donors:
+        writer.land(last.removesuffix(")") + ", landing)")
+    return writer.function()
+
+
+class _Writer:
+    """The lines of the function, and what its names stand for."""
+
+    def __init__(self, device: KernelDevice, inputs: int, constants: int) -> None:
+        self.lines: list[str] = []
+        self._inputs = inputs
+        self._first = inputs + constants
+        self._names: dict[str, Any] = {
+            "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
+            "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
+        }  # fmt: skip
+
+    def receive(self, constants: Sequence[Ordered]) -> None:
+        if self._inputs:
+            self.lines.append("".join(f"v{i}, " for i in range(self._inputs)) + "= given")
+            self.lines.extend(f"v{i} = in_order(v{i})" for i in range(self._inputs))
+        for number, constant in enumerate(constants, self._inputs):
+            self._names[f"v{number}"] = constant
+
+    def make(self, own: Sequence[Aval], donors: Mapping[int, int]) -> None:
+        for number, aval in enumerate(own, self._first):
+            self._names[f"aval{number}"] = aval
+            made = f"empty(aval{number})"
+            if number in donors:
+                giver = donors[number]
+                made = f"v{giver} if free[{giver}] else {made}"
+            self.lines.append(f"v{number} = {made}")
+
+    def segment(self, segment: Segment, roots: Sequence[int], arena: int) -> str:
+        name = f"segment{len(self._names)}"
+        self._names[name] = segment
         buffers = "".join(f", v{r}.address" for r in roots)
         shared = f"arena({arena})" if arena else "0"
-        lines.append(f"segment{number}(({shared}{buffers},), scalars)")
-    for number, text in checks:
-        lines.append(f"if flag(v{number}.address).value: raise Error({text!r})")
-    shown = []
-    for place, (number, view) in enumerate(outputs):
-        shown.append(f"v{number}")
-        if view is not None:
-            shape, strides, offset = tuple(view.shape), tuple(view.strides), view.offset
-            names[f"shape{place}"] = shape
-            shown[-1] = (
-                f"viewed(v{number}, Aval(shape{place}, v{number}.dtype), {strides}, {offset})"
-            )
-    names["Aval"] = Aval
-    lines.append(f"return [{', '.join(shown)}]")
-    source = "def run(given, scalars):\n    " + "\n    ".join(lines) + "\n"
-    exec(source, names)
-    run: Run = names["run"]
-    return run
+        return f"{name}(({shared}{buffers},), scalars)"
+
+    def check(self, checks: Sequence[tuple[int, str]]) -> None:
+        for number, text in checks:
+            self.lines.append(f"if flag(v{number}): raise Error({text!r})")
+
+    def shown(self, number: int, view: View | None) -> str:
+        if view is None:
+            return f"v{number}"
+        name = f"shape{len(self._names)}"
+        self._names[name] = tuple(view.shape)
+        strides = tuple(view.strides)
+        return f"viewed(v{number}, Aval({name}, v{number}.dtype), {strides}, {view.offset})"
+
+    def land(self, last: str) -> None:
+        """The last segment, which may write over inputs: everything else is done before."""
+        segment = last.partition("(")[0]
+        self.lines.insert(0, f"if {segment}.long: free = NOTHING")
+        self.lines.append("if landing is not None: landing.outputs = out")
+        self.lines.append(last)
+
+    def function(self) -> Run:
+        self._names["NOTHING"] = (False,) * self._inputs
+        body = "\n    ".join([*self.lines, "return out"])
+        source = f"def run(given, scalars, free=NOTHING, landing=None):\n    {body}\n"
+        exec(source, self._names)
+        run: Run = self._names["run"]
+        return run

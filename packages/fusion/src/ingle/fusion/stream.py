@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ingle.tensor.contract import Handle, Scalar
-from ingle.tensor.operation import Op
+from ingle.tensor.contract import Handle
 
+from .errors import PlanWarning
 from .graph import read_log
 from .plans import Attempt
 from .recorder import LazyHandle, Recorder
+from .straight import Landing
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -23,15 +25,14 @@ MOST_ENTRIES = 8192
 class Stream(Recorder):
     """What one thread has asked for and nobody has needed yet."""
 
+    most = MOST_ENTRIES
+
     def __init__(self, backend: Fusion, planner: Planner) -> None:
         super().__init__(backend)
         self._planner = planner
 
-    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
-        handles = super().record(op, inputs)
-        if len(self.written) > MOST_ENTRIES:
-            self.flush()
-        return handles
+    def shorten(self) -> None:
+        self.flush()
 
     def finish(self, wanted: LazyHandle) -> None:
         self._run()
@@ -55,25 +56,52 @@ class Stream(Recorder):
         with self.lock:
             if not self.written:
                 return []
-            handles = self.living()
-            state = self.taken()
-            if not handles:
-                return []
-            log, given, numbers = state[:3]
-            outputs = [h.number for h in handles]
-            values: Sequence[Handle | BaseException]
+            handles = [h for r in self._handles if (h := r()) is not None]
+            landing = Landing()
+            state: tuple[Any, ...] | None = None
+            values: Sequence[Handle | BaseException] | None = None
             try:
-                try:
-                    values = self._planner.run(log, outputs, given, numbers)
-                except Exception:
-                    # Whatever has nothing to do with the failure gets its value.
-                    attempt = Attempt(self.backend.inner, read_log(log, outputs))
-                    values = attempt(given, numbers)
+                state = self.taken()
+                if handles:
+                    values = self._computed(state, handles, landing)
+                    _settle(handles, values)
             except BaseException:
-                # Ctrl-C: nothing has happened yet, and whoever asks again starts it again.
-                self.put_back(state)
+                # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
+                if values is not None:
+                    _settle(handles, values)
+                elif landing.done:
+                    _settle(handles, landing.outputs)
+                elif state is not None:
+                    self.put_back(state)
                 raise
-            for handle, value in zip(handles, values, strict=True):
-                handle.value = value
-                handle.recorder = None
             return handles
+
+    def _computed(
+        self, state: tuple[Any, ...], handles: Sequence[LazyHandle], landing: Landing
+    ) -> Sequence[Handle | BaseException]:
+        log, given, numbers, *_ = state
+        outputs = [h.number for h in handles]
+        try:
+            return self._planner.run(log, outputs, given, numbers, landing)
+        except Exception as error:
+            if landing.done:
+                raise
+            # Whatever has nothing to do with the failure gets its value.
+            found = Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
+            if not any(isinstance(value, BaseException) for value in found):
+                warnings.warn(
+                    "a plan could not be used, so its operations ran one by one, which is slower: "
+                    f"{type(error).__name__}: {error}",
+                    PlanWarning,
+                    stacklevel=2,
+                )
+            return found
+
+
+def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:
+    for handle, value in zip(handles, values, strict=True):
+        owned = getattr(value, "owned", None)
+        if owned is not None:  # a view of memory that may be written in place
+            owned.add(handle)
+        handle.value = value
+        handle.recorder = None

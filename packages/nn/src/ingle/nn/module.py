@@ -68,8 +68,13 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (list, tuple, dict)) and value:
             value = _container(type(self).__name__, name, value)
+        held = vars(self)
+        old = held[name] if name in held else getattr(type(self), name, self)
         object.__setattr__(self, name, value)
-        structure.changed()
+        if name in held:
+            structure.assigned(self, name, old, value)
+        else:
+            structure.changed()  # a property, which keeps the value elsewhere
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)

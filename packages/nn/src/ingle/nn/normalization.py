@@ -77,7 +77,7 @@ class _BatchNorm(Module):
         batches = self.num_batches_tracked
         if self.running_mean is None or self.running_var is None or batches is None:
             return
-        with undisturbed, transaction():
+        with undisturbed, transaction(flush=False):
             batches.value = batches.raw + 1
             # What runs is the unbiased variance, as in PyTorch; the layer itself uses the other.
             unbiased = var * (count / (count - 1))

@@ -50,7 +50,7 @@ class Parameter(Cell[Tensor]):
             raise DTypeError(f"requires_grad: {self.dtype} has no gradients")
         if self.differentiable is not bool(wanted):
             self.differentiable = bool(wanted)
-            structure.changed()
+            structure.assigned(self, "requires_grad", not wanted, bool(wanted))
 
 
 class Buffer(Cell[Tensor]):

@@ -4,9 +4,13 @@
 >>> layer = Linear(2, 3)
 >>> before = structure.epoch()
 >>> layer = layer.eval()
->>> structure.epoch() > before
+>>> structure.epoch() == before
+False
+>>> layer = layer.train()
+>>> structure.epoch() == before
 True
 """
 
+from ingle.tensor.structure import assigned as assigned
 from ingle.tensor.structure import changed as changed
 from ingle.tensor.structure import epoch as epoch

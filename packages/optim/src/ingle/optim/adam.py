@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ingle.tensor as it
@@ -13,7 +13,8 @@ from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least, fractions
 from .schedule import Rate
-from .updates import Decay, adam_update
+from .together import alike, together
+from .updates import ADAM_UPDATE, Decay, adam_numbers, adam_update
 
 
 class Adam(Optimizer):
@@ -69,15 +70,37 @@ class Adam(Optimizer):
         if options["amsgrad"]:
             self._with_largest(slot, grad, lr, options)
             return
-        decay: Decay = "none"
-        if options["weight_decay"]:
-            decay = "value" if self.decoupled else "gradient"
         first, second = slot.moment("exp_avg"), slot.moment("exp_avg_sq")
         slot.value, first.value, second.value = adam_update(
             slot.value, grad, first.raw, second.raw, step=slot.steps.raw, lr=lr,
             betas=options["betas"], eps=options["eps"], weight_decay=options["weight_decay"],
-            decay=decay,
+            decay=self._decay(options),
         )  # fmt: skip
+
+    def update_group(
+        self, updates: Sequence[tuple[Slot, Tensor]], lr: float, options: Mapping[str, Any]
+    ) -> None:
+        if options["amsgrad"] or options["maximize"] or type(self).update is not Adam.update:
+            super().update_group(updates, lr, options)
+            return
+        decay = self._decay(options)
+        op, rest = ADAM_UPDATE.op(decay=decay), (options["weight_decay"], decay)
+        for steps, some in alike(updates):
+            numbers = adam_numbers(steps, lr, options["betas"], options["eps"], *rest)
+            cells = [(s, s.moment("exp_avg"), s.moment("exp_avg_sq")) for s, _ in some]
+            operands = [
+                (slot.value, grad, first.raw, second.raw)
+                for (_, grad), (slot, first, second) in zip(some, cells, strict=True)
+            ]
+            for (slot, first, second), found in zip(
+                cells, together(op, operands, numbers), strict=True
+            ):
+                slot.value, first.value, second.value = found
+
+    def _decay(self, options: Mapping[str, Any]) -> Decay:
+        if not options["weight_decay"]:
+            return "none"
+        return "value" if self.decoupled else "gradient"
 
     def _with_largest(
         self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]

@@ -46,11 +46,19 @@ class Slot:
     @property
     def value(self) -> Tensor:
         """The parameter's value, without gradients; what is assigned is rounded to its dtype."""
-        return self.parameter.raw.astype(self.dtype)
+        return self.fitting(self.parameter.raw)
 
     @value.setter
     def value(self, value: Tensor) -> None:
-        self.parameter.value = value.astype(self.parameter.dtype)
+        dtype = self.parameter.dtype
+        self.parameter.value = value if value.dtype is dtype else value.astype(dtype)
+
+    def fitting(self, value: Tensor) -> Tensor:
+        """A tensor in the dtype that updates are computed in, on the parameter's device."""
+        held = self.parameter.raw
+        dtype = float32 if held.dtype.itemsize == 2 else held.dtype
+        value = value if value.dtype is dtype else value.astype(dtype)
+        return value if value.backend is held.backend else value.to_device(held.device)
 
     def moment(self, name: str) -> Cell[Tensor]:
         """The moment of that name; it follows the parameter to other devices and dtypes.
@@ -59,18 +67,20 @@ class Slot:
             ShapeError: the parameter has had another shape.
         """
         parameter, moments = self.parameter.raw, self.moments.raw
-        if name not in moments:
+        found = moments.get(name)
+        if found is None:
             made = Cell(zeros_like(parameter, dtype=self.dtype))
             self.moments.value = {**moments, name: made}
             return made
-        found = moments[name]
-        if found.shape != parameter.shape:
+        held = found.raw
+        if held.shape != parameter.shape:
             raise ShapeError(
-                f"{self.name}: its {name} has shape {found.shape}, the parameter has been given "
+                f"{self.name}: its {name} has shape {held.shape}, the parameter has been given "
                 f"shape {parameter.shape}; make a new optimizer"
             )
-        if found.device != parameter.device or found.dtype is not self.dtype:
-            found.rebind(found.raw.astype(self.dtype).to_device(parameter.device))
+        fitting = self.fitting(held)
+        if fitting is not held:
+            found.rebind(fitting)
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingle.tensor import Gradients, Tensor, transaction
@@ -77,6 +77,13 @@ class Optimizer:
         """Writes the parameter's new value and moments; every optimizer has its own."""
         raise NotImplementedError(f"{type(self).__name__} must define update")
 
+    def update_group(
+        self, updates: Sequence[tuple[Slot, Tensor]], lr: float, options: Mapping[str, Any]
+    ) -> None:
+        """Updates parameters that share options, each with its gradient, by `update`."""
+        for slot, grad in updates:
+            self.update(slot, grad, lr, options)
+
     @property
     def lr(self) -> float:
         """The learning rate of the next step, of the first group; setting it sets all groups'."""
@@ -108,16 +115,25 @@ class Optimizer:
                 f"{name}.step: none of the {sum(len(g.slots) for g in self.groups)} parameters has "
                 "a gradient here: they are frozen, or the gradients are those of another model"
             )
-        mine = self._limit(Gradients({slot.parameter: grad for _, slot, grad in work}))
+        # New values are computed when they land. Gradients that nobody holds by then are never
+        # stored, and in `step(loss.backward())` these references are the last ones.
+        del grads
         with transaction():
-            for group in self.groups:
-                if group.schedule is not None:
-                    group.rate.value = group.lr(self.steps.raw)
-            for group, slot, _ in work:
-                slot.steps.value = slot.steps.raw + 1
-                grad = mine[slot.parameter].astype(slot.dtype).to_device(slot.parameter.device)
-                self.update(slot, grad, group.rate.raw, group.options)
-            self.steps.value = self.steps.raw + 1
+            self._update(work)
+            del work
+
+    def _update(self, work: Sequence[tuple[Group, Slot, Tensor]]) -> None:
+        mine = self._limit({slot.parameter: grad for _, slot, grad in work})
+        for group in self.groups:
+            if group.schedule is not None:
+                group.rate.value = group.lr(self.steps.raw)
+            updates = [
+                (slot, slot.fitting(mine[slot.parameter])) for g, slot, _ in work if g is group
+            ]
+            for slot, _ in updates:
+                slot.steps.rebind(slot.steps.raw + 1)
+            self.update_group(updates, group.rate.raw, group.options)
+        self.steps.value = self.steps.raw + 1
 
     def backward_step(self, loss: Tensor) -> Gradients:
         """`loss.backward()` and `step` in one; returns the gradients as they were computed.
@@ -146,22 +162,27 @@ class Optimizer:
                 grad = grads.get(slot.parameter)
                 if grad is None:
                     continue
-                if grad.shape != slot.parameter.shape:
+                shape = slot.parameter.shape
+                if grad.shape != shape:
                     raise ShapeError(
                         f"{type(self).__name__}.step: the gradient of {slot.name!r} has shape "
-                        f"{grad.shape}, the parameter {slot.parameter.shape}"
+                        f"{grad.shape}, the parameter {shape}"
                     )
                 pairs.append((group, slot, grad.detach()))
         return pairs
 
-    def _limit(self, grads: Gradients) -> Gradients:
+    def _limit(self, found: Mapping[Any, Tensor]) -> Mapping[Any, Tensor]:
+        """Gradients by parameter, clipped as the optimizer was told to."""
+        if not self.error_if_nonfinite and self.max_grad_value is self.max_grad_norm is None:
+            return found
+        grads = Gradients(found)
         if self.error_if_nonfinite:
             self._check_finite(grads)
         if self.max_grad_value is not None:
             grads = clip_grad_value(grads, self.max_grad_value)
         if self.max_grad_norm is not None:
             grads, _ = clip_grad_norm(grads, self.max_grad_norm)
-        return grads
+        return {parameter: grads[parameter] for parameter in found}
 
     def _check_finite(self, grads: Gradients) -> None:
         # One number for all of them first: single parameters are looked at only to name them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingle.tensor import Tensor
@@ -12,7 +12,8 @@ from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
-from .updates import momentum_update
+from .together import alike, together
+from .updates import momentum_op, momentum_update
 
 
 class SGD(Optimizer):
@@ -64,6 +65,29 @@ class SGD(Optimizer):
                 "SGD: nesterov=True needs momentum above 0 and dampening=0, got "
                 f"momentum={options['momentum']}, dampening={options['dampening']}"
             )
+
+    def update_group(
+        self, updates: Sequence[tuple[Slot, Tensor]], lr: float, options: Mapping[str, Any]
+    ) -> None:
+        momentum, decay = options["momentum"], options["weight_decay"]
+        if not momentum or options["maximize"] or type(self).update is not SGD.update:
+            super().update_group(updates, lr, options)
+            return
+        op = momentum_op(decay, options["nesterov"])
+        numbers = (momentum, 1.0 - options["dampening"], lr, decay)
+        for steps, some in alike(updates):
+            if not steps > 1:
+                super().update_group(some, lr, options)
+                continue
+            buffers = [slot.moment("momentum_buffer") for slot, _ in some]
+            operands = [
+                (slot.value, grad, buffer.raw)
+                for (slot, grad), buffer in zip(some, buffers, strict=True)
+            ]
+            for (slot, _), buffer, found in zip(
+                some, buffers, together(op, operands, numbers), strict=True
+            ):
+                slot.value, buffer.value = found
 
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
         x, momentum, decay = slot.value, options["momentum"], options["weight_decay"]

@@ -11,7 +11,7 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.dispatch import TensorLike, promote, run
 from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
 from ingle.tensor.numbers import sqrt
-from ingle.tensor.operation import Operation, Traits
+from ingle.tensor.operation import Op, Operation, Traits
 from ingle.tensor.sample import Draw, Sample
 
 Decay = Literal["none", "gradient", "value"]
@@ -54,6 +54,24 @@ def adam_update(
     >>> x.tolist()
     [0.5, 1.5]
     """
+    numbers = adam_numbers(step, lr, betas, eps, weight_decay, decay)
+    operands = promote(
+        "adam_update", ("x", x), ("grad", grad), ("mean", mean), ("square", square),
+        *zip(ADAM_UPDATE.tensors[4:], numbers, strict=True),
+    )  # fmt: skip
+    value, first, second = run(ADAM_UPDATE.op(decay=decay), operands)
+    return value, first, second
+
+
+def adam_numbers(
+    step: int,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    decay: Decay,
+) -> tuple[float, ...]:
+    """What `adam_update` makes of its numbers: the operation's inputs after the tensors."""
     if step < 1:
         raise ArgumentError(f"adam_update: steps count from 1, got step={step}")
     beta1, beta2 = betas
@@ -61,16 +79,7 @@ def adam_update(
     # Both corrections are numbers; moved to where they cost no pass over the parameter.
     root = sqrt(1.0 - beta2**step)
     size = lr * root / (1.0 - beta1**step)
-    numbers = zip(
-        ("forget", "keep", "add", "eps", "size", "shrink"),
-        (1.0 - beta1, beta2, 1.0 - beta2, eps * root, size, shrink),
-        strict=True,
-    )
-    operands = promote(
-        "adam_update", ("x", x), ("grad", grad), ("mean", mean), ("square", square), *numbers
-    )
-    value, first, second = run(ADAM_UPDATE.op(decay=decay), operands)
-    return value, first, second
+    return 1.0 - beta1, beta2, 1.0 - beta2, eps * root, size, shrink
 
 
 def momentum_update(
@@ -101,16 +110,18 @@ def momentum_update(
     >>> x.item(), buffer.item()
     (0.25, 1.5)
     """
-    decay = "gradient" if weight_decay else "none"
-    numbers = zip(
-        ("keep", "add", "size", "shrink"),
-        (momentum, 1.0 - dampening, lr, weight_decay),
-        strict=True,
-    )
-    operands = promote("momentum_update", ("x", x), ("grad", grad), ("buffer", buffer), *numbers)
-    op = MOMENTUM_UPDATE.op(decay=decay, nesterov=nesterov)
-    value, kept = run(op, operands)
+    numbers = (momentum, 1.0 - dampening, lr, weight_decay)
+    operands = promote(
+        "momentum_update", ("x", x), ("grad", grad), ("buffer", buffer),
+        *zip(MOMENTUM_UPDATE.tensors[3:], numbers, strict=True),
+    )  # fmt: skip
+    value, kept = run(momentum_op(weight_decay, nesterov), operands)
     return value, kept
+
+
+def momentum_op(weight_decay: float, nesterov: bool) -> Op:
+    """The operation of `momentum_update`."""
+    return MOMENTUM_UPDATE.op(decay="gradient" if weight_decay else "none", nesterov=nesterov)
 
 
 def _shrink(name: str, decay: Decay, lr: float, weight_decay: float) -> float:

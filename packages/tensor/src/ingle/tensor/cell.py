@@ -7,12 +7,13 @@ it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
-from .contract import Shape
+from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
@@ -49,20 +50,13 @@ class Scope:
         self.reads.setdefault(cell, value)
         return value
 
-    def commit(self) -> None:
-        """Hands the writes to the parent scope, or to the cells."""
+    def commit(self) -> set[Backend]:
+        """Hands the writes to the parent scope, or to the cells; whose values these got."""
         if self.parent is not None:
             self.parent.writes.update(self.writes)
-            return
-        with undisturbed:
-            for cell, value in self.writes.items():
-                cell._store(value)
-        # A group of writes is where a recording backend begins to compute: the end of a step.
-        written = {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
-        for backend in written:
-            flush = getattr(backend, "flush", None)
-            if flush is not None:
-                flush()
+            return set()
+        land(self.writes.items())
+        return {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
 
 
 undisturbed = threading.RLock()
@@ -71,18 +65,39 @@ undisturbed = threading.RLock()
 Who holds it sees cells that belong together as one group left them, and nobody writes groups
 meanwhile: for short read-modify-write steps on state that threads share.
 """
+if hasattr(os, "register_at_fork"):
+    # A child that is made while a group lands would wait for it forever, and have half of it.
+    os.register_at_fork(
+        before=undisturbed.acquire, after_in_parent=undisturbed.release,
+        after_in_child=undisturbed.release,
+    )  # fmt: skip
 _scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
+
+
+def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
+    """Gives cells their new values, all of them."""
+    with undisturbed:
+        try:
+            for cell, value in writes:
+                cell._store(value)
+        except BaseException:
+            # Ctrl-C in the middle: it goes on when the group is whole.
+            for cell, value in writes:
+                cell._store(value)
+            raise
 
 
 @contextlib.contextmanager
 def transaction(
-    *, commit: bool = True, replay: dict[Cell[Any], Any] | None = None
+    *, commit: bool = True, replay: dict[Cell[Any], Any] | None = None, flush: bool = True
 ) -> Iterator[Scope]:
     """Cell writes inside land together at the end, or not at all if the block raises.
 
     Args:
         commit: False discards the writes even if nothing raises.
         replay: values that cells show inside instead of their own.
+        flush: False lets values that are only written down so far stay so: for writes in the
+            middle of a computation.
 
     >>> import ingle.tensor as it
     >>> counter = it.Cell(0)
@@ -97,8 +112,14 @@ def transaction(
         yield scope
     finally:
         _scope.reset(token)
-    if commit:
-        scope.commit()
+    written = scope.commit() if commit else set()
+    # The scope knows old values. If nobody else does, their memory may be written over.
+    del scope
+    # A group of writes is where a recording backend begins to compute: the end of a step.
+    for backend in written if flush else ():
+        begin = getattr(backend, "flush", None)
+        if begin is not None:
+            begin()
 
 
 def current_scope() -> Scope | None:

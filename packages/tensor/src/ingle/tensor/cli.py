@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from .contract import CONTRACT_VERSION
-from .device import default_device
+from .device import Device
 from .errors import IngleError
-from .plugins import Discovery, describe, discover, load_attribute
+from .plugins import Discovery, backends_by_priority, describe, discover, load_attribute
 
 
 class Command(Protocol):
@@ -124,11 +124,14 @@ def _add_backend(report: Report, name: str, known: Discovery) -> None:
 def _add_default(report: Report) -> None:
     named = os.environ.get("INGLE_DEVICE")
     try:
-        where = default_device()
-    except IngleError as error:
+        where = Device.parse(named) if named else Device(backends_by_priority()[0])
+    except IndexError:
         report.problems.append(
-            Problem("default device", str(error), "install a backend: pip install ingle-numpy")
+            Problem("default device", "no backend is usable", "pip install ingle-numpy")
         )
+        return
+    except IngleError as error:
+        report.problems.append(Problem("INGLE_DEVICE", str(error), "unset or correct it"))
         return
     if named and not any((d.name, d.index) == (where.name, where.index) for d in report.devices):
         report.problems.append(

@@ -134,6 +134,8 @@ CAPABILITIES = {
     "pinned_upload": "pinned_upload(array) -> Handle: an upload that does not wait",
     "compile_source": "compile_source(text, name): generated kernels; launch(...)",
     "dlpack": "to_dlpack(handle), from_dlpack(capsule, copy)",
+    "defers": "defers() -> bool: whether operations are only written down at this moment, so that "
+    "an operation of many parts (the trait `inlined`) takes no longer than any other",
     "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
 }
 """The optional methods of a backend, asked for by name with `capability`."""

@@ -9,7 +9,7 @@ tensor, for everything else.
 >>> images = named.named(it.ones((2, 3, 4)), "batch channel pixel")
 >>> weights = named.named(it.asarray([1.0, 2.0, 3.0]), "channel")
 >>> (images * weights).sum("channel")
-named(batch=2, pixel=4, dtype=float32, device=numpy)
+named(batch=2, pixel=4, dtype=float32, device=cpu)
 """
 
 from __future__ import annotations

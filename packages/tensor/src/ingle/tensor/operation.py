@@ -45,6 +45,8 @@ class Traits:
         bound: what limits it; cheap results are worth computing again instead of keeping.
         storage: takes dtypes that only store values (float8, int4, …), as all movement does.
         unrolled: where it has values, gradients are recorded by running its body.
+        inlined: many operations that are written down as one: whoever runs or plans it runs or
+            plans its body in its place.
     """
 
     kind: Kind
@@ -54,6 +56,7 @@ class Traits:
     bound: Literal["memory", "compute"] = "memory"
     storage: bool = False
     unrolled: bool = False
+    inlined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ class Operation:
             a tuple. A rule's first parameter is the cotangent (a tuple of them, with None for the
             missing ones, when there are several outputs); the others name what it needs and so
             what is saved: an input, an output, a static, `NAME_aval` for shape and dtype only,
-            `needs` for which of its inputs are wanted. None: not differentiable; an empty
-            mapping: the gradient is zero everywhere.
+            `needs` for which of its inputs are wanted. Functions of what they name alone: a pass
+            that comes again may repeat what they did. None: not differentiable; an empty mapping:
+            the gradient is zero everywhere.
         body: the operation in terms of other operations, `(*tensors, **statics)`.
         training: another operation with the same inputs that also returns what the gradient rule
             wants; autodiff runs it instead. The rule of the whole is then written there. Or, for an

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -256,23 +257,53 @@ def load_backend(where: Device) -> Backend:
 _best: tuple[Discovery, Device] | None = None
 
 
+class PluginWarning(UserWarning):
+    """A plugin is broken, so that the default device was chosen among the others."""
+
+
+def backends_by_priority() -> list[str]:
+    """The installed backends that have a device, the best first; makes none of them."""
+    known = discover()
+    found: list[tuple[int, str]] = []
+    for name in known.backends:
+        try:
+            description = describe(name)
+            if description.count() > 0:
+                found.append((description.priority, name))
+        except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
+            known.failures[name] = f"{type(error).__name__}: {error}"
+    return [name for _, name in sorted(found, key=lambda entry: -entry[0])]
+
+
 def best_device() -> Device:
-    """The device of the installed backend with the highest priority that has one."""
+    """The device of the installed backend with the highest priority; makes the backend.
+
+    Warns of plugins that failed, since one of them might have brought a better one.
+
+    Raises:
+        BackendError: there is none.
+    """
     global _best
     known = discover()
     if _best is not None and _best[0] is known:
         return _best[1]
-    best: tuple[int, str] | None = None
-    for name in known.backends:
+    for name in backends_by_priority():
         try:
-            description = describe(name)
-            if description.count() > 0 and (best is None or description.priority > best[0]):
-                best = (description.priority, name)
-        except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
+            load_backend(Device(name))
+        except Exception as error:
             known.failures[name] = f"{type(error).__name__}: {error}"
-    if best is None:
-        raise BackendError(
-            f"no backend is usable.{failure_lines(known)}\n  Try: pip install ingle-numpy"
-        )
-    _best = (known, Device(best[1]))
-    return _best[1]
+            continue
+        _best = (known, Device(name))
+        if known.failures:
+            warnings.warn(_settled_for(name, known), PluginWarning, stacklevel=2)
+        return _best[1]
+    raise BackendError(
+        f"no backend is usable.{failure_lines(known)}\n  Try: pip install ingle-numpy"
+    )
+
+
+def _settled_for(name: str, known: Discovery) -> str:
+    return (
+        f"new tensors are made on {name!r}, the best device that works.{failure_lines(known)}\n"
+        f"  Repair or uninstall what failed, or set INGLE_DEVICE={name} to choose for yourself"
+    )

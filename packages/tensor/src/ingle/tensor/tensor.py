@@ -180,7 +180,9 @@ class Tensor(Operators, Exchange):
                 f"{to}(x): needs a tensor of one element, got shape {self.shape}"
                 + ("; use x.any() or x.all()" if to == "bool" else "; use x.tolist()")
             )
-        return self.numpy().item()
+        # As `numpy` does it: a loop that looks at its loss comes here at each step.
+        handle = self._handle.detached()
+        return handle.backend.download(handle).item()
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))

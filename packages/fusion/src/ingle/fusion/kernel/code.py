@@ -17,6 +17,7 @@ identity is its content.
 | result | (stage, number) | a reduction's result in an earlier stage of this row |
 | row | (stage, number) | a value that an earlier `Row` stage computed |
 | table | tuple of bit patterns | the entry that the argument (int32 or int64) chooses |
+| lookup | 16 bit patterns | the entry that the lowest four bits of the argument (int32) choose |
 | argument | number | an argument of a function that `fallback` names |
 
 **Core operations**, which every renderer has. Both arguments and the result have the dtype of the
@@ -29,8 +30,10 @@ instruction unless said otherwise. Floats follow IEEE 754, round to nearest even
 | div sqrt floor ceil trunc round | floats | `round` takes the even one of two |
 | fma | floats | a * b + c, rounded once or twice, whichever is faster |
 | residue | floats | a * b - fl(a * b), exactly |
-| scale | floats | a * 2**b, rounded once; b is whole, at most 252 (float64: 2044) in size |
-| quotient modulo | integers | C's `/` and `%`; undefined for a divisor of 0 and on overflow |
+| scale | floats | a * 2**b, rounded once; b is whole |
+| scale_near | floats | the same, cheaper: a finite a is 1/4 to 4 in size, b at most 248 \
+(float64: 2040) |
+| quotient modulo | integers | C's `/` and `%`; any number, but no trap, by 0 and on overflow |
 | and or xor not | bool, integers | bit by bit |
 | shl shr | integers | by b, 0 <= b < bits; `shr` of a signed one keeps the sign |
 | eq ne lt le gt ge | result bool | of any one dtype; all but `ne` are false for NaN |
@@ -86,9 +89,10 @@ SIZES = {name: as_dtype(name).itemsize for name in sorted(DTYPES)}
 LEAVES = frozenset({"load", "scalar", "constant", "index", "result", "row", "argument"})
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
-_UNARY = "neg abs sqrt floor ceil trunc round not cast bitcast gather table"
+_UNARY = "neg abs sqrt floor ceil trunc round not cast bitcast gather table lookup"
 _BINARY = (
-    "add sub mul min max div residue scale quotient modulo and or xor shl shr eq ne lt le gt ge"
+    "add sub mul min max div residue scale scale_near quotient modulo and or xor shl shr "
+    "eq ne lt le gt ge"
 )
 _UNARY_COMPOSITE = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
@@ -230,6 +234,10 @@ class CodeBuilder:
         if at.name == "cast" and at.value == "implicit":
             return self.append("cast", at.dtype, at.args)
         return position
+
+    def offers(self, name: str, dtype: str) -> bool:
+        """Whether what the code is for has an instruction that makes another way worth taking."""
+        return False
 
     def inline(
         self, code: Code, replace: Callable[[Instruction], int | None], start: int = 0

@@ -21,6 +21,9 @@ class Expander(CodeBuilder):
         super().__init__(exact=True)
         self._native = native
 
+    def offers(self, name: str, dtype: str) -> bool:
+        return self._native(name, dtype, dtype)
+
     def append(self, name: str, dtype: str, args: tuple[int, ...] = (), value: Any = None) -> int:
         rule = EXPANSIONS.get(name)
         if rule is not None:
@@ -33,7 +36,7 @@ class Expander(CodeBuilder):
 
 def core_only(name: str, dtype: str, source: str) -> bool:
     """A target that has the whole core and nothing more, not even half types."""
-    return name not in COMPOSITE
+    return name not in COMPOSITE and name != "lookup"
 
 
 def expand(

@@ -153,6 +153,12 @@ class Expression:
         at = self.builder.append("table", dtype, (self.at,), bits)
         return Expression(self.builder, at)
 
+    def lookup(self, entries: Sequence[float], dtype: str) -> Expression:
+        """The entry of 16 that the lowest four bits of this int32 choose."""
+        bits = tuple(self.constant(e, dtype).pattern for e in entries)
+        at = self.builder.append("lookup", dtype, (self.at,), bits)
+        return Expression(self.builder, at)
+
     @property
     def pattern(self) -> int:
         """The bits of a constant."""

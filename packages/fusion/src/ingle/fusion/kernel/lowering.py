@@ -56,9 +56,8 @@ def can_lower(op: Op, avals: Sequence[Aval]) -> bool:
 def reduction_of(op: Op) -> str | None:
     """How a reduction combines elements, for `Reduce` stages; None for other operations."""
     operation = op.operation
-    if operation.traits.family not in ("reduce", "argreduce"):
-        return None
-    return operation.name if operation.name in _REDUCTIONS else None
+    known = operation.traits.kind == "reduction" and operation.name in _REDUCTIONS
+    return operation.name if known else None
 
 
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:

@@ -22,6 +22,10 @@ a stage after the one that overwrote it.
 a block of `BLOCK * W` elements are added to totals, for float sums with Knuth's exact error of each
 addition kept beside; and in the end the totals are folded in halves. With lanes along an outer axis
 every column has one partial result, and a block is `BLOCK` elements.
+
+A nest may also sum over its rows, in a first of two steps: a stage's `columns` make a row of sums
+for each `BLOCK` rows, and a nest of another kernel adds these up, each a block (`"totals"`). That
+is the order in which lanes along an outer axis would sum. A unit of work is `BLOCK` rows then.
 """
 
 from __future__ import annotations
@@ -32,13 +36,15 @@ from typing import NamedTuple
 
 from .code import DTYPES, FLOATS, HALVES, SIZES, Code, Instruction
 
-COMBINES = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+COMBINES = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "totals")
 BLOCK = 32
 """How many elements a partial result takes before it is added to the totals."""
 COLUMNS, NARROW, WIDE = 1024, 128, 4096
 """Columns in a unit of work of a nest whose lanes run along an outer axis: `COLUMNS` of at least
 `WIDE`, `NARROW` of fewer."""
 MAX_OUTER = 6
+SHORT = 32
+"""Elements up to which a row may stay in registers: no more than there are partial results."""
 
 
 class Operand(NamedTuple):
@@ -60,20 +66,29 @@ class Reduce(NamedTuple):
 
     Attributes:
         reductions: (combine, instruction) for each; `"any"` and `"all"` take bool; the results of
-            `"argmax"` and `"argmin"` are int64, NaN wins, and the first of equals.
+            `"argmax"` and `"argmin"` are int64, NaN wins, and the first of equals; `"totals"` adds
+            floats that are sums of blocks, with lanes along an outer axis.
         stores: (operand, instruction) for each.
+        columns: see `Map`.
     """
 
     code: Code
     reductions: tuple[tuple[str, int], ...]
     stores: tuple[tuple[int, int], ...] = ()
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 class Map(NamedTuple):
-    """Stores at every place: (operand, instruction) for each."""
+    """What is done at every place.
+
+    Attributes:
+        stores: (operand, instruction) for each.
+        columns: the same for sums over each `BLOCK` rows; the operand has a row for each of these.
+    """
 
     code: Code
     stores: tuple[tuple[int, int], ...]
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 class Row(NamedTuple):
@@ -102,6 +117,9 @@ class Nest(NamedTuple):
         lanes: where vector lanes run: `"inner"`, or `"outer"` for the last outer axis while the
             inner axis is walked (a sum over the first axis of a matrix).
         ragged: the last row along outer axis 0 is shorter: the rows hold `total` elements.
+        short: the inner size where it is part of the kernel, at most `SHORT`; else 0.
+        single: no row is longer than a block of its sums (see `block_elements`), so that these need
+            no totals.
     """
 
     outer: int
@@ -110,6 +128,8 @@ class Nest(NamedTuple):
     stages: tuple[Stage, ...]
     lanes: str = "inner"
     ragged: bool = False
+    short: int = 0
+    single: bool = False
 
 
 def map_nest(outer: int, operands: Sequence[Operand], scalars: Sequence[str], code: Code,
@@ -131,10 +151,22 @@ def is_flat(nest: Nest) -> bool:
     return nest.outer == 0 and all(isinstance(s, Map) for s in nest.stages)
 
 
+def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:
+    """(operand, instruction) of each sum over rows."""
+    return () if isinstance(stage, Row) else stage.columns
+
+
+def in_blocks(nest: Nest) -> bool:
+    """Whether the units of work are blocks of rows, since something is summed over rows."""
+    return any(columns_of(stage) for stage in nest.stages)
+
+
 def units(nest: Nest, sizes: Sequence[int]) -> int:
     """How many units of work there are; `sizes` are the outer sizes and the inner size."""
     if is_flat(nest):
         return sizes[-1]
+    if in_blocks(nest):
+        return -(-sizes[0] // BLOCK)
     if nest.lanes == "inner":
         return math.prod(sizes[:-1])
     return math.prod(sizes[:-2]) * -(-sizes[-2] // unit_columns(sizes[-2]))
@@ -146,8 +178,20 @@ def unit_columns(columns: int) -> int:
 
 
 def accumulators(dtype: str) -> int:
-    """Partial results of a reduction along the lanes: 256 bytes of them."""
-    return 256 // SIZES[accumulator_dtype(dtype)]
+    """Partial results of a reduction along the lanes: 256 bytes of them, or 64 bools."""
+    return 64 if dtype == "bool" else 256 // SIZES[accumulator_dtype(dtype)]
+
+
+def block_elements(stage: Stage) -> int:
+    """How many elements of a row make a block of a stage's float sums; 0 if it has none.
+
+    All of them have equally many partial results.
+    """
+    if isinstance(stage, Reduce):
+        for combine, at in stage.reductions:
+            if combine == "sum" and stage.code[at].dtype in FLOATS:
+                return BLOCK * accumulators(stage.code[at].dtype)
+    return 0
 
 
 def accumulator_dtype(dtype: str) -> str:
@@ -211,8 +255,14 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} has dtype {operand.dtype!r}; kernels know {sorted(DTYPES)}"
         if operand.lane not in ("unit", "zero", "strided"):
             yield f"operand {k} has lane {operand.lane!r}"
+    if nest.short and not (
+        0 < nest.short <= SHORT and nest.outer and nest.lanes == "inner" and not nest.ragged
+    ):
+        yield f"rows of {nest.short}: short ones have 1 to {SHORT} elements along the lanes"
     if not nest.stages:
         yield "no stages"
+    if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
+        yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
     for number, stage in enumerate(nest.stages):
         for problem in _stage_problems(nest, number, stage):
             yield f"stage {number}: {problem}"
@@ -224,7 +274,7 @@ def _stage_problems(nest: Nest, number: int, stage: Stage) -> Iterator[str]:
         if problem:
             yield f"instruction {at} ({instruction.name}): {problem}"
             return
-    for k, at in stage.stores:
+    for k, at in (*stage.stores, *columns_of(stage)):
         if not (0 <= k < len(nest.operands) and nest.operands[k].output):
             yield f"stores to operand {k}, which is no output"
         elif not 0 <= at < len(stage.code):
@@ -235,9 +285,17 @@ def _stage_problems(nest: Nest, number: int, stage: Stage) -> Iterator[str]:
             isinstance(stage, Row) and nest.lanes == "inner"
         ):
             yield f"operand {k} is stored along lanes where its stride is 0"
+    for k, _ in columns_of(stage):
+        if nest.operands[k].dtype not in ("float32", "float64") or nest.operands[k].lane != "unit":
+            yield f"sums over rows in operand {k}: they are float32 or float64 side by side"
     if isinstance(stage, Reduce):
+        floats = {stage.code[a].dtype for c, a in stage.reductions if c == "sum"} & FLOATS
+        if len({accumulators(dtype) for dtype in floats}) > 1:
+            yield f"sums of {' and '.join(sorted(floats))}, whose blocks differ: take two stages"
         for combine, at in stage.reductions:
             yield from _reduction_problems(stage.code, combine, at)
+            if combine == "totals" and nest.lanes != "outer":
+                yield "totals need lanes 'outer'"
 
 
 def _reduction_problems(code: Code, combine: str, at: int) -> Iterator[str]:
@@ -249,6 +307,8 @@ def _reduction_problems(code: Code, combine: str, at: int) -> Iterator[str]:
         yield f"{combine} of {code[at].dtype}: it takes bool"
     elif combine not in ("any", "all", "max", "min") and code[at].dtype == "bool":
         yield f"{combine} of bool: it takes numbers"
+    elif combine == "totals" and code[at].dtype not in FLOATS:
+        yield f"totals of {code[at].dtype}: they are of floats"
     elif code[at].dtype in HALVES:
         yield f"{combine} of {code[at].dtype}: widen it to float32"
 

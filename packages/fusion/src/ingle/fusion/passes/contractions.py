@@ -15,13 +15,15 @@ from .operands import Argument, Unnestable, argument_along, number_in
 from .rounding import code_builder
 from .views import View, Views, strides_of
 
+MOST_BATCH_AXES = 3
+
 
 class ContractionCall(NamedTuple):
     """`out[b, i, j] = epilogue(sum over k of A[b, i, k] * B[b, k, j])`.
 
     Attributes:
         dtype: of the operands; the sum is kept in float32 for half types.
-        batch: how many products there are.
+        batch: sizes of the axes along which there are products, one to three.
         sizes: m, n and k.
         a: A, with its strides along the batch, m and k.
         b: B, with its strides along the batch, k and n.
@@ -35,7 +37,7 @@ class ContractionCall(NamedTuple):
     """
 
     dtype: str
-    batch: int
+    batch: tuple[int, ...]
     sizes: tuple[int, int, int]
     a: Argument
     b: Argument
@@ -79,7 +81,7 @@ class ContractionBuilder:
         """The call.
 
         Raises:
-            Unnestable: the batch axes of the operands cannot be walked as one.
+            Unnestable: it takes too many axes to walk the batches of all operands.
         """
         node = self._graph.nodes[self._product]
         a, b = (self._views.of(v) for v in node.args)
@@ -95,21 +97,20 @@ class ContractionBuilder:
         matrices = [self._aligned(a, len(space)), self._aligned(b, len(space))]
         every = [*matrices, *[o.strides for o in self._operands]]
         batch = merged(space[:-2], [s[:-2] for s in every])
-        if len(batch.sizes) > 1:
+        if len(batch.sizes) > MOST_BATCH_AXES:
             raise Unnestable
-        size = math.prod(batch.sizes)
-        step = [s[0] if s else 0 for s in batch.strides]
+        steps = [s or (0,) for s in batch.strides]
         return ContractionCall(
             self._dtype(node.args[0]),
-            size,
+            batch.sizes or (1,),
             (m, n, a.shape[-1]),
-            Argument(a.root, (step[0], *a.strides[-2:]), a.offset),
-            Argument(b.root, (step[1], *b.strides[-2:]), b.offset),
+            Argument(a.root, (*steps[0], *a.strides[-2:]), a.offset),
+            Argument(b.root, (*steps[1], *b.strides[-2:]), b.offset),
             code,
             tuple(
                 [
-                    o._replace(strides=(t, *o.strides[-2:]))
-                    for o, t in zip(self._operands, step[2:], strict=True)
+                    o._replace(strides=(*t, *o.strides[-2:]))
+                    for o, t in zip(self._operands, steps[2:], strict=True)
                 ]
             ),
             tuple([self._dtype(o.root) for o in self._operands]),

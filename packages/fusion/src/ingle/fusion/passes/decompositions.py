@@ -13,6 +13,7 @@ from ingle.tensor.operation import Op
 
 from ..graph import Graph
 from ..kernel.code import DTYPES, HALVES
+from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER
 from .views import Views
 
@@ -28,7 +29,7 @@ def decomposition(op: Op, avals: Sequence[Aval], products: bool) -> Body | None:
     family = op.operation.traits.family
     if family == "matmul" and products and _can_spread(avals):
         return _product
-    if family == "reduce" and _is_split(op, avals[0]):
+    if reduction_of(op) not in (None, "argmax", "argmin") and _is_split(op, avals[0]):
         return lambda x: _by_runs(op, x)
     return None
 
@@ -78,20 +79,20 @@ def _is_split(op: Op, aval: Aval) -> bool:
 def _by_runs(op: Op, x: Tensor) -> Tensor:
     """Run by run from the inside; sums of half types are rounded once."""
     fold: Any = getattr(it, op.operation.name)
-    dtype = x.dtype
+    dtype, shape = x.dtype, x.shape
     more = {}
-    if dtype.name in HALVES:
-        x = x.astype("float32")
-    if op.operation.name in ("sum", "prod"):
+    rounds = op.operation.name in ("sum", "prod")
+    if rounds:
+        if dtype.name in HALVES:
+            x = x.astype("float32")
         more["dtype"] = x.dtype
-    shape = x.shape
     for run in reversed(_runs(op, Aval(shape, dtype))):
         x = fold(x, axis=tuple(run), keepdims=True, **more)
     axis = op.attributes["axis"]
     axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if not op.attributes["keepdims"]:
         x = it.reshape(x, tuple([n for a, n in enumerate(shape) if a not in axes]))
-    return x.astype(dtype)
+    return x.astype(dtype) if rounds else x
 
 
 def spreading(graph: Graph, views: Views) -> set[int]:
@@ -107,7 +108,7 @@ def spreading(graph: Graph, views: Views) -> set[int]:
         (value,) = node.results
         takers = users.get(value, [])
         reduced = len(takers) == 1 and value not in graph.outputs
-        if reduced and graph.nodes[takers[0]].op.operation.traits.family == "reduce":
+        if reduced and reduction_of(graph.nodes[takers[0]].op) is not None:
             size = _elements(graph, value)
             if all(_elements(graph, views.of(a).root) < size for a in node.args):
                 found.add(position)

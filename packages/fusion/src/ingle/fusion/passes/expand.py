@@ -15,7 +15,7 @@ from ingle.tensor.numbers import Tape
 from ingle.tensor.operation import Op, Operation
 
 from ..graph import Graph, read_log
-from ..recorder import LazyHandle
+from ..recorder import LazyHandle, Recorder
 from ..staging import Staging
 from .decompositions import decomposition
 
@@ -50,6 +50,7 @@ class _Unfolding(Staging):
         self._foreign = 0
         self.checks: list[tuple[Tensor, str]] = []
         self._within: list[Operation] = []
+        self._dividing = False
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         avals = avals_of(inputs)
@@ -63,21 +64,26 @@ class _Unfolding(Staging):
         if self._generated(op, avals):
             if op.operation.traits.family == "gather":
                 self._check(op, inputs)
-            return super().record(op, inputs)
+            self._dividing = op.operation.name == "divide" and bool(self._within)
+            results = super().record(op, inputs)
+            self._dividing = False
+            return results
         if op.operation.body is None:
             self._foreign += 1
             return super().record(op, inputs)
         mark = len(self.written), self._count, len(self.given), len(self.numbers), len(self.checks)
         foreign = self._foreign
+        if op.operation.traits.inlined:
+            return execute_body(op, inputs, self.backend.device)  # type: ignore[return-value]
         if op.operation in self._within:
             # Control flow on a promise writes itself down again: it runs whole.
             raise _NeedsValueError
         self._within.append(op.operation)
         try:
-            results = execute_body(op, inputs, self.backend.device)
+            made = execute_body(op, inputs, self.backend.device)
             short = len(self.written) - mark[0] <= MOST_NODES
             if short and (self._foreign == foreign or not self._native(op, avals)):
-                return results  # type: ignore[return-value]
+                return made  # type: ignore[return-value]
         except (_NeedsValueError, TraceError):
             pass
         finally:
@@ -85,6 +91,15 @@ class _Unfolding(Staging):
         self._rewind(*mark)
         self._foreign = foreign + 1
         return super().record(op, inputs)
+
+    def number(self, scalar: Scalar) -> int:
+        """The value of a number: what a body divides by is an input of its kernel.
+
+        It is mostly the size of an axis, and one kernel shall serve all sizes.
+        """
+        if self._dividing and type(scalar.value) in (int, float):
+            return Recorder.number(self, scalar)
+        return super().number(scalar)
 
     def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Kernels cannot raise: a flag says whether an index is out of range."""
@@ -96,7 +111,7 @@ class _Unfolding(Staging):
         outside = it.logical_or(place >= size, place < -size)
         self.checks.append(
             (
-                it.max(outside.astype("int32")),
+                it.any(outside),
                 f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, "
                 f"but axis {axis} has size {size}",
             )
@@ -124,7 +139,7 @@ class Expanded:
         graph: the graph; its inputs are those of the one that was expanded, followed by constants
             that bodies made.
         constants: the handles of those constants, of the backend below.
-        checks: what to say if a flag is not 0; the flags are the last outputs.
+        checks: what to say if a flag is set; the flags are the last outputs.
         host: computes the graph's scalars from those of the one that was expanded; None where a
             guard fails.
 

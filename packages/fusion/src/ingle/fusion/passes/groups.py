@@ -11,23 +11,24 @@ place of a row, others once a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ..graph import Graph
 from .alignment import GATHERED, alignment
+from .columns import kept_axes
+from .ordering import Order
+from .roles import Role
 from .views import View, Views
 
-Role: TypeAlias = Literal[
-    "map", "gather", "reduce", "copy", "contraction", "inline", "view", "host"
-]
 Coordinates: TypeAlias = "tuple[int | None, ...]"
 """For each axis of a value the axis of the group's space, or None for an axis of size 1."""
 
-MOST_OPERANDS = 40
-"""How many arrays a kernel may touch."""
+MOST_NODES = 128
+"""How many operations a kernel may have: code is made of them recursively, and a compiler's time
+grows faster than they do."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,6 +40,8 @@ class Group:
         nodes: positions of the graph's nodes, in order.
         space: sizes of the loop axes.
         inner: the axes that are reduced over, if any.
+        lanes: where vector lanes run, if something is reduced; see `Nest`. How a sum is ordered
+            follows from that and from the order of its axes, so that it is the sum's own.
         coordinates: of each value that is computed here.
     """
 
@@ -46,6 +49,7 @@ class Group:
     nodes: list[int]
     space: tuple[int, ...] = ()
     inner: frozenset[int] | None = None
+    lanes: str | None = None
     coordinates: dict[int, Coordinates] = field(default_factory=dict)
 
 
@@ -71,12 +75,10 @@ class Grouping:
         self._group_of: dict[int, Group] = {}
         # What a copy writes has the order, and so the axes, of what it reads.
         self._written: dict[int, tuple[int, ...]] = {}
-        self._above: dict[Group, int] = {}
-        self._bit: dict[Group, int] = {}
-        self._all: list[Group] = []
+        self._order = Order()
         for position, role in enumerate(roles):
             self._place(position, role, position in alone)
-        self.groups = self._ordered()
+        self.groups = self._order.runnable()
 
     def producer(self, value: int) -> Group | None:
         """The group that computes a root value, if one does."""
@@ -92,6 +94,8 @@ class Grouping:
             return
         if not alone and role == "reduce" and self._join_reduction(position):
             return
+        if not alone and role == "columns" and self._join_columns(position):
+            return
         group = self._new(position, role)
         for value in node.results:
             self._group_of[value] = group
@@ -106,16 +110,17 @@ class Grouping:
         elif role == "reduce":
             space = self._shape(node.args[0])
             axes = self._reduced_axes(position)
-            group = Group("nest", [position], space, frozenset(a for a in axes if space[a] != 1))
+            inner = frozenset(a for a in axes if space[a] != 1)
+            group = Group("nest", [position], space, inner, self._lanes(position))
             self._note_reduction(group, position, _identity(space))
+        elif role == "columns":
+            space = self._shape(node.args[0])
+            group = Group("nest", [position], space, kept_axes(self._graph, position), "inner")
         else:
             space = self._map_shape(position)
             group = Group("nest", [position], space)
             group.coordinates[node.results[0]] = _identity(space)
-        self._bit[group] = 1 << position
-        self._all.append(group)
-        self._above[group] = 0
-        self._depend(group, position)
+        self._order.add(group, self._before(position, self._sources(position)))
         return group
 
     def _shape(self, value: int) -> tuple[int, ...]:
@@ -135,6 +140,15 @@ class Grouping:
         if axis is None:
             return tuple(range(count))
         return tuple(axis) if isinstance(axis, tuple) else (axis,)
+
+    def _lanes(self, position: int) -> str | None:
+        """Along a row if rows are what is folded, else across rows; None if nothing is."""
+        shape = self._shape(self._graph.nodes[position].args[0])
+        long = [a for a, n in enumerate(shape) if n != 1]
+        folded = set(long).intersection(self._reduced_axes(position))
+        if not folded:
+            return None
+        return "inner" if long[-1] in folded else "outer"
 
     def _note_reduction(self, group: Group, position: int, source: Coordinates) -> None:
         node = self._graph.nodes[position]
@@ -160,7 +174,9 @@ class Grouping:
         None where the view needs other places than the one where the loop stands. An axis along
         which the view repeats has the coordinate -1: any place will do.
         """
-        own = group.coordinates[view.root]
+        own = group.coordinates.get(view.root)
+        if own is None or view.offset:
+            return None
         shape = self._written.get(view.root) or self._shape(view.root)
         natural = {}
         step = 1
@@ -168,8 +184,6 @@ class Grouping:
             if shape[axis] != 1:
                 natural[step, shape[axis]] = axis
             step *= shape[axis]
-        if view.offset:
-            return None
         used: list[int] = []
         places: list[int | None] = []
         for size, stride in zip(view.shape, view.strides, strict=True):
@@ -189,16 +203,19 @@ class Grouping:
         sources = self._sources(position)
         before = self._before(position, sources)
         # A product first, whose result then need not be written; else what was begun last.
-        best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._all.index(g)))
+        best = sorted(
+            sources, key=lambda g: (g.kind != "contraction", -self._order.groups.index(g))
+        )
         for group in best:
             places = self._fitting(group, position, sources[group])
-            if places is None or not self._reachable(group, before):
+            full = len(group.nodes) >= MOST_NODES
+            if full or places is None or not self._order.reachable(group, before):
                 continue
             node = self._graph.nodes[position]
             group.nodes.append(position)
             group.coordinates[node.results[0]] = places
             self._group_of[node.results[0]] = group
-            self._depend(group, position)
+            self._order.depend(group, before)
             for other in sources:
                 if other is not group:
                     self._merge(group, other, position)
@@ -215,14 +232,9 @@ class Grouping:
                     found[group] = None
         return found
 
-    def _reachable(self, group: Group, before: Iterable[Group]) -> bool:
-        """Whether nothing else that a node needs comes after the group."""
-        bit = self._bit[group]
-        return not any(self._above[other] & bit for other in before if other is not group)
-
     def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
         """Where a map would stand in a group that computes some of its arguments."""
-        if group.kind == "host":
+        if group.kind == "host" or (group.kind, self._roles[position]) == ("contraction", "gather"):
             return None
         shape = self._map_shape(position)
         places: list[int | None] = [None] * len(shape)
@@ -279,29 +291,55 @@ class Grouping:
         if len(sources) != 1 or len(self._before(position, sources)) != 1:
             return False
         group = next(iter(sources))
-        if group.kind != "nest":
+        if group.kind != "nest" or len(group.nodes) >= MOST_NODES:
             return False
         source = self.seen_from(group, self._views.of(node.args[0]))
         if source is None or -1 in source:
             return False
         if {s for s in source if s is not None} != {a for a, n in enumerate(group.space) if n != 1}:
             return False
-        inner = frozenset(s for a in self._reduced_axes(position) if (s := source[a]) is not None)
-        if not inner or group.inner not in (None, inner):
+        axes = [s for a in self._reduced_axes(position) if (s := source[a]) is not None]
+        inner, lanes = frozenset(axes), self._lanes(position)
+        if not inner or group.inner not in (None, inner) or group.lanes not in (None, lanes):
             return False
-        group.inner = inner
+        if axes != sorted(axes):
+            return False  # it would be summed in another order than its own
+        group.inner, group.lanes = inner, lanes
         group.nodes.append(position)
         self._note_reduction(group, position, source)
         self._group_of[node.results[0]] = group
         return True
 
+    def _join_columns(self, position: int) -> bool:
+        """Sums over rows go where rows are folded, if that computes what is summed."""
+        (value,) = self._graph.nodes[position].args
+        before = self._before(position, self._sources(position))
+        group = next(iter(before), None)
+        if group is None or group.kind != "nest" or len(before) != 1:
+            return False
+        source = self.seen_from(group, self._views.of(value))
+        natural = _identity(self._shape(value))
+        inner = kept_axes(self._graph, position)
+        if source != natural or group.space != self._shape(value):
+            return False
+        if group.inner not in (None, inner) or group.lanes not in (None, "inner"):
+            return False
+        group.inner, group.lanes = inner, "inner"
+        group.nodes.append(position)
+        self._group_of[self._graph.nodes[position].results[0]] = group
+        return True
+
     def _merge(self, group: Group, other: Group, position: int) -> None:
         """Makes one group of two that meet in a node, if nothing runs between them."""
-        if other.kind != "nest" or group.kind == "host" or self._connected(group, other):
+        if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
             return
-        if group.kind == "contraction" and other.inner is not None:
+        if len(group.nodes) + len(other.nodes) > MOST_NODES:
             return
-        if other.inner is not None and group.inner is not None and other.inner != group.inner:
+        gathers = any(self._roles[p] == "gather" for p in other.nodes)
+        if group.kind == "contraction" and (other.inner is not None or gathers):
+            return
+        both = other.inner is not None and group.inner is not None
+        if both and (other.inner, other.lanes) != (group.inner, group.lanes):
             return
         if group.space != other.space or self._through_memory(group, other, position):
             return
@@ -332,95 +370,16 @@ class Grouping:
                     return True
         return False
 
-    def _connected(self, group: Group, other: Group) -> bool:
-        """Whether a third group runs between the two."""
-        for between in self._all:
-            if between is group or between is other:
-                continue
-            above = self._above[between]
-            if above & self._bit[other] and self._above[group] & self._bit[between]:
-                return True
-            if above & self._bit[group] and self._above[other] & self._bit[between]:
-                return True
-        return False
-
     def _absorb(self, group: Group, other: Group) -> None:
         group.nodes = sorted(group.nodes + other.nodes)
         group.coordinates.update(other.coordinates)
-        group.inner = group.inner if group.inner is not None else other.inner
+        if group.inner is None:
+            group.inner, group.lanes = other.inner, other.lanes
         for value, owner in self._group_of.items():
             if owner is other:
                 self._group_of[value] = group
-        own, gone = self._bit[group], self._bit[other]
-        merged = (self._above[group] | self._above[other]) & ~(own | gone)
-        self._all.remove(other)
-        del self._above[other]
-        for third in self._all:
-            above = self._above[third]
-            if third is not group and above & (own | gone):
-                self._above[third] = (above & ~gone) | own | merged
-        self._above[group] = merged
-
-    def _depend(self, group: Group, position: int) -> None:
-        """Notes everything that runs before a group, now that a node is in it."""
-        above = 0
-        for other in self._before(position, self._sources(position)):
-            if other is not group:
-                above |= self._above[other] | self._bit[other]
-        if above & ~self._above[group]:
-            self._above[group] |= above
-            for third in self._all:
-                if self._above[third] & self._bit[group]:
-                    self._above[third] |= above
-
-    def _ordered(self) -> list[Group]:
-        """Each group after all that it needs, and otherwise as early as its last node was asked
-        for, so that a gradient's update runs right behind it."""
-        done = 0
-        waiting = sorted(self._all, key=lambda g: g.nodes[0])
-        ordered: list[Group] = []
-        while waiting:
-            ready = next(g for g in waiting if not self._above[g] & ~done)
-            waiting.remove(ready)
-            ordered.append(ready)
-            done |= self._bit[ready]
-        return ordered
+        self._order.absorb(group, other)
 
 
 def _identity(shape: tuple[int, ...]) -> Coordinates:
     return tuple([None if n == 1 else a for a, n in enumerate(shape)])
-
-
-def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> list[Role]:
-    """What each node is.
-
-    Args:
-        graph: with composites expanded.
-        views: of the graph's values.
-        can_lower: whether the kernels know the operation at a position on its dtypes.
-    """
-    return [_role(graph, views, position, can_lower) for position in range(len(graph.nodes))]
-
-
-def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], bool]) -> Role:
-    node = graph.nodes[position]
-    traits = node.op.operation.traits
-    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
-    if traits.dynamic_shape or any(0 in a.shape for a in avals):
-        return "host"
-    if views.is_view(node.results[0]):
-        return "view"
-    if not can_lower(position):
-        return "host"
-    if traits.family == "movement":
-        return "copy" if node.op.operation.name == "reshape" else "host"
-    if traits.family in ("reduce", "argreduce"):
-        return "reduce"
-    if traits.family == "matmul":
-        return "contraction"
-    if traits.kind in ("creation", "random"):
-        numbers = all(graph.values[a].kind in ("constant", "scalar") for a in node.args)
-        return "inline" if numbers else "map"
-    if traits.family == "gather":
-        return "gather"
-    return "map" if traits.kind == "elementwise" else "host"

@@ -35,7 +35,8 @@ def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequ
         if traits.family == "gather":
             return all(a.dtype.name in DTYPES for a in avals)
         if reduction_of(op) is not None:
-            return avals[0].dtype.name in DTYPES - {"bool"}
+            truth = reduction_of(op) in ("any", "all")
+            return avals[0].dtype.name in (DTYPES if truth else DTYPES - {"bool"})
         return can_lower(op, avals)
 
     return asked

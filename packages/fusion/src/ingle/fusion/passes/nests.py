@@ -8,10 +8,21 @@ from typing import NamedTuple
 from ingle.tensor.contract import Aval
 
 from ..graph import Graph
-from ..kernel.code import HALVES, CodeBuilder
+from ..kernel.code import FLOATS, HALVES, CodeBuilder
 from ..kernel.lowering import lower, reduction_of
-from ..kernel.nest import Map, Nest, Reduce, Row, Stage, result_dtype
+from ..kernel.nest import (
+    SHORT,
+    Map,
+    Nest,
+    Reduce,
+    Row,
+    Stage,
+    accumulators,
+    block_elements,
+    result_dtype,
+)
 from .alignment import GATHERED, is_gather
+from .columns import is_columns
 from .groups import Group
 from .operands import Argument, Operands, number_in
 from .rounding import code_builder
@@ -65,8 +76,9 @@ class NestBuilder:
         self._views = views
         self._group = group
         self._inline = inline
-        self._stored = list(stored)
         self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        self._columns = [v for v in stored if is_columns(graph.nodes[self._node_of[v]])]
+        self._stored = [v for v in stored if v not in self._columns]
         self._scalars: list[int] = []
         self._stage_of: dict[int, int] = {}
         self._results: dict[int, tuple[int, int]] = {}
@@ -75,7 +87,7 @@ class NestBuilder:
         self._now = 0
         self._kept: dict[int, tuple[int, int]] = {}
         self._memo: tuple[CodeBuilder | None, dict[int, int]] = (None, {})
-        self._operands = Operands(graph, views, group, inline, self._stored, self._node_of)
+        self._operands = Operands(graph, views, group, inline, stored, self._node_of)
 
     def build(self) -> NestCall:
         """The nest and what it runs on.
@@ -95,12 +107,25 @@ class NestBuilder:
             tuple([self._aval(s).dtype.name for s in self._scalars]),
             tuple(self._stages),
             self._operands.lanes,
+            short=self._short(),
+            single=self._is_single(),
         )
         o = self._operands
         return NestCall(
             nest, tuple(o.arguments), o.sizes, o.strides, tuple(self._scalars),
             tuple(self._group.nodes),
         )  # fmt: skip
+
+    def _short(self) -> int:
+        """The length of a row that is short enough to be part of the kernel."""
+        o = self._operands
+        return o.sizes[-1] if o.outer and o.lanes == "inner" and o.sizes[-1] <= SHORT else 0
+
+    def _is_single(self) -> bool:
+        """Whether no row is longer than one block of its sums."""
+        blocks = [n for n in map(block_elements, self._stages) if n]
+        o = self._operands
+        return o.lanes == "inner" and bool(blocks) and o.sizes[-1] <= min(blocks)
 
     def _aval(self, value: int) -> Aval:
         return self._graph.values[value].aval
@@ -120,9 +145,9 @@ class NestBuilder:
 
     def _is_row(self, value: int) -> bool:
         inner = self._group.inner
-        return inner is not None and inner.isdisjoint(
-            c for c in self._group.coordinates[value] if c is not None
-        )
+        if inner is None or value in self._columns:
+            return False
+        return inner.isdisjoint(c for c in self._group.coordinates[value] if c is not None)
 
     def _keep(self) -> dict[int, tuple[int, int]]:
         """Values of a row that are dear and needed again in a later pass over it.
@@ -133,9 +158,10 @@ class NestBuilder:
         needed: dict[int, set[int]] = {}
         for value in self._node_of:
             position = self._node_of[value]
-            if reduction_of(self._graph.nodes[position].op) is not None:
+            reduced = reduction_of(self._graph.nodes[position].op) is not None
+            if reduced or value in self._columns:
                 source = self._views.of(self._graph.nodes[position].args[0]).root
-                self._note_need(source, self._level(value) - 1, needed)
+                self._note_need(source, self._level(value) - reduced, needed)
             elif value in self._stored and not self._is_row(value):
                 self._note_need(value, self._level(value), needed)
         free = [v for v in self._stored if v in self._node_of and not self._is_row(v)]
@@ -196,13 +222,38 @@ class NestBuilder:
             for v, p in self._node_of.items()
             if reduction_of(self._graph.nodes[p].op) is not None and self._level(v) == level + 1
         ]
-        if not stored and not reduced:
-            return
+        columns = [v for v in self._columns if self._level(v) == level]
         self._now = level
+        for part in self._apart(reduced):
+            if stored or part or columns:
+                self._one_pass(level, stored, part, columns)
+            stored, columns = [], []
+
+    def _apart(self, reduced: Sequence[int]) -> list[list[int]]:
+        """Reductions that may share a pass: float sums whose blocks are equally long."""
+        parts: dict[int, list[int]] = {}
+        others: list[int] = []
+        for value in reduced:
+            op = self._graph.nodes[self._node_of[value]].op
+            dtype = self._aval(value).dtype.name
+            if reduction_of(op) == "sum" and dtype in FLOATS:
+                parts.setdefault(accumulators(dtype), []).append(value)
+            else:
+                others.append(value)
+        found = list(parts.values()) or [[]]
+        found[0] = sorted(found[0] + others)
+        return found
+
+    def _one_pass(
+        self, level: int, stored: list[int], reduced: Sequence[int], columns: list[int]
+    ) -> None:
         builder = code_builder()
         kept = {v: o for v, (first, o) in self._kept.items() if first == level and v != o}
         ends = [self._emit(builder, v) for v in (*stored, *kept)]
-        targets = [*stored, *kept.values()]
+        targets = [*stored, *kept.values(), *columns]
+        for position in [self._node_of[v] for v in columns]:
+            summed = self._graph.nodes[position].args[0]
+            ends.append(self._argument_of(builder, position, summed, 0))
         combines = []
         for value in reduced:
             node = self._graph.nodes[self._node_of[value]]
@@ -213,21 +264,24 @@ class NestBuilder:
                 at = builder.cast(at, self._aval(value).dtype.name)
             elif combine.startswith("arg"):
                 at = builder.settled(at)
+            elif combine in ("any", "all"):
+                at = builder.cast(builder.settled(at), "bool")
             ends.append(builder.widen(at))
             combines.append(combine)
         code, roots = builder.finish(*ends)
         count = len(targets)
-        stores = tuple(
-            [(self._place_of(v), r) for v, r in zip(targets, roots[:count], strict=True)]
-        )
+        places = [self._place_of(v) for v in targets]
+        writes = tuple(zip(places, roots[:count], strict=True))
+        cut = count - len(columns)
+        stores, sums = writes[:cut], writes[cut:]
         number = len(self._stages)
         if reduced:
             pairs = tuple(zip(combines, roots[count:], strict=True))
-            self._stages.append(Reduce(code, pairs, stores))
+            self._stages.append(Reduce(code, pairs, stores, sums))
             for j, value in enumerate(reduced):
                 self._results[value] = (number, j)
         else:
-            self._stages.append(Map(code, stores))
+            self._stages.append(Map(code, stores, sums))
 
     def _place_of(self, value: int) -> int:
         return next(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ..graph import Graph
 from ..kernel.code import CodeBuilder
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER, Operand
 from .alignment import GATHERED, alignment, is_gather
 from .axes import merged
+from .columns import is_columns
 from .groups import Coordinates, Group
 from .views import View, Views, strides_of
 
@@ -125,7 +124,7 @@ class Operands:
     def _iteration(self, position: int) -> Coordinates:
         """The coordinates at which a node takes its arguments."""
         node = self._graph.nodes[position]
-        if reduction_of(node.op) is None:
+        if reduction_of(node.op) is None and not is_columns(node):
             return self._group.coordinates[node.results[0]]
         source = self._views.of(node.args[0])
         if source.root in self._node_of:
@@ -164,6 +163,9 @@ class Operands:
     def output(self, value: int) -> Argument:
         # A copy is written in the order of what it reads: as memory it is the same.
         node = self._graph.nodes[self._node_of[value]]
+        if is_columns(node):  # a row for each block of rows: strides are those of rows
+            value_in = self._graph.values[node.args[0]].aval.shape
+            return Argument(value, strides_of(value_in), 0, True)
         shape = self._graph.values[value].aval.shape
         places = self._group.coordinates[value]
         if len(places) != len(shape) or node.op.operation.name == "reshape":
@@ -194,31 +196,15 @@ class Operands:
                 a + (b or alone)
                 for a, b, alone in zip(outer.strides, rows.strides, lonely, strict=True)
             ]
-        if len(sizes) - 1 > MAX_OUTER:
+        sums = any(is_columns(self._graph.nodes[p]) for p in self._group.nodes)
+        if len(sizes) - 1 > MAX_OUTER or (sums and len(sizes) != 2):
             raise Unnestable
         self.outer = len(sizes) - 1
         self.sizes = sizes
         count = len(self.arguments)
         self.strides = tuple(steps[:count])
         self.place_steps = dict(zip(self._places, steps[count:], strict=True))
-        self.lanes = self._choose_lanes()
-
-    def _choose_lanes(self) -> str:
-        """Along a row if rows are what is folded, else across rows.
-
-        The order of a sum must not depend on what it was fused with: so only the shape decides.
-        """
-        if not self._group.inner or self.outer == 0:
-            return "inner"
-        for position in self._group.nodes:
-            node = self._graph.nodes[position]
-            if reduction_of(node.op) is not None:
-                shape = self._graph.values[node.args[0]].aval.shape
-                axes = node.op.attributes["axis"]
-                folded = range(len(shape)) if axes is None else np.atleast_1d(axes)
-                last = max(a for a, n in enumerate(shape) if n != 1)
-                return "inner" if last in folded else "outer"
-        return "inner"
+        self.lanes = self._group.lanes or "inner"
 
     def operand(self, number: int) -> Operand:
         argument = self.arguments[number]

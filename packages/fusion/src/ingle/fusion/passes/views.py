@@ -111,6 +111,18 @@ def sliced(view: View, starts: Sequence[int], sizes: Any, steps: Any) -> View:
     return View(view.root, tuple(sizes), strides, offset)
 
 
+def from_the_front(start: int, length: int, size: int, step: int) -> int | None:
+    """Where a piece of an axis begins, counted from 0; None if it does not lie inside.
+
+    >>> from_the_front(-3, 10, 3, 1), from_the_front(-3, 10, 4, 1)
+    (7, None)
+    """
+    first = start + length if start < 0 else start
+    last = first + (size - 1) * step
+    inside = 0 <= first < length and 0 <= last < length if size else 0 <= first <= length
+    return first if inside else None
+
+
 class Views:
     """The views of a graph's values, found as they are asked for."""
 
@@ -162,8 +174,19 @@ class Views:
             case "broadcast_to":
                 return broadcasted(source, attributes["shape"])
             case "slice":
-                starts = [self._graph.values[a] for a in node.args[1:]]
-                if all(s.kind == "constant" for s in starts):
-                    numbers = [int(s.data) for s in starts]
-                    return sliced(source, numbers, attributes["sizes"], attributes["steps"])
+                return self._slice(node, source)
         return None
+
+    def _slice(self, node: Node, source: View) -> View | None:
+        """A piece, if its place is known and inside; the operation itself says what is wrong."""
+        sizes, steps = node.op.attributes["sizes"], node.op.attributes["steps"]
+        first: list[int] = []
+        for axis, value in enumerate(node.args[1:]):
+            start = self._graph.values[value]
+            if start.kind != "constant":
+                return None
+            place = from_the_front(int(start.data), source.shape[axis], sizes[axis], steps[axis])
+            if place is None:
+                return None
+            first.append(place)
+        return sliced(source, first, sizes, steps)

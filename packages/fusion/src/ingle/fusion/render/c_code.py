@@ -33,7 +33,7 @@ class Environment(Protocol):
 
 def native(name: str, dtype: str, source: str) -> bool:
     """Whether C, with its mathematical library and the helpers, has an operation of the code."""
-    return name not in COMPOSITE and name != "scale"
+    return name not in COMPOSITE and name not in ("scale", "scale_near", "lookup")
 
 
 def expanded(code: Code, roots: Iterable[int]) -> tuple[Code, tuple[int, ...]]:
@@ -107,6 +107,8 @@ class CodeRenderer:
                 return f"{args[0]} ? {args[1]} : {args[2]}"
             case "table":
                 return f"{self._table(dtype, value)}[{args[0]}]"
+            case "lookup":
+                return f"{self._table(dtype, value)}[{args[0]} & 15]"
             case "fallback":
                 function = self._function(value, tuple([code[p].dtype for p in places[2:]]))
                 return f"{args[1]} ? {function}({', '.join(args[2:])}) : {args[0]}"
@@ -155,7 +157,8 @@ class CodeRenderer:
             case "shr":
                 return f"({kind})({args[0]} >> {args[1]})"
             case "quotient" | "modulo":
-                return f"({kind})({args[0]} {'/' if name == 'quotient' else '%'} {args[1]})"
+                function = helpers.divided(self.source, dtype, name)
+                return f"{function}({args[0]}, {args[1]})"
             case "neg":
                 return f"({kind})(0 - {wrapped[0]})"
             case "not":

@@ -167,6 +167,18 @@ def with_error(source: Source, dtype: str) -> str:
     return source.need(name, _function(kind, name, f"{kind} total, {kind} error", body))
 
 
+def divided(source: Source, dtype: str, name: str) -> str:
+    """An integer quotient or remainder; by 1 where processors trap."""
+    kind = value_type(dtype)
+    bad = "b == 0"
+    if dtype not in UNSIGNED:
+        bad += f" || (a == {literal(1 << (8 * SIZES[dtype] - 1), dtype)} && b == -1)"
+    sign = "/" if name == "quotient" else "%"
+    body = [f"return ({kind})(a {sign} ({bad} ? 1 : b));"]
+    symbol = f"{name}_{dtype}"
+    return source.need(symbol, _function(kind, symbol, f"{kind} a, {kind} b", body))
+
+
 def better(source: Source, dtype: str, larger: bool) -> str:
     """Whether a value replaces the best one: it is beyond it or NaN, and that is not NaN."""
     kind, name = value_type(dtype), f"{'above' if larger else 'below'}_{dtype}"

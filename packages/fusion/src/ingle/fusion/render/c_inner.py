@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kernel.nest import BLOCK, Row, is_flat
+from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_flat
 from . import c_helpers as helpers
 from .c_reductions import Partial
 from .c_rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
-from .c_text import Scope, value_type
+from .c_text import Scope, literal, value_type
+from .llvm_reductions import neutral_bits
 
 LANE_STEPS = {"unit": "1", "zero": "0"}
 
@@ -66,8 +67,27 @@ class InnerNest(NestRenderer):
             return rows
         body, row = Scope(), Scope()
         row.add(*self.unit.lines(), *rows.lines())
-        body.block("for (int64_t unit = begin; unit < end; unit++)", row)
+        if in_blocks(self.nest):
+            body.block("for (int64_t block = begin; block < end; block++)", self._blocks(row))
+        else:
+            body.block("for (int64_t unit = begin; unit < end; unit++)", row)
         return body
+
+    def _blocks(self, row: Scope) -> Scope:
+        """Some rows, whose sums begin with nothing and grow with each row."""
+        block, least = Scope(), helpers.least(self.source)
+        for stage in self.stages:
+            for k, at in stage.columns:
+                nothing = literal(neutral_bits("sum", stage.code[at].dtype), stage.code[at].dtype)
+                clear = [f"{self._sums(k)}[i] = {nothing};"]
+                block.block(f"for (int64_t i = 0; i < {self.inner_size()}; i++)", clear)
+        last = f"{least}((block + 1) * {BLOCK}, {self.size(0)})"
+        block.add(f"const int64_t last = {last};")
+        block.block(f"for (int64_t unit = block * {BLOCK}; unit < last; unit++)", row)
+        return block
+
+    def _sums(self, k: int) -> str:
+        return f"({self.pointer(k)} + block * {self.stride(k, 0)})"
 
     def row_pointer(self, k: int) -> str:
         """Where operand `k` begins in this row."""
@@ -118,6 +138,8 @@ class InnerNest(NestRenderer):
         )
         for k, at in stage.stores:
             self.store(body, k, self.element(k, index), done[at])
+        for k, at in stage.columns:
+            body.add(f"{self._sums(k)}[{index}] += {done[at]};")
         widest = max([p.many for p in partials], default=0)
         narrowest = min([p.many for p in partials], default=0)
         for p in partials:
@@ -146,13 +168,12 @@ class InnerNest(NestRenderer):
 
     def _reduce(self, number: int, body: Scope, rows: Scope, length: str) -> None:
         partials = self.partials(number)
-        widest = max(p.many for p in partials)
         for p in partials:
             body.add(*p.arrays())
         for p in partials:
             _each(body, p.many, p.clear("n"))
         if any(p.compensated for p in partials):
-            step = BLOCK * widest
+            step = block_elements(self.nest.stages[number])
             block = Scope()
             least = helpers.least(self.source)
             block.add(f"const int64_t stop = {least}(block + {step}, {length});")

@@ -170,9 +170,9 @@ class OuterNest(NestRenderer):
             self._walk(number, partials, block, "block", "stop")
             _each(block, [line for p in partials for line in p.keep(self.code, "column")])
             body.block(f"for (int64_t block = 0; block < {length}; block += {BLOCK})", block)
-            _each(body, [line for p in partials for line in p.round(self.code, "column")])
         else:
             self._walk(number, partials, body, "0", length)
+        _each(body, [line for p in partials for line in p.round(self.code, "column")])
         for j, p in enumerate(partials):
             name = f"result_{number}_{j}"
             stages.declare(name, f"{p.result_type} {name}[{COLUMNS}];")

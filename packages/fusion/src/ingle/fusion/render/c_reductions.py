@@ -37,29 +37,33 @@ class Partial(NamedTuple):
         return self.combine == "sum" and self.dtype in FLOATS
 
     @property
+    def totals(self) -> bool:
+        return self.combine == "totals"
+
+    @property
     def final(self) -> str:
         """The array that holds the results in the end."""
         if self.indexed:
             return f"{self.name}_place"
-        return f"{self.name}_total" if self.compensated else self.name
+        return f"{self.name}_total" if self.compensated or self.totals else self.name
 
     def arrays(self) -> list[str]:
         """Declarations."""
         kind, n = value_type(self.dtype), self.many
-        lines = [f"{kind} {self.name}[{n}];"]
+        lines = [] if self.totals else [f"{kind} {self.name}[{n}];"]
         if self.indexed:
             lines.append(f"int64_t {self.name}_place[{n}];")
-        if self.compensated:
+        if self.compensated or self.totals:
             lines.append(f"{kind} {self.name}_total[{n}], {self.name}_error[{n}];")
         return lines
 
     def clear(self, slot: str) -> list[str]:
         """A partial result that has seen nothing."""
         neutral = literal(neutral_bits(self.combine, self.dtype), self.dtype)
-        lines = [f"{self.name}[{slot}] = {neutral};"]
+        lines = [] if self.totals else [f"{self.name}[{slot}] = {neutral};"]
         if self.indexed:
             lines.append(f"{self.name}_place[{slot}] = INT64_MAX;")
-        if self.compensated:
+        if self.compensated or self.totals:
             zero = literal(0, self.dtype)
             lines.append(f"{self.name}_total[{slot}] = {neutral};")
             lines.append(f"{self.name}_error[{slot}] = {zero};")
@@ -73,6 +77,8 @@ class Partial(NamedTuple):
     def add(self, r: CodeRenderer, slot: str, value: str, index: str) -> list[str]:
         """Takes another element, with a larger index than those before."""
         old = f"{self.name}[{slot}]"
+        if self.totals:
+            return [self._two_sum(r, slot, value)]
         if not self.indexed:
             return [f"{old} = {self._join(r, old, value)};"]
         better = helpers.better(r.source, self.dtype, self.combine == "argmax")
@@ -85,15 +91,15 @@ class Partial(NamedTuple):
 
     def keep(self, r: CodeRenderer, slot: str) -> list[str]:
         """Adds what a block gave to the totals."""
-        if not self.compensated:
-            return []
+        return [self._two_sum(r, slot, f"{self.name}[{slot}]")] if self.compensated else []
+
+    def _two_sum(self, r: CodeRenderer, slot: str, value: str) -> str:
         function = helpers.two_sum(r.source, self.dtype)
-        arrays = f"&{self.name}_total[{slot}], &{self.name}_error[{slot}], {self.name}[{slot}]"
-        return [f"{function}({arrays});"]
+        return f"{function}(&{self.name}_total[{slot}], &{self.name}_error[{slot}], {value});"
 
     def round(self, r: CodeRenderer, slot: str) -> list[str]:
         """Puts the errors to the totals."""
-        if not self.compensated:
+        if not self.compensated and not self.totals:
             return []
         total = f"{self.name}_total[{slot}]"
         function = helpers.with_error(r.source, self.dtype)
@@ -116,7 +122,7 @@ class Partial(NamedTuple):
         found = f"{self.final}[{slot}]"
         if self.indexed:  # nothing was beyond the neutral value: all elements equal it
             return f"{found} == INT64_MAX ? 0 : {found}"
-        if self.compensated:  # the neutral -0.0 is no sum of nothing
+        if self.compensated or self.totals:  # the neutral -0.0 is no sum of nothing
             return f"{length} == 0 ? {literal(0, self.dtype)} : {found}"
         return found
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES, Code
-from ..kernel.nest import Map, Nest, Reduce, Row, Stage, accumulators, layout
+from ..kernel.nest import Map, Nest, Reduce, Row, Stage, accumulators, columns_of, layout
 from . import c_helpers as helpers
 from .c_code import CodeRenderer, expanded
 from .c_reductions import Partial
@@ -21,6 +21,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         stores: (operand, position).
+        columns: the same of what is summed over rows.
         ends: positions of what is reduced, or kept for the row.
         levels: by position, UNIFORM, FIXED or VARYING.
     """
@@ -28,6 +29,7 @@ class Prepared(NamedTuple):
     stage: Stage
     code: Code
     stores: tuple[tuple[int, int], ...]
+    columns: tuple[tuple[int, int], ...]
     ends: tuple[int, ...]
     levels: tuple[int, ...]
 
@@ -92,7 +94,8 @@ class NestRenderer:
         raise NotImplementedError
 
     def _prepare(self, stage: Stage) -> Prepared:
-        roots = [at for _, at in stage.stores]
+        targets = [k for k, _ in (*stage.stores, *columns_of(stage))]
+        roots = [at for _, at in (*stage.stores, *columns_of(stage))]
         if isinstance(stage, Reduce):
             roots += [at for _, at in stage.reductions]
         elif isinstance(stage, Row):
@@ -104,8 +107,9 @@ class NestRenderer:
             if at.name in ("load", "gather", "index", "result", "row"):
                 level = max(level, self.level(at.name, at.value))
             levels.append(level)
-        stores = tuple([(k, p) for (k, _), p in zip(stage.stores, found, strict=False)])
-        return Prepared(stage, code, stores, found[len(stores) :], tuple(levels))
+        pairs = tuple(zip(targets, found, strict=False))
+        stores, columns = pairs[: len(stage.stores)], pairs[len(stage.stores) :]
+        return Prepared(stage, code, stores, columns, found[len(pairs) :], tuple(levels))
 
     def partials(self, number: int, count: int | None = None) -> list[Partial]:
         """The reductions of a stage, with `count` partial results or as many as belong to them."""

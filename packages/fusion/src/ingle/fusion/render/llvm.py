@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..kernel.nest import Nest, validate
 from .llvm_inner import InnerNest
 from .llvm_outer import OuterNest
+from .llvm_short import ShortNest
 from .llvm_tiles import TiledNest, is_tiled
 from .targets import Target
 
@@ -22,4 +23,4 @@ def render(nest: Nest, name: str, target: Target) -> str:
         return OuterNest(nest, name, target).render()
     if is_tiled(nest):
         return TiledNest(nest, name, target).render()
-    return InnerNest(nest, name, target).render()
+    return (ShortNest if nest.short else InnerNest)(nest, name, target).render()

@@ -18,7 +18,7 @@ from ..kernel.code import (
     bits_of,
 )
 from ..kernel.expand import expand, function_code
-from .llvm_operations import SPECIAL
+from .llvm_operations import SPECIAL, lookup
 from .llvm_text import (
     Values,
     Writer,
@@ -115,7 +115,9 @@ class CodeRenderer:
         if name == "select":
             return self.select(dtype, *args)
         if name == "table":
-            return self._table(dtype, source, args[0], value)
+            return self.table(dtype, source, args[0], value)
+        if name == "lookup":
+            return lookup(self, dtype, args[0], value)
         if name == "fallback":
             return self._fallback(at, args, tuple([code[p].dtype for p in places[2:]]))
         if name == "argument":
@@ -207,7 +209,8 @@ class CodeRenderer:
         missing = self.writer.let("nan", f"fcmp uno {self.type(dtype)} {a}, {a}")
         return self.select(dtype, missing, a, chosen)
 
-    def _table(self, dtype: str, source: str, index: str, entries: tuple[int, ...]) -> str:
+    def table(self, dtype: str, source: str, index: str, entries: tuple[int, ...]) -> str:
+        """The entries of a constant array in memory that indices choose."""
         kind, w = memory_type(dtype), self.writer
         array = f"[{len(entries)} x {kind}]"
         key = ("table", dtype, entries)
@@ -301,12 +304,14 @@ def native(target: Target, lanes: int, name: str, dtype: str, source: str) -> bo
     """Whether a target computes an operation of the core; what it lacks is expanded."""
     if name in COMPOSITE:
         return False
+    if name == "lookup":
+        return target.lookup
     if name in ("floor", "ceil", "trunc", "round"):
         return target.rounding
     if name == "residue":
         return target.fma
-    if name == "scale":
-        return target.scale and lanes * SIZES[dtype] == 64
+    if name in ("scale", "scale_near"):
+        return target.scale and lanes * SIZES[dtype] in (16, 32, 64)
     if name in ("quotient", "modulo"):
         return SIZES[dtype] == 8
     if name == "cast" and (dtype in HALVES or source in HALVES) and dtype != source:
@@ -332,8 +337,6 @@ _PLAIN: dict[str, tuple[str, str, str]] = {
     "sub": ("fsub", "sub", "sub"),
     "mul": ("fmul", "mul", "mul"),
     "div": ("fdiv", "", ""),
-    "quotient": ("", "sdiv", "udiv"),
-    "modulo": ("", "srem", "urem"),
     "and": ("", "and", "and"),
     "or": ("", "or", "or"),
     "xor": ("", "xor", "xor"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..kernel.code import SIZES
-from ..kernel.nest import BLOCK, Row, is_flat
+from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_flat
 from .llvm_code import CodeRenderer
 from .llvm_partials import Partials
 from .llvm_reductions import Combiner, total_of, two_sum
@@ -97,6 +98,7 @@ class InnerNest(NestRenderer):
         self.indices: Values = []
         self.results: dict[tuple[int, int], tuple[str, str]] = {}
         self.kept: dict[tuple[int, int], tuple[str, str]] = {}
+        self.sums: dict[int, str] = {}  # where sums over rows grow
         for number, stage in enumerate(self.stages):
             self.emit(number, UNIFORM, _Place(self, self.renderer_of(stage)))
         if is_flat(self.nest):
@@ -110,7 +112,36 @@ class InnerNest(NestRenderer):
 
     def walk_rows(self) -> None:
         """Writes all stages for each row."""
-        self.walk(self.sizes, self._row)
+        if in_blocks(self.nest):
+            self.walk(["0"], lambda unit, _: self._rows_of(unit))
+        else:
+            self.walk(self.sizes, self.row)
+
+    def _rows_of(self, unit: str) -> None:
+        """A unit of some rows, whose sums begin with nothing and grow with each row."""
+        w = self.writer
+        self.sums = {
+            k: self.offset(self.pointers[k], k, [unit])
+            for stage in self.stages
+            for k, _ in stage.columns
+        }
+        self.row_pointers = [self.sums.get(k, p) for k, p in enumerate(self.pointers)]
+        for k in self.sums:
+            self._along("0", self.inner, 1, partial(self._clear, k))
+        first = w.let("first", f"mul i64 {unit}, {BLOCK}")
+        last = self.smaller(w.let("last", f"add i64 {first}, {BLOCK}"), self.sizes[0])
+
+        def row(index: str, _: Values) -> Values:
+            self.row(index, [index])
+            return []
+
+        w.loop("row", first, last, "1", [], row)
+
+    def _clear(self, k: int, start: str, masks: Sequence[str | None]) -> None:
+        dtype = self.nest.operands[k].dtype
+        nothing = Combiner("sum", dtype).start(self.lanes)[0]
+        place = self._further(k, self.row_pointers[k], start)
+        self.store_lanes(k, place, nothing, masks[0], 0)
 
     def renderer_of(self, stage: Prepared) -> CodeRenderer:
         """With one lane for what is computed once a row."""
@@ -129,9 +160,12 @@ class InnerNest(NestRenderer):
             self.values[number][place] = None
         self.emit(number, FIXED, _Place(self, self.renderer_of(stage)))
 
-    def _row(self, unit: str, indices: Values) -> None:
+    def row(self, unit: str, indices: Values) -> None:
+        """Writes all stages for one row."""
         self.indices = indices
-        self.row_pointers = [self.offset(p, k, indices) for k, p in enumerate(self.pointers)]
+        self.row_pointers = [
+            self.sums.get(k) or self.offset(p, k, indices) for k, p in enumerate(self.pointers)
+        ]
         length = self.row_length(indices[0] if indices else "0")
         for number, stage in enumerate(self.stages):
             self.writer.comment(f"stage {number}: {type(stage.stage).__name__}")
@@ -140,7 +174,7 @@ class InnerNest(NestRenderer):
                 continue
             self.fixed(number)
             if stage.reduced:
-                self._reduce(number, length)
+                self.reduce(number, length)
             else:
                 self.map(number, "0", length)
 
@@ -161,14 +195,16 @@ class InnerNest(NestRenderer):
     def at(self, k: int, index: str) -> str:
         """A pointer to operand `k` at an inner index of this row."""
         found = self._places.get((k, index))
-        if found is not None:
-            return found
+        if found is None:
+            found = self._places[k, index] = self._further(k, self.row_pointers[k], index)
+        return found
+
+    def _further(self, k: int, pointer: str, index: str) -> str:
+        """A pointer moved along the inner axis."""
         w, kind = self.writer, memory_type(self.nest.operands[k].dtype)
         stride = self.inner_strides[k]
         step = index if stride == "1" else w.let("step", f"mul i64 {index}, {stride}")
-        place = f"getelementptr {kind}, ptr {self.row_pointers[k]}, i64 {step}"
-        found = self._places[k, index] = w.let("place", place)
-        return found
+        return w.let("place", f"getelementptr {kind}, ptr {pointer}, i64 {step}")
 
     def slide(self, k: int, offset: str, start: str, ahead: int, mask: str | None) -> str:
         """Loads operand `k` at an offset, the same in all lanes, beyond an inner index."""
@@ -204,26 +240,39 @@ class InnerNest(NestRenderer):
         for place, ready in zip(places, done, strict=True):
             for k, at in stage.stored:
                 self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
+            for k, at in stage.columns:
+                self._grow(k, self.at(k, start), ready[at], place)
         return done
+
+    def _grow(self, k: int, pointer: str, value: str, place: _Place) -> None:
+        """Adds lanes to the sums over rows in operand `k`."""
+        old = self.load_run(k, pointer, place.mask, place.ahead)
+        kind = self.vector.type(self.nest.operands[k].dtype)
+        new = self.writer.let("sum", f"fadd {kind} {old}, {value}")
+        self.store_lanes(k, pointer, new, place.mask, place.ahead)
 
     def map(self, number: int, start: str, stop: str) -> None:
         """Writes a map from one inner index to another."""
-        w, lanes = self.writer, self.lanes
         count = unroll(self.stages[number].cost)
-        chunk = count * lanes
+        self._along(start, stop, count, partial(self.vectors, number))
+
+    def _along(
+        self, start: str, stop: str, count: int, body: Callable[[str, Sequence[str | None]], object]
+    ) -> None:
+        """Runs the body, which takes an inner index and the masks of some vectors, to the end."""
+        w, chunk = self.writer, count * self.lanes
         full = self._rounded_down(start, stop, chunk)
 
         def many(i: str, _: Values) -> Values:
-            self.vectors(number, i, [None] * count)
+            body(i, [None] * count)
             return []
 
-        def rest() -> Values:
-            left = w.let("left", f"sub i64 {stop}, {full}")
-            self.vectors(number, full, self.masks_below(left, count))
+        def rest(i: str, _: Values) -> Values:
+            body(i, self.masks_below(w.let("left", f"sub i64 {stop}, {i}"), 1))
             return []
 
         w.loop("vectors", start, full, str(chunk), [], many)
-        w.when(w.let("more", f"icmp slt i64 {full}, {stop}"), [], rest)
+        w.loop("rest", full, stop, str(self.lanes), [], rest)
 
     def _rounded_down(self, start: str, stop: str, chunk: int) -> str:
         """The last index that is a whole number of chunks behind the start."""
@@ -234,11 +283,12 @@ class InnerNest(NestRenderer):
 
     # -- reductions --------------------------------------------------------------------------
 
-    def _reduce(self, number: int, length: str) -> None:
+    def reduce(self, number: int, length: str) -> None:
+        """Writes the reductions of a stage over a row."""
         stage = self.stages[number]
         combiners = [Combiner(combine, dtype) for combine, dtype, _ in stage.reduced]
         parts = Partials(self, combiners)
-        if any(c.compensated for c in combiners):
+        if any(c.compensated for c in combiners) and not self.nest.single:
             finals = self._in_blocks(number, parts, length)
         else:
             finals = parts.split(self._block(number, parts, "0", length, parts.start()))
@@ -257,7 +307,7 @@ class InnerNest(NestRenderer):
     def _in_blocks(self, number: int, parts: Partials, length: str) -> list[list[Values]]:
         """Partial results of each block are added to totals, sums with their errors."""
         w, r = self.writer, self.vector
-        size = str(BLOCK * parts.count * self.lanes)
+        size = str(block_elements(self.nest.stages[number]))
 
         def block(start: str, totals: Values) -> Values:
             stop = self.smaller(w.let("stop", f"add i64 {start}, {size}"), length)

@@ -123,8 +123,7 @@ class OuterNest(NestRenderer):
             parts = []
             for j, (combine, dtype, _) in enumerate(stage.reduced):
                 combiner = Combiner(combine, dtype)
-                dtypes = [dtype, "int64"] if combiner.indexed else [dtype]
-                starts = combiner.start(self.lanes)
+                dtypes, starts = combiner.dtypes, combiner.start(self.lanes)
                 if combiner.compensated:
                     dtypes, starts = [dtype, dtype], [*starts, "zeroinitializer"]
                 pairs = zip(dtypes, starts, strict=True)
@@ -310,7 +309,7 @@ class OuterNest(NestRenderer):
             old, news = iter(flat), []
             for values in done:
                 for c, (_, _, at) in zip(combiners, stage.reduced, strict=True):
-                    part = [next(old) for _ in range(1 + c.indexed)]
+                    part = [next(old) for _ in c.dtypes]
                     news += c.add(self.vector, part, values[at], index)
             return news
 
@@ -339,7 +338,7 @@ class OuterNest(NestRenderer):
         found = iter(self._down(number, vectors, start, stop, carried))
         for n in range(vectors):
             for c, part in zip(combiners, self.partials[number], strict=True):
-                news = [next(found) for _ in range(1 + c.indexed)]
+                news = [next(found) for _ in c.dtypes]
                 if c.compensated:
                     total = [self.waiting(a, n) for a in part]
                     news = two_sum(r, c.dtype, total, news[0])
@@ -352,7 +351,7 @@ class OuterNest(NestRenderer):
             for j, ((combine, dtype, _), part) in enumerate(reduced):
                 combiner = Combiner(combine, dtype)
                 final = [self.waiting(a, n) for a in part]
-                if combiner.compensated:
+                if combiner.compensated or combiner.totals:
                     final = [total_of(self.vector, dtype, final)]
                 result = combiner.finish(self.vector, final, self.length)
                 self.keep(self.results[number, j], n, result)

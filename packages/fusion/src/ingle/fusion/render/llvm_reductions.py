@@ -15,7 +15,8 @@ LAST = (1 << 63) - 1
 class Combiner(NamedTuple):
     """One reduction: its operation and the dtype of what it takes.
 
-    A partial result is one operand, or two for `argmax` and `argmin`: value and index.
+    A partial result is one operand, or two: value and index for `argmax` and `argmin`, a total and
+    its error for `totals`.
     """
 
     combine: str
@@ -29,18 +30,32 @@ class Combiner(NamedTuple):
     def compensated(self) -> bool:
         return self.combine == "sum" and self.dtype in FLOATS
 
+    @property
+    def totals(self) -> bool:
+        return self.combine == "totals"
+
+    @property
+    def dtypes(self) -> list[str]:
+        """Those of a partial result."""
+        if self.totals:
+            return [self.dtype, self.dtype]
+        return [self.dtype, "int64"] if self.indexed else [self.dtype]
+
     def types(self, lanes: int) -> list[str]:
         """LLVM's types of a partial result."""
-        kinds = [value_type(self.dtype, lanes)]
-        return [*kinds, value_type("int64", lanes)] if self.indexed else kinds
+        return [value_type(dtype, lanes) for dtype in self.dtypes]
 
     def start(self, lanes: int) -> Values:
         """A partial result that has seen nothing."""
         neutral = constant(neutral_bits(self.combine, self.dtype), self.dtype, lanes)
+        if self.totals:
+            return [neutral, constant(0, self.dtype, lanes)]
         return [neutral, constant(LAST, "int64", lanes)] if self.indexed else [neutral]
 
     def add(self, r: CodeRenderer, old: Values, value: str, index: str) -> Values:
         """A partial result that has seen another element, with a larger index if that matters."""
+        if self.totals:
+            return two_sum(r, self.dtype, old, value)
         if not self.indexed:
             return [self.join(r, old[0], value)]
         better = self._better(r, value, old[0])
@@ -93,6 +108,10 @@ class Combiner(NamedTuple):
     def fold(self, r: CodeRenderer, vector: Values) -> Values:
         """The lanes of a partial result folded in halves into one."""
         w, lanes = r.writer, r.lanes
+        if self.dtype == "bool" and lanes > 1:
+            word = "or" if self.combine in ("any", "max") else "and"
+            mask, name = r.type("bool"), f"llvm.vector.reduce.{word}.v{lanes}i1"
+            return [w.call("folded", "i1", name, f"{mask} {vector[0]}")]
         narrow = r
         while lanes > 1:
             half = lanes // 2
@@ -126,7 +145,7 @@ class Combiner(NamedTuple):
         if self.indexed:  # nothing was beyond the neutral value: all elements equal it
             unseen = r.compare("eq", "int64", partial[1], constant(LAST, "int64", r.lanes))
             return r.select("int64", unseen, constant(0, "int64", r.lanes), partial[1])
-        if self.compensated:  # the neutral -0.0 is no sum of nothing
+        if self.compensated or self.totals:  # the neutral -0.0 is no sum of nothing
             empty = w.let("empty", f"icmp eq i64 {length}, 0")
             kind = r.type(self.dtype)
             zero = constant(0, self.dtype, r.lanes)
@@ -142,7 +161,7 @@ def neutral_bits(combine: str, dtype: str) -> int:
     """The bits of what changes nothing when it is combined."""
     if dtype == "bool":
         return int(combine in ("all", "min"))
-    if combine == "sum":
+    if combine in ("sum", "totals"):
         return bits_of(-0.0, dtype) if dtype in FLOATS else 0
     if combine == "prod":
         return bits_of(1, dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES, Code
-from ..kernel.nest import Nest, Reduce, Row, Stage, accumulator_dtype, layout
+from ..kernel.nest import Nest, Reduce, Row, Stage, accumulator_dtype, columns_of, layout
 from .llvm_code import CodeRenderer
 from .llvm_text import Values, Writer, memory_type, scalar_type, suffix, vector_type
 from .slides import SLIDE, with_slides
@@ -20,7 +20,8 @@ class Prepared(NamedTuple):
     """A stage whose code is expanded for the target.
 
     Attributes:
-        roots: positions of what is stored, then of what is reduced or kept.
+        roots: positions of what is stored, of what is summed over rows, then of what is reduced or
+            kept.
         levels: by position, UNIFORM, FIXED or VARYING.
         places: the positions of each level.
         cost: how many instructions run at every place.
@@ -40,20 +41,30 @@ class Prepared(NamedTuple):
         return [(k, root) for (k, _), root in pairs]
 
     @property
+    def columns(self) -> list[tuple[int, int]]:
+        """(operand, position) of each sum over rows."""
+        pairs = zip(columns_of(self.stage), self.roots[len(self.stage.stores) :], strict=False)
+        return [(k, root) for (k, _), root in pairs]
+
+    @property
     def reduced(self) -> list[tuple[str, str, int]]:
         """(combine, dtype, position) of each reduction."""
         if not isinstance(self.stage, Reduce):
             return []
-        roots = self.roots[len(self.stage.stores) :]
+        roots = self.roots[len(self.stage.stores) + len(self.stage.columns) :]
         pairs = zip(self.stage.reductions, roots, strict=True)
         return [(combine, self.code[root].dtype, root) for (combine, _), root in pairs]
 
 
 def lanes_of(nest: Nest, target: Target) -> int:
-    """How many lanes a vector of the nest has: as many as fill a register with its widest dtype."""
+    """How many lanes a vector of the nest has: as many as fill a register with its widest dtype.
+
+    What is the same in all lanes does not count, such as the class of a row.
+    """
     widest = 1
     for operand in nest.operands:
-        widest = max(widest, SIZES[accumulator_dtype(operand.dtype)])
+        if operand.lane != "zero":
+            widest = max(widest, SIZES[accumulator_dtype(operand.dtype)])
     for stage in nest.stages:
         if isinstance(stage, Reduce):
             for _, at in stage.reductions:
@@ -83,7 +94,7 @@ class NestRenderer:
 
     def prepare(self, stage: Stage) -> Prepared:
         """Expands a stage's code and sorts its instructions by what they depend on."""
-        roots = [at for _, at in stage.stores]
+        roots = [at for _, at in (*stage.stores, *columns_of(stage))]
         if isinstance(stage, Reduce):
             roots += [at for _, at in stage.reductions]
         if isinstance(stage, Row):

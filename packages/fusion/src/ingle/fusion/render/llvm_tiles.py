@@ -8,7 +8,7 @@ it is near.
 from __future__ import annotations
 
 from ..kernel.code import SIZES
-from ..kernel.nest import Map, Nest
+from ..kernel.nest import Map, Nest, in_blocks
 from .llvm_inner import InnerNest
 from .llvm_text import Values
 from .targets import Target
@@ -18,7 +18,8 @@ def is_tiled(nest: Nest) -> bool:
     """Whether tiles serve a nest."""
     strided = any(operand.lane == "strided" for operand in nest.operands)
     one_map = len(nest.stages) == 1 and isinstance(nest.stages[0], Map)
-    return strided and one_map and nest.outer > 0 and nest.lanes == "inner" and not nest.ragged
+    rows = nest.outer > 0 and nest.lanes == "inner" and not nest.ragged and not in_blocks(nest)
+    return strided and one_map and rows
 
 
 class TiledNest(InnerNest):

@@ -17,6 +17,7 @@ class Target(NamedTuple):
         rounding: whether it rounds vectors of floats to whole numbers.
         half: whether it converts float16 to and from float32.
         scale: whether it multiplies by powers of two in one instruction (AVX-512's scalef).
+        lookup: whether it chooses among 16 numbers in a register.
         cast64: whether vectors of 64-bit integers are converted to floats and back.
     """
 
@@ -28,9 +29,10 @@ class Target(NamedTuple):
     half: bool
     scale: bool = False
     cast64: bool = False
+    lookup: bool = False
 
 
-AVX512 = Target("avx512", 64, 32, True, True, True, scale=True, cast64=True)
+AVX512 = Target("avx512", 64, 32, True, True, True, scale=True, cast64=True, lookup=True)
 AVX2 = Target("avx2", 32, 16, True, True, True)
 SSE2 = Target("sse2", 16, 16, False, False, False)
 NEON = Target("neon", 16, 32, True, True, True, cast64=True)

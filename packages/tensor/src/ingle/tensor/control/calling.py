@@ -62,6 +62,11 @@ def call(
     return traced.filled(outputs[:count])
 
 
+def region(program: Program, name: str) -> Op:
+    """A program as one operation on its inputs, which returns its outputs."""
+    return CALL.op(body=program, name=name, recompute=False)
+
+
 def _rule(*avals: Aval, body: Program, **_: Any) -> tuple[Aval, ...]:
     check_operands("call", avals, body)
     return body.results
@@ -144,7 +149,7 @@ CALL = Operation(
     many_outputs=True,
     statics=("body", "name", "recompute"),
     rule=_rule,
-    traits=Traits("opaque", bound="compute", storage=True),
+    traits=Traits("opaque", bound="compute", storage=True, inlined=True),
     vjp={"operands": _vjp},
     training=_training,
     body=_body,

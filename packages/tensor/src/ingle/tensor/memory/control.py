@@ -15,11 +15,14 @@ from .statistics import Statistics, read_bytes
 def stats(device: Device | str | None = None) -> Statistics:
     """What a device's pool has lent and kept; `print` shows it as a table.
 
+    What this thread has asked for is computed before.
+
     >>> import ingle.tensor as it
     >>> x = it.ones((1024, 1024))
     >>> it.memory.stats().in_use >= x.nbytes
     True
     """
+    backend_of(device).synchronize()
     return pool_of(device).statistics()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Aval, Handle, Scalar, Shape
-from ..dispatch import TensorLike, handle_of, promote, run, run2
+from ..dispatch import TensorLike, handle_of, promote, run, run2, wrap
 from ..dtypes import int64
 from ..errors import DTypeError, ShapeError
 from ..operation import Operation, Traits
@@ -91,9 +91,12 @@ def promote_present(
         operands: name, tensor, and the number that stands for it, of each argument; None for
             one that has to be given.
     """
-    given = [(a, x) for a, x, number in operands if x is not None or number is None]
-    for argument, x in given:
-        handle_of(x, name, argument)
+    # A cell is read once: each reading is a value of its own to gradients.
+    given = [
+        (a, wrap(handle_of(x, name, a)))
+        for a, x, number in operands
+        if x is not None or number is None
+    ]
     handles = promote(name, *given)
     dtype, rest = handles[0].dtype, iter(handles)
     return [

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..contract import Aval
 from ..dispatch import TensorLike, call1, handle_of
-from ..dtypes import DType, default_float, float32
+from ..dtypes import DType, default_float, float32, int64
 from ..errors import ArgumentError, DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -62,11 +62,17 @@ def _rule(indices: Aval, *, num_classes: int, dtype: DType) -> Aval:
 def _body(indices: Tensor, *, num_classes: int, dtype: DType) -> Tensor:
     from .cast import astype
     from .comparison import equal
+    from .gathering import take
     from .manipulation import reshape
     from .ranges import arange
+    from .where import where
 
     classes = arange(num_classes, device=indices.device)
-    return astype(equal(reshape(indices, (*indices.shape, 1)), classes), dtype)
+    # Read from the classes so that a number which is none of them is refused; `take` would count a
+    # negative one from the end.
+    places = astype(indices, int64)
+    known = take(classes, where(places < 0, num_classes, places), axis=0)
+    return astype(equal(reshape(known, (*indices.shape, 1)), classes), dtype)
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:

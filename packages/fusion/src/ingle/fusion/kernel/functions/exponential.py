@@ -51,8 +51,8 @@ def exp_reduced(r: Expression) -> Expression:
 
 
 def scale(x: Expression, n: Expression) -> Expression:
-    """x * 2**n with a whole float n."""
-    return x.call("scale", n)
+    """x * 2**n with x near 1 and a whole float n."""
+    return x.call("scale_near", n)
 
 
 def bounded(x: Expression) -> Expression:

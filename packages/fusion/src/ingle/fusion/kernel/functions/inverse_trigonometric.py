@@ -49,9 +49,16 @@ def _quotient_atan(small: Expression, large: Expression) -> tuple[Expression, Ex
     """atan(small / large) for 0 <= small <= large in a high and a low part."""
     dtype = small.dtype
     beyond = small > large * math.tan(math.pi / 8)
-    t = where(beyond, small - large, small) / where(beyond, small + large, large)
+    a, b = where(beyond, small - large, small), where(beyond, small + large, large)
+    t = a / b
     z = t * t
     more = (t * z) * z.polynomial(_ATAN[dtype])
+    if dtype == "float64":
+        # What the sum, the difference (both exact with their remainders) and the quotient lost.
+        lost = where(beyond, small - (a + large), 0.0), where(beyond, small - (b - large), 0.0)
+        rest = (a - t * b) - t.call("residue", b) + (lost[0] - t * lost[1])
+        usual = (small > 2.0**-900) & (large < 2.0**900)  # else it is in no way exact, nor missed
+        more = more + where(usual, rest / b * (1.0 - z), 0.0)
     high, low = _QUARTER_PI[dtype]
     offset = where(beyond, t.constant(high), 0.0)
     total = offset + t
@@ -85,6 +92,13 @@ def atan2(dtype: str, y: Expression, x: Expression) -> Expression:
     none = large.equals(0.0)  # both are 0
     small = where(infinite, 1.0, small)
     large = where(none | infinite, 1.0, large)
+    # The sum of both must be finite, and what it lacks no denormal number.
+    factor = where(
+        large > (2.0**120 if dtype == "float32" else 2.0**1000), large.constant(0.25), 1.0
+    )
+    if dtype == "float64":
+        factor = where(large < 2.0**-500, 2.0**500, factor)
+    small, large = small * factor, large * factor
     high, low = _quotient_atan(small, large)
     half, low_half = _HALF_PI[dtype]
     out = where(steep, _from((half, low_half), high, low), high + low)

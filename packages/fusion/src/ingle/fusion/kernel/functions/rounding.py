@@ -45,6 +45,23 @@ def power_of_two(exponent: Expression, dtype: str) -> Expression:
 
 
 def _scale(dtype: str, x: Expression, power: Expression) -> Expression:
+    """By three factors, each a normal number; only the last product that matters can round.
+
+    Where the whole factor is smaller than any normal number, the first ones leave as many bits
+    above the smallest as a float has: what is denormal even so ends as 0.
+    """
+    limit, places = BIAS[dtype], MANTISSA[dtype]
+    bound = 2.0 * (limit + places)
+    n = power.at_most(bound).at_least(-bound).cast(INTEGER_OF[dtype])
+    for _ in range(2):
+        part = where(n > limit, limit, n)
+        part = where(n < 1 - limit, 2 + places - limit, part)
+        x = x * power_of_two(part, dtype)
+        n = n - part
+    return x * power_of_two(n, dtype)
+
+
+def _scale_near(dtype: str, x: Expression, power: Expression) -> Expression:
     """By two factors, each a normal number; only the second product can round."""
     n = power.cast(INTEGER_OF[dtype])
     half = n >> 1
@@ -174,6 +191,7 @@ EXPANSIONS: dict[str, Callable[..., Expression]] = {
     "round": _round,
     "rsqrt": lambda dtype, x: 1.0 / x.call("sqrt"),
     "scale": _scale,
+    "scale_near": _scale_near,
     "trunc": _trunc,
 }
 FUNCTIONS: dict[str, Callable[..., Expression]] = {"fmod_far": _fmod_far}

@@ -8,6 +8,8 @@ from ..expression import Expression, copysign, where
 from . import coefficients as c
 
 _MIDDLE = (1.25 + 3.92) / 2
+_LAST = 3.875 - 2.0**-22
+"""The largest float32 whose nearest quarter is 3.75."""
 
 
 def erf(dtype: str, x: Expression) -> Expression:
@@ -17,10 +19,25 @@ def erf(dtype: str, x: Expression) -> Expression:
 
 def _erf32(a: Expression) -> Expression:
     """Two polynomials; beyond 3.92 the nearest float32 is 1."""
+    if a.builder.offers("lookup", a.dtype):
+        return _erf_in_pieces(a)
     z = a * a
     near = a.fma(z.polynomial(c.ERF32), a)
     far = (a.at_most(3.92) - _MIDDLE).polynomial(c.ERF_FAR32)
     return where(a < 1.25, near, where(a > 3.92, 1.0, far))
+
+
+def _erf_in_pieces(a: Expression) -> Expression:
+    """A polynomial around the nearest quarter; the last one ends as 1."""
+    a = a.at_most(_LAST)
+    place = (a + 2.0**21).bitcast("int32")
+    centers, *powers = c.ERF_PIECES32
+    r = a - place.lookup(centers, a.dtype)
+    first, *others = [place.lookup(p, a.dtype) for p in powers]
+    slope = others[-1]
+    for other in others[-2::-1]:
+        slope = slope.fma(r, other)
+    return slope.fma(r, where(a <= 0.125, r, first))
 
 
 def _erf64(a: Expression) -> Expression:

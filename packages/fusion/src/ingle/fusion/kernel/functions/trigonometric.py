@@ -110,23 +110,36 @@ def _far64(x: Expression) -> Reduced:
     return Reduced(main * sign, tail * sign, where(x < 0.0, -q, q))
 
 
-def _sin_of(at: Reduced) -> Expression:
+def _sin_parts(at: Reduced) -> tuple[Expression, Expression]:
+    """The sine as a sum of a large and a small part."""
     r, dtype = at.r, at.r.dtype
     z = r * r
     cubic = (r * z) * z.polynomial(_SIN[dtype])
     if at.tail is not None:
         cubic = cubic + z.fma(-0.5, 1.0) * at.tail
-    return r + cubic
+    return r, cubic
+
+
+def _sin_of(at: Reduced) -> Expression:
+    large, small = _sin_parts(at)
+    return large + small
+
+
+def _cos_parts(r: Expression, tail: Expression) -> tuple[Expression, Expression]:
+    """The cosine as a sum of a large and a small part."""
+    z = r * r
+    half = z * 0.5
+    w = 1.0 - half
+    return w, ((1.0 - w) - half) + ((z * z) * z.polynomial(_COS[r.dtype]) - r * tail)
 
 
 def _cos_of(at: Reduced) -> Expression:
-    r, dtype = at.r, at.r.dtype
-    z = r * r
+    r = at.r
     if at.tail is None:
-        return z.fma(z.fma(z.polynomial(_COS[dtype]), -0.5), 1.0)
-    half = z * 0.5
-    w = 1.0 - half
-    return w + (((1.0 - w) - half) + ((z * z) * z.polynomial(_COS[dtype]) - r * at.tail))
+        z = r * r
+        return z.fma(z.fma(z.polynomial(_COS[r.dtype]), -0.5), 1.0)
+    large, small = _cos_parts(r, at.tail)
+    return large + small
 
 
 def _sin(at: Reduced, quarters: int) -> Expression:
@@ -153,9 +166,17 @@ def _tan32(at: Reduced) -> Expression:
 
 
 def _tan64(at: Reduced) -> Expression:
-    sine, cosine = _sin_of(at), _cos_of(at)
+    """Sine by cosine, or minus cosine by sine, with what the quotient and both lack."""
+    assert at.tail is not None
+    (sine, sine_low), (cosine, cosine_low) = _sin_parts(at), _cos_parts(at.r, at.tail)
     odd = (at.q & 1).differs(0)
-    return where(odd, -cosine, sine) / where(odd, sine, cosine)
+    above, above_low = where(odd, -cosine, sine), where(odd, -cosine_low, sine_low)
+    below, below_low = where(odd, sine, cosine), where(odd, sine_low, cosine_low)
+    a, b = above + above_low, below + below_low
+    ratio = a / b
+    lacks = above_low - (a - above), below_low - (b - below)
+    rest = (a - ratio * b) - ratio.call("residue", b) + (lacks[0] - ratio * lacks[1])
+    return ratio + rest / b
 
 
 def _far(x: Expression) -> Reduced:

@@ -1,0 +1,52 @@
+"""What each node of a graph is to the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from ..graph import Graph
+from ..kernel.lowering import reduction_of
+from .columns import is_columns
+from .views import Views
+
+Role: TypeAlias = Literal[
+    "map", "gather", "reduce", "columns", "copy", "contraction", "inline", "view", "host"
+]
+
+
+def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> list[Role]:
+    """What each node is.
+
+    Args:
+        graph: with composites expanded.
+        views: of the graph's values.
+        can_lower: whether the kernels know the operation at a position on its dtypes.
+    """
+    return [_role(graph, views, position, can_lower) for position in range(len(graph.nodes))]
+
+
+def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], bool]) -> Role:
+    node = graph.nodes[position]
+    traits = node.op.operation.traits
+    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
+    if traits.dynamic_shape or any(0 in a.shape for a in avals):
+        return "host"
+    if views.is_view(node.results[0]):
+        return "view"
+    if is_columns(node):
+        return "columns"
+    if not can_lower(position):
+        return "host"
+    if traits.family == "movement":
+        return "copy" if node.op.operation.name == "reshape" else "host"
+    if reduction_of(node.op) is not None:
+        return "reduce"
+    if traits.family == "matmul":
+        return "contraction"
+    if traits.kind in ("creation", "random"):
+        numbers = all(graph.values[a].kind in ("constant", "scalar") for a in node.args)
+        return "inline" if numbers else "map"
+    if traits.family == "gather":
+        return "gather"
+    return "map" if traits.kind == "elementwise" else "host"
