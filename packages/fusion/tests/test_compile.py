@@ -15,6 +15,7 @@ import ingle.tensor as it
 from ingle.fusion import CompileError, Fusion, LeakError, compile
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
+from ingle.tensor.errors import OperandError
 from ingle.tensor.plugins import discover
 from ingle_numpy.backend import NumpyBackend
 
@@ -356,6 +357,11 @@ def test_many_threads_one_function():
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda k: f(x, float(k)).item(), range(64)))
     assert got == [4950.0 * k for k in range(64)]
+
+
+def test_only_functions_are_compiled():
+    with pytest.raises(OperandError, match=r"compile\(f\)\(x\)"):
+        compile(it.ones(3))
 
 
 def test_numpy_arguments_are_refused():

@@ -14,6 +14,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, current_scope, scope_of
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.device import backend_of, staged_on
+from ingle.tensor.errors import OperandError
 from ingle.tensor.numbers import is_followed, plain, spelled
 from ingle.tensor.programs import written_down
 from ingle.tensor.pytree import flatten, tree_map, unflatten
@@ -53,6 +54,7 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:
             lists and dicts. It must not read values of tensors.
 
     Raises:
+        OperandError: it is not a function.
         CompileError: the function reads a value of a tensor, or does something else each time.
 
     >>> import ingle.tensor as it
@@ -61,6 +63,11 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:
     >>> [double(it.asarray(i)).item() for i in range(3)]
     [0, 2, 4]
     """
+    if not callable(function):
+        raise OperandError(
+            f"compile: needs a function of tensors, got {type(function).__name__}; write "
+            "compile(f)(x), or @compile above a function"
+        )
     return Compiled(function)
 
 
