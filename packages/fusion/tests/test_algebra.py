@@ -46,6 +46,13 @@ def test_what_changes_nothing_is_not_computed(name):
     )
 
 
+def test_unsigned_numbers_wrap():
+    x = values("uint8")
+    assert names(lambda x: it.abs(it.negative(x)), x) == ["negative", "abs"]
+    got = compile(lambda x: it.abs(it.negative(x)))(x).numpy()
+    np.testing.assert_array_equal(got, np.abs(-x.numpy()))
+
+
 def test_integers_too():
     x = values("int32")
     assert names(lambda x: (x + 0) * 1 - 0, x) == []

@@ -46,7 +46,7 @@ class Algebra:
                 inverse = self._inverse(y)
                 if inverse is not None:
                     return OPERATIONS["multiply"].op(), (x, inverse)
-            case "abs", (x,):
+            case "abs", (x,) if self._dtype(x).kind != "unsigned":  # where -1 is large
                 inner = self._made_by("negative", x)
                 return (op, args) if inner is None else (op, inner.args)
             case "astype", (x,):
