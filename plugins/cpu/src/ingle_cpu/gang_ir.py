@@ -126,6 +126,25 @@ none:
 """
 
 
+WAIT = """wait:
+  %now = call i64 @clock()
+  %waited = sub i64 %now, %since
+  %young = icmp ult i64 %waited, %spin
+  br i1 %young, label %short, label %long
+short:
+  call void @pause()
+  br label %look
+long:
+  %old_enough = icmp ugt i64 %waited, %patience
+  br i1 %old_enough, label %tired, label %give_way
+give_way:
+  %yielded = call i32 @ingle_yield()
+  br label %look
+"""
+"""Looks again, from `since` on: at once while that is `spin` ago, and then only after others had
+the processor; after `patience` it goes on as `tired`."""
+
+
 def work_code(park_in_kernel: bool) -> str:
     """The life of a worker; returns 1 when it shall leave, 0 to sleep outside.
 
@@ -177,21 +196,7 @@ nothing:
   %stop = load atomic i32, ptr %stop_at seq_cst, align 4
   %leaves = icmp ne i32 %stop, 0
   br i1 %leaves, label %leave, label %wait
-wait:
-  %now = call i64 @clock()
-  %waited = sub i64 %now, %since
-  %young = icmp ult i64 %waited, %spin
-  br i1 %young, label %short, label %long
-short:
-  call void @pause()
-  br label %look
-long:
-  %old_enough = icmp ugt i64 %waited, %patience
-  br i1 %old_enough, label %tired, label %give_way
-give_way:
-  %yielded = call i32 @ingle_yield()
-  br label %look
-tired:
+{WAIT}tired:
 {may_sleep}register:
   %seen = load atomic i32, ptr %wake_at seq_cst, align 4
   %counted = atomicrmw add ptr %sleepers_at, i32 1 seq_cst
@@ -278,21 +283,7 @@ look:
   %done = load atomic i32, ptr %done_at seq_cst, align 4
   %all = icmp eq i32 %done, %total32
   br i1 %all, label %release, label %wait
-wait:
-  %now = call i64 @clock()
-  %waited = sub i64 %now, %since
-  %young = icmp ult i64 %waited, %spin
-  br i1 %young, label %short, label %long
-short:
-  call void @pause()
-  br label %look
-long:
-  %tired = icmp ugt i64 %waited, %patience
-  br i1 %tired, label %sleep, label %give_way
-give_way:
-  %yielded = call i32 @ingle_yield()
-  br label %look
-sleep:
+{WAIT}tired:
   store atomic i32 1, ptr %leader_at seq_cst, align 4
   %seen = load atomic i32, ptr %done_at seq_cst, align 4
   %late = icmp eq i32 %seen, %total32

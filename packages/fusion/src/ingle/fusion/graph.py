@@ -85,6 +85,25 @@ class Graph:
         self.nodes.append(Node(op, tuple(args), results))
         return results
 
+    def emptied(self) -> tuple[Graph, dict[int, int]]:
+        """A graph of the same inputs, scalars and constants without nodes, and where each is.
+
+        Equal constants are one there.
+        """
+        new, place = Graph(), dict[int, int]()
+        known: dict[Any, int] = {}
+        for number, value in enumerate(self.values):
+            if value.kind == "input":
+                place[number] = new.input(value.aval)
+            elif value.kind == "scalar":
+                place[number] = new.scalar(value.aval.dtype)
+            elif value.kind == "constant":
+                key = (value.aval.dtype, typed_key(value.data))
+                if key not in known:
+                    known[key] = new.constant(value.data, value.aval.dtype)
+                place[number] = known[key]
+        return new, place
+
     def _add(self, value: Value) -> int:
         self.values.append(value)
         return len(self.values) - 1

@@ -99,14 +99,12 @@ class Scheduler:
 
     def schedule(self) -> Schedule:
         """The steps and their memory."""
-        first = True
+        grouping = self._grouping()
+        stepwise = in_two_steps(self._graph, self._views, grouping)
+        if stepwise is not None:
+            self._begin(stepwise)
+            grouping = self._grouping()
         while True:
-            grouping = Grouping(self._graph, self._views, self._roles, self._alone)
-            stepwise = in_two_steps(self._graph, self._views, grouping) if first else None
-            first = False
-            if stepwise is not None:
-                self._begin(stepwise)
-                continue
             stored = self._stored(grouping)
             calls: list[Call | HostStep] = []
             failed = None
@@ -121,6 +119,10 @@ class Scheduler:
             if failed is None:
                 return self._laid_out(calls)
             self._take_apart(failed)
+            grouping = self._grouping()
+
+    def _grouping(self) -> Grouping:
+        return Grouping(self._graph, self._views, self._roles, self._alone)
 
     def _materialize(self) -> None:
         """Inline values that somebody needs in memory are computed there like any other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ingle.tensor.contract import Backend, Handle, Scalar
@@ -44,7 +44,9 @@ def replay(
         return [handles[o - len(given)] for o in outputs]
     values: list[Any] = []
     inputs, rest = iter(given), iter(numbers)
-    dying = _last_reads(log, outputs) if len(log) > SHORT else [()] * len(log)
+    dying: list[list[int]] = [[]] * len(log)
+    if len(log) > SHORT:
+        dying = _last_uses([e[1:] if type(e[0]) is Op else () for e in log], outputs)
     with staged_on(backend):
         for entry, dead in zip(log, dying, strict=True):
             head = entry[0]
@@ -59,17 +61,13 @@ def replay(
     return [values[o] for o in outputs]
 
 
-def _last_reads(log: Sequence[Entry], outputs: Sequence[int]) -> list[Sequence[int]]:
-    """For each entry of a log the values that nobody reads after it."""
-    seen = set(outputs)
-    dying: list[Sequence[int]] = []
-    for entry in reversed(log):
-        mine: list[int] = []
-        if type(entry[0]) is Op:
-            for number in entry[1:]:
-                if number not in seen:
-                    seen.add(number)
-                    mine.append(number)
+def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[int]]:
+    """For each step, given by the values that it uses, those that none uses after it."""
+    seen = set(kept)
+    dying: list[list[int]] = []
+    for used in reversed(uses):
+        mine = [n for n in dict.fromkeys(used) if n not in seen]
+        seen.update(mine)
         dying.append(mine)
     return dying[::-1]
 
@@ -80,7 +78,10 @@ class Replay:
     def __init__(self, backend: Backend, graph: Graph) -> None:
         self._backend = backend
         self._graph = graph
-        self._last = _last_uses(graph)
+        # What is no result stays: it is given, or part of the graph.
+        given = [n for n, value in enumerate(graph.values) if value.kind != "result"]
+        uses = [(*node.args, *node.results) for node in graph.nodes]
+        self._last = _last_uses(uses, (*graph.outputs, *given))
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
         graph = self._graph
@@ -114,22 +115,6 @@ class Attempt(Replay):
             except Exception as error:
                 failed = error
         return [failed] * len(node.results)
-
-
-def _last_uses(graph: Graph) -> list[list[int]]:
-    """For each node the results that nobody needs after it."""
-    kept = set(graph.outputs)
-    seen: set[int] = set()
-    dying: list[list[int]] = []
-    for node in reversed(graph.nodes):
-        mine = []
-        for number in dict.fromkeys((*node.args, *node.results)):
-            if number not in seen and number not in kept:
-                seen.add(number)
-                if graph.values[number].kind == "result":
-                    mine.append(number)
-        dying.append(mine)
-    return dying[::-1]
 
 
 def prepare(backend: Backend, graph: Graph) -> Executable:

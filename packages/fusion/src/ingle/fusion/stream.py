@@ -56,7 +56,7 @@ class Stream(Recorder):
         with self.lock:
             if not self.written:
                 return []
-            handles = [h for r in self._handles if (h := r()) is not None]
+            handles = self.living()
             landing = Landing()
             state: tuple[Any, ...] | None = None
             values: Sequence[Handle | BaseException] | None = None

@@ -13,7 +13,7 @@ from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least, fractions
 from .schedule import Rate
-from .together import alike, together
+from .together import alike, update_together
 from .updates import ADAM_UPDATE, Decay, adam_numbers, adam_update
 
 
@@ -87,15 +87,7 @@ class Adam(Optimizer):
         op, rest = ADAM_UPDATE.op(decay=decay), (options["weight_decay"], decay)
         for steps, some in alike(updates):
             numbers = adam_numbers(steps, lr, options["betas"], options["eps"], *rest)
-            cells = [(s, s.moment("exp_avg"), s.moment("exp_avg_sq")) for s, _ in some]
-            operands = [
-                (slot.value, grad, first.raw, second.raw)
-                for (_, grad), (slot, first, second) in zip(some, cells, strict=True)
-            ]
-            for (slot, first, second), found in zip(
-                cells, together(op, operands, numbers), strict=True
-            ):
-                slot.value, first.value, second.value = found
+            update_together(op, some, ("exp_avg", "exp_avg_sq"), numbers)
 
     def _decay(self, options: Mapping[str, Any]) -> Decay:
         if not options["weight_decay"]:

@@ -12,7 +12,7 @@ from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
-from .together import alike, together
+from .together import alike, update_together
 from .updates import momentum_op, momentum_update
 
 
@@ -76,18 +76,10 @@ class SGD(Optimizer):
         op = momentum_op(decay, options["nesterov"])
         numbers = (momentum, 1.0 - options["dampening"], lr, decay)
         for steps, some in alike(updates):
-            if not steps > 1:
+            if steps > 1:
+                update_together(op, some, ("momentum_buffer",), numbers)
+            else:
                 super().update_group(some, lr, options)
-                continue
-            buffers = [slot.moment("momentum_buffer") for slot, _ in some]
-            operands = [
-                (slot.value, grad, buffer.raw)
-                for (slot, grad), buffer in zip(some, buffers, strict=True)
-            ]
-            for (slot, _), buffer, found in zip(
-                some, buffers, together(op, operands, numbers), strict=True
-            ):
-                slot.value, buffer.value = found
 
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
         x, momentum, decay = slot.value, options["momentum"], options["weight_decay"]

@@ -50,6 +50,33 @@ def together(
     return [tuple(results[i : i + each]) for i in range(0, len(results), each)]
 
 
+def update_together(
+    op: Op,
+    updates: Sequence[tuple[Slot, Tensor]],
+    moments: Sequence[str],
+    numbers: Sequence[float],
+) -> None:
+    """Gives parameters and their moments new values by one operation.
+
+    Args:
+        op: takes a parameter's value, its gradient, its moments and the numbers, and returns the
+            value and the moments.
+        updates: parameters with their gradients, alike as `alike` finds them.
+        moments: their names.
+        numbers: are typed to the tensors.
+    """
+    cells = [[slot.moment(name) for name in moments] for slot, _ in updates]
+    operands = [
+        (slot.value, grad, *[m.raw for m in mine])
+        for (slot, grad), mine in zip(updates, cells, strict=True)
+    ]
+    found = together(op, operands, numbers)
+    for (slot, _), mine, (value, *new) in zip(updates, cells, found, strict=True):
+        slot.value = value
+        for cell, moment in zip(mine, new, strict=True):
+            cell.value = moment
+
+
 def _region(op: Op, groups: int, handles: Sequence[Handle], scalars: Sequence[Scalar]) -> Op:
     """The operations on all groups as one, on the tensors of all groups and then the numbers."""
     avals = [Aval(x.shape, x.dtype) for x in handles] + [Aval((), x.dtype) for x in scalars]

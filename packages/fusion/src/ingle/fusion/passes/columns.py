@@ -16,7 +16,7 @@ from ingle.tensor.operation import OPERATIONS, Operation, Traits
 
 from ..graph import Graph, Node
 from ..kernel.nest import BLOCK
-from .views import Views
+from .views import Views, long_axes
 
 if TYPE_CHECKING:
     from .groups import Grouping
@@ -63,6 +63,11 @@ def kept_axes(graph: Graph, position: int) -> frozenset[int]:
     node = graph.nodes[position]
     shape = graph.values[node.args[0]].aval.shape
     first = len(shape) - node.op.attributes["kept"]
+    return _from(first, shape)
+
+
+def _from(first: int, shape: tuple[int, ...]) -> frozenset[int]:
+    """The axes from one on; those of size 1 do not count."""
     return frozenset(a for a in range(first, len(shape)) if shape[a] != 1)
 
 
@@ -81,15 +86,7 @@ def in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> Graph | None
     }
     if not chosen:
         return None
-    new = Graph()
-    place: dict[int, int] = {}
-    for number, value in enumerate(graph.values):
-        if value.kind == "input":
-            place[number] = new.input(value.aval)
-        elif value.kind == "scalar":
-            place[number] = new.scalar(value.aval.dtype)
-        elif value.kind == "constant":
-            place[number] = new.constant(value.data, value.aval.dtype)
+    new, place = graph.emptied()
     for position, node in enumerate(graph.nodes):
         args = tuple([place[a] for a in node.args])
         if position in chosen:
@@ -123,7 +120,5 @@ def _kept(graph: Graph, views: Views, grouping: Grouping, position: int) -> int:
     group = grouping.producer(views.of(value).root)
     if group is None or group.lanes != "inner" or group.space != shape:
         return 0
-    natural = tuple([None if n == 1 else a for a, n in enumerate(shape)])
-    along = frozenset(a for a in range(folded, len(shape)) if shape[a] != 1)
     seen = grouping.seen_from(group, views.of(value))
-    return kept if seen == natural and group.inner == along else 0
+    return kept if seen == long_axes(shape) and group.inner == _from(folded, shape) else 0

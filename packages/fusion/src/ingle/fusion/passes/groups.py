@@ -21,7 +21,7 @@ from .alignment import GATHERED, alignment
 from .columns import kept_axes
 from .ordering import Order
 from .roles import Role
-from .views import View, Views
+from .views import View, Views, long_axes
 
 Coordinates: TypeAlias = "tuple[int | None, ...]"
 """For each axis of a value the axis of the group's space, or None for an axis of size 1."""
@@ -106,20 +106,20 @@ class Grouping:
             group = Group("host", [position])
         elif role == "contraction":
             group = Group("contraction", [position], self._shape(node.results[0]))
-            group.coordinates[node.results[0]] = _identity(group.space)
+            group.coordinates[node.results[0]] = long_axes(group.space)
         elif role == "reduce":
             space = self._shape(node.args[0])
             axes = self._reduced_axes(position)
             inner = frozenset(a for a in axes if space[a] != 1)
             group = Group("nest", [position], space, inner, self._lanes(position))
-            self._note_reduction(group, position, _identity(space))
+            self._note_reduction(group, position, long_axes(space))
         elif role == "columns":
             space = self._shape(node.args[0])
             group = Group("nest", [position], space, kept_axes(self._graph, position), "inner")
         else:
             space = self._map_shape(position)
             group = Group("nest", [position], space)
-            group.coordinates[node.results[0]] = _identity(space)
+            group.coordinates[node.results[0]] = long_axes(space)
         self._order.add(group, self._before(position, self._sources(position)))
         return group
 
@@ -318,7 +318,7 @@ class Grouping:
         if group is None or group.kind != "nest" or len(before) != 1:
             return False
         source = self.seen_from(group, self._views.of(value))
-        natural = _identity(self._shape(value))
+        natural = long_axes(self._shape(value))
         inner = kept_axes(self._graph, position)
         if source != natural or group.space != self._shape(value):
             return False
@@ -379,7 +379,3 @@ class Grouping:
             if owner is other:
                 self._group_of[value] = group
         self._order.absorb(group, other)
-
-
-def _identity(shape: tuple[int, ...]) -> Coordinates:
-    return tuple([None if n == 1 else a for a, n in enumerate(shape)])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ingle.tensor.operation import typed_key
-
 from ..graph import Graph
-from .algebra import Algebra
+from .algebra import Algebra, Work
 
 
 def simplify(graph: Graph) -> Graph:
@@ -17,20 +13,9 @@ def simplify(graph: Graph) -> Graph:
     operations on equal values are one. Inputs and scalars all stay, in their order.
     """
     needed = _needed(graph)
-    new = Graph()
+    new, place = graph.emptied()
     algebra = Algebra(new)
-    place: dict[int, int] = {}
-    seen: dict[Any, Any] = {}
-    for number, value in enumerate(graph.values):
-        if value.kind == "input":
-            place[number] = new.input(value.aval)
-        elif value.kind == "scalar":
-            place[number] = new.scalar(value.aval.dtype)
-        elif value.kind == "constant":
-            key = (value.aval.dtype, typed_key(value.data))
-            if key not in seen:
-                seen[key] = new.constant(value.data, value.aval.dtype)
-            place[number] = seen[key]
+    seen: dict[Work, tuple[int, ...]] = {}
     for position, node in enumerate(graph.nodes):
         if not needed[position]:
             continue

@@ -44,6 +44,11 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def long_axes(shape: Sequence[int]) -> tuple[int | None, ...]:
+    """For each axis its number, None for those of size 1."""
+    return tuple([None if n == 1 else a for a, n in enumerate(shape)])
+
+
 def reshaped(view: View, shape: tuple[int, ...]) -> View | None:
     """The view in another shape, or None where no strides say that."""
     if math.prod(shape) == 0:

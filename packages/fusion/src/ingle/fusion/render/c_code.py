@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 from ..kernel.code import (
     COMPOSITE,
@@ -18,17 +17,7 @@ from ..kernel.code import (
 from ..kernel.expand import expand, function_code
 from . import c_helpers as helpers
 from .c_text import Scope, Source, literal, memory_type, unsigned_type, value_type
-
-
-class Environment(Protocol):
-    """How leaves get their values: each method returns an expression."""
-
-    def load(self, operand: int, dtype: str) -> str: ...
-    def gather(self, operand: int, dtype: str, offset: str) -> str: ...
-    def scalar(self, number: int, dtype: str) -> str: ...
-    def index(self, axis: int) -> str: ...
-    def result(self, stage: int, number: int) -> str: ...
-    def row(self, stage: int, number: int) -> str: ...
+from .leaves import LEAVES, Environment
 
 
 def native(name: str, dtype: str, source: str) -> bool:
@@ -92,7 +81,7 @@ class CodeRenderer:
         self, code: Code, at: Instruction, args: Sequence[str], environment: Environment
     ) -> str:
         name, dtype, places, value = at
-        leaf = _LEAVES.get(name)
+        leaf = LEAVES.get(name)
         if leaf is not None:
             return leaf(environment, at, args)
         origin = code[places[0]].dtype if places else dtype
@@ -241,12 +230,3 @@ _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
 _LIBRARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
             "abs": "fabs"}  # fmt: skip
-
-_LEAVES: dict[str, Callable[[Environment, Instruction, Sequence[str]], str]] = {
-    "load": lambda e, at, a: e.load(at.value, at.dtype),
-    "gather": lambda e, at, a: e.gather(at.value, at.dtype, a[0]),
-    "scalar": lambda e, at, a: e.scalar(at.value, at.dtype),
-    "index": lambda e, at, a: e.index(at.value),
-    "result": lambda e, at, a: e.result(*at.value),
-    "row": lambda e, at, a: e.row(*at.value),
-}

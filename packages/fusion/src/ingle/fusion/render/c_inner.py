@@ -9,7 +9,7 @@ from . import c_helpers as helpers
 from .c_reductions import Partial
 from .c_rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
 from .c_text import Scope, literal, value_type
-from .llvm_reductions import neutral_bits
+from .reductions import neutral_bits
 
 LANE_STEPS = {"unit": "1", "zero": "0"}
 

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ..kernel.code import FLOATS, SIZES
 from . import c_helpers as helpers
 from .c_code import CodeRenderer
 from .c_text import Scope, literal, value_type
-from .llvm_reductions import neutral_bits
+from .reductions import Reduction, neutral_bits
 
 
-class Partial(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Partial(Reduction):
     """The partial results of one reduction of a stage, as an array with its name.
 
     Attributes:
-        combine, dtype: the reduction and the dtype that it takes.
         name: of the array; `argmax` and `argmin` have the places in another one beside it, float
             sums the totals of blocks and their errors.
         at: the instruction that is reduced.
         many: how many partial results there are.
     """
 
-    combine: str
-    dtype: str
     name: str
     at: int
     many: int
-
-    @property
-    def indexed(self) -> bool:
-        return self.combine.startswith("arg")
-
-    @property
-    def compensated(self) -> bool:
-        return self.combine == "sum" and self.dtype in FLOATS
-
-    @property
-    def totals(self) -> bool:
-        return self.combine == "totals"
 
     @property
     def final(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, cast
 
 from ..kernel.code import (
@@ -18,6 +18,7 @@ from ..kernel.code import (
     bits_of,
 )
 from ..kernel.expand import expand, function_code
+from .leaves import LEAVES, Environment
 from .llvm_operations import SPECIAL, lookup
 from .llvm_text import (
     Values,
@@ -31,17 +32,6 @@ from .llvm_text import (
 )
 from .slides import SLIDE
 from .targets import Target
-
-
-class Environment(Protocol):
-    """How leaves get their values: each method returns an operand of the lanes' type."""
-
-    def load(self, operand: int, dtype: str) -> str: ...
-    def gather(self, operand: int, dtype: str, offset: str) -> str: ...
-    def scalar(self, number: int, dtype: str) -> str: ...
-    def index(self, axis: int) -> str: ...
-    def result(self, stage: int, number: int) -> str: ...
-    def row(self, stage: int, number: int) -> str: ...
 
 
 class Sliding(Environment, Protocol):
@@ -345,12 +335,7 @@ _PLAIN: dict[str, tuple[str, str, str]] = {
 }
 
 
-_LEAVES: dict[str, Callable[[Environment, Instruction, Sequence[str]], str]] = {
-    "load": lambda e, at, a: e.load(at.value, at.dtype),
-    "gather": lambda e, at, a: e.gather(at.value, at.dtype, a[0]),
+_LEAVES: Mapping[str, Callable[[Environment, Instruction, Sequence[str]], str]] = {
+    **LEAVES,
     SLIDE: lambda e, at, a: cast(Sliding, e).slide(at.value, at.dtype, a[0]),
-    "scalar": lambda e, at, a: e.scalar(at.value, at.dtype),
-    "index": lambda e, at, a: e.index(at.value),
-    "result": lambda e, at, a: e.result(*at.value),
-    "row": lambda e, at, a: e.row(*at.value),
 }

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from ..kernel.code import FLOATS, INTEGERS, SIGNED, SIZES, bits_of
+from ..kernel.code import FLOATS, INTEGERS
 from .llvm_code import CodeRenderer
 from .llvm_text import Values, constant, scalar_type, value_type
+from .reductions import Reduction, neutral_bits
 
 LAST = (1 << 63) - 1
 """The index of a partial result that has seen nothing."""
 
 
-class Combiner(NamedTuple):
-    """One reduction: its operation and the dtype of what it takes.
+class Combiner(Reduction):
+    """One reduction, whose partial results are one operand, or two: see `Reduction`."""
 
-    A partial result is one operand, or two: value and index for `argmax` and `argmin`, a total and
-    its error for `totals`.
-    """
-
-    combine: str
-    dtype: str
-
-    @property
-    def indexed(self) -> bool:
-        return self.combine.startswith("arg")
-
-    @property
-    def compensated(self) -> bool:
-        return self.combine == "sum" and self.dtype in FLOATS
-
-    @property
-    def totals(self) -> bool:
-        return self.combine == "totals"
+    __slots__ = ()
 
     @property
     def dtypes(self) -> list[str]:
@@ -155,24 +137,6 @@ class Combiner(NamedTuple):
 
 def _true(r: CodeRenderer) -> str:
     return constant(1, "bool", r.lanes)
-
-
-def neutral_bits(combine: str, dtype: str) -> int:
-    """The bits of what changes nothing when it is combined."""
-    if dtype == "bool":
-        return int(combine in ("all", "min"))
-    if combine in ("sum", "totals"):
-        return bits_of(-0.0, dtype) if dtype in FLOATS else 0
-    if combine == "prod":
-        return bits_of(1, dtype)
-    largest = combine in ("min", "argmin")
-    if dtype in FLOATS:
-        return bits_of(float("inf") if largest else float("-inf"), dtype)
-    width = 8 * SIZES[dtype]
-    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1)
-    if dtype not in SIGNED:
-        low, high = 0, (1 << width) - 1
-    return bits_of(high if largest else low, dtype)
 
 
 def two_sum(r: CodeRenderer, dtype: str, total: Values, value: str) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from ..kernel.code import FLOATS, SIZES, number_of
+from ..kernel.code import FLOATS, number_of
 
 Values = list[str]
 
@@ -214,8 +214,3 @@ def _type_of(argument: str) -> str:
     if argument.startswith("<"):
         return argument[: argument.index(">") + 1]
     return argument.split(" ", 1)[0]
-
-
-def memory_size(dtype: str) -> int:
-    """Bytes of an element, which is also how operands are aligned."""
-    return SIZES[dtype]

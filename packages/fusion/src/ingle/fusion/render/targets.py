@@ -18,7 +18,6 @@ class Target(NamedTuple):
         half: whether it converts float16 to and from float32.
         scale: whether it multiplies by powers of two in one instruction (AVX-512's scalef).
         lookup: whether it chooses among 16 numbers in a register.
-        cast64: whether vectors of 64-bit integers are converted to floats and back.
     """
 
     name: str
@@ -28,14 +27,13 @@ class Target(NamedTuple):
     rounding: bool
     half: bool
     scale: bool = False
-    cast64: bool = False
     lookup: bool = False
 
 
-AVX512 = Target("avx512", 64, 32, True, True, True, scale=True, cast64=True, lookup=True)
+AVX512 = Target("avx512", 64, 32, True, True, True, scale=True, lookup=True)
 AVX2 = Target("avx2", 32, 16, True, True, True)
 SSE2 = Target("sse2", 16, 16, False, False, False)
-NEON = Target("neon", 16, 32, True, True, True, cast64=True)
+NEON = Target("neon", 16, 32, True, True, True)
 TARGETS = {t.name: t for t in (AVX512, AVX2, SSE2, NEON)}
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"})
