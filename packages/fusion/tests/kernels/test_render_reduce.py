@@ -317,3 +317,24 @@ def test_short_rows_of_several_stages(machine: Any) -> None:
         power = np.exp(x - x.max(1, keepdims=True))
         expected = power / power.sum(1, keepdims=True) - (classes == np.arange(n))
         np.testing.assert_allclose(outs[1], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["host", AVX2, SSE2], ids=lambda t: getattr(t, "name", t))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "bool", "float32", "int64"])
+def test_short_rows_write_nothing_else(machine: Any, dtype: str, target: Any) -> None:
+    """Also over their own input, and with one lane left: behind a row lies the next."""
+    b = CodeBuilder()
+    x = b.load(0, dtype)
+    name = "not" if dtype == "bool" else "neg"
+    wide = b.cast(x, "float32") if "float" in dtype else x
+    code, (root,) = b.finish(b.narrow(b.append(name, b.dtype(wide), (wide,)), dtype))
+    operands = (Operand(dtype), Operand(dtype, True))
+    for n in (1, 2, 3, 5, 8, 9, 16, 17, 25, 31, 32):
+        nest = Nest(1, operands, (), (Map(code, ((1, root),)),), short=n)
+        kernel = machine.kernel(nest, None if target == "host" else target)
+        rng = np.random.default_rng(n)
+        memory = rng.integers(0, 2 if dtype == "bool" else 99, (5, n)).astype(as_dtype(dtype).dtype)
+        expected = memory.copy()
+        expected[:-1] = ~memory[:-1] if dtype == "bool" else -memory[:-1]
+        kernel(memory[:-1], memory[:-1])
+        np.testing.assert_array_equal(memory, expected)

@@ -6,10 +6,11 @@ and what one stage loads or stores the next one has at hand.
 
 from __future__ import annotations
 
+from ..kernel.code import SIZES
 from ..kernel.nest import Nest, accumulators
 from .llvm_inner import InnerNest
 from .llvm_reductions import Combiner
-from .llvm_text import Values
+from .llvm_text import Values, memory_type, vector_type
 from .targets import Target
 
 
@@ -42,8 +43,23 @@ class ShortNest(InnerNest):
         return held
 
     def store_lanes(self, k: int, pointer: str, value: str, mask: str | None, ahead: int) -> None:
-        super().store_lanes(k, pointer, value, mask, ahead)
+        if mask is not None and mask.count("true") == 1 and self.nest.operands[k].lane == "unit":
+            self._store_first(k, pointer, value, ahead)
+        else:
+            super().store_lanes(k, pointer, value, mask, ahead)
         self._held[k, ahead] = value
+
+    def _store_first(self, k: int, pointer: str, value: str, ahead: int) -> None:
+        """Stores lane 0 by itself.
+
+        LLVM turns a narrowing masked store whose constant mask has one lane into a store of the
+        wide number, over what lies behind it.
+        """
+        dtype, w = self.nest.operands[k].dtype, self.writer
+        kind = memory_type(dtype)
+        lanes = f"{vector_type(kind, self.lanes)} {self.vector.as_memory(dtype, value)}"
+        first = w.let("first", f"extractelement {lanes}, i64 0")
+        w.do(f"store {kind} {first}, ptr {self.ahead(k, pointer, ahead)}, align {SIZES[dtype]}")
 
     def map(self, number: int, start: str, stop: str) -> None:
         self.vectors(number, start, self._masks)
