@@ -163,7 +163,15 @@ def test_a_plan_that_fails_is_said_and_the_values_are_right(monkeypatch):
         return y.numpy()
 
     want = step()
-    monkeypatch.setattr(x._handle.backend.planner, "run", fails)
-    with pytest.warns(PlanWarning, match="out of ideas"):
+    monkeypatch.setattr("ingle.fusion.plans.prepare", fails)
+    with pytest.warns(PlanWarning, match="RuntimeError: out of ideas"):
         got = step()
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_error_of_what_nobody_wants_is_nobodys(below):
+    it.linalg.inv(it.zeros((2, 2)))
+    a, b = it.ones(3) * 5.0, it.ones(3) * 7.0
+    assert a.tolist() == [5, 5, 5]
+    assert b.tolist() == [7, 7, 7]

@@ -18,7 +18,6 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import ArrayHandle, Road
-from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import Op
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
@@ -86,14 +85,9 @@ class Cpu(NumpyBackend):
 
     def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
         """Kernels, compiled and ready to run."""
-        # Here, since LLVM comes with it, which a first small operation can do without.
-        try:
-            from .segments import Segment
-        except (ImportError, OSError) as error:
-            raise BackendError(
-                f"the device cpu cannot compile kernels: llvmlite does not load ({error}). Try pip "
-                "install --force-reinstall llvmlite, or choose INGLE_DEVICE=numpy"
-            ) from error
+        # Here, since a first small operation can do without all that comes with it.
+        from .segments import Segment
+
         return Segment(launches, buffers, scalars)
 
     def empty(self, aval: Aval) -> CpuHandle:

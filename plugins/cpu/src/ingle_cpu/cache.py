@@ -13,6 +13,7 @@ writable by others, read-only, full) costs one warning that says why, and the wo
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import stat
@@ -114,6 +115,12 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+@functools.cache
+def disk() -> DiskCache:
+    """The cache of this process."""
+    return DiskCache(cache_folder())
 
 
 def _warn(folder: Path, why: str) -> None:

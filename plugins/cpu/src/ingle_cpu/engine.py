@@ -14,12 +14,11 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-
 from ingle.tensor.errors import BackendError
 
-from .cache import DiskCache, cache_folder
-from .host import Host, host, start_llvm
+from .cache import DiskCache, disk
+from .host import Host, host, llvm
+from .loading import NotLoadableError, load
 from .objects import UnknownObjectError, undefined_symbols
 from .symbols import process_symbols
 
@@ -112,7 +111,6 @@ class Engine:
 
     def object_code(self, source: Source) -> bytes:
         """The object file of a module: compiled, neither cached nor loaded."""
-        start_llvm()
         with self._lock:
             self._set_reduction(source.reduced)
             return self._object_code(source)
@@ -120,12 +118,12 @@ class Engine:
     def _set_reduction(self, on: bool) -> None:
         """An option of the whole process, so it is set before each module that wants another."""
         if _reduction != [on]:
-            llvm.set_option("", f"-disable-lsr={'false' if on else 'true'}")
+            llvm().set_option("", f"-disable-lsr={'false' if on else 'true'}")
             _reduction[:] = [on]
 
     def _object_code(self, source: Source) -> bytes:
         try:
-            module = llvm.parse_assembly(source.text)
+            module = llvm().parse_assembly(source.text)
             return bytes(_target_machine(self.machine).emit_object(module))
         except RuntimeError as error:
             raise CompileError(
@@ -169,10 +167,18 @@ class Engine:
                 f"the code of {', '.join(source.names)} calls {', '.join(missing)}, which this "
                 "process does not offer; write it as instructions that the machine has"
             )
+        try:
+            return load(image, source.names, self.symbols)
+        except NotLoadableError:
+            return self._load_with_llvm(source, image, key, undefined)
+
+    def _load_with_llvm(
+        self, source: Source, image: bytes, key: str, undefined: frozenset[str]
+    ) -> tuple[int, ...]:
         if self._jit is None:
             machine = _target_machine(self.machine)
-            self._jit = llvm.create_lljit_compiler(machine, use_jit_link=False)
-        builder = llvm.JITLibraryBuilder().add_object_img(image)
+            self._jit = llvm().create_lljit_compiler(machine, use_jit_link=False)
+        builder = llvm().JITLibraryBuilder().add_object_img(image)
         for name in undefined:
             builder.import_symbol(name, self.symbols[name])
         for name in source.names:
@@ -188,13 +194,13 @@ class Engine:
 
 
 def _target_machine(machine: Host) -> Any:
-    target = llvm.Target.from_triple(machine.triple)
+    target = llvm().Target.from_triple(machine.triple)
     return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=3, jit=True)
 
 
 @functools.cache
 def engine() -> Engine:
     """The engine of this process, for the machine it runs on."""
-    made = Engine(host(), DiskCache(cache_folder()), process_symbols())
+    made = Engine(host(), disk(), process_symbols())
     made.hold_over_forks()
     return made

@@ -4,7 +4,7 @@ Code generation may turn an instruction into a call of a support function that a
 does not have (a half-precision conversion, a remainder). A loader that finds no such symbol jumps
 to nothing, so that the symbols are checked against a list of allowed ones first.
 
-Formats: ELF (System V ABI, chapter 4), Mach-O (Apple's `mach-o/loader.h`, `mach-o/nlist.h`) and
+Formats: ELF (see `elf.py`), Mach-O (Apple's `mach-o/loader.h`, `mach-o/nlist.h`) and
 COFF (Microsoft's PE format), 64-bit little-endian each.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-_ELF_SYMBOL_TABLE = 2
+from .elf import Elf
+
 _MACHO_MAGIC = 0xFEEDFACF
 _MACHO_SYMTAB = 2
 _MACHO_TYPE_MASK = 0x0E
@@ -41,7 +42,7 @@ def undefined_symbols(image: bytes) -> frozenset[str]:
             return frozenset(_macho(image))
         if image[:2] in (b"\x64\x86", b"\x64\xaa"):
             return frozenset(_coff(image))
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise UnknownObjectError(
             f"object file of {len(image)} bytes is cut off: {error}"
         ) from error
@@ -53,20 +54,9 @@ def _text(image: bytes, at: int) -> str:
 
 
 def _elf(image: bytes) -> Iterator[str]:
-    (sections_at,) = struct.unpack_from("<Q", image, 40)
-    size, count = struct.unpack_from("<HH", image, 58)
-    sections = [
-        struct.unpack_from("<IIQQQQIIQQ", image, sections_at + i * size) for i in range(count)
-    ]
-    for _, kind, _, _, at, length, link, _, _, entry in sections:
-        if kind != _ELF_SYMBOL_TABLE:
-            continue
-        names = sections[link][4]
-        # Entry 0 is the null symbol.
-        for position in range(at + entry, at + length, entry):
-            name, _, _, section = struct.unpack_from("<IBBH", image, position)
-            if section == 0 and name:
-                yield _text(image, names + name)
+    for symbol in Elf(image).symbols():
+        if symbol.section == 0 and symbol.name:
+            yield symbol.name
 
 
 def _macho(image: bytes) -> Iterator[str]:

@@ -20,6 +20,14 @@ SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
 
 
+class PlanError(Exception):
+    """A plan could not be made, or raised when it ran: the reason."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(f"{type(reason).__name__}: {reason}")
+        self.reason = reason
+
+
 class Executable(Protocol):
     """A planned graph: what `prepare` of a backend returns."""
 
@@ -184,7 +192,12 @@ class Planner:
         numbers: Sequence[Any],
         landing: Landing,
     ) -> list[Handle]:
-        """Computes the outputs of a log; inputs that only `given` holds may be written over."""
+        """Computes the outputs of a log; inputs that only `given` holds may be written over.
+
+        Raises:
+            PlanError: the log is due to run by a plan, which failed.
+            Exception: an operation did, also one whose result nobody wants.
+        """
         if len(log) <= SHORT:
             for handle in given:
                 if math.prod(handle.shape) > SMALL:
@@ -197,19 +210,31 @@ class Planner:
             form.fit(numbers)
             form.runs += 1
             if form.executable is None and form.runs > 1:
-                fixed = _with_constants(log, numbers, form.varying)
-                form.executable = prepare(self._backend, with_donors(read_log(fixed, outputs)))
+                form.executable = self._planned(log, outputs, numbers, form.varying)
             executable, varying = form.executable, tuple(form.varying)
         if executable is None:
             return replay(self._backend, log, outputs, given, numbers)
         rest = [n for n, varies in zip(numbers, varying, strict=True) if varies]
-        over = getattr(executable, "over", None)
-        if over is None:
-            return executable(given, rest)
         # Two hold each handle here that nobody else holds: the list and the loop.
         free = [refs(h) == HELD_TWICE and exclusive(h) for h in given]
-        outcome: list[Handle] = over(given, rest, free, landing)
+        try:
+            over = getattr(executable, "over", None)
+            if over is None:
+                return executable(given, rest)
+            outcome: list[Handle] = over(given, rest, free, landing)
+        except Exception as error:
+            raise PlanError(error) from error
         return outcome
+
+    def _planned(
+        self, log: Sequence[Entry], outputs: Sequence[int], numbers: Sequence[Any],
+        varying: Sequence[bool],
+    ) -> Executable:  # fmt: skip
+        fixed = _with_constants(log, numbers, varying)
+        try:
+            return prepare(self._backend, with_donors(read_log(fixed, outputs)))
+        except Exception as error:
+            raise PlanError(error) from error
 
     def _form(self, key: Any, numbers: Sequence[Any]) -> _Form:
         """The form of a log; the one used longest ago goes if there are too many."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ingle.tensor.contract import Handle
 
 from .errors import PlanWarning
-from .graph import read_log
-from .plans import Attempt
-from .recorder import LazyHandle, Recorder
+from .graph import Entry, read_log
+from .plans import Attempt, PlanError
+from .recorder import Inputs, LazyHandle, Recorder
 from .straight import Landing
 
 if TYPE_CHECKING:
@@ -83,19 +83,26 @@ class Stream(Recorder):
         outputs = [h.number for h in handles]
         try:
             return self._planner.run(log, outputs, given, numbers, landing)
-        except Exception as error:
+        except PlanError as error:
             if landing.done:
-                raise
-            # Whatever has nothing to do with the failure gets its value.
-            found = Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
+                raise error.reason from None
+            found = self._attempted(log, outputs, given, numbers)
             if not any(isinstance(value, BaseException) for value in found):
                 warnings.warn(
                     "a plan could not be used, so its operations ran one by one, which is slower: "
-                    f"{type(error).__name__}: {error}",
+                    f"{error}",
                     PlanWarning,
                     stacklevel=2,
                 )
             return found
+        except Exception:
+            return self._attempted(log, outputs, given, numbers)
+
+    def _attempted(
+        self, log: Sequence[Entry], outputs: Sequence[int], given: Inputs, numbers: Sequence[Any]
+    ) -> Sequence[Handle | BaseException]:
+        """Whatever has nothing to do with a failure gets its value."""
+        return Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
 
 
 def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:

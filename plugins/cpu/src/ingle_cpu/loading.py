@@ -1,0 +1,184 @@
+"""Object files of kernels become code in this process without LLVM.
+
+LLVM compiles for a process, not for a library: all addresses in an object are absolute and whole
+(x86-64's large code model, `movz` and `movk` on ARM64). So to load it is to copy its sections into
+fresh pages and to write addresses into them. That takes 20 microseconds, where LLVM itself takes
+60 milliseconds to come into memory, which a process that finds its kernels on disk can do without.
+
+Pages are writable first and executable then, never both. What is no such object (other systems,
+data that is written to, unknown relocations) is left to LLVM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from .elf import ALLOCATED, NO_BITS, WRITABLE, Elf, Symbol
+
+_X86_64, _ARM64 = 62, 183
+_NATIVE = {"x86_64": _X86_64, "aarch64": _ARM64}
+_STUB = struct.pack("<II", 0x58000050, 0xD61F0200)
+"""ARM64: `ldr x16, [pc + 8]`, `br x16`; the address that is jumped to comes behind it."""
+_FAILED = 2**64 - 1
+_UNWINDING = ".eh_frame"
+"""Kernels raise nothing, so that nobody unwinds through them."""
+
+Patch = Callable[[bytearray, int, int], None]
+
+
+class NotLoadableError(Exception):
+    """An object that only LLVM can load."""
+
+
+def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The addresses of an object's functions, loaded into this process.
+
+    Args:
+        image: the object file.
+        names: the functions.
+        symbols: name -> address of what it may call outside.
+
+    Raises:
+        NotLoadableError: it is not of the simple form that can be loaded here.
+    """
+    if sys.platform != "linux":
+        raise NotLoadableError(f"the system is {sys.platform}")
+    try:
+        elf = Elf(image)
+        if elf.machine != _NATIVE.get(os.uname().machine):
+            raise NotLoadableError(f"code for another machine ({elf.machine})")
+        return _Loader(elf, symbols).load(names)
+    except (struct.error, ValueError, IndexError, KeyError) as error:
+        raise NotLoadableError(f"{type(error).__name__}: {error}") from error
+
+
+class _Loader:
+    """Gives an object's sections their places, and fills them."""
+
+    def __init__(self, elf: Elf, symbols: Mapping[str, int]) -> None:
+        self._elf = elf
+        self._outside = symbols
+        self._symbols = elf.symbols()
+        self._places: dict[int, int] = {}
+        self._stubs: dict[str, int] = {}
+        self._size = 0
+        self._place()
+
+    def _place(self) -> None:
+        for number, section in enumerate(self._elf.sections):
+            if not section.flags & ALLOCATED or section.name == _UNWINDING:
+                continue
+            if section.flags & WRITABLE or section.kind == NO_BITS:
+                raise NotLoadableError(f"section {section.name} is written to")
+            self._places[number] = self._room(section.size, max(section.align, 1))
+        if self._elf.machine == _ARM64:
+            # A call reaches 128 MiB, and what it calls may lie anywhere.
+            for symbol in self._symbols:
+                if symbol.section == 0 and symbol.name:
+                    self._stubs[symbol.name] = self._room(len(_STUB) + 8, 8)
+
+    def _room(self, size: int, align: int) -> int:
+        start = -(-self._size // align) * align
+        self._size = start + size
+        return start
+
+    def load(self, names: Sequence[str]) -> tuple[int, ...]:
+        base = _pages(self._size)
+        ctypes.memmove(base, bytes(self._filled(base)), self._size)
+        _make_executable(base, self._size)
+        defined = {s.name: s for s in self._symbols if s.section in self._places}
+        return tuple([self._address(defined[name], base) for name in names])
+
+    def _filled(self, base: int) -> bytearray:
+        code = bytearray(self._size)
+        for number, place in self._places.items():
+            section = self._elf.sections[number]
+            code[place : place + section.size] = self._elf.image[section.at :][: section.size]
+        for name, place in self._stubs.items():
+            code[place : place + 16] = _STUB + struct.pack("<Q", self._outside[name])
+        for number, (at, kind, symbol, addend) in self._elf.relocations():
+            if number not in self._places:
+                continue
+            patch = _PATCHES.get((self._elf.machine, kind))
+            if patch is None:
+                raise NotLoadableError(f"relocations of kind {kind} are unknown")
+            place = self._places[number] + at
+            known = self._symbols[symbol]
+            if patch is _call:
+                near = self._stubs.get(known.name)
+                target = self._address(known, 0) if near is None else near
+                patch(code, place, target + addend - place)
+            else:
+                patch(code, place, self._address(known, base) + addend)
+        return code
+
+    def _address(self, symbol: Symbol, base: int) -> int:
+        if symbol.section == 0:
+            return self._outside[symbol.name]
+        return base + self._places[symbol.section] + symbol.value
+
+
+def _whole(code: bytearray, place: int, value: int) -> None:
+    struct.pack_into("<Q", code, place, value & (2**64 - 1))
+
+
+def _quarter(number: int) -> Patch:
+    """For `movz` and `movk`: 16 bits of an address, in bits 5 to 20 of the instruction."""
+
+    def patch(code: bytearray, place: int, value: int) -> None:
+        (word,) = struct.unpack_from("<I", code, place)
+        bits = (value >> (16 * number)) & 0xFFFF
+        struct.pack_into("<I", code, place, word & ~(0xFFFF << 5) | bits << 5)
+
+    return patch
+
+
+def _call(code: bytearray, place: int, distance: int) -> None:
+    """For `bl` and `b`: the distance in instructions, in the lower 26 bits."""
+    (word,) = struct.unpack_from("<I", code, place)
+    struct.pack_into("<I", code, place, word & ~0x3FFFFFF | distance >> 2 & 0x3FFFFFF)
+
+
+_PATCHES: dict[tuple[int, int], Patch] = {
+    (_X86_64, 1): _whole,
+    (_ARM64, 257): _whole,
+    **{(_ARM64, kind): _quarter(n) for kind, n in ((264, 0), (266, 1), (268, 2), (269, 3))},
+    (_ARM64, 282): _call,
+    (_ARM64, 283): _call,
+}
+"""Machine and kind of relocation -> what is done. The numbers are those of the two ABIs: 64; ABS64,
+MOVW_UABS_G0_NC to G3, JUMP26, CALL26."""
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
+    ]  # fmt: skip
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
+def _pages(size: int) -> int:
+    """Writable pages, which stay until the process ends: also while Python itself goes down, other
+    threads may be in the code."""
+    access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address: int = _libc().mmap(None, size, access, kind, -1, 0)
+    if address in (None, _FAILED):
+        raise NotLoadableError(f"no memory for code: {os.strerror(ctypes.get_errno())}")
+    return address
+
+
+def _make_executable(address: int, size: int) -> None:
+    # Linux brings instruction and data caches into line when pages become executable.
+    if _libc().mprotect(address, size, mmap.PROT_READ | mmap.PROT_EXEC):
+        why = os.strerror(ctypes.get_errno())
+        raise NotLoadableError(f"pages cannot be made executable: {why}")
