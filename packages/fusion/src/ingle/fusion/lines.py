@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from types import FrameType
 
 
@@ -15,14 +16,26 @@ def user_line() -> str:
     if frame is None:
         return "an unknown line"
     code = frame.f_code
-    return f"{_short(code.co_filename)}:{frame.f_lineno}, in {code.co_name}"
+    return f"{_short(code.co_filename, _folder())}:{frame.f_lineno}, in {code.co_name}"
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # somebody removed it
+        return os.sep
 
 
 def _ours(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__", ""))
+    return _is_ours(str(frame.f_globals.get("__name__", "")))
+
+
+@lru_cache(maxsize=1024)
+def _is_ours(name: str) -> bool:
     return name == "ingle" or name.startswith(("ingle.", "ingle_")) or name == "contextlib"
 
 
-def _short(path: str) -> str:
-    near = os.path.relpath(path) if os.path.isabs(path) else path
+@lru_cache(maxsize=1024)
+def _short(path: str, folder: str) -> str:
+    near = os.path.relpath(path, folder) if os.path.isabs(path) else path
     return path if near.startswith("..") else near
