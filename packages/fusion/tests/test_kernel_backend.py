@@ -144,6 +144,36 @@ def test_movement_is_views_and_copies(bare: Any) -> None:
     assert not bare.host_fallbacks
 
 
+def test_scatters_and_pieces_at_computed_places_are_kernels(bare: Any) -> None:
+    x, u, i = draw(6, 5), draw(3, 5), np.array([1, -1, 1])
+    expected = x.copy()
+    np.add.at(expected, i, u)
+    a, b, at = tensor(bare, x), tensor(bare, u), tensor(bare, i)
+    np.testing.assert_array_equal(it.scatter_add(a, at, b).numpy(), expected)
+    np.testing.assert_array_equal(it.scatter_set(a, at, b)[1].numpy(), u[2])
+    np.testing.assert_array_equal(it.slice_update(a, b, (at[0], 0))[1:4].numpy(), u)
+    with pytest.raises(OutOfRangeError, match="scatter_add"):
+        it.scatter_add(a, tensor(bare, i + 5), b)
+    assert not bare.host_fallbacks
+    with it.device("gcc"):
+        given = [it.asarray(v) for v in (x, i, u)]
+
+        def step(x: it.Tensor, i: it.Tensor, u: it.Tensor) -> it.Tensor:
+            table = it.scatter_add(it.zeros((6, 5)), i, u * 2.0)
+            row = it.slice(x, (i[0], 0), (1, 5))
+            return it.slice_update(
+                it.concat([table, row]), it.pad(row, ((1, 0), (0, 0))), (i[2], 0)
+            )
+
+        want = np.zeros((7, 5), np.float32)
+        np.add.at(want, i + (i < 0) * 6, u * 2)
+        want[6] = x[1]
+        want[1], want[2] = 0, x[1]
+        for _ in range(3):
+            np.testing.assert_array_equal(fusion.compile(step)(*given).numpy(), want)
+        assert {s.kind for s in fusion.explain(step, *given, runs=0).steps} == {"nest"}
+
+
 def test_views_of_any_dtype_and_rank_are_copied(bare: Any) -> None:
     for dtype in ("bool", "int8", "bfloat16", "complex64", "complex128", "float8_e4m3fn"):
         x = draw(3, 4).astype(as_dtype(dtype).dtype)

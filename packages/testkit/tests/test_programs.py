@@ -28,7 +28,9 @@ TWICE = ("{0} * 2.0", lambda world, a: a * 2.0)
 @pytest.mark.parametrize("seed", range(8))
 def test_plain_execution_is_right(seed, dtype):
     gradient = seed % 4 == 3 and "float" in dtype
-    program = random_program(seed, dtype=dtype, gradient=gradient, calls=(5, 25))
+    program = random_program(
+        seed, dtype=dtype, gradient=gradient, calls=(5, 25), pieces=seed % 2 == 1
+    )
     assert judge(program, execute(program, "numpy", times=2), times=2) in ([], None)
 
 
@@ -41,7 +43,7 @@ def test_a_seed_is_a_program():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_printed_runs(seed):
-    program = random_program(seed, calls=(5, 40))
+    program = random_program(seed, calls=(5, 40), pieces=seed % 2 == 1)
     with it.device("numpy"):
         names = {"it": it, "np": np}
         exec(str(program), names)
@@ -59,6 +61,12 @@ def test_programs_have_something_of_everything():
     ):  # fmt: skip
         assert part in text, part
     assert any(len(random_program(seed).outputs) > 2 for seed in range(20))
+    text = "\n".join(str(random_program(seed, pieces=True)) for seed in range(30))
+    for part in (
+        "stack", "pad", "roll", "slice_update", "it.slice(", "scatter_add", "scatter_set",
+        "it.asarray(", "+ count.value %",
+    ):  # fmt: skip
+        assert part in text, part
 
 
 def test_errors_count_units_in_the_last_place():

@@ -7,13 +7,18 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
+import ingle.tensor as it
+from ingle.fusion import compile, run_ahead
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.plugins import BackendDescription, register, unregister
+from ingle_cpu import later, segments
 from ingle_cpu.backend import Cpu
+from ingle_cpu.queue import queue
 
 
 @contextmanager
@@ -52,3 +57,67 @@ def exact_device():
     ):
         patch.setenv("INGLE_FUSION_EXACT", "1")
         yield name
+
+
+SIZE = 384
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    """Everything runs ahead, however short it is, and nothing takes too long for it."""
+    monkeypatch.setattr(later, "LEAST", 0.0)
+    monkeypatch.setattr(segments, "LONG", 60.0)
+    monkeypatch.setattr(segments, "MANY", 1 << 40)
+    run_ahead(2)
+    with it.device("cpu"):
+        yield
+    run_ahead(0)
+    queue().wait_for_all()
+    queue().report(everyone=True)
+
+
+class Slow:
+    """Keeps the queue busy for some ten milliseconds."""
+
+    def __init__(self):
+        numbers = np.random.default_rng(0).uniform(-1 / SIZE, 1 / SIZE, (SIZE, SIZE))
+        self.x = it.asarray(numbers.astype(np.float32))
+        self.run = compile(self.work)
+        self.warm()
+
+    def warm(self):
+        """Has a plan made."""
+        for _ in range(4):
+            self.run(self.x).numpy()
+
+    def work(self, x):
+        y = x
+        for _ in range(24):
+            y = it.matmul(y, x) + x
+        return y
+
+    def __call__(self):
+        before = queue().given
+        result = self.run(self.x)
+        assert queue().given == before + 1
+        return result
+
+
+@pytest.fixture
+def slow(ahead):
+    """A call that keeps the queue busy."""
+    return Slow()
+
+
+@pytest.fixture
+def warmed(ahead):
+    """Compiles a function, and runs it until it has a plan."""
+
+    def made(function, *args):
+        compiled = compile(function)
+        for _ in range(4):
+            compiled(*args)
+        queue().wait_for_all()
+        return compiled
+
+    return made

@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def engine_at(folder: Path | None) -> Engine:
     return Engine(host(), DiskCache(folder), process_symbols())
 
 
+def _mappings() -> int:
+    """How many pieces of memory this process has; 0 where the system does not say."""
+    maps = Path("/proc/self/maps")
+    return len(maps.read_text().splitlines()) if maps.exists() else 0
+
+
 CALLS_FREM = Source(
     "define double @f(double %x, double %y) {\n %r = frem double %x, %y\n ret double %r\n}", ("f",)
 )
@@ -47,12 +54,40 @@ class TestEngine:
     def test_one_name_in_two_modules(self) -> None:
         engine = engine_at(None)
         one, two = engine.compile([adder(1), adder(2)])
-        assert (call(*one, 0), call(*two, 0)) == (1, 2)
+        assert (call(*one.addresses, 0), call(*two.addresses, 0)) == (1, 2)
 
     def test_several_functions_of_one_module_come_in_the_order_asked_for(self) -> None:
         source = Source(adder(1, "a").text + adder(2, "b").text, ("b", "a"))
         b, a = engine_at(None).addresses(source)
         assert (call(a, 0), call(b, 0)) == (1, 2)
+
+    def test_code_that_nobody_holds_is_unloaded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ingle_cpu.engine.MOST", 3)
+        engine = engine_at(None)
+        held = engine.code(adder(-1))
+        kept = engine.addresses(adder(-2))
+        first = weakref.ref(engine.code(adder(0)))
+        for n in range(1, 6):
+            engine.code(adder(n))
+        assert first() is None
+        assert call(*held.addresses, 5) == 4
+        assert call(*kept, 5) == 3
+        assert engine.code(adder(-1)) is held
+        compiled = engine.counts.compiled
+        engine.code(adder(0))
+        assert engine.counts.compiled == compiled + 1
+
+    def test_there_is_room_for_any_number_of_modules_one_after_the_other(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Linux lets a process have 65,530 mappings, of which each module takes one or more."""
+        monkeypatch.setattr("ingle_cpu.engine.MOST", 8)
+        engine = engine_at(None)
+        engine.code(adder(0))
+        before = _mappings()
+        for n in range(200):
+            assert call(*engine.code(adder(n)).addresses, 1) == n + 1
+        assert _mappings() - before < 50
 
     def test_text_that_is_no_ir(self) -> None:
         with pytest.raises(CompileError, match="does not accept the module of f"):

@@ -56,21 +56,21 @@ def object_of(text: str, machine: Host | None = None) -> bytes:
 @linux
 class TestLoad:
     def test_code_and_constants(self) -> None:
-        square, third = load(object_of(TABLE), ("square", "third"), {})
+        square, third = load(object_of(TABLE), ("square", "third"), {}).addresses
         f = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(square)
         assert [f(n) for n in range(8)] == [n * n for n in range(8)]
         g = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(third)
         assert g(1.0) == 1.0 / 3.0
 
     def test_calls_outside(self) -> None:
-        (address,) = load(object_of(COPY), ("copy",), process_symbols())
+        (address,) = load(object_of(COPY), ("copy",), process_symbols()).addresses
         source, target = ctypes.create_string_buffer(b"hello"), ctypes.create_string_buffer(6)
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
         call(ctypes.addressof(target), ctypes.addressof(source), 6)
         assert target.value == b"hello"
 
     def test_pages_are_not_writable(self) -> None:
-        (address, _) = load(object_of(TABLE), ("square", "third"), {})
+        (address, _) = load(object_of(TABLE), ("square", "third"), {}).addresses
         with open("/proc/self/maps", encoding="ascii") as lines:
             for line in lines:
                 span, access, *_ = line.split()

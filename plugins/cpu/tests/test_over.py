@@ -68,7 +68,7 @@ STEPS = {
         lambda w, x: w * 0.5 + w.T * x,
         False,
     ),
-    "rolled": (lambda w, x: it.roll(w, 1, axis=0) + x, lambda w, x: np.roll(w, 1, 0) + x, False),
+    "rolled": (lambda w, x: it.roll(w, 1, axis=0) + x, lambda w, x: np.roll(w, 1, 0) + x, True),
     "broadcast": (lambda w, x: w * 0.5 + w[0] * x, lambda w, x: w * 0.5 + w[0] * x, False),
     "row after its sum": (
         lambda w, x: w - it.mean(w, axis=1, keepdims=True) + x,

@@ -20,6 +20,10 @@ GRADIENTS = {
     "float32": range(30), "float64": range(200, 210), "bfloat16": range(300, 310),
     "float16": range(400, 410),
 }  # fmt: skip
+PIECES = {
+    "float32": range(2000, 2040), "float64": range(2100, 2110), "bfloat16": range(2200, 2210),
+    "float16": range(2300, 2310), "int64": range(2400, 2410), "uint8": range(2500, 2510),
+}  # fmt: skip
 FOUND = [
     (1055, "float32", False), (1221, "float32", True), (1375, "float16", False),
     (1434, "float32", False), (1489, "float64", True), (1565, "float32", False),
@@ -29,10 +33,9 @@ FOUND = [
 """Seeds that were wrong once, or taken for wrong."""
 
 
-def program(seed, dtype, gradient):
-    return random_program(
-        seed, dtype=dtype, gradient=gradient, calls=(3, 30) if gradient else (5, 60)
-    )
+def program(seed, dtype, gradient, pieces=False):
+    calls = (3, 30) if gradient else (5, 60)
+    return random_program(seed, dtype=dtype, gradient=gradient, calls=calls, pieces=pieces)
 
 
 def chunks(table):
@@ -43,12 +46,12 @@ def chunks(table):
     ]
 
 
-def check_all(seeds, dtype, gradient):
+def check_all(seeds, dtype, gradient, pieces=False):
     """Compiled, and every third one recorded."""
     judged = 0
     for seed in seeds:
         way = "recorded" if seed % 3 == 0 else "compiled"
-        judged += check(program(seed, dtype, gradient), "cpu", WAYS[way])
+        judged += check(program(seed, dtype, gradient, pieces), "cpu", WAYS[way])
     assert judged > len(seeds) // 2
 
 
@@ -60,6 +63,13 @@ def test_programs(dtype, seeds):
 @pytest.mark.parametrize(("dtype", "seeds"), chunks(GRADIENTS))
 def test_gradients_of_programs(dtype, seeds):
     check_all(seeds, dtype, True)
+
+
+@pytest.mark.parametrize(("dtype", "seeds"), chunks(PIECES))
+def test_programs_of_pieces(dtype, seeds):
+    check_all(seeds, dtype, False, pieces=True)
+    if "float" in dtype:
+        check_all(seeds[:5], dtype, True, pieces=True)
 
 
 @pytest.mark.parametrize(("seed", "dtype", "gradient"), FOUND)
@@ -84,4 +94,5 @@ def test_many_programs(start):
     for seed in range(start, start + 100):
         dtype = list(DTYPES)[seed % len(DTYPES)]
         gradient = "float" in dtype and seed % 4 == 0
-        check(program(seed, dtype, gradient), "cpu", WAYS["recorded" if seed % 3 else "compiled"])
+        drawn = program(seed, dtype, gradient, pieces=seed % 5 == 0)
+        check(drawn, "cpu", WAYS["recorded" if seed % 3 else "compiled"])

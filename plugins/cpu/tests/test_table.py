@@ -147,6 +147,21 @@ class TestRuns:
         team.stop()
         assert seen == {0, 1}
 
+    def test_each_worker_begins_with_its_own_share(self) -> None:
+        team = Gang(3)
+        where = np.full(3_000_000, -1, np.int64)
+        table = Table([Entry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], gang=team)
+        table.bases[0] = where.ctypes.data
+        begun: set[int] = set()
+        deadline = time.monotonic() + 20
+        while begun != {0, 1, 2} and time.monotonic() < deadline:
+            table.run()
+            begun |= {w for w in (0, 1, 2) if where[w * len(where) // 3] == w}
+            assert (where >= 0).all()
+            where.fill(-1)
+        team.stop()
+        assert begun == {0, 1, 2}
+
     def test_up_to_the_grain_an_entry_stays_with_the_caller(self) -> None:
         where = np.full(100, -1, np.int64)
         table = Table([Entry(functions()[1], 0, 0, 100, 100)], [0], [0], 1, [])

@@ -17,7 +17,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cpu import segments
+from ingle_cpu import assembly
 from ingle_cpu.engine import CompileError, engine
 
 
@@ -225,8 +225,8 @@ class TestBrokenKernels:
     @pytest.fixture
     def broken(self, monkeypatch):
         """A renderer whose code does not compile."""
-        monkeypatch.setattr(segments, "_kernels", {})
-        monkeypatch.setattr(segments, "render", lambda *args: "define void @nest( {")
+        assembly.kernel_of.cache_clear()
+        monkeypatch.setattr(assembly, "render", lambda *args: "define void @nest( {")
 
     def test_the_error_names_what_failed(self, broken):
         f = compile(lambda x: it.tanh(x * 3.0) - 1.0)
@@ -238,8 +238,8 @@ class TestBrokenKernels:
         f = compile(lambda x: it.tanh(x * 5.0) - 1.0)
         x = numbers(7, 1, 9)  # a shape of its own: nothing has been planned for it
         with monkeypatch.context() as patch:
-            patch.setattr(segments, "_kernels", {})
-            patch.setattr(segments, "render", lambda *args: "define void @nest( {")
+            assembly.kernel_of.cache_clear()
+            patch.setattr(assembly, "render", lambda *args: "define void @nest( {")
             with pytest.raises(CompileError):
                 f(it.asarray(x))
             with pytest.raises(CompileError):

@@ -272,21 +272,26 @@ def _kept_row(dtype: str) -> Row:
 
 @pytest.mark.parametrize("combine", REFERENCES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
-def test_short_rows_have_the_bits_of_long_ones(machine: Any, combine: str, dtype: str) -> None:
+@pytest.mark.parametrize("gathers", [False, True])
+def test_short_rows_have_the_bits_of_long_ones(
+    machine: Any, combine: str, dtype: str, gathers: bool
+) -> None:
     if (dtype == "bool") != (combine in ("any", "all")):
         pytest.skip("any and all are of bool, the others of numbers")
     nest = reduction(combine, dtype)
+    target = machine.target._replace(gathers=gathers)
     long = machine.kernel(nest)
     for n in (1, 3, 8, 10, 16, 17, 31, 32):
         x = values(combine, dtype, (20, n))
         if dtype.startswith("float"):
             x[3, n // 2], x[4], x[5, -1] = np.nan, -0.0, -np.inf
-        short = machine.kernel(nest._replace(short=n))
+        short = machine.kernel(nest._replace(short=n), target)
         made = result_dtype(combine, dtype)
         assert run(short, x, made).tobytes() == run(long, x, made).tobytes(), n
 
 
-def test_short_rows_of_several_stages(machine: Any) -> None:
+@pytest.mark.parametrize("gathers", [False, True])
+def test_short_rows_of_several_stages(machine: Any, gathers: bool) -> None:
     """What one stage stores the next one reads; a row's class makes no vector smaller."""
     b = CodeBuilder()
     code, (root,) = b.finish(b.load(0, "float32"))
@@ -312,7 +317,8 @@ def test_short_rows_of_several_stages(machine: Any) -> None:
         classes = rng.integers(0, n, (50, 1))
         outs = np.zeros((2, 50, n), np.float32)
         for out, short in zip(outs, (0, n), strict=True):
-            machine.kernel(nest._replace(short=short))(x, classes, out, parts=3)
+            target = machine.target._replace(gathers=gathers)
+            machine.kernel(nest._replace(short=short), target)(x, classes, out, parts=3)
         assert outs[0].tobytes() == outs[1].tobytes()
         power = np.exp(x - x.max(1, keepdims=True))
         expected = power / power.sum(1, keepdims=True) - (classes == np.arange(n))

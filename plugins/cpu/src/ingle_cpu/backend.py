@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingle.fusion import Fusion
-from ingle.fusion.execution import KernelExecutable, Launch, Ordered
+from ingle.fusion.execution import KernelExecutable
 from ingle.fusion.graph import Graph
 from ingle.fusion.kernel.code import FLOATS
+from ingle.fusion.kernel_device import Launch, Ordered
 from ingle.fusion.own_kernels import has_own, own_kernel
 from ingle.fusion.passes.expand import avals_of
+from ingle.fusion.straight import Parts
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
@@ -21,10 +23,20 @@ from ingle.tensor.eager import ArrayHandle, Road
 from ingle.tensor.operation import Op
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
-from .memory import CpuHandle, ThreadMemory, borrowed, copied, new_handle
+from .memory import (
+    CpuHandle,
+    LateHandle,
+    ThreadMemory,
+    adopted,
+    borrowed,
+    copied,
+    new_handle,
+    queues,
+)
 from .single import Singles
 
 if TYPE_CHECKING:
+    from .later import Later
     from .own import OwnCall
     from .segments import Segment
 
@@ -100,12 +112,16 @@ class Cpu(NumpyBackend):
 
     def in_order(self, handle: Handle) -> Any:
         """The handle, or a copy of it whose elements lie in C order at a known address."""
-        if type(handle) is CpuHandle:
+        if type(handle) is CpuHandle or type(handle) is LateHandle:
             return handle
         assert isinstance(handle, ArrayHandle)
         if handle.array.flags.c_contiguous:
             return borrowed(self, handle)
         return copied(self, handle.array, handle.dtype)
+
+    def adopt(self, array: np.ndarray) -> ArrayHandle:
+        adopted(array)
+        return super().adopt(array)
 
     def upload(self, array: np.ndarray) -> Handle:
         return copied(self, array, from_numpy_dtype(array.dtype))
@@ -124,6 +140,27 @@ class Cpu(NumpyBackend):
         if handle.owned is None:
             return ArrayHandle(self, view, aval.dtype)
         return OwnedHandle(self, view, aval.dtype, handle.owned)
+
+    def download(self, handle: Handle) -> np.ndarray:
+        array = super().download(handle)
+        self.report()
+        return array
+
+    def synchronize(self) -> None:
+        for queue in queues:
+            queue.wait_for_all()
+            queue.report(everyone=True)
+
+    def later(self, parts: Parts) -> Later:
+        """How a plan runs in the background."""
+        from .later import Later
+
+        return Later(self, parts)
+
+    def report(self) -> None:
+        """Raises what went wrong in the background in runs that this thread asked for."""
+        for queue in queues:
+            queue.report()
 
     def flag(self, handle: Ordered) -> bool:
         """The one bool of a value that a kernel wrote."""

@@ -21,7 +21,7 @@ from .contraction_choice import Choice as Choice
 from .contraction_choice import Problem as Problem
 from .contraction_choice import choose as choose
 from .contraction_choice import depths, target, three, tiles_of, widths
-from .contraction_code import driver_address, epilogue_address, micro_address, pack_addresses
+from .contraction_code import driver_address, epilogue_code, micro_address, pack_addresses
 from .contraction_epilogue import Epilogue as Epilogue
 from .contraction_epilogue import identity as identity
 from .contraction_epilogue import is_identity, nest_args
@@ -33,7 +33,7 @@ from .contraction_plan import EntrySpec as EntrySpec
 
 GROUP = 4
 """Tiles of a row that are computed before the epilogue is called for them."""
-FLOPS_OF_A_CHUNK = 500_000
+FLOPS_OF_A_CHUNK = 1_000_000
 """Less is not worth another worker."""
 _POINTER_SLOTS = 256
 
@@ -135,7 +135,9 @@ def _compute_entry(
     units = math.prod(problem.batch) * choice.row_blocks * choice.panel_blocks
     if not (problem.m and panels):
         units = 0
-    values = _codes(problem, choice, epilogue)
+    outer = len(problem.batch) + 1
+    code = epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
+    values = {**_addresses(problem, choice), "epilogue": code.addresses[0]}
     values |= _shape(problem, choice)
     values |= _addressing(problem, choice)
     values |= _result(problem, epilogue, strides)
@@ -157,7 +159,8 @@ def _compute_entry(
     args = (*(values[name] for name in ARGS), *columns, *fetched, *of_nest)
     flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
     grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
-    return EntrySpec(function, (*sources, "scratch 0", *operands), args, units, grain)
+    pointers = (*sources, "scratch 0", *operands)
+    return EntrySpec(function, pointers, args, units, grain, code=(code,))
 
 
 def _fetched(
@@ -179,18 +182,16 @@ def _fetched(
     return [n for n, nbytes in rows.items() if nbytes == longest], max(longest, 1)
 
 
-def _codes(problem: Problem, choice: Choice, epilogue: Epilogue) -> dict[str, int]:
-    """The addresses of what the driver calls."""
+def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
+    """Of what the driver calls, whatever the epilogue is."""
     dtype = compute_dtype(problem.a_dtype)
     _, last, _ = widths(problem, choice)
     last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
-    outer = len(problem.batch) + 1
     return {
         "micro": micro_address(choice.tile, dtype, target()),
         "last_micro": micro_address(last_tile, dtype, target()),
         "pack_a": pack_addresses(problem.a_dtype, target())[0] if choice.pack_a == "local" else 0,
         "pack_b": pack_addresses(problem.b_dtype, target())[0] if choice.pack_b == "local" else 0,
-        "epilogue": epilogue_address(epilogue, outer, dtype, target()),
     }
 
 

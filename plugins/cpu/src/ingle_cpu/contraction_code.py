@@ -10,7 +10,7 @@ from .contraction_driver import driver_source
 from .contraction_epilogue import Epilogue, epilogue_source
 from .contraction_micro import Tile, micro_source
 from .contraction_pack import pack_source
-from .engine import engine
+from .engine import Code, engine
 
 
 @lru_cache(maxsize=1)
@@ -32,6 +32,6 @@ def pack_addresses(dtype: str, target: Target) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def epilogue_address(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> int:
+def epilogue_code(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> Code:
     """Of an epilogue of so many outer axes."""
-    return engine().addresses(epilogue_source(epilogue, outer, dtype, target))[0]
+    return engine().code(epilogue_source(epilogue, outer, dtype, target))

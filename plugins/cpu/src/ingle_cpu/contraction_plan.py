@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .engine import Code
+
 
 class EntrySpec(NamedTuple):
     """A kernel call of a plan.
@@ -14,6 +16,7 @@ class EntrySpec(NamedTuple):
         args: int64 each.
         units, grain: of work.
         independent: it needs nothing from the entry before it.
+        code: what it calls that does not stay in memory by itself.
     """
 
     function: int
@@ -22,6 +25,7 @@ class EntrySpec(NamedTuple):
     units: int
     grain: int
     independent: bool = False
+    code: tuple[Code, ...] = ()
 
 
 class Contraction(NamedTuple):

@@ -11,8 +11,11 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ingle.tensor.errors import BackendError
 
@@ -24,8 +27,10 @@ from .symbols import process_symbols
 
 _reduction = [True]
 """Whether LLVM's option is set, which it is unless somebody says otherwise."""
-_LOADED: list[Any] = []
-"""LLVM unloads code whose owner is collected, and nobody knows who still holds an address."""
+MOST = 4096
+"""So many modules stay in memory without anybody who holds them: some 8 KiB each."""
+_KEPT: dict[tuple[int, ...], Code] = {}
+"""What stays in memory for good: few modules, which every plan uses."""
 
 
 class CompileError(BackendError):
@@ -45,6 +50,21 @@ class Source(NamedTuple):
     text: str
     names: tuple[str, ...]
     reduced: bool = True
+
+
+class Code:
+    """Functions in memory, which stay there for as long as somebody holds this.
+
+    Attributes:
+        addresses: of the functions.
+    """
+
+    __slots__ = ("__weakref__", "addresses")
+
+    def __init__(self, addresses: tuple[int, ...], unload: Callable[[], object]) -> None:
+        self.addresses = addresses
+        # Not at the end of the process, when other threads are still in their code.
+        weakref.finalize(self, unload).atexit = False
 
 
 class Counts(NamedTuple):
@@ -72,7 +92,8 @@ class Engine:
         self.symbols = dict(symbols or {})
         self._cache = cache
         self._fingerprint = machine.fingerprint
-        self._loaded: dict[bytes, tuple[int, ...]] = {}
+        self._loaded: WeakValueDictionary[bytes, Code] = WeakValueDictionary()
+        self._recent: OrderedDict[bytes, Code] = OrderedDict()
         self._lock = threading.RLock()
         self._jit: Any = None
         self._links = 0
@@ -83,31 +104,39 @@ class Engine:
         """What this engine has done so far."""
         return Counts(self._compiled, self._from_disk, self._found)
 
-    def addresses(self, source: Source) -> tuple[int, ...]:
-        """The addresses of a module's functions, compiled if this machine never saw the text.
+    def code(self, source: Source) -> Code:
+        """A module's functions, compiled if this machine never saw the text.
 
         Raises:
             CompileError: LLVM does not accept the text, a function is missing, or the code calls
                 a symbol that is not among the allowed ones.
         """
         key = hashlib.sha256(repr(source[1:]).encode() + source.text.encode()).digest()
-        found = self._loaded.get(key)
-        if found is not None:
-            self._found += 1
-            return found
         with self._lock:
             found = self._loaded.get(key)
             if found is None:
                 found = self._loaded[key] = self._obtain(source)
+            else:
+                self._found += 1
+            self._recent[key] = found
+            self._recent.move_to_end(key)
+            if len(self._recent) > MOST:
+                self._recent.popitem(last=False)
         return found
 
-    def compile(self, sources: Iterable[Source]) -> list[tuple[int, ...]]:
-        """`addresses` of several modules.
+    def addresses(self, source: Source) -> tuple[int, ...]:
+        """The addresses of a module's functions, which stay in memory for good; see `code`."""
+        code = self.code(source)
+        _KEPT[code.addresses] = code
+        return code.addresses
+
+    def compile(self, sources: Iterable[Source]) -> list[Code]:
+        """`code` of several modules.
 
         One module of all would not be faster: LLVM's time goes with the instructions, and a module
         each can be found again when another program needs only some of them.
         """
-        return [self.addresses(source) for source in sources]
+        return [self.code(source) for source in sources]
 
     def object_code(self, source: Source) -> bytes:
         """The object file of a module: compiled, neither cached nor loaded."""
@@ -138,7 +167,7 @@ class Engine:
                 before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
             )
 
-    def _obtain(self, source: Source) -> tuple[int, ...]:
+    def _obtain(self, source: Source) -> Code:
         way = repr(source.reduced).encode()
         key = hashlib.sha256(self._fingerprint + way + source.text.encode()).hexdigest()
         image = self._cache.get(key)
@@ -156,7 +185,7 @@ class Engine:
         self._cache.put(key, image)
         return found
 
-    def _load(self, source: Source, image: bytes, key: str) -> tuple[int, ...]:
+    def _load(self, source: Source, image: bytes, key: str) -> Code:
         try:
             undefined = undefined_symbols(image)
         except UnknownObjectError as error:
@@ -168,13 +197,13 @@ class Engine:
                 "process does not offer; write it as instructions that the machine has"
             )
         try:
-            return load(image, source.names, self.symbols)
+            return Code(*load(image, source.names, self.symbols))
         except NotLoadableError:
             return self._load_with_llvm(source, image, key, undefined)
 
     def _load_with_llvm(
         self, source: Source, image: bytes, key: str, undefined: frozenset[str]
-    ) -> tuple[int, ...]:
+    ) -> Code:
         if self._jit is None:
             machine = _target_machine(self.machine)
             self._jit = llvm().create_lljit_compiler(machine, use_jit_link=False)
@@ -189,8 +218,8 @@ class Engine:
             tracker = builder.link(self._jit, f"{key}-{self._links}")
         except RuntimeError as error:
             raise CompileError(f"cannot load {', '.join(source.names)}: {error}") from error
-        _LOADED.append((self._jit, tracker))
-        return tuple(tracker[name] for name in source.names)
+        # LLVM unloads what its tracker stood for.
+        return Code(tuple([tracker[name] for name in source.names]), tracker.close)
 
 
 def _target_machine(machine: Host) -> Any:

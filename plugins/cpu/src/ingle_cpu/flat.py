@@ -19,8 +19,9 @@ from ingle.fusion.passes.nests import NestCall
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
+from .assembly import WORTH, kernel_of
 from .layout import UNITS
-from .segments import QUICK, WORTH, kernel_of
+from .segments import QUICK
 from .table import Entry, Table
 
 SAMPLE = 1000
@@ -47,10 +48,11 @@ class FlatCall:
         ]
         strides = [s for strides in call.strides for s in strides]
         self._first = 1 + len(strides)
+        code = kernel_of(call.nest)
         self._table = Table(
-            [Entry(kernel_of(call.nest), 0, 0, SAMPLE, WORTH)],
+            [Entry(code.addresses[0], 0, 0, SAMPLE, WORTH)],
             [places[a.root] for a in call.arguments], [0] * len(call.arguments), len(places),
-            [SAMPLE, *strides, *[0] * len(call.scalars)],
+            [SAMPLE, *strides, *[0] * len(call.scalars)], code=[code],
         )  # fmt: skip
         self._idle = [self._table]
 
@@ -99,4 +101,5 @@ def _only(steps: Sequence[Any]) -> NestCall | None:
     """The kernel of a plan, if it is one over flat memory."""
     calls = steps[0] if len(steps) == 1 and isinstance(steps[0], list) else ()
     only = calls[0] if len(calls) == 1 else None
-    return only if isinstance(only, NestCall) and is_flat(only.nest) else None
+    flat = isinstance(only, NestCall) and is_flat(only.nest) and not only.fixed
+    return only if flat else None

@@ -67,7 +67,8 @@ class Gang:
         self.run_address, work, clock = engine().addresses(Source(text, ("run", "work", "clock")))
         self.threads = threads
         self.parks_in_kernel = park_in_kernel
-        self._memory = ctypes.create_string_buffer(layout.STATE_BYTES + 128)
+        shares = layout.SHARE_BYTES * threads
+        self._memory = ctypes.create_string_buffer(layout.STATE_BYTES + shares + 128)
         self.state = -(-ctypes.addressof(self._memory) // 128) * 128
         self._work = _WORK(work)
         self.ticks_per_us = _ticks_per_us(_CLOCK(clock))

@@ -17,6 +17,8 @@ from .layout import (
     LEADER_SLEEPS,
     LOCK,
     OFFER,
+    SHARE_BYTES,
+    SHARES,
     SLEEPERS,
     SPIN,
     STOP,
@@ -99,24 +101,43 @@ define internal void @entry(
   call void %function(ptr %p, ptr %a, i64 %begin, i64 %end, i64 %worker)
   ret void
 }}
-; Takes chunks of the offer until none is free and returns how many it ran.
+; Takes chunks of the offer until none is free and returns how many it ran. Who has a ticket takes
+; the next chunk of its own share, or where that is used up, of a share behind it. There are as many
+; tickets as chunks, so that the search ends.
 define internal i32 @take(ptr %state, i64 %worker) {{
 start:
 {at("ticket_at", TICKET)}{at("first_at", OFFER)}{at("total_at", OFFER + 16)}
-{at("pointers_at", OFFER + 24)}{at("args_at", OFFER + 32)}
+{at("pointers_at", OFFER + 24)}{at("args_at", OFFER + 32)}{at("sharers_at", OFFER + 40)}
+{at("shares_at", SHARES)}
   br label %claim
 claim:
   %ran = phi i32 [0, %start], [%more, %own]
+  %from = phi i64 [%worker, %start], [%share, %own]
   %ticket = atomicrmw sub ptr %ticket_at, i64 1 seq_cst
   %free = icmp sgt i64 %ticket, {BIAS}
-  br i1 %free, label %own, label %none
-own:
+  br i1 %free, label %find, label %none
+find:
   %first = load ptr, ptr %first_at
   %total = load i64, ptr %total_at
   %pointers = load ptr, ptr %pointers_at
   %args = load ptr, ptr %args_at
-  %behind = sub i64 %ticket, {BIAS}
-  %number = sub i64 %total, %behind
+  %sharers = load i64, ptr %sharers_at
+  br label %search
+search:
+  %share = phi i64 [%from, %find], [%following, %other]
+  %distance = mul i64 %share, {SHARE_BYTES}
+  %share_at = getelementptr i8, ptr %shares_at, i64 %distance
+  %number = atomicrmw add ptr %share_at, i64 1 seq_cst
+  %after = add i64 %share, 1
+  %upto = mul i64 %after, %total
+  %end = udiv i64 %upto, %sharers
+  %inside = icmp slt i64 %number, %end
+  br i1 %inside, label %own, label %other
+other:
+  %around = icmp uge i64 %after, %sharers
+  %following = select i1 %around, i64 0, i64 %after
+  br label %search
+own:
   call void @chunk(ptr %first, i64 %number, ptr %pointers, ptr %args, i64 %worker)
   %more = add i32 %ran, 1
   br label %claim
@@ -224,7 +245,7 @@ start:
 {at("lock_at", LOCK)}{at("ticket_at", TICKET)}{at("done_at", DONE)}{at("first_at", OFFER)}
 {at("total_at", OFFER + 16)}{at("pointers_at", OFFER + 24)}{at("args_at", OFFER + 32)}
 {at("sleepers_at", SLEEPERS)}{at("wake_at", WAKE)}{at("leader_at", LEADER_SLEEPS)}
-{at("spin_at", SPIN)}{at("idle_at", IDLE)}
+{at("spin_at", SPIN)}{at("idle_at", IDLE)}{at("sharers_at", OFFER + 40)}{at("shares_at", SHARES)}
   %pair = cmpxchg ptr %lock_at, i32 0, i32 1 seq_cst seq_cst
   %mine = extractvalue {{i32, i1}} %pair, 1
   br i1 %mine, label %split, label %refused
@@ -261,7 +282,20 @@ publish:
   store i64 %total, ptr %total_at
   store ptr %pointers, ptr %pointers_at
   store ptr %args, ptr %args_at
+  store i64 %workers, ptr %sharers_at
   store atomic i32 0, ptr %done_at monotonic, align 4
+  br label %share
+share:
+  %owner = phi i64 [0, %publish], [%owner1, %share]
+  %before_it = mul i64 %owner, %total
+  %begin = udiv i64 %before_it, %workers
+  %distance = mul i64 %owner, {SHARE_BYTES}
+  %share_at = getelementptr i8, ptr %shares_at, i64 %distance
+  store atomic i64 %begin, ptr %share_at monotonic, align 8
+  %owner1 = add i64 %owner, 1
+  %shared = icmp eq i64 %owner1, %workers
+  br i1 %shared, label %open, label %share
+open:
   %ticket = add i64 %total, {BIAS}
   store atomic i64 %ticket, ptr %ticket_at seq_cst, align 8
   %sleepers = load atomic i32, ptr %sleepers_at seq_cst, align 4

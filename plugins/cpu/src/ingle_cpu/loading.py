@@ -18,6 +18,8 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from .elf import ALLOCATED, NO_BITS, WRITABLE, Elf, Symbol
 
@@ -36,8 +38,20 @@ class NotLoadableError(Exception):
     """An object that only LLVM can load."""
 
 
-def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> tuple[int, ...]:
-    """The addresses of an object's functions, loaded into this process.
+class Loaded(NamedTuple):
+    """An object in memory.
+
+    Attributes:
+        addresses: of its functions.
+        unload: gives its memory back; nobody may be in the code then, or come into it again.
+    """
+
+    addresses: tuple[int, ...]
+    unload: Callable[[], object]
+
+
+def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Loaded:
+    """An object's functions, loaded into this process.
 
     Args:
         image: the object file.
@@ -88,12 +102,18 @@ class _Loader:
         self._size = start + size
         return start
 
-    def load(self, names: Sequence[str]) -> tuple[int, ...]:
-        base = _pages(self._size)
-        ctypes.memmove(base, bytes(self._filled(base)), self._size)
-        _make_executable(base, self._size)
+    def load(self, names: Sequence[str]) -> Loaded:
         defined = {s.name: s for s in self._symbols if s.section in self._places}
-        return tuple([self._address(defined[name], base) for name in names])
+        wanted = [defined[name] for name in names]
+        base = _pages(self._size)
+        try:
+            ctypes.memmove(base, bytes(self._filled(base)), self._size)
+            _make_executable(base, self._size)
+        except BaseException:
+            _libc().munmap(base, self._size)
+            raise
+        addresses = tuple([self._address(symbol, base) for symbol in wanted])
+        return Loaded(addresses, partial(_libc().munmap, base, self._size))
 
     def _filled(self, base: int) -> bytearray:
         code = bytearray(self._size)
@@ -164,12 +184,13 @@ def _libc() -> ctypes.CDLL:
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
     ]  # fmt: skip
     libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return libc
 
 
 def _pages(size: int) -> int:
-    """Writable pages, which stay until the process ends: also while Python itself goes down, other
-    threads may be in the code."""
+    """Writable pages. They are nobody's in Python, which would give them back when it goes down,
+    while other threads are in the code."""
     access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address: int = _libc().mmap(None, size, access, kind, -1, 0)
     if address in (None, _FAILED):

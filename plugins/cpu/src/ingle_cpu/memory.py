@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +11,25 @@ import numpy as np
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.eager import ArrayHandle
+from ingle.tensor.errors import OutOfMemoryError
 from ingle.tensor.memory import Block, HostMemory, Label
-from ingle_numpy.memory import pool
+from ingle_numpy.memory import Root, pool
 
 if TYPE_CHECKING:
     from .backend import Cpu
+    from .jobs import Failure, Job
+    from .kept import Kept
+    from .queue import Queue
 
 SMALL = 1 << 16
 """Bytes up to which blocks are kept here, by size; larger ones come from the pool."""
 _KEPT = 256
 _LINE_BITS = 6
 _LINE = 1 << _LINE_BITS
+
+
+queues: list[Queue] = []
+"""What runs while Python goes on: the queue of plans, once there is one."""
 
 
 class ThreadMemory(threading.local):
@@ -65,23 +74,56 @@ class _Borrowed:
         self.address = array.__array_interface__["data"][0]
 
 
+class Unwritten:
+    """Stands in a handle where its array would, as long as a plan in the queue is to write that.
+
+    Attributes:
+        job: the plan's run.
+        old: whether the memory keeps its value if that fails.
+        before: who was to write that value, if he had not done so yet.
+    """
+
+    __slots__ = ("before", "job", "old")
+
+    def __init__(self, job: Job, old: bool, before: Unwritten | None) -> None:
+        self.job = job
+        self.old = old
+        self.before = before
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why there is no value, if that is known."""
+        if self.job.failure is None or not self.old:
+            return self.job.failure
+        return None if self.before is None else self.before.failure
+
+    def shortened(self) -> Unwritten | None:
+        """The same without what is over and well; None if all is."""
+        if self.before is not None:
+            self.before = self.before.shortened()
+        done = self.before is None and self.job.over
+        return None if done and self.failure is None else self
+
+
 class CpuHandle(ArrayHandle):
     """A value whose elements lie in C order at a known address.
 
     Attributes:
         address: of the first element.
         memory: what keeps it alive; it goes back when the handle is gone, unless NumPy saw it.
+        kept: the elements in an order of some kernels' own. Who writes over the memory forgets it.
     """
 
-    __slots__ = ("_seen", "address", "memory", "owned")
+    __slots__ = ("_seen", "address", "kept", "memory", "owned")
 
     def __init__(self, backend: Cpu, aval: Aval, memory: _Small | Block | _Borrowed) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
         self.owned = None
+        self._seen: Any = None
+        self.kept: Kept | None = None
         self.memory = memory
         self.address = memory.address
-        self._seen: Any = None
 
     @property
     def array(self) -> Any:
@@ -95,19 +137,130 @@ class CpuHandle(ArrayHandle):
         """Whether nothing but this handle sees the memory."""
         return self._seen is None and type(self.memory) is not _Borrowed
 
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """The run in the queue that is to write the memory."""
+        return None
+
+    def leave_to(self, job: Job, old: bool) -> None:
+        """Says that a run in the queue is to write the memory; see `Unwritten`."""
+        before = self.unwritten
+        self.__class__ = LateHandle
+        self._seen = Unwritten(job, old, None if before is None else before.shortened())
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody but plans may write the memory."""
+        return type(self.memory) is not _Borrowed
+
     def fill(self, array: np.ndarray) -> None:
         """Writes elements into the memory, which nobody has seen yet."""
         np.copyto(_array(self.memory, self.shape, self.dtype.dtype), array)
 
     def __del__(self) -> None:
-        memory = self.memory
+        try:
+            memory, seen = self.memory, self._seen
+        except AttributeError:  # Ctrl-C came while it was made
+            return
         if type(memory) is _Small:
-            if self._seen is None:
+            if seen is None:
                 home = memory.home
                 if len(home) < _KEPT:
                     home.append(memory)
         elif type(memory) is Block:
             memory.release()
+
+
+class LateHandle(CpuHandle):
+    """A value that a plan in the queue is to write: whoever asks for its address or array waits.
+
+    Then it is an ordinary handle again. The address of its memory is known all the time, and says
+    nothing of what is there.
+    """
+
+    __slots__ = ()
+
+    @property
+    def address(self) -> int:  # type: ignore[override]
+        """Of the first element, once it is written."""
+        self._wait()
+        return self.memory.address
+
+    @property
+    def array(self) -> Any:
+        """The value as an array, once it is written."""
+        self._wait()
+        if type(self) is LateHandle:
+            return _array(self.memory, self.shape, self.dtype.dtype)
+        return self.array
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing but this handle will see the memory."""
+        return type(self.memory) is not _Borrowed
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """The run in the queue that is to write the memory."""
+        seen = self._seen
+        return seen if type(seen) is Unwritten else None
+
+    def _wait(self) -> None:
+        seen = self._seen
+        # A handler of signals may come by before the job is given, and finds what was there before.
+        if type(seen) is not Unwritten or not seen.job.given:
+            return
+        seen.job.wait()
+        failure = seen.failure
+        if failure is not None:
+            seen.job.hear(failure)
+        # In this order: other threads may look at it, too.
+        self._seen = None
+        self.__class__ = CpuHandle  # type: ignore[assignment]
+
+    def __del__(self) -> None:
+        seen = self._seen
+        if type(seen) is Unwritten:
+            seen.job.keep(self.memory)
+        else:
+            super().__del__()
+
+
+def give_back(memory: _Small | Block) -> None:
+    """Gives the memory of a handle back that nobody sees any more."""
+    if isinstance(memory, Block):
+        memory.release()
+    else:
+        home = memory.home
+        if len(home) < _KEPT:
+            home.append(memory)
+
+
+def ours(handle: CpuHandle) -> bool:
+    """Whether nobody but this backend writes the memory of a handle."""
+    if type(handle.memory) is not _Borrowed:
+        return True
+    owner = _owner(handle.memory.array)
+    return isinstance(owner, np.ndarray) and id(owner) not in foreign
+
+
+foreign: dict[int, Any] = {}
+"""Weak references to arrays that others made, by their `id`."""
+
+
+def adopted(array: Any) -> None:
+    """Notes that others made an array, and may write it."""
+    owner = _owner(array)
+    if isinstance(owner, np.ndarray):
+        key = id(owner)
+        foreign[key] = weakref.ref(owner, lambda _: foreign.pop(key, None))
+
+
+def _owner(array: Any) -> Any:
+    """What owns the memory of an array: another one, if not some object of others."""
+    while not isinstance(array, (_Held, Root)) and getattr(array, "base", None) is not None:
+        array = array.base
+    return array
 
 
 class _Held(np.ndarray[Any, Any]):
@@ -141,13 +294,24 @@ def new_handle(backend: Cpu, aval: Aval) -> CpuHandle:
         nbytes *= size
     if nbytes > SMALL:
         label = Label("a plan", aval.shape, aval.dtype)
-        return CpuHandle(backend, aval, pool.allocate(nbytes, label))
+        return CpuHandle(backend, aval, _block(nbytes, label))
     bits = (nbytes - 1).bit_length() if nbytes > _LINE else _LINE_BITS
     try:
         memory = _free[bits].pop()
     except IndexError:
         memory = _Small(bits)
     return CpuHandle(backend, aval, memory)
+
+
+def _block(nbytes: int, label: Label) -> Block:
+    try:
+        return pool.allocate(nbytes, label)
+    except OutOfMemoryError:
+        if not any(queue.busy for queue in queues):
+            raise
+    for queue in queues:  # Its jobs hold what they read.
+        queue.wait_for_all()
+    return pool.allocate(nbytes, label)
 
 
 def copied(backend: Cpu, array: np.ndarray, dtype: DType) -> CpuHandle:

@@ -12,8 +12,8 @@ from ingle.fusion.own_kernels import OwnKernel
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-from .engine import Source, engine
-from .segments import WORTH, kernel_of
+from .assembly import WORTH, kernel_of
+from .engine import Code, Source, engine
 from .table import Entry, Table
 
 
@@ -36,9 +36,10 @@ class OwnCall:
         count = len(inputs) - len(self._numbers) + len(self._results)
         elements = max([_elements(a) for a in (*inputs, *self._results)])
         grain = max(1, WORTH * own.units // max(1, elements))
+        code = _code(own)
         self._table = Table(
-            [Entry(_address(own), 0, 0, own.units, grain)], range(count), [0] * count, count,
-            [*own.args, *[0] * len(self._numbers)],
+            [Entry(code.addresses[0], 0, 0, own.units, grain)], range(count), [0] * count, count,
+            [*own.args, *[0] * len(self._numbers)], code=[code],
         )  # fmt: skip
         self._idle = [self._table]
         self._releases = elements >= WORTH
@@ -64,9 +65,7 @@ def _elements(x: Handle | Scalar | Aval) -> int:
     return math.prod(x.shape)
 
 
-def _address(own: OwnKernel) -> int:
-    """Where the kernel's code lies."""
+def _code(own: OwnKernel) -> Code:
     if isinstance(own.source, Nest):
         return kernel_of(own.source)
-    (found,) = engine().addresses(Source(own.source, (own.name,)))
-    return found
+    return engine().code(Source(own.source, (own.name,)))

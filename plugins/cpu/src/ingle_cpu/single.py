@@ -37,9 +37,12 @@ ROUNDED_ONCE = frozenset(
 """Operations whose result every implementation has to give."""
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
+MANY = 1 << 16
+"""Elements up to which NumPy's gathers and scatters are taken: where each call has another shape,
+its plan would take longer than that."""
 SIZED = frozenset({"one_hot", "ravel_index"})
-"""Operations on whole numbers whose kernels, like those of gathers, hold sizes as constants: for
-tensors of many sizes, each seen once, compiling would take longer than anything else."""
+"""Operations on whole numbers whose kernels hold sizes as constants: for tensors of many sizes,
+each seen once, compiling would take longer than anything else."""
 SHAPES = 4
 """So many shapes of an elementwise operation have plans of their own."""
 MOST = 2048
@@ -128,7 +131,9 @@ class Singles:
             return self._device.execute_native  # type: ignore[no-any-return]
         if traits.family == "movement" or traits.inlined:
             return self._native
-        if traits.family == "gather" or operation.name in SIZED:
+        if operation.name in SIZED or operation.name == "slice_update":
+            return self._in_order
+        if traits.family in ("gather", "scatter") and size <= MANY:
             return self._in_order
         if operation.name in ROUNDED_ONCE and size <= FEW:
             return self._by_numpy(op, inputs)
@@ -199,7 +204,7 @@ class Singles:
 
 def _is_flipped(x: Handle | Scalar) -> bool:
     """Whether rows and columns of an operand lie in memory the other way round."""
-    if not isinstance(x, ArrayHandle) or type(x) is CpuHandle:
+    if not isinstance(x, ArrayHandle) or isinstance(x, CpuHandle):
         return False
     if len(x.shape) < 2 or 0 in x.shape:
         return False

@@ -16,6 +16,7 @@ from ingle.fusion.straight import Landing
 from ingle.tensor.errors import BackendError
 
 from . import layout
+from .engine import Code
 from .gang import Gang, gang
 
 # One keeps Python's lock (cheaper, for short plans), the other releases it.
@@ -59,6 +60,7 @@ class Table:
         offset_of: for each pointer slot, how many bytes into that buffer.
         buffers: how many buffers there are.
         args: what the kernels take, at their entries' `first_arg`.
+        code: what must stay in memory while there is this table: whose functions entries name.
         gang: whose workers help; the process's by default.
     """
 
@@ -70,8 +72,10 @@ class Table:
         buffers: int,
         args: Sequence[int] | np.ndarray,
         *,
+        code: Sequence[Code] = (),
         gang: Gang | None = None,
     ) -> None:
+        self.code = tuple(code)
         self.entries = np.zeros((len(entries), 8), np.int64)
         if entries:
             self.entries[:, :6] = entries
@@ -112,7 +116,7 @@ class Table:
         self.arg_bytes = self.args.data.cast("B")
         self.bases_address = values["bases"]
         self.args_address = values["args"]
-        self._control_address = self.control.ctypes.data
+        self.control_address = self.control.ctypes.data
         self._state = self.gang.state
         self._wakes = not self.gang.parks_in_kernel
         self._holding = _HOLDING(self.gang.run_address)
@@ -132,7 +136,7 @@ class Table:
         if self._wakes and self.gang.sleeping:
             self.gang.wake()
         run = self._releasing if release else self._holding
-        control, state = self._control_address, self._state
+        control, state = self.control_address, self._state
         if landing is not None:
             # Python looks for signals after calls: none is handled before the next one's end.
             landing.done = True
@@ -175,6 +179,6 @@ class Table:
         made = object.__new__(Table)
         for name in ("entries", "base_of", "offset_of", "bases", "args", "pointers"):
             setattr(made, name, getattr(self, name).copy())
-        made.profile = None
+        made.code, made.profile = self.code, None
         made._connect(self.gang)
         return made

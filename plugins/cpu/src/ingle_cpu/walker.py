@@ -2,11 +2,15 @@
 
 A plan is a table of entries. The calling thread (worker 0) walks it alone and calls small entries
 itself. A large one it *offers*: it describes the entry in the gang's state and sets a counter to
-the number of chunks. Whoever decrements the counter to a value that was still positive owns that
+the number of chunks. Whoever decrements the counter to a value that was still positive owns a
 chunk, and adds to `done` when finished; the leader takes chunks like everybody and goes on when
 all are done. So nobody waits for a worker that has not come: a worker whose core is busy with
 something else costs nothing, where a barrier of all would wait for its next time slice. Nor does a
 worker need to know which entry is at hand, since owning a chunk means that the entry stays.
+
+Which chunk it is: the next of the worker's own share, an even part of all chunks, and then what is
+left of others' shares. So a worker meets in the next entry, and in the next run, the part of the
+data that lies in its own caches.
 
 Waiting is a microsecond of spinning, then giving the core away, then sleeping: on Linux in a futex,
 elsewhere by returning to Python, which waits on an event.

@@ -1,5 +1,6 @@
 """Recording, plans and `compile`."""
 
+from .ahead import run_ahead as run_ahead
 from .compilation import Compiled as Compiled
 from .compilation import compile as compile
 from .errors import CompileError as CompileError

@@ -18,6 +18,7 @@ from ingle.tensor.contract import Handle
 from ingle.tensor.numbers import NAMES
 from ingle.tensor.structure import epoch
 
+from .ahead import setting
 from .ambient import asked
 from .entries import Entry, Result
 from .recorder import LazyHandle, current
@@ -68,10 +69,13 @@ class _Writer:
         self._lines: list[str] = []
         self._known: dict[Cell[Any], str] = {}
         self._names: dict[str, Any] = {
-            "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle, "current": current.get,
-            "scope": current_scope, "epoch": epoch, "undisturbed": undisturbed, "ready": _ready,
-            "wrap": entry.wrap, "run": entry.executable, "epochs": entry.epochs,
+            "__name__": __name__, "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle,
+            "current": current.get, "scope": current_scope, "epoch": epoch, "ready": _ready,
+            "undisturbed": undisturbed, "wrap": entry.wrap, "epochs": entry.epochs,
             "Landing": Landing, "overwritten": _OVERWRITTEN, "refs": refs, "exclusive": exclusive,
+            "setting": setting, "run": entry.executable,
+            "over": getattr(entry.executable, "over", None),
+            "report": getattr(entry.executable, "report", None),
         }  # fmt: skip
 
     def _name(self, thing: Any) -> str:
@@ -103,7 +107,7 @@ class _Writer:
         if over:
             self._lines += self._run_over(given, over)
         else:
-            self._lines += [f"out = run({given})", *self._writes(over)]
+            self._lines += self._run(given)
         self._lines.append(f"return {self._returned(tree)}")
         source = "def call(args):\n    " + "\n    ".join(self._lines) + "\n"
         exec(source, self._names)
@@ -168,8 +172,20 @@ class _Writer:
             handle = cell._value._handle
             if place in used and isinstance(handle, LazyHandle):
                 found[output] = _Pair(place, self._known[cell], cell)
-                self._names["run"] = executable.over  # type: ignore[union-attr]
         return found
+
+    def _run(self, given: str) -> list[str]:
+        """A run that writes over nothing; in the background if that is wished for."""
+        writes, executable = self._writes({}), self._entry.executable
+        if not hasattr(executable, "over"):
+            return ["before = landing = None", f"out = run({given})", *writes]
+        flags = "False, " * len(self._entry.sources)
+        return [
+            "before = landing = None",
+            "if setting.plans:", "    report()", "    landing = Landing()",
+            f"    out = over({given}, ({flags}), landing)",
+            f"else: out = run({given})", *writes,
+        ]  # fmt: skip
 
     def _run_over(self, given: str, over: dict[int, _Pair]) -> list[str]:
         """A run that writes over what only its cell holds.
@@ -181,7 +197,8 @@ class _Writer:
         names = {p.number: f"f{p.number}" for p in pairs}
         flags = ", ".join(names.get(i, "False") for i in range(len(self._entry.sources)))
         writes = self._writes(over)
-        lines = ["landing = Landing()", f"{' = '.join(names.values())} = False"]
+        lines = ["if setting.plans: report()", "before, landing = None, Landing(True)"]
+        lines += [f"{' = '.join(names.values())} = False"]
         lines += ["claimed = undisturbed.acquire(False)", "try:", "    if claimed:"]
         for p in pairs:
             cell, handle = p.name, f"{p.name}h"
@@ -191,7 +208,7 @@ class _Writer:
                 f"refs({handle}) == refs({handle}v) == {HELD_TWICE} and exclusive({handle}v)",
                 f"        if not f{p.number}: {handle}.recorder = None",
             ]
-        lines.append(f"    out = run({given}, ({flags},), landing)")
+        lines.append(f"    out = over({given}, ({flags},), landing)")
         lines += [f"    {line}" for line in writes]
         lines += ["except BaseException:", "    if landing.done:", "        out = landing.outputs"]
         lines += [f"        {line}" for line in writes]
@@ -200,9 +217,10 @@ class _Writer:
         return [*lines, "        undisturbed.release()"]
 
     def _writes(self, over: dict[int, _Pair]) -> list[str]:
-        lines = []
+        """Gives cells what the plan made; a run in the background is told what they held before."""
+        lines, names = [], []
         for cell, result in self._entry.writes:
-            name = self._name(cell)
+            names.append(name := self._name(cell))
             line = f"{name}._value = {self._leaf(result)}"
             pair = over.get(result.data) if result.kind == "tensor" else None
             if pair is not None and pair.cell is cell:
@@ -210,9 +228,15 @@ class _Writer:
             lines += [f"    {line}", f"    {name}.version += 1"]
         if not lines:
             return []
+        before = ", ".join(f"({name}, {name}._value)" for name in names)
         # Ctrl-C in the middle goes on when the group is whole.
         again = ["    except BaseException:", *[f"    {line}" for line in lines], "        raise"]
-        return ["with undisturbed:", "    try:", *[f"    {line}" for line in lines], *again]
+        return [
+            "with undisturbed:",
+            f"    if landing and landing.job: before = before or ({before},)",
+            "    try:", *[f"    {line}" for line in lines], *again,
+            "    if before: landing.job.wrote(before)",
+        ]  # fmt: skip
 
     def _leaf(self, result: Result) -> str:
         if result.kind == "tensor":

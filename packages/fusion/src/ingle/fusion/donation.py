@@ -47,7 +47,11 @@ def donors(
             return NONE
         calls.extend(step)
     graph, views = schedule.graph, schedule.views
-    makers = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if a.output}
+    makers: dict[int, int] = {}  # the first of those that write a value
+    for number, call in enumerate(calls):
+        for root, argument, _ in _operands(call):
+            if argument.output:
+                makers.setdefault(root, number)
     start = max([makers.get(views.of(f).root, len(calls)) for f in flags], default=-1) + 1
     last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
     gone = {views.of(o).root for o in graph.outputs}
@@ -82,13 +86,16 @@ def _operands(call: Step) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
 def _in_place(call: Step, source: int, made: int) -> bool:
     """Whether a call may write a value where it reads another: each place after it was read."""
     operands = list(_operands(call))
-    (target,) = [(a.offset, strides) for root, a, strides in operands if root == made]
+    writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
+    if len(writes) > 1:
+        return False
+    (write,) = writes
+    target = operands[write][1].offset, operands[write][2]
     reads = [k for k, (root, _, _) in enumerate(operands) if root == source]
     if any((operands[k][1].offset, operands[k][2]) != target for k in reads):
         return False
     if isinstance(call, ContractionCall):
         return not any(k < 2 for k in reads) and not _loads(call.code, [k - 2 for k in reads], True)
-    (write,) = [k for k, (root, _, _) in enumerate(operands) if root == made]
     written = False
     for stage in call.nest.stages:
         if _loads(stage.code, reads, gathered=not written):

@@ -6,137 +6,27 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any
 
-from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.device import staged_on
+from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.dtypes import uint8
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.creation import FULL
 
+from .ahead import setting
 from .donation import donors
 from .fusion import Fusion
 from .graph import Graph
-from .passes.expand import Expanded, avals_of
+from .host_steps import HostSteps, viewed
+from .kernel_device import Argument, KernelDevice, Later, Launch, Ordered, Segment
+from .passes.expand import Expanded
 from .passes.kinds import generates, is_product
 from .passes.nests import NestCall
 from .passes.simplify import simplify
 from .passes.views import View
 from .planning import Call, HostStep, Scheduler, whole
-from .straight import Landing, Run, straight
-
-
-class Argument(NamedTuple):
-    """A pointer of a kernel: which of the segment's buffers, and how many bytes into it."""
-
-    buffer: int
-    offset: int
-
-
-class Launch(NamedTuple):
-    """A call of a plan, with its operands as places in buffers.
-
-    Attributes:
-        call: the kernel and its sizes.
-        pointers: for a nest its operands; for a contraction A, B and the epilogue's operands.
-        scalars: positions among the plan's scalars.
-        operations: the names of what it computes, for messages.
-    """
-
-    call: Call
-    pointers: tuple[Argument, ...]
-    scalars: tuple[int, ...]
-    operations: str
-
-
-class Segment(Protocol):
-    """Kernels that run one after the other without Python in between."""
-
-    long: bool
-    """Whether it takes so long that Ctrl-C should be able to end it."""
-
-    def __call__(
-        self, addresses: Sequence[int], scalars: Sequence[Any], landing: Landing | None = None
-    ) -> None:
-        """Runs them on buffers at these addresses."""
-        ...
-
-    def profile(
-        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int
-    ) -> Sequence[float]:
-        """Seconds of each launch, the mean of some runs."""
-        ...
-
-    def sources(self) -> Sequence[str]:
-        """The code of each kernel."""
-        ...
-
-
-class Ordered(Handle):
-    """A handle whose elements lie in C order.
-
-    Attributes:
-        address: of the first one.
-    """
-
-    __slots__ = ()
-
-    address: int
-
-
-class KernelDevice(Protocol):
-    """What a backend gives so that plans of generated kernels run on it; see `KernelBackend`.
-
-    Attributes:
-        spreads_products: whether matrix products without a template are written out as nests.
-        writes_over: whether its segments tell a `Landing` how far they have come.
-    """
-
-    spreads_products: bool
-    writes_over: bool
-
-    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs an operation by itself."""
-        ...
-
-    def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs an operation that no kernel is generated for."""
-        ...
-
-    def supports(self, op: Op, avals: Sequence[Aval]) -> bool: ...
-
-    def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Whether somebody wrote a kernel for the operation, which `execute_native` runs."""
-        ...
-
-    def contracts(self, avals: Sequence[Aval]) -> bool:
-        """Whether there is a template for a matrix product of these."""
-        ...
-
-    def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
-        """Compiles kernels and makes them ready to run; `scalars` are dtypes."""
-        ...
-
-    def empty(self, aval: Aval) -> Ordered:
-        """New memory."""
-        ...
-
-    def arena(self, nbytes: int) -> int:
-        """The address of memory that one plan of this thread may use until its end."""
-        ...
-
-    def in_order(self, handle: Handle) -> Ordered:
-        """The handle, or a copy of it whose elements lie in C order at a known address."""
-        ...
-
-    def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
-        """A handle of strided elements of another's memory."""
-        ...
-
-    def flag(self, handle: Ordered) -> bool:
-        """The one bool of a value that a kernel wrote."""
-        ...
+from .straight import Landing, Parts, Run, straight
 
 
 def generated(device: KernelDevice) -> Callable[[Op, Sequence[Aval]], bool]:
@@ -184,7 +74,7 @@ class KernelExecutable:
         free: Sequence[bool],
         landing: Landing,
     ) -> list[Handle]:
-        """Runs it, and writes outputs over inputs where it can.
+        """Runs it, and writes outputs over inputs where it can; in the background where it shall.
 
         Args:
             given, numbers: as in a call.
@@ -195,11 +85,19 @@ class KernelExecutable:
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
+                if setting.plans and plan.later is not None:
+                    outputs = plan.later(given, scalars, free, landing)
+                    if outputs is not None:
+                        return outputs
                 if plan.donors:
                     return plan.run(given, scalars, free, landing)
                 return plan.run(given, scalars)
         self.plan(numbers)
         return self.over(given, numbers, free, landing)
+
+    def report(self) -> None:
+        """Raises what went wrong in earlier runs in the background."""
+        self._device.report()
 
     @property
     def donors(self) -> frozenset[int]:
@@ -248,16 +146,23 @@ class Plan:
         self._generated = known
         self._texts = expanded.checks
         self._constants = [device.in_order(h) for h in expanded.constants]
-        self.schedule = Scheduler(simplify(expanded.graph), known).schedule()
+        pairs = graph.donors if device.writes_over else ()
+        self.schedule = Scheduler(simplify(expanded.graph), known, pairs).schedule()
         flags = self.schedule.graph.outputs[len(graph.outputs) :]
-        found = donors(self.schedule, graph.donors if device.writes_over else (), flags)
+        found = donors(self.schedule, pairs, flags)
         if found.taken and found.start:
             (calls,) = self.schedule.steps
             assert isinstance(calls, list)
             self.schedule.steps = [calls[: found.start], calls[found.start :]]
         self._build()
         self.donors = {self._numbers[value]: given for value, given in found.taken.items()}
-        self.run = self._straight() or self._in_steps
+        self._parts = parts = self._straight()
+        self.run = self._in_steps if parts is None else straight(device, parts)
+
+    @cached_property
+    def later(self) -> Later | None:
+        """Runs it in the background; see `KernelDevice.later`."""
+        return None if self._parts is None else self._device.later(self._parts)
 
     def _build(self) -> None:
         schedule = self.schedule
@@ -283,14 +188,15 @@ class Plan:
             (number, text) for (number, _), text in zip(outputs[count:], self._texts, strict=True)
         ]
         self._own = [graph.values[v].aval for v in schedule.own]
+        self._by_host = HostSteps(self._device, schedule, self._numbers, self._generated)
 
-    def _straight(self) -> Run | None:
-        """The fast way to run, for plans without steps of the backend's own."""
+    def _straight(self) -> Parts | None:
+        """What there is to run in a plan without steps of the backend's own."""
         segments = [s for s in self._steps if not isinstance(s, HostStep)]
         if len(segments) < len(self._steps):
             return None
-        return straight(
-            self._device, inputs=len(self.schedule.graph.inputs) - len(self._constants),
+        return Parts(
+            inputs=len(self.schedule.graph.inputs) - len(self._constants),
             constants=self._constants, own=self._own, arena=self.schedule.arena, segments=segments,
             checks=self._checks, outputs=self._outputs, donors=self.donors,
         )  # fmt: skip
@@ -328,15 +234,26 @@ class Plan:
         arena = within.address
         for step in self._steps:
             if type(step) is tuple:
-                step[0]([arena, *[known[r].address for r in step[1]]], scalars)
+                segment, roots = step
+                keeps = self._lasting(segment, roots, known)
+                segment([arena, *[known[r].address for r in roots]], scalars, keeps=keeps)
             else:
-                self._on_host(step, known, scalars)  # type: ignore[arg-type]
+                self._by_host.run(step, known, scalars)  # type: ignore[arg-type]
         for number, text in self._checks:
             if device.flag(known[number]):
                 raise OutOfRangeError(text)
         return [
-            known[n] if view is None else self._viewed(known[n], view) for n, view in self._outputs
+            known[n] if view is None else viewed(device, known[n], view)
+            for n, view in self._outputs
         ]
+
+    def _lasting(
+        self, segment: Segment, roots: Sequence[int], known: Sequence[Ordered]
+    ) -> list[Ordered | None]:
+        """The handles that a segment may keep something of: those of inputs."""
+        count = len(self.schedule.graph.inputs)
+        numbers = [roots[buffer - 1] for buffer in segment.keeps]
+        return [known[n] if n < count else None for n in numbers]
 
     def _memory(self, given: Sequence[Ordered]) -> list[Ordered]:
         """The values that lie outside of the arena: inputs, then what the plan makes."""
@@ -356,13 +273,14 @@ class Plan:
         for step in self._steps:
             if isinstance(step, HostStep):
                 start = time.perf_counter()
-                self._on_host(step, known, scalars)
+                self._by_host.run(step, known, scalars)
                 times[place] = time.perf_counter() - start
                 place += 1
             else:
                 segment, roots = step
                 buffers = [arena, *[known[r].address for r in roots]]
-                for seconds in segment.profile(buffers, scalars, runs):
+                keeps = self._lasting(segment, roots, known)
+                for seconds in segment.profile(buffers, scalars, runs, keeps):
                     times[place] = seconds
                     place += 1
         return times
@@ -374,41 +292,3 @@ class Plan:
             if not isinstance(step, HostStep):
                 found.update(dict.fromkeys(step[0].sources()))
         return list(found)
-
-    def _on_host(self, step: HostStep, known: list[Ordered], scalars: Sequence[Any]) -> None:
-        graph = self.schedule.graph
-        node = graph.nodes[step.position]
-        inputs = [self._host_input(v, known, scalars) for v in node.args]
-        run = self._device.execute_native
-        kernels = self._generated(node.op, avals_of(inputs))
-        if is_product(node.op) or kernels:
-            # How a library orders the sums depends on strides: alone it is given dense operands.
-            dense: list[Handle | Scalar] = [
-                self._device.in_order(x) if isinstance(x, Handle) else x for x in inputs
-            ]
-            if kernels and any(x is not y for x, y in zip(inputs, dense, strict=True)):
-                run = self._device.execute  # the strides of its operands were no nest
-            inputs = dense
-        with staged_on(self._device):  # type: ignore[arg-type]
-            results = run(node.op, inputs)
-        known.extend([self._device.in_order(h) for h in results[: len(node.results)]])
-
-    def _host_input(
-        self, value: int, known: list[Ordered], scalars: Sequence[Any]
-    ) -> Handle | Scalar:
-        view = self.schedule.views.of(value)
-        root = self.schedule.graph.values[view.root]
-        if root.kind in ("constant", "scalar"):
-            number = root.data if root.kind == "constant" else scalars[root.data]
-            scalar = Scalar(number, root.aval.dtype)
-            if value == view.root:
-                return scalar
-            return self._device.execute_native(
-                FULL.op(shape=view.shape, dtype=scalar.dtype), [scalar]
-            )[0]
-        handle = known[self._numbers[view.root]]
-        return handle if whole(view, root.aval.shape) else self._viewed(handle, view)
-
-    def _viewed(self, handle: Handle, view: View) -> Handle:
-        aval = Aval(view.shape, handle.dtype)
-        return self._device.viewed(handle, aval, view.strides, view.offset)

@@ -19,6 +19,7 @@ from .entries import Entry
 from .execution import KernelExecutable
 from .graph import Graph
 from .passes.nests import NestCall
+from .passes.operands import bytes_along
 from .planning import Call, HostStep, Schedule
 from .plans import prepare
 
@@ -37,6 +38,8 @@ class Step:
         nbytes: what it reads and writes, each byte once.
         flops: multiplications and additions of a product.
         seconds: measured, or None.
+        again: the names of what it computes in addition because that costs less than to read what
+            an earlier kernel has computed.
     """
 
     kind: str
@@ -45,6 +48,7 @@ class Step:
     nbytes: int
     flops: int
     seconds: float | None = None
+    again: tuple[str, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -54,8 +58,8 @@ class Step:
     @property
     def name(self) -> str:
         """The operations with how often each occurs."""
-        counts = Counter(self.operations)
-        return " ".join(n if k == 1 else f"{n}x{k}" for n, k in counts.items())
+        again = f" (again: {_counted(self.again)})" if self.again else ""
+        return _counted(self.operations) + again
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,10 @@ class Explanation:
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
-        """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time."""
+        """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time.
+
+        Bars of kernels that compute something again have a dashed border.
+        """
         Path(path).write_text(self._repr_svg_(), "utf-8")
 
     def _repr_svg_(self) -> str:
@@ -112,13 +119,17 @@ class Explanation:
             x, w = 320 + 560 * start / total, max(2.0, 560 * seconds / total)
             y = 34 + row * number
             what = html.escape(f"{step.name} {'x'.join(map(str, step.sizes))}")
+            border = ' stroke="#222" stroke-dasharray="3 2"' if step.again else ""
             parts.append(
                 f'<text x="312" y="{y + 12}" text-anchor="end">{what[:52]}</text>'
-                f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="15" fill="{colors[step.kind]}">'
+                f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="15" '
+                f'fill="{colors[step.kind]}"{border}>'
                 f"<title>{what}: {_time(seconds)}, {_bytes(step.nbytes)}</title></rect>"
             )
             start += seconds
         head = f"{self.recorded} operations, {len(self.steps)} kernels, {_time(total)}"
+        if any(step.again for step in self.steps):
+            head += "; dashed: computes again what an earlier kernel has computed"
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
             f'height="{44 + row * len(self.steps)}" font-family="sans-serif" font-size="11">'
@@ -207,38 +218,48 @@ def _measured(run: Callable[[], Any], runs: int) -> float:
 
 def _steps(schedule: Schedule, times: dict[int, float]) -> list[Step]:
     found: list[Step] = []
+    done: set[int] = set()
     for step in schedule.steps:
         if isinstance(step, HostStep):
             found.append(_host_step(schedule.graph, step.position, times.get(len(found))))
             continue
         for call in step:
-            found.append(_kernel_step(schedule.graph, call, times.get(len(found))))
+            again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
+            done.update(call.nodes)
+            found.append(_kernel_step(schedule.graph, call, times.get(len(found)), again))
     return found
 
 
-def _kernel_step(graph: Graph, call: Call, seconds: float | None) -> Step:
-    names = tuple([graph.nodes[p].op.operation.name for p in call.nodes])
+def _is_map(graph: Graph, position: int) -> bool:
+    """Whether a kernel computes a node whole: those of a result in pieces share its node."""
+    return graph.nodes[position].op.operation.traits.kind == "elementwise"
+
+
+def _kernel_step(
+    graph: Graph, call: Call, seconds: float | None, again: Sequence[int]
+) -> Step:  # fmt: skip
+    first = [p for p in call.nodes if p not in again]
+    names, more = [
+        tuple([graph.nodes[p].op.operation.name for p in nodes]) for nodes in (first, again)
+    ]
     if isinstance(call, NestCall):
+        # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
+        skipped = 1 if call.nest.scattered else 0
+        sizes, each = call.sizes[skipped:], zip(call.nest.operands, call.strides, strict=True)
+        steps = [s[skipped:] if o.beyond is None else (1,) * len(sizes) for o, s in each]
         nbytes = sum(
-            _nbytes(graph, a.root, call.sizes, s)
-            for a, s in zip(call.arguments, call.strides, strict=True)
+            bytes_along(graph, a.root, sizes, s) for a, s in zip(call.arguments, steps, strict=True)
         )
-        return Step("nest", names, call.sizes, nbytes, 0, seconds)
+        return Step("nest", names, sizes, nbytes, 0, seconds, more)
     m, n, k = call.sizes
     sizes = (*call.batch, m, n, k)
     nbytes = (
-        _nbytes(graph, call.a.root, (*call.batch, m, k), call.a.strides)
-        + _nbytes(graph, call.b.root, (*call.batch, k, n), call.b.strides)
-        + sum(_nbytes(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
+        bytes_along(graph, call.a.root, (*call.batch, m, k), call.a.strides)
+        + bytes_along(graph, call.b.root, (*call.batch, k, n), call.b.strides)
+        + sum(bytes_along(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
     )
     shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
-    return Step("product", names, shown, nbytes, 2 * math.prod(sizes), seconds)
-
-
-def _nbytes(graph: Graph, root: int, sizes: Sequence[int], strides: Sequence[int]) -> int:
-    aval = graph.values[root].aval
-    count = math.prod(n for n, s in zip(sizes, strides, strict=True) if s)
-    return min(count, math.prod(aval.shape)) * aval.dtype.itemsize
+    return Step("product", names, shown, nbytes, 2 * math.prod(sizes), seconds, more)
 
 
 def _host_step(graph: Graph, position: int, seconds: float | None = None) -> Step:
@@ -255,6 +276,10 @@ def _constants(log: Sequence[Any], lines: Sequence[str]) -> list[str]:
         if entry[0] == "constant":
             found[f"{entry[3]!r} ({entry[1]}): {line}"] = None
     return list(found)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return " ".join(n if k == 1 else f"{n}x{k}" for n, k in Counter(names).items())
 
 
 def _bytes(count: int) -> str:

@@ -22,10 +22,11 @@ from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import EagerBackend, Road
 from ingle.tensor.operation import Op, infer
 
-from .execution import KernelExecutable, Launch, Ordered
+from .execution import KernelExecutable
 from .fusion import Fusion
 from .graph import Graph
 from .kernel.nest import Nest, units
+from .kernel_device import Launch, Ordered
 from .launching import Launches, bits_of_number
 from .moving import copy_calls, moved_view, pieces
 from .own_kernels import has_own, own_kernel
@@ -33,6 +34,7 @@ from .passes.decompositions import decomposition
 from .passes.kinds import generates
 from .passes.views import View, strides_of
 from .render.c import render
+from .straight import Parts
 
 RENDERERS: dict[str, Callable[[Nest, str], str]] = {"c": render}
 """Languages that kernels can be written in: from a nest and a name to the source."""
@@ -272,6 +274,12 @@ class KernelBackend(EagerBackend):
         found = np.empty(1, np.uint8)
         self.read(handle.address, found)
         return bool(found[0])
+
+    def later(self, parts: Parts) -> None:
+        """Nothing runs in the background here."""
+
+    def report(self) -> None:
+        """Nothing went wrong there."""
 
     def in_order(self, handle: Handle) -> MemoryHandle:
         """The handle, or a copy of it whose elements lie in C order."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.errors import BackendError
 
-from .execution import Launch
 from .kernel.code import bits_of
 from .kernel.nest import Nest, layout, units
+from .kernel_device import Launch
 from .passes.nests import NestCall
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class _Step(NamedTuple):
 class Launches:
     """Kernels that are launched one after the other."""
 
+    keeps: tuple[int, ...] = ()
+
     def __init__(
         self, backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
     ) -> None:
@@ -51,7 +53,7 @@ class Launches:
         return _Step(
             self._kernel(launch, call.nest),
             tuple([(p.buffer, p.offset) for p in launch.pointers]),
-            (*args, *[0] * len(launch.scalars)),
+            (*args, *[0] * len(launch.scalars), *call.fixed),
             tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
             units(call.nest, call.sizes),
             call.nest,
@@ -66,8 +68,10 @@ class Launches:
                 f"{error}"
             ) from error
 
-    def __call__(self, addresses: Sequence[int], scalars: Sequence[Any]) -> None:
-        """Runs them on buffers at these addresses."""
+    def __call__(
+        self, addresses: Sequence[int], scalars: Sequence[Any], *, keeps: Sequence[Any] = ()
+    ) -> None:
+        """Runs them on buffers at these addresses; nothing is kept."""
         numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]
         for step in self._steps:
             self._run(step, addresses, numbers)
@@ -80,7 +84,7 @@ class Launches:
         self._backend.launch(step.kernel, pointers, args, 0, step.units)
 
     def profile(
-        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int
+        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int, keeps: Sequence[Any] = ()
     ) -> Sequence[float]:
         """Seconds of each launch, the mean of some runs."""
         numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,12 +12,14 @@ from ingle.tensor.contract import Aval
 from .graph import Graph
 from .kernel.nest import BLOCK
 from .passes.alignment import GATHERED
+from .passes.assembly import Assembler, in_memory, placements
 from .passes.columns import in_two_steps
 from .passes.contractions import ContractionBuilder, ContractionCall
 from .passes.decompositions import spreading
 from .passes.groups import Group, Grouping
 from .passes.nests import NestBuilder, NestCall
 from .passes.operands import Argument, Unnestable
+from .passes.rematerialization import rematerialized
 from .passes.roles import roles_of
 from .passes.storage import Span, packed
 from .passes.views import View, Views
@@ -30,6 +32,10 @@ class HostStep:
     """An operation that the backend runs by itself, between kernels."""
 
     position: int
+
+
+Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
+"""What becomes calls; of a nest only the operands and loops are known, its code is not made."""
 
 
 @dataclass(slots=True)
@@ -69,10 +75,19 @@ class Schedule:
 
 
 class Scheduler:
-    """Groups a graph's nodes into kernels and finds memory for what lies between them."""
+    """Groups a graph's nodes into kernels and finds memory for what lies between them.
 
-    def __init__(self, graph: Graph, generated: Any) -> None:
+    Args:
+        graph: with composites expanded.
+        generated: whether kernels can be generated for an operation on operands like these.
+        donors: positions of inputs and of outputs that may lie in an input's memory.
+    """
+
+    def __init__(
+        self, graph: Graph, generated: Any, donors: Sequence[tuple[int, int]] = ()
+    ) -> None:  # fmt: skip
         self._generated = generated
+        self._donors = donors
         self._begin(graph)
 
     def _begin(self, graph: Graph) -> None:
@@ -106,20 +121,51 @@ class Scheduler:
             grouping = self._grouping()
         while True:
             stored = self._stored(grouping)
-            calls: list[Call | HostStep] = []
-            failed = None
-            for group in grouping.groups:
-                if group.kind != "host" and not stored[group]:
-                    continue  # Something waits for it, but nobody needs it.
-                try:
-                    calls.append(self._call(group, stored))
-                except Unnestable:
-                    failed = group
-                    break
+            placed = placements(self._graph, self._views, self._roles, grouping)
+            begun: dict[Group, Begun] = {}
+            failed = self._begin_all(begun, grouping.groups, stored, placed)
             if failed is None:
-                return self._laid_out(calls)
+                break
             self._take_apart(failed)
             grouping = self._grouping()
+        self._rematerialize(begun, grouping, stored, placed)
+        calls: list[Call | HostStep] = []
+        for made in begun.values():
+            calls.extend([made.build()] if isinstance(made, NestBuilder) else made)
+        return self._laid_out(calls)
+
+    def _begin_all(
+        self, begun: dict[Group, Begun], groups: Sequence[Group],
+        stored: Mapping[Group, Sequence[int]], placed: dict[int, View],
+    ) -> Group | None:  # fmt: skip
+        """Begins the calls of groups; returns one that is no kernel."""
+        for group in groups:
+            if group.kind != "host" and not stored[group]:
+                continue  # Something waits for it, but nobody needs it.
+            try:
+                begun[group] = self._begun(group, stored[group], placed)
+            except Unnestable:
+                return group
+        return None
+
+    def _rematerialize(
+        self, begun: dict[Group, Begun], grouping: Grouping,
+        stored: Mapping[Group, Sequence[int]], placed: dict[int, View],
+    ) -> None:  # fmt: skip
+        """Begins the calls anew that compute again what others stored for them, or store less.
+
+        Which groups there are is settled before, and so is what is rounded on its way to memory.
+        """
+        nodes = {group: group.nodes for group in begun}
+        kept = rematerialized(
+            self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
+            self._donors,
+        )  # fmt: skip
+        for group, before in nodes.items():
+            if not kept[group] and group.kind != "host":
+                del begun[group]
+            elif group.nodes != before or kept[group] != stored[group]:
+                begun[group] = self._begun(group, kept[group], placed)
 
     def _grouping(self) -> Grouping:
         return Grouping(self._graph, self._views, self._roles, self._alone)
@@ -133,6 +179,8 @@ class Scheduler:
                 needed.update(self._views.of(a).root for a in args)
             elif role == "gather":
                 needed.add(self._views.of(args[GATHERED]).root)
+            elif role == "assembly":
+                needed.update(in_memory(self._graph, self._views, position, self._inline))
         for value in [v for v in self._inline if v in needed]:
             self._roles[self._inline.pop(value)] = "map"
 
@@ -168,14 +216,15 @@ class Scheduler:
         if maker is not None and maker is not user:
             found[maker][root] = None
 
-    def _call(self, group: Group, stored: dict[Group, list[int]]) -> Call | HostStep:
+    def _begun(self, group: Group, stored: Sequence[int], placed: dict[int, View]) -> Begun:
         if group.kind == "host":
-            return HostStep(group.nodes[0])
+            return [HostStep(group.nodes[0])]
+        of = self._graph, self._views
+        if group.kind == "assembly":
+            return Assembler(*of, self._inline, placed).calls(group.nodes[0])
         if group.kind == "contraction":
-            return ContractionBuilder(
-                self._graph, self._views, group, self._inline, stored[group]
-            ).build()
-        return NestBuilder(self._graph, self._views, group, self._inline, stored[group]).build()
+            return [ContractionBuilder(*of, group, self._inline, stored).build()]
+        return NestBuilder(*of, group, self._inline, stored, placed)
 
     def _laid_out(self, calls: Sequence[Call | HostStep]) -> Schedule:
         for call in calls:
@@ -187,7 +236,7 @@ class Scheduler:
         for at, call in enumerate(calls):
             for root, output in _touched(self._graph, self._views, call):
                 if output:
-                    first[root] = at
+                    first.setdefault(root, at)
                 last[root] = at
         spans = [
             Span(v, self._nbytes(v), at, last[v])
@@ -207,11 +256,15 @@ class Scheduler:
 
     def _check_bounds(self, call: NestCall) -> None:
         """A kernel that left its operands would take the process with it."""
-        for argument, strides in zip(call.arguments, call.strides, strict=True):
+        for argument, strides, operand in zip(
+            call.arguments, call.strides, call.nest.operands, strict=True
+        ):
             sizes = self._reached(argument, call)
             steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)
             last = argument.offset + sum(max(s, 0) for s in steps)
+            if operand.beyond is not None:  # the kernel keeps where it begins within limits
+                first, last = 0, last - first
             aval = self._graph.values[argument.root].aval
             if first < 0 or last >= math.prod(aval.shape):
                 names = " ".join(self._graph.nodes[p].op.operation.name for p in call.nodes)

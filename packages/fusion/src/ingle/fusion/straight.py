@@ -8,7 +8,7 @@ the addresses of its buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
@@ -16,7 +16,9 @@ from ingle.tensor.errors import OutOfRangeError
 from .passes.views import View
 
 if TYPE_CHECKING:
-    from .execution import KernelDevice, Ordered, Segment
+    from ingle.tensor.cell import Cell
+
+    from .kernel_device import KernelDevice, Ordered, Segment
 
 Run = Callable[..., list[Handle]]
 
@@ -28,31 +30,32 @@ class Landing:
         outputs: what it returns, from before its last kernels run.
         done: set right before the native call of these. What a handler of signals raises from then
             on comes behind the call: the outputs have their values, and have to be kept.
+        job: the run in the background that the outputs wait for, if there is one.
+        restores: whether what is written over belongs to whoever holds it again if a run in the
+            background fails.
     """
 
-    __slots__ = ("done", "outputs")
+    __slots__ = ("done", "job", "outputs", "restores")
 
-    def __init__(self) -> None:
+    def __init__(self, restores: bool = False) -> None:
         self.done = False
         self.outputs: list[Handle] = []
+        self.job: BackgroundJob | None = None
+        self.restores = restores
 
 
-def straight(
-    device: KernelDevice,
-    *,
-    inputs: int,
-    constants: Sequence[Ordered],
-    own: Sequence[Aval],
-    arena: int,
-    segments: Sequence[tuple[Segment, Sequence[int]]],
-    checks: Sequence[tuple[int, str]],
-    outputs: Sequence[tuple[int, View | None]],
-    donors: Mapping[int, int],
-) -> Run:
-    """The function of the inputs and the scalars that returns the outputs.
+class BackgroundJob(Protocol):
+    """A run in the background."""
 
-    Args:
-        device: whose memory it is.
+    def wrote(self, before: Sequence[tuple[Cell[Any], Any]]) -> None:
+        """Is told what cells held that have its outputs now, since it may still fail."""
+        ...
+
+
+class Parts(NamedTuple):
+    """A plan of kernels alone.
+
+    Attributes:
         inputs: how many there are; the first values.
         constants: the values after them.
         own: what the plan makes; the values after those.
@@ -60,31 +63,50 @@ def straight(
         segments: each with the numbers of the values that are its buffers.
         checks: numbers of flags, and what is wrong where one is set.
         outputs: numbers of values, and where the output is a view of one, that view.
-        donors: for values that the plan makes the input in whose memory they may lie. Whether they
-            do is said by a flag for each input, the function's third argument; the fourth is a
-            `Landing`. The last segment is then the one that writes such values.
+        donors: for values that the plan makes the input in whose memory they may lie. The last
+            segment is then the one that writes such values.
     """
-    writer = _Writer(device, inputs, len(constants))
-    writer.receive(constants)
-    writer.make(own, donors)
-    *first, last = [writer.segment(s, roots, arena) for s, roots in segments] or [""]
+
+    inputs: int
+    constants: Sequence[Ordered]
+    own: Sequence[Aval]
+    arena: int
+    segments: Sequence[tuple[Segment, Sequence[int]]]
+    checks: Sequence[tuple[int, str]]
+    outputs: Sequence[tuple[int, View | None]]
+    donors: Mapping[int, int]
+
+
+def straight(device: KernelDevice, parts: Parts) -> Run:
+    """The function of the inputs and the scalars that returns the outputs.
+
+    Whether outputs lie in the memory of inputs is said by a flag for each input, its third
+    argument; the fourth is a `Landing`.
+    """
+    writer = _Writer(device, parts)
+    writer.receive(parts.constants)
+    writer.make(parts.own)
+    written = [writer.segment(s, roots, parts.arena) for s, roots in parts.segments]
+    *first, last = written or [""]
     writer.lines += first
-    if not donors:
+    if not parts.donors:
         writer.lines.append(last)
-    writer.check(checks)
-    writer.lines.append(f"out = [{', '.join([writer.shown(n, view) for n, view in outputs])}]")
-    if donors:
-        writer.land(last.removesuffix(")") + ", landing)")
+    writer.check(parts.checks)
+    shown = [writer.shown(n, view) for n, view in parts.outputs]
+    writer.lines.append(f"out = [{', '.join(shown)}]")
+    if parts.donors:
+        writer.land(last.replace(", scalars", ", scalars, landing"))
     return writer.function()
 
 
 class _Writer:
     """The lines of the function, and what its names stand for."""
 
-    def __init__(self, device: KernelDevice, inputs: int, constants: int) -> None:
+    def __init__(self, device: KernelDevice, parts: Parts) -> None:
         self.lines: list[str] = []
-        self._inputs = inputs
-        self._first = inputs + constants
+        self._inputs = parts.inputs
+        self._donors = parts.donors
+        self._first = parts.inputs + len(parts.constants)
         self._names: dict[str, Any] = {
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
@@ -97,12 +119,12 @@ class _Writer:
         for number, constant in enumerate(constants, self._inputs):
             self._names[f"v{number}"] = constant
 
-    def make(self, own: Sequence[Aval], donors: Mapping[int, int]) -> None:
+    def make(self, own: Sequence[Aval]) -> None:
         for number, aval in enumerate(own, self._first):
             self._names[f"aval{number}"] = aval
             made = f"empty(aval{number})"
-            if number in donors:
-                giver = donors[number]
+            if number in self._donors:
+                giver = self._donors[number]
                 made = f"v{giver} if free[{giver}] else {made}"
             self.lines.append(f"v{number} = {made}")
 
@@ -111,7 +133,14 @@ class _Writer:
         self._names[name] = segment
         buffers = "".join(f", v{r}.address" for r in roots)
         shared = f"arena({arena})" if arena else "0"
-        return f"{name}(({shared}{buffers},), scalars)"
+        kept = [number - 1 for number in segment.keeps]
+        lasting = [f"v{roots[n]}" if self._lasts(roots[n]) else "None" for n in kept]
+        handles = f", keeps=({', '.join(lasting)},)" if {*lasting} - {"None"} else ""
+        return f"{name}(({shared}{buffers},), scalars{handles})"
+
+    def _lasts(self, number: int) -> bool:
+        """Whether a value may come again in later runs as it is."""
+        return number < self._first and number not in self._donors.values()
 
     def check(self, checks: Sequence[tuple[int, str]]) -> None:
         for number, text in checks:
@@ -130,6 +159,7 @@ class _Writer:
         segment = last.partition("(")[0]
         self.lines.insert(0, f"if {segment}.long: free = NOTHING")
         self.lines.append("if landing is not None: landing.outputs = out")
+        self.lines += [f"if free[{n}]: v{n}.kept = None" for n in sorted(self._donors.values())]
         self.lines.append(last)
 
     def function(self) -> Run:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Handle
 
+from .ahead import setting
 from .errors import PlanWarning
 from .graph import Entry, read_log
 from .plans import Attempt, PlanError
@@ -30,6 +31,7 @@ class Stream(Recorder):
     def __init__(self, backend: Fusion, planner: Planner) -> None:
         super().__init__(backend)
         self._planner = planner
+        self._report: Callable[[], None] | None = getattr(backend.inner, "report", None)
 
     def shorten(self) -> None:
         self.flush()
@@ -53,6 +55,8 @@ class Stream(Recorder):
         A handle leaves the recorder when it has its value, since other threads look at it without
         the lock.
         """
+        if setting.plans and self._report is not None:
+            self._report()
         with self.lock:
             if not self.written:
                 return []

@@ -237,7 +237,9 @@ class BackendContract:
         calls = (3, 20) if gradient else (5, 40)
         with host_allowed():
             for seed in range(tier.programs):
-                program = writing.random_program(seed, dtype=kind, gradient=gradient, calls=calls)
+                program = writing.random_program(
+                    seed, dtype=kind, gradient=gradient, calls=calls, pieces=seed % 2 == 1
+                )
                 judging.check(program, self.device)
 
     # Honesty.

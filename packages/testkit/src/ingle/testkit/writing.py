@@ -12,14 +12,16 @@ from ingle.tensor import Tensor
 from ingle.tensor.dtypes import as_dtype
 
 from .programs import Call, Input, Program, World
+from .writing_pieces import piece_step
 
 SIZES = (1, 2, 3, 5, 8, 17, 33)
 MOST_ELEMENTS, MOST_AXES = 20000, 5
 
 
 def random_program(
-    seed: int, *, dtype: str = "float32", calls: tuple[int, int] = (5, 60), gradient: bool = False
-) -> Program:
+    seed: int, *, dtype: str = "float32", calls: tuple[int, int] = (5, 60), gradient: bool = False,
+    pieces: bool = False,
+) -> Program:  # fmt: skip
     """The program of a seed.
 
     What it computes of floats is continuous: no rounding error is made large by a comparison that
@@ -30,15 +32,18 @@ def random_program(
         dtype: of its inputs; integers and floats get operations of their own.
         calls: how many at least, and fewer than how many.
         gradient: whether the program is about its gradient.
+        pieces: whether a third of it puts values together from pieces and writes into parts of
+            them: concat, pad, roll, slices at computed places, scatters.
     """
-    return _Writer(seed, dtype).write(calls, gradient)
+    return _Writer(seed, dtype, pieces).write(calls, gradient)
 
 
 class _Writer:
     """Draws one program, running it on the reference as it grows to know the shapes."""
 
-    def __init__(self, seed: int, dtype: str) -> None:
+    def __init__(self, seed: int, dtype: str, pieces: bool) -> None:
         self._seed = seed
+        self._pieces = pieces
         self._rng = np.random.default_rng(seed)
         self._dtype = dtype
         self._floats = as_dtype(dtype).is_floating
@@ -61,6 +66,9 @@ class _Writer:
         with it.device("numpy"), np.errstate(all="ignore"):
             self._values = [it.asarray(x.array()) for x in inputs]
             for _ in range(int(rng.integers(*calls))):
+                if self._pieces and rng.random() < 0.3:
+                    self._piece(self._pick())
+                    continue
                 kind = rng.choice(list(kinds), p=list(kinds.values()))
                 getattr(self, f"_{kind}")(self._pick())
         count = len(self._values)
@@ -260,6 +268,11 @@ class _Writer:
                 lambda a: it.concat([a, it.flip(a, axis=axis)], axis=axis),
                 x,
             )
+
+    def _piece(self, x: int) -> None:
+        step = piece_step(self._rng, self._values, x, self._pick())
+        if step is not None:
+            self._act(step.text, step.function, *step.args)
 
     def _random(self, x: int) -> None:
         self._act(

@@ -26,6 +26,13 @@ every column has one partial result, and a block is `BLOCK` elements.
 A nest may also sum over its rows, in a first of two steps: a stage's `columns` make a row of sums
 for each `BLOCK` rows, and a nest of another kernel adds these up, each a block (`"totals"`). That
 is the order in which lanes along an outer axis would sum. A unit of work is `BLOCK` rows then.
+
+**Rows at computed places.** An operand may begin each row some elements beyond where its strides
+say; how many is computed by a `Row` stage. In a *scattered* nest several rows may fall on one place
+of an output. There the units of work are the elements on which rows can begin, whose number is the
+size of axis 0, along which nothing else runs. Whoever has some of these units goes over all rows,
+in order, and does those that begin there, so that the order of additions follows from the rows
+alone.
 """
 
 from __future__ import annotations
@@ -54,11 +61,14 @@ class Operand(NamedTuple):
         dtype: of its elements.
         output: whether the kernel writes it; later stages of the same row may load what was stored.
         lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
+        beyond: the number of a value of the first stage, a `Row`: by so many elements the operand's
+            rows begin further on.
     """
 
     dtype: str
     output: bool = False
     lane: str = "unit"
+    beyond: int | None = None
 
 
 class Reduce(NamedTuple):
@@ -97,11 +107,13 @@ class Row(NamedTuple):
     Attributes:
         stores: (operand, instruction); the operand's place has inner index 0.
         values: instructions that later stages know as `row` leaves.
+        often: tells it from a `Map` that stores the same, since tuples compare by what they hold.
     """
 
     code: Code
     stores: tuple[tuple[int, int], ...] = ()
     values: tuple[int, ...] = ()
+    often: str = "once a row"
 
 
 Stage = Reduce | Map | Row
@@ -118,8 +130,10 @@ class Nest(NamedTuple):
             inner axis is walked (a sum over the first axis of a matrix).
         ragged: the last row along outer axis 0 is shorter: the rows hold `total` elements.
         short: the inner size where it is part of the kernel, at most `SHORT`; else 0.
-        single: no row is longer than a block of its sums (see `block_elements`), so that these need
-            no totals.
+        single: no row is longer than a block of its sums, so that these need no totals.
+        long: rows are long enough that what is prepared once for each of them pays.
+        ahead: operands whose next row is fetched in the second pass over this one.
+        scattered: rows may fall on each other's places; value 0 of the first stage says where.
     """
 
     outer: int
@@ -130,6 +144,9 @@ class Nest(NamedTuple):
     ragged: bool = False
     short: int = 0
     single: bool = False
+    long: bool = False
+    ahead: tuple[int, ...] = ()
+    scattered: bool = False
 
 
 def map_nest(outer: int, operands: Sequence[Operand], scalars: Sequence[str], code: Code,
@@ -151,6 +168,13 @@ def is_flat(nest: Nest) -> bool:
     return nest.outer == 0 and all(isinstance(s, Map) for s in nest.stages)
 
 
+def is_copy(nest: Nest) -> bool:
+    """Whether a nest copies flat memory: onto itself it has nothing to do."""
+    lanes = [operand.lane for operand in nest.operands]
+    code = [instruction.name for instruction in nest.stages[0].code]
+    return is_flat(nest) and lanes == ["unit", "unit"] and code == ["load"]
+
+
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:
     """(operand, instruction) of each sum over rows."""
     return () if isinstance(stage, Row) else stage.columns
@@ -165,6 +189,8 @@ def units(nest: Nest, sizes: Sequence[int]) -> int:
     """How many units of work there are; `sizes` are the outer sizes and the inner size."""
     if is_flat(nest):
         return sizes[-1]
+    if nest.scattered:
+        return sizes[0]
     if in_blocks(nest):
         return -(-sizes[0] // BLOCK)
     if nest.lanes == "inner":
@@ -255,6 +281,10 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} has dtype {operand.dtype!r}; kernels know {sorted(DTYPES)}"
         if operand.lane not in ("unit", "zero", "strided"):
             yield f"operand {k} has lane {operand.lane!r}"
+        if operand.beyond is not None and not _is_place(nest, operand.beyond):
+            yield f"operand {k} begins beyond value {operand.beyond}; stage 0 has no such int64"
+    if nest.scattered and not (nest.outer and _is_place(nest, 0)):
+        yield "scattered rows need an outer axis and a first stage that says where they are"
     if nest.short and not (
         0 < nest.short <= SHORT and nest.outer and nest.lanes == "inner" and not nest.ragged
     ):
@@ -266,6 +296,14 @@ def _problems(nest: Nest) -> Iterator[str]:
     for number, stage in enumerate(nest.stages):
         for problem in _stage_problems(nest, number, stage):
             yield f"stage {number}: {problem}"
+
+
+def _is_place(nest: Nest, number: int) -> bool:
+    """Whether the first stage computes a value that rows of operands may begin at."""
+    first = nest.stages[0] if nest.stages else None
+    if not isinstance(first, Row) or nest.lanes != "inner" or nest.ragged or in_blocks(nest):
+        return False
+    return number < len(first.values) and first.code[first.values[number]].dtype == "int64"
 
 
 def _stage_problems(nest: Nest, number: int, stage: Stage) -> Iterator[str]:

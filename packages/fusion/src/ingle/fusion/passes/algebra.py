@@ -49,6 +49,8 @@ class Algebra:
             case "abs", (x,) if self._dtype(x).kind != "unsigned":  # where -1 is large
                 inner = self._made_by("negative", x)
                 return (op, args) if inner is None else (op, inner.args)
+            case "concat", parts:
+                return op, tuple([p for p in parts if 0 not in self._shape(p)]) or parts
             case "astype", (x,):
                 inner = self._made_by("astype", x)
                 if inner is not None:
@@ -66,7 +68,7 @@ class Algebra:
 
     def _same(self, op: Op, args: tuple[int, ...]) -> int | None:
         match op.operation.name, args:
-            case "reshape" | "broadcast_to", (x, *_):
+            case ("reshape" | "broadcast_to", (x, *_)) | ("concat", (x,)):
                 return x
             case "astype", (x,):
                 return x if op.attributes["dtype"] == self._dtype(x) else None
@@ -87,6 +89,9 @@ class Algebra:
 
     def _dtype(self, value: int) -> DType:
         return self._graph.values[value].aval.dtype
+
+    def _shape(self, value: int) -> tuple[int, ...]:
+        return self._graph.values[value].aval.shape
 
     def _number(self, value: int) -> Any:
         found = self._graph.values[value]

@@ -142,7 +142,8 @@ class ContractionBuilder:
         known = self._memo.get(value)
         if known is None:
             known = self._emit_new(builder, value)
-            if value in self._stored:  # rounded here as it is where others read it
+            # Rounded here as it is where others read it, or compute it again.
+            if value in self._stored or value in self._group.rounded:
                 known = builder.settled(known)
             self._memo[value] = known
         return known

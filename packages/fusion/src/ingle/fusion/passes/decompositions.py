@@ -29,6 +29,8 @@ def decomposition(op: Op, avals: Sequence[Aval], products: bool) -> Body | None:
     family = op.operation.traits.family
     if family == "matmul" and products and _can_spread(avals):
         return _product
+    if op.operation.name == "scatter_add" and avals[0].dtype.name in HALVES:
+        return lambda x, indices, updates: _added_wide(op, x, indices, updates)
     if reduction_of(op) not in (None, "argmax", "argmin") and _is_split(op, avals[0]):
         return lambda x: _by_runs(op, x)
     return None
@@ -51,6 +53,13 @@ def _product(x1: Tensor, x2: Tensor) -> Tensor:
     rows = it.reshape(x1, (*left, m, 1, k))
     columns = it.reshape(it.matrix_transpose(x2), (*right, 1, n, k))
     return it.sum(it.multiply(rows, columns), axis=-1, dtype=x1.dtype).astype(dtype)
+
+
+def _added_wide(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    """Half types are added up in float32 and rounded once."""
+    axis = op.attributes["axis"]
+    wide = it.scatter_add(x.astype("float32"), indices, updates.astype("float32"), axis=axis)
+    return wide.astype(x.dtype)
 
 
 def _runs(op: Op, aval: Aval) -> list[list[int]]:

@@ -18,6 +18,7 @@ from ..graph import Graph, read_log
 from ..recorder import LazyHandle, Recorder
 from ..staging import Staging
 from .decompositions import decomposition
+from .pieces import FIRST_START, SCATTERS, outside
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -51,6 +52,7 @@ class _Unfolding(Staging):
         self.checks: list[tuple[Tensor, str]] = []
         self._within: list[Operation] = []
         self._dividing = False
+        self._anew = False
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         avals = avals_of(inputs)
@@ -62,8 +64,10 @@ class _Unfolding(Staging):
             with new_tensors_on(self.backend.device):
                 return (body(*[Tensor(x) for x in inputs])._handle,)  # type: ignore[arg-type, return-value]
         if self._generated(op, avals):
-            if op.operation.traits.family == "gather":
+            if op.operation.traits.family == "gather" or op.operation.name in SCATTERS:
                 self._check(op, inputs)
+            elif op.operation.name in FIRST_START:
+                self._check_piece(op, inputs)
             self._dividing = op.operation.name == "divide" and bool(self._within)
             results = super().record(op, inputs)
             self._dividing = False
@@ -95,9 +99,10 @@ class _Unfolding(Staging):
     def number(self, scalar: Scalar) -> int:
         """The value of a number: what a body divides by is an input of its kernel.
 
-        It is mostly the size of an axis, and one kernel shall serve all sizes.
+        It is mostly the size of an axis, and one kernel shall serve all sizes. So are the sizes
+        that indices are compared with.
         """
-        if self._dividing and type(scalar.value) in (int, float):
+        if (self._dividing or self._anew) and type(scalar.value) in (int, float):
             return Recorder.number(self, scalar)
         return super().number(scalar)
 
@@ -108,7 +113,9 @@ class _Unfolding(Staging):
         place = Tensor(indices).astype("int64") if isinstance(indices, Handle) else None
         if place is None or 0 in place.shape:
             return
+        self._anew = True
         outside = it.logical_or(place >= size, place < -size)
+        self._anew = False
         self.checks.append(
             (
                 it.any(outside),
@@ -116,6 +123,17 @@ class _Unfolding(Staging):
                 f"but axis {axis} has size {size}",
             )
         )
+
+    def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Likewise of a piece whose place is computed."""
+        if 0 in inputs[0].shape:
+            return
+        self._anew = True
+        wrong = outside(op, inputs)
+        self._anew = False
+        if wrong is not None:
+            text = f"{op.operation.name}: the piece does not lie inside of shape {inputs[0].shape}"
+            self.checks.append((wrong, text))
 
     def _rewind(self, log: int, count: int, given: int, numbers: int, checks: int) -> None:
         del self.written[log:], self.given[given:], self.numbers[numbers:], self.sources[given:]

@@ -36,13 +36,15 @@ class Group:
     """Operations that become one kernel.
 
     Attributes:
-        kind: `"nest"`, `"contraction"`, or `"host"` for an operation that the backend runs itself.
+        kind: `"nest"`, `"contraction"`, `"assembly"` for a result that is put together from pieces,
+            or `"host"` for an operation that the backend runs itself.
         nodes: positions of the graph's nodes, in order.
         space: sizes of the loop axes.
         inner: the axes that are reduced over, if any.
         lanes: where vector lanes run, if something is reduced; see `Nest`. How a sum is ordered
             follows from that and from the order of its axes, so that it is the sum's own.
         coordinates: of each value that is computed here.
+        rounded: values that are rounded to their dtype here although they are not stored here.
     """
 
     kind: str
@@ -51,6 +53,7 @@ class Group:
     inner: frozenset[int] | None = None
     lanes: str | None = None
     coordinates: dict[int, Coordinates] = field(default_factory=dict)
+    rounded: set[int] = field(default_factory=set)
 
 
 class Grouping:
@@ -102,8 +105,8 @@ class Grouping:
 
     def _new(self, position: int, role: Role) -> Group:
         node = self._graph.nodes[position]
-        if role == "host":
-            group = Group("host", [position])
+        if role in ("host", "assembly"):
+            group = Group(role, [position])
         elif role == "contraction":
             group = Group("contraction", [position], self._shape(node.results[0]))
             group.coordinates[node.results[0]] = long_axes(group.space)

@@ -10,6 +10,7 @@ from ingle.tensor.ops.ordering import DEPEND
 
 from ..kernel.code import DTYPES
 from ..kernel.lowering import can_lower, reduction_of
+from .pieces import ASSEMBLED
 
 
 def is_product(op: Op) -> bool:
@@ -31,7 +32,9 @@ def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequ
         if op.operation is DEPEND:
             return True
         if traits.family == "movement":
-            return op.operation.name != "concat" and avals[0].dtype.name in DTYPES
+            return avals[0].dtype.name in DTYPES
+        if op.operation.name in ASSEMBLED:
+            return all(a.dtype.name in DTYPES for a in avals)
         if traits.family == "gather":
             return all(a.dtype.name in DTYPES for a in avals)
         if reduction_of(op) is not None:

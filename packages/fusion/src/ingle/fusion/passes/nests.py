@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ingle.tensor.contract import Aval
@@ -11,20 +11,19 @@ from ..graph import Graph
 from ..kernel.code import FLOATS, HALVES, CodeBuilder
 from ..kernel.lowering import lower, reduction_of
 from ..kernel.nest import (
-    SHORT,
     Map,
     Nest,
     Reduce,
     Row,
     Stage,
     accumulators,
-    block_elements,
     result_dtype,
 )
 from .alignment import GATHERED, is_gather
 from .columns import is_columns
 from .groups import Group
-from .operands import Argument, Operands, number_in
+from .lengths import with_lengths
+from .operands import NOWHERE, Argument, Operands, number_in, scalars_of
 from .rounding import code_builder
 from .views import View, Views
 
@@ -39,6 +38,7 @@ class NestCall(NamedTuple):
         strides: for each operand along these axes.
         scalars: the values that its scalars come from.
         nodes: positions of the operations that it computes.
+        fixed: int64 that the nest takes as scalars behind those.
     """
 
     nest: Nest
@@ -47,6 +47,7 @@ class NestCall(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
     scalars: tuple[int, ...]
     nodes: tuple[int, ...]
+    fixed: tuple[int, ...] = ()
 
 
 EXPENSIVE = frozenset(
@@ -66,11 +67,12 @@ class NestBuilder:
         inline: values that are computed wherever they are needed (functions of the place alone),
             with the positions of their nodes.
         stored: the values that others need, in order.
+        placed: of these the ones that lie in another value, with where.
     """
 
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
-        stored: Sequence[int],
+        stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -79,7 +81,8 @@ class NestBuilder:
         self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
         self._columns = [v for v in stored if is_columns(graph.nodes[self._node_of[v]])]
         self._stored = [v for v in stored if v not in self._columns]
-        self._scalars: list[int] = []
+        self._scalars = scalars_of(graph, views, group, inline)
+        self._fixed: list[int] = []
         self._stage_of: dict[int, int] = {}
         self._results: dict[int, tuple[int, int]] = {}
         self._rows: dict[int, tuple[int, int]] = {}
@@ -87,7 +90,7 @@ class NestBuilder:
         self._now = 0
         self._kept: dict[int, tuple[int, int]] = {}
         self._memo: tuple[CodeBuilder | None, dict[int, int]] = (None, {})
-        self._operands = Operands(graph, views, group, inline, stored, self._node_of)
+        self._operands = Operands(graph, views, group, inline, stored, self._node_of, placed)
 
     def build(self) -> NestCall:
         """The nest and what it runs on.
@@ -104,28 +107,16 @@ class NestBuilder:
         nest = Nest(
             self._operands.outer,
             operands,
-            tuple([self._aval(s).dtype.name for s in self._scalars]),
+            (*[self._aval(s).dtype.name for s in self._scalars], *["int64"] * len(self._fixed)),
             tuple(self._stages),
             self._operands.lanes,
-            short=self._short(),
-            single=self._is_single(),
         )
         o = self._operands
+        nest = with_lengths(nest, o.sizes, o.strides)
         return NestCall(
             nest, tuple(o.arguments), o.sizes, o.strides, tuple(self._scalars),
-            tuple(self._group.nodes),
+            tuple(self._group.nodes), tuple(self._fixed),
         )  # fmt: skip
-
-    def _short(self) -> int:
-        """The length of a row that is short enough to be part of the kernel."""
-        o = self._operands
-        return o.sizes[-1] if o.outer and o.lanes == "inner" and o.sizes[-1] <= SHORT else 0
-
-    def _is_single(self) -> bool:
-        """Whether no row is longer than one block of its sums."""
-        blocks = [n for n in map(block_elements, self._stages) if n]
-        o = self._operands
-        return o.lanes == "inner" and bool(blocks) and o.sizes[-1] <= min(blocks)
 
     def _aval(self, value: int) -> Aval:
         return self._graph.values[value].aval
@@ -284,9 +275,7 @@ class NestBuilder:
             self._stages.append(Map(code, stores, sums))
 
     def _place_of(self, value: int) -> int:
-        return next(
-            k for k, a in enumerate(self._operands.arguments) if a.output and a.root == value
-        )
+        return self._operands.written[value]
 
     # Code ----------------------------------------------------------------------------------
 
@@ -301,7 +290,7 @@ class NestBuilder:
         known = self._memo[1].get(value)
         if known is None:
             known = self._emit_new(builder, value)
-            if value in self._stored or value in self._kept:
+            if value in self._stored or value in self._kept or value in self._group.rounded:
                 known = builder.settled(known)
             self._memo[1][value] = known
         return known
@@ -325,7 +314,7 @@ class NestBuilder:
         if node.op.operation.name == "reshape":
             return args[0]
         if self._operands.is_creation(position):
-            args.insert(0, self._place(builder, self._operands.output(value)))
+            args.insert(0, self._place(builder, self._operands.natural(value)))
         return lower(node.op, builder, args, self._aval(value))
 
     def _result(self, builder: CodeBuilder, value: int, stage: int, j: int) -> int:
@@ -340,28 +329,21 @@ class NestBuilder:
         """The element that an index names. One that is out of range reads the nearest row: the
         plan finds it and raises."""
         node = self._graph.nodes[position]
-        view = self._views.of(node.args[GATHERED])
-        axis = node.op.attributes["axis"]
+        view, axis = self._views.of(node.args[GATHERED]), node.op.attributes["axis"]
         index = builder.cast(self._argument_of(builder, position, node.args[1], 1), "int64")
-
-        def number(value: int) -> int:
-            return builder.constant(value, "int64")
 
         def i64(name: str, *args: int) -> int:
             return builder.append(name, "int64", args)
 
-        size = view.shape[axis]
-        below = builder.append("lt", "bool", (index, number(0)))
-        index = i64("select", below, i64("add", index, number(size)), index)
-        index = i64("min", i64("max", index, number(0)), number(size - 1))
+        zero, size = builder.constant(0, "int64"), self._number(builder, view.shape[axis])
+        below = builder.append("lt", "bool", (index, zero))
+        index = i64("max", i64("select", below, i64("add", index, size), index), zero)
+        index = i64("min", index, self._number(builder, view.shape[axis] - 1))
+        step = self._number(builder, view.strides[axis])
         steps = Argument(view.root, self._operands.beside(position, view), view.offset)
-        offset = i64(
-            "add", self._place(builder, steps), i64("mul", index, number(view.strides[axis]))
-        )
-        whole = self._operands.arguments.index(
-            Argument(view.root, (0,) * len(self._group.space), 0)
-        )
-        return builder.append("gather", self._aval(view.root).dtype.name, (offset,), whole)
+        offset = i64("add", self._place(builder, steps), i64("mul", index, step))
+        number = self._operands.arguments.index(self._operands.whole(view.root))
+        return builder.append("gather", self._aval(view.root).dtype.name, (offset,), number)
 
     def _argument_of(self, builder: CodeBuilder, position: int, value: int, number: int) -> int:
         view = self._views.of(value)
@@ -385,11 +367,18 @@ class NestBuilder:
 
     def _place(self, builder: CodeBuilder, argument: Argument) -> int:
         """The index of an element in C order, from the loops' indices."""
-        flat = builder.constant(argument.offset, "int64")
+        flat = self._number(builder, argument.offset)
         steps = self._operands.place_steps[argument.strides]
         for axis, step in enumerate(steps):
             if step:
                 index = builder.append("index", "int64", (), axis if axis < len(steps) - 1 else -1)
-                part = builder.append("mul", "int64", (index, builder.constant(step, "int64")))
+                part = builder.append("mul", "int64", (index, self._number(builder, step)))
                 flat = builder.append("add", "int64", (flat, part))
         return flat
+
+    def _number(self, builder: CodeBuilder, value: int) -> int:
+        """A size or stride: an input of the kernel, unless what is simpler follows from it."""
+        if value in (0, 1):
+            return builder.constant(value, "int64")
+        self._fixed.append(value)
+        return builder.append("scalar", "int64", (), len(self._scalars) + len(self._fixed) - 1)

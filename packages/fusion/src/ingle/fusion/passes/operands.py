@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..graph import Graph
@@ -14,6 +16,9 @@ from .axes import merged
 from .columns import is_columns
 from .groups import Coordinates, Group
 from .views import View, Views, strides_of
+
+NOWHERE: Mapping[int, View] = MappingProxyType({})
+"""That no value lies in another one."""
 
 
 class Unnestable(Exception):  # noqa: N818 (an answer, no error: the group is taken apart)
@@ -45,6 +50,15 @@ def argument_along(view: View, places: Coordinates, count: int) -> Argument:
     return Argument(view.root, tuple(strides), view.offset)
 
 
+def bytes_along(
+    graph: Graph, root: int, sizes: Sequence[int], strides: Sequence[int]
+) -> int:  # fmt: skip
+    """What loops touch of a value, each byte once."""
+    aval = graph.values[root].aval
+    count = math.prod([n for n, s in zip(sizes, strides, strict=True) if s])
+    return min(count, math.prod(aval.shape)) * aval.dtype.itemsize
+
+
 def number_in(builder: CodeBuilder, graph: Graph, value: int, scalars: list[int]) -> int | None:
     """The instruction of a number, which `scalars` collects if it is given anew to each run.
 
@@ -61,6 +75,23 @@ def number_in(builder: CodeBuilder, graph: Graph, value: int, scalars: list[int]
     return builder.append("scalar", dtype, (), scalars.index(value))
 
 
+def scalars_of(graph: Graph, views: Views, group: Group, inline: Mapping[int, int]) -> list[int]:
+    """The numbers that a group's kernel is given anew in each run."""
+    found: dict[int, None] = {}
+
+    def note(value: int) -> None:
+        root = views.of(value).root
+        if graph.values[root].kind == "scalar":
+            found[root] = None
+        for arg in graph.nodes[inline[root]].args if root in inline else ():
+            note(arg)
+
+    for position in group.nodes:
+        for arg in graph.nodes[position].args:
+            note(arg)
+    return list(found)
+
+
 class Operands:
     """What one group touches.
 
@@ -69,6 +100,7 @@ class Operands:
         outer: how many outer axes the nest has.
         sizes: of its axes.
         strides: for each array along these axes.
+        written: for each value that is stored the number of its array.
         place_steps: for strides along the group's space, those along the nest's axes: of places
             from which values are computed.
         lanes: where vector lanes run; see `Nest`.
@@ -83,6 +115,7 @@ class Operands:
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
         stored: Sequence[int], node_of: dict[int, int],
+        placed: Mapping[int, View] = NOWHERE,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -90,6 +123,8 @@ class Operands:
         self._inline = inline
         self._stored = stored
         self._node_of = node_of
+        self._placed = placed
+        self.written: dict[int, int] = {}
         self.arguments: list[Argument] = []
         self._collect()
         self._choose_axes()
@@ -113,10 +148,11 @@ class Operands:
                 elif argument not in self.arguments:
                     self.arguments.append(argument)
         for value in self._stored:
+            self.written[value] = len(self.arguments)
             self.arguments.append(self.output(value))
         for value, position in self._node_of.items():
             if self.is_creation(position):
-                self._places.append(self.output(value).strides)
+                self._places.append(self.natural(value).strides)
 
     def is_creation(self, position: int) -> bool:
         return self._graph.nodes[position].op.operation.traits.kind in ("creation", "random")
@@ -133,10 +169,14 @@ class Operands:
 
     def _gathered(self, position: int, view: View) -> None:
         """What a gather reads has no place of its own: all of its offset is computed."""
-        whole = Argument(view.root, (0,) * len(self._group.space), 0)
+        whole = self.whole(view.root)
         if whole not in self.arguments:
             self.arguments.append(whole)
         self._places.append(self.beside(position, view))
+
+    def whole(self, root: int) -> Argument:
+        """The operand of a value of which elements are read at computed offsets."""
+        return Argument(root, (0,) * len(self._group.space), 0)
 
     def beside(self, position: int, view: View) -> tuple[int, ...]:
         """Strides of what a gather reads along the loop axes that no index stands for."""
@@ -161,6 +201,15 @@ class Operands:
         return argument_along(view, places[first:], len(self._group.space))
 
     def output(self, value: int) -> Argument:
+        """Where a value is written: in memory of its own, or as a part of another one."""
+        place = self._placed.get(value)
+        if place is None:
+            return self.natural(value)
+        coordinates = self._group.coordinates[value]
+        return argument_along(place, coordinates, len(self._group.space))._replace(output=True)
+
+    def natural(self, value: int) -> Argument:
+        """A value in memory of its own."""
         # A copy is written in the order of what it reads: as memory it is the same.
         node = self._graph.nodes[self._node_of[value]]
         if is_columns(node):  # a row for each block of rows: strides are those of rows

@@ -8,11 +8,13 @@ from typing import Literal, TypeAlias
 from ..graph import Graph
 from ..kernel.lowering import reduction_of
 from .columns import is_columns
+from .pieces import ASSEMBLED, is_assembly
 from .views import Views
 
 Role: TypeAlias = Literal[
-    "map", "gather", "reduce", "columns", "copy", "contraction", "inline", "view", "host"
-]
+    "map", "gather", "reduce", "columns", "copy", "contraction", "assembly", "inline", "view",
+    "host",
+]  # fmt: skip
 
 
 def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> list[Role]:
@@ -30,7 +32,9 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
     node = graph.nodes[position]
     traits = node.op.operation.traits
     avals = [graph.values[v].aval for v in (*node.args, *node.results)]
-    if traits.dynamic_shape or any(0 in a.shape for a in avals):
+    results = len(node.results)
+    needed = avals[-results:] if node.op.operation.name == "concat" else avals
+    if traits.dynamic_shape or any(0 in a.shape for a in needed):
         return "host"
     if views.is_view(node.results[0]):
         return "view"
@@ -38,6 +42,8 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
         return "columns"
     if not can_lower(position):
         return "host"
+    if node.op.operation.name in ASSEMBLED:
+        return "assembly" if is_assembly(graph, position) else "host"
     if traits.family == "movement":
         return "copy" if node.op.operation.name == "reshape" else "host"
     if reduction_of(node.op) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_flat
+from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
 from . import c_helpers as helpers
 from .c_reductions import Partial
 from .c_rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
@@ -63,12 +63,19 @@ class InnerNest(NestRenderer):
         rows = Scope()
         for number in range(len(self.stages)):
             self._stage(number, rows)
+        if is_copy(self.nest):
+            there = Scope()
+            there.block(f"if ({self.pointer(0)} != {self.pointer(1)})", rows)
+            return there
         if self._flat:
             return rows
         body, row = Scope(), Scope()
         row.add(*self.unit.lines(), *rows.lines())
         if in_blocks(self.nest):
             body.block("for (int64_t block = begin; block < end; block++)", self._blocks(row))
+        elif self.nest.scattered:
+            count = " * ".join([self.size(a) for a in range(1, self.nest.outer)]) or "1"
+            body.block(f"for (int64_t unit = 0; unit < {count}; unit++)", row)
         else:
             body.block("for (int64_t unit = begin; unit < end; unit++)", row)
         return body
@@ -92,16 +99,21 @@ class InnerNest(NestRenderer):
     def row_pointer(self, k: int) -> str:
         """Where operand `k` begins in this row."""
         pointer, outer = self.pointer(k), self.nest.outer
-        if not outer:
+        first = 1 if self.nest.scattered else 0
+        if first == outer:
             return pointer
-        terms = [f"{self.split('unit', a, outer - 1)} * {self.stride(k, a)}" for a in range(outer)]
+        terms = [
+            f"{self.split('unit', a, outer - 1)} * {self.stride(k, a)}" for a in range(first, outer)
+        ]
         return self.declared_pointer(k, f"row{k}", pointer, terms)
 
     def element(self, k: int, index: str) -> str:
         """Operand `k` at an inner index of this row."""
         lane = self.nest.operands[k].lane
         step = LANE_STEPS.get(lane) or ("0" if index == "0" else self.stride(k, -1))
-        return place(self.row_pointer(k), product(index, step))
+        beyond = self.nest.operands[k].beyond
+        first = "0" if beyond is None else f"row_0_{beyond}"
+        return place(self.row_pointer(k), first, product(index, step))
 
     def _written(self, number: int, level: int, scope: Scope) -> None:
         stage = self.stages[number]
@@ -160,6 +172,8 @@ class InnerNest(NestRenderer):
             self._outside(rows, value_type(stage.code[at].dtype), f"row_{number}_{j}")
             body.add(f"row_{number}_{j} = {done[at]};")
         rows.block("", body)
+        if number == 0 and self.nest.scattered:
+            rows.block("if (row_0_0 < begin || row_0_0 >= end)", ["continue;"])
 
     def _outside(self, rows: Scope, kind: str, name: str) -> None:
         rows.declare(name, f"{kind} {name};")

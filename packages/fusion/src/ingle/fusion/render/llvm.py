@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..kernel.nest import Nest, validate
+from .llvm_across import AcrossNest, goes_across
 from .llvm_inner import InnerNest
 from .llvm_outer import OuterNest
 from .llvm_short import ShortNest
@@ -23,4 +24,6 @@ def render(nest: Nest, name: str, target: Target) -> str:
         return OuterNest(nest, name, target).render()
     if is_tiled(nest):
         return TiledNest(nest, name, target).render()
+    if goes_across(nest, target):
+        return AcrossNest(nest, name, target).render()
     return (ShortNest if nest.short else InnerNest)(nest, name, target).render()

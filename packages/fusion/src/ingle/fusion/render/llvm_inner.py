@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..kernel.code import SIZES
-from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_flat
+from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
 from .llvm_code import CodeRenderer
 from .llvm_partials import Partials
 from .llvm_reductions import Combiner, total_of, two_sum
@@ -98,9 +98,13 @@ class InnerNest(NestRenderer):
         self.indices: Values = []
         self.results: dict[tuple[int, int], tuple[str, str]] = {}
         self.kept: dict[tuple[int, int], tuple[str, str]] = {}
+        passes = [n for n, stage in enumerate(self.nest.stages) if not isinstance(stage, Row)]
+        self.fetching = passes[1] if self.nest.ahead else -1
         self.sums: dict[int, str] = {}  # where sums over rows grow
         for number, stage in enumerate(self.stages):
             self.emit(number, UNIFORM, _Place(self, self.renderer_of(stage)))
+        if is_copy(self.nest):
+            self._unless_there()
         if is_flat(self.nest):
             for number in range(len(self.stages)):
                 self.fixed(number)
@@ -110,12 +114,31 @@ class InnerNest(NestRenderer):
         self.writer.do("ret void")
         return self.writer.module()
 
+    def _unless_there(self) -> None:
+        """Returns if what is copied lies there already."""
+        w = self.writer
+        there, work = w.label("there"), w.label("work")
+        same = w.let("same", f"icmp eq ptr {self.pointers[0]}, {self.pointers[1]}")
+        w.do(f"br i1 {same}, label %{there}, label %{work}")
+        w.start(there)
+        w.do("ret void")
+        w.start(work)
+
     def walk_rows(self) -> None:
         """Writes all stages for each row."""
         if in_blocks(self.nest):
             self.walk(["0"], lambda unit, _: self._rows_of(unit))
+        elif self.nest.scattered:
+            self._walk_all()
         else:
             self.walk(self.sizes, self.row)
+
+    def _walk_all(self) -> None:
+        """Goes over all rows: which of them are done is said by where they begin."""
+        w, count = self.writer, "1"
+        for size in self.sizes[1:]:
+            count = w.let("count", f"mul i64 {count}, {size}")
+        self.walk(self.sizes[1:], lambda unit, i: self.row(unit, ["0", *i]), "0", count)
 
     def _rows_of(self, unit: str) -> None:
         """A unit of some rows, whose sums begin with nothing and grow with each row."""
@@ -167,7 +190,22 @@ class InnerNest(NestRenderer):
             self.sums.get(k) or self.offset(p, k, indices) for k, p in enumerate(self.pointers)
         ]
         length = self.row_length(indices[0] if indices else "0")
-        for number, stage in enumerate(self.stages):
+        if not self.nest.scattered:
+            self._stages_from(0, length)
+            return
+        self._once(0)
+        w, (_, place) = self.writer, self.kept[0, 0]
+        ahead = w.let("ahead", f"sub i64 {place}, %begin")
+        many = w.let("many", "sub i64 %end, %begin")
+
+        def mine() -> Values:
+            self._stages_from(1, length)
+            return []
+
+        w.when(w.let("mine", f"icmp ult i64 {ahead}, {many}"), [], mine)
+
+    def _stages_from(self, first: int, length: str) -> None:
+        for number, stage in enumerate(self.stages[first:], first):
             self.writer.comment(f"stage {number}: {type(stage.stage).__name__}")
             if isinstance(stage.stage, Row):
                 self._once(number)
@@ -189,6 +227,17 @@ class InnerNest(NestRenderer):
             self.writer.do(f"store {memory_type(dtype)} {value}, {place}")
         for j, at in enumerate(stage.roots[len(stage.stage.stores) :]):
             self.kept[number, j] = (stage.code[at].dtype, values[at] or "")
+        if number == 0:
+            self.row_pointers = [self._beyond(k, p) for k, p in enumerate(self.row_pointers)]
+
+    def _beyond(self, k: int, pointer: str) -> str:
+        """Where an operand's row begins, which may have been computed."""
+        operand = self.nest.operands[k]
+        if operand.beyond is None:
+            return pointer
+        _, place = self.kept[0, operand.beyond]
+        kind = memory_type(operand.dtype)
+        return self.writer.let("row", f"getelementptr {kind}, ptr {pointer}, i64 {place}")
 
     # -- along the row -----------------------------------------------------------------------
 
@@ -237,12 +286,25 @@ class InnerNest(NestRenderer):
             for place, values in zip(places, copies, strict=True):
                 self.vector.render(stage.code, place, values, chosen)
         done = [[v or "" for v in values] for values in copies]
+        if number == self.fetching and masks[0] is None:
+            self._fetch_ahead(start, count)
         for place, ready in zip(places, done, strict=True):
             for k, at in stage.stored:
                 self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
             for k, at in stage.columns:
                 self._grow(k, self.at(k, start), ready[at], place)
         return done
+
+    def _fetch_ahead(self, start: str, count: int) -> None:
+        """Asks for the same places of the next row."""
+        for k in self.nest.ahead:
+            kind, step = memory_type(self.nest.operands[k].dtype), self.strides[k][-1]
+            for n in range(count):
+                place = self.ahead(k, self.at(k, start), n)
+                soon = self.writer.let("soon", f"getelementptr {kind}, ptr {place}, i64 {step}")
+                self.writer.call_nothing(
+                    "llvm.prefetch.p0", f"ptr {soon}", "i32 0", "i32 3", "i32 1"
+                )
 
     def _grow(self, k: int, pointer: str, value: str, place: _Place) -> None:
         """Adds lanes to the sums over rows in operand `k`."""

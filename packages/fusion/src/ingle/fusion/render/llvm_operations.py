@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..kernel.code import FLOATS, SIZES, UNSIGNED
+from .llvm_avx512 import quotient, scale, sqrt
 from .llvm_text import Values, constant, scalar_type, suffix
+from .quotients import QUOTIENT
 
 if TYPE_CHECKING:
     from .llvm_code import CodeRenderer
@@ -45,15 +47,6 @@ def _residue(r: CodeRenderer, dtype: str, args: Values) -> str:
     kind = r.type(dtype)
     product = r.writer.let("mul", f"fmul {kind} {args[0]}, {args[1]}")
     return r.intrinsic("fma", dtype, *args, r.writer.let("neg", f"fneg {kind} {product}"))
-
-
-def _scale(r: CodeRenderer, dtype: str, args: Values) -> str:
-    kind, bits = r.type(dtype), 8 * SIZES[dtype] * r.lanes
-    name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype == 'float32' else 'pd'}.{bits}"
-    mask = f"i{max(r.lanes, 8)} -1"
-    rounding = ["i32 4"] if bits == 512 else []
-    a, b = (f"{kind} {x}" for x in args)
-    return r.writer.call("scale", kind, name, a, b, f"{kind} poison", mask, *rounding)
 
 
 def _divided(word: str, r: CodeRenderer, dtype: str, args: Values) -> str:
@@ -127,10 +120,11 @@ SPECIAL: dict[str, Callable[[CodeRenderer, str, Values], str]] = {
     "neg": _neg,
     "not": _not,
     "quotient": partial(_divided, "div"),
+    QUOTIENT: quotient,
     "residue": _residue,
     "round": lambda r, d, a: r.intrinsic("roundeven", d, *a),
-    "scale": _scale,
-    "scale_near": _scale,
-    "sqrt": lambda r, d, a: r.intrinsic("sqrt", d, *a),
+    "scale": scale,
+    "scale_near": scale,
+    "sqrt": sqrt,
     "trunc": lambda r, d, a: r.intrinsic("trunc", d, *a),
 }

@@ -6,9 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES, Code
-from ..kernel.nest import Nest, Reduce, Row, Stage, accumulator_dtype, columns_of, layout
+from ..kernel.nest import (
+    Nest,
+    Reduce,
+    Row,
+    Stage,
+    accumulator_dtype,
+    columns_of,
+    is_flat,
+    layout,
+)
 from .llvm_code import CodeRenderer
 from .llvm_text import Values, Writer, memory_type, scalar_type, suffix, vector_type
+from .quotients import with_quotients
 from .slides import SLIDE, with_slides
 from .targets import Target
 
@@ -105,6 +115,9 @@ class NestRenderer:
         if self.slides and not isinstance(stage, Row):
             code, places = with_slides(code, places, levels, VARYING)
             levels = self._levels(code)
+        if self.target.estimates and self.quotients and not isinstance(stage, Row):
+            code, places = with_quotients(code, places, levels, VARYING)
+            levels = self._levels(code)
         by_level = [
             tuple([p for p, at in enumerate(code) if levels[p] == n and at.name != "constant"])
             for n in (UNIFORM, FIXED, VARYING)
@@ -127,6 +140,11 @@ class NestRenderer:
     """Whether Row stages are computed with one lane."""
     slides = True
     """Whether lanes run along the inner axis, so that gathers may be slides."""
+
+    @property
+    def quotients(self) -> bool:
+        """Whether what is fixed serves long enough for inverses of divisors."""
+        return self.nest.long or is_flat(self.nest)
 
     # -- arguments ---------------------------------------------------------------------------
 
@@ -183,16 +201,19 @@ class NestRenderer:
             base = w.let("row", f"getelementptr {kind}, ptr {base}, i64 {step}")
         return base
 
-    def walk(self, sizes: Sequence[str], body: Callable[[str, Values], None]) -> None:
+    def walk(
+        self, sizes: Sequence[str], body: Callable[[str, Values], None],
+        begin: str = "%begin", end: str = "%end",
+    ) -> None:  # fmt: skip
         """Runs the body for each unit of work, with its number and its indices along axes."""
         w = self.writer
-        first = self.split("%begin", sizes) if len(sizes) > 1 else []
+        first = self.split(begin, sizes) if len(sizes) > 1 else []
 
         def step(unit: str, indices: Values) -> Values:
             body(unit, indices or [unit][: len(sizes)])
             return self._advance(indices, sizes) if indices else []
 
-        w.loop("unit", "%begin", "%end", "1", [("i64", i) for i in first], step)
+        w.loop("unit", begin, end, "1", [("i64", i) for i in first], step)
 
     def split(self, unit: str, sizes: Sequence[str]) -> Values:
         """The indices of a unit of work; sizes of 0 are taken as 1, there is no work then."""

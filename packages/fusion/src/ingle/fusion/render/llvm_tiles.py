@@ -25,6 +25,11 @@ def is_tiled(nest: Nest) -> bool:
 class TiledNest(InnerNest):
     """Writes one map over tiles of rows."""
 
+    @property
+    def quotients(self) -> bool:
+        """What is fixed is written for each vector of a tile."""
+        return False
+
     def __init__(self, nest: Nest, name: str, target: Target) -> None:
         super().__init__(nest, name, target)
         smallest = min(SIZES[o.dtype] for o in nest.operands if o.lane == "strided")

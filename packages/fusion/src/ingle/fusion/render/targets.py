@@ -18,6 +18,9 @@ class Target(NamedTuple):
         half: whether it converts float16 to and from float32.
         scale: whether it multiplies by powers of two in one instruction (AVX-512's scalef).
         lookup: whether it chooses among 16 numbers in a register.
+        estimates: whether it estimates inverse roots and takes numbers apart (AVX-512), which with
+            multiply-adds is faster than its roots and divisions.
+        gathers: whether it loads and stores lanes that lie apart about as fast as neighbours.
     """
 
     name: str
@@ -28,9 +31,13 @@ class Target(NamedTuple):
     half: bool
     scale: bool = False
     lookup: bool = False
+    estimates: bool = False
+    gathers: bool = False
 
 
-AVX512 = Target("avx512", 64, 32, True, True, True, scale=True, lookup=True)
+AVX512 = Target(
+    "avx512", 64, 32, True, True, True, scale=True, lookup=True, estimates=True, gathers=True
+)
 AVX2 = Target("avx2", 32, 16, True, True, True)
 SSE2 = Target("sse2", 16, 16, False, False, False)
 NEON = Target("neon", 16, 32, True, True, True)

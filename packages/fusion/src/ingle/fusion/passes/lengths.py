@@ -1,0 +1,57 @@
+"""What a kernel may know of the lengths of its rows, though these are its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..kernel.code import SIZES
+from ..kernel.nest import SHORT, Nest, Row, block_elements, is_flat
+
+LONG = 256
+"""Elements from which on a row is long."""
+NEAR = 32 << 10
+"""Bytes that rows may have together, so that they stay in a core's nearest memory."""
+
+
+def with_lengths(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Nest:
+    """The nest with what is known of rows of these lengths.
+
+    Args:
+        sizes: of the outer axes and the inner axis.
+        strides: for each operand along these axes.
+    """
+    length, along = sizes[-1], nest.lanes == "inner"
+    blocks = [n for n in map(block_elements, nest.stages) if n]
+    return nest._replace(
+        short=length if nest.outer and along and length <= SHORT else 0,
+        single=along and bool(blocks) and length <= min(blocks),
+        long=length >= LONG and not is_flat(nest) and _divides(nest),
+        ahead=_ahead(nest, sizes, strides) if nest.outer and along else (),
+    )
+
+
+def _divides(nest: Nest) -> bool:
+    """Whether something is divided at every place: else a kernel serves all lengths."""
+    passes = [stage for stage in nest.stages if not isinstance(stage, Row)]
+    return any(at.name == "div" for stage in passes for at in stage.code)
+
+
+def _ahead(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The operands whose next row had better be on its way while a row is gone over again.
+
+    The first pass over a row waits for memory, the later ones find everything near and let memory
+    idle. Rows that are too long for this one and the next to stay near are left alone.
+    """
+    passes = [stage for stage in nest.stages if not isinstance(stage, Row)]
+    if len(passes) < 2 or nest.scattered or sizes[-1] < LONG or sizes[-2] == 1:
+        return ()
+    first = {at.value for at in passes[0].code if at.name == "load"}
+    rows = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
+    chosen = [
+        k
+        for k in rows
+        if k in first and not nest.operands[k].output and nest.operands[k].beyond is None
+        and strides[k][-2]
+    ]  # fmt: skip
+    together = sum(SIZES[nest.operands[k].dtype] for k in (*rows, *chosen)) * sizes[-1]
+    return tuple(chosen) if together <= NEAR else ()

@@ -1,0 +1,126 @@
+"""What kernels pass to each other through memory: who stores a value, who reads it, how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from ..graph import Graph
+from .groups import Group, Grouping
+from .views import Views
+
+Lives = tuple[int, int]
+"""The first and the last group that need a value in memory, by their places in the order."""
+
+
+class Traffic:
+    """The values that groups store for others, kept up as groups take over work.
+
+    Args:
+        graph, views, grouping: the groups and what they are of.
+        stored: the values that each group stores.
+
+    Attributes:
+        stored: the same, as it stands.
+        readers: for each value in memory the groups that read it, with each position and operand.
+        place: of each group in the order in which they run.
+    """
+
+    def __init__(
+        self, graph: Graph, views: Views, grouping: Grouping,
+        stored: Mapping[Group, Sequence[int]],
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._views = views
+        self._grouping = grouping
+        self._outputs = frozenset([views.of(o).root for o in graph.outputs])
+        self.stored = {group: dict.fromkeys(values) for group, values in stored.items()}
+        self.place = {group: at for at, group in enumerate(grouping.groups)}
+        self.readers: dict[int, dict[Group, list[tuple[int, int]]]] = {}
+        for group in grouping.groups:
+            if group.kind == "host" or stored[group]:
+                self.note_reads(group, group.nodes)
+
+    def note_reads(self, group: Group, positions: Iterable[int]) -> None:
+        """Notes what nodes of a group read that others store, or that is given."""
+        for position in positions:
+            for number, value in enumerate(self._graph.nodes[position].args):
+                root = self._views.of(value).root
+                if self.in_memory(root) and not self._computes(group, root):
+                    uses = self.readers.setdefault(root, {}).setdefault(group, [])
+                    if (position, number) not in uses:
+                        uses.append((position, number))
+
+    def _computes(self, group: Group, root: int) -> bool:
+        return self._grouping.producer(root) is group or root in group.coordinates
+
+    def in_memory(self, root: int) -> bool:
+        """Whether a value is given, or stored by the group that makes it."""
+        maker = self._grouping.producer(root)
+        if maker is None:
+            return self._graph.values[root].kind == "input"
+        return maker.kind == "host" or root in self.stored[maker]
+
+    def is_output(self, root: int) -> bool:
+        """Whether the plan returns the value, which therefore stays in memory."""
+        return root in self._outputs
+
+    def nbytes(self, root: int) -> int:
+        """Of a value."""
+        shape, dtype = self._graph.values[root].aval
+        return math.prod(shape) * dtype.itemsize
+
+    def lives(self, root: int) -> Lives | None:
+        """How long a value takes memory between kernels; None for one that lives elsewhere."""
+        maker = self._grouping.producer(root)
+        if maker is None or maker.kind == "host" or root in self._outputs:
+            return None
+        first = self.place[maker]
+        return first, max([self.place[g] for g in self.readers.get(root, ())], default=first)
+
+    def peak(self, changes: Mapping[int, Lives | None]) -> int:
+        """The most bytes between kernels at a time, if some values lived otherwise."""
+        rising = [0] * (len(self.place) + 1)
+        lives = {v: self.lives(v) for values in self.stored.values() for v in values}
+        for value, span in {**lives, **changes}.items():
+            if span is not None:
+                rising[span[0]] += self.nbytes(value)
+                rising[span[1] + 1] -= self.nbytes(value)
+        return max(accumulate(rising))
+
+    def forget(self, value: int, group: Group) -> None:
+        """A value is stored no more; what was computed and read only for it goes, too."""
+        del self.stored[group][value]
+        self.readers.pop(value, None)
+        needed = set(self.stored[group])
+        kept: list[int] = []
+        gone: list[int] = []
+        for position in reversed(group.nodes):
+            node = self._graph.nodes[position]
+            if needed.isdisjoint(node.results):
+                gone.append(position)
+                continue
+            kept.append(position)
+            needed.update([self._views.of(a).root for a in node.args])
+        group.nodes = kept[::-1]
+        for position in gone:
+            for result in self._graph.nodes[position].results:
+                group.coordinates.pop(result, None)
+            for root in {self._views.of(a).root for a in self._graph.nodes[position].args}:
+                self._unread(root, group, position)
+
+    def _unread(self, root: int, group: Group, position: int) -> None:
+        """A node that read a value is gone; with its last reader the value goes."""
+        readers = self.readers.get(root, {})
+        if group not in readers:
+            return
+        readers[group] = [use for use in readers[group] if use[0] != position]
+        if readers[group]:
+            return
+        del readers[group]
+        maker = self._grouping.producer(root)
+        own = maker is not None and maker.kind != "host" and root in self.stored[maker]
+        if own and not readers and not self.is_output(root):
+            assert maker is not None
+            self.forget(root, maker)
