@@ -3,78 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ..kernel.code import SIZES
 from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
 from .llvm_code import CodeRenderer
 from .llvm_partials import Partials
+from .llvm_place import InnerPlace
 from .llvm_reductions import Combiner, total_of, two_sum
 from .llvm_rows import FIXED, UNIFORM, VARYING, NestRenderer, Prepared
-from .llvm_text import Values, memory_type, scalar_type
+from .llvm_text import Values, memory_type
 from .slides import SLIDE
-
-
-@dataclass
-class _Place:
-    """Where lanes are: the environment of code along the inner axis.
-
-    Attributes:
-        start: inner index of lane 0 of vector 0; None: where nothing varies.
-        ahead: which vector after that one.
-        mask: the lanes that exist; None: all.
-    """
-
-    owner: InnerNest
-    renderer: CodeRenderer
-    start: str | None = None
-    ahead: int = 0
-    mask: str | None = None
-
-    def load(self, operand: int, dtype: str) -> str:
-        r, nest = self.owner, self.owner.nest
-        base = r.row_pointers[operand]
-        if self.renderer.lanes == 1:
-            value = r.writer.let(
-                "x", f"load {memory_type(dtype)}, ptr {base}, align {SIZES[dtype]}"
-            )
-            return self.renderer.as_value(dtype, value)
-        if nest.operands[operand].lane == "zero" or self.start is None:
-            return r.load_lanes(operand, base, None)
-        return r.load_lanes(operand, r.at(operand, self.start), self.mask, self.ahead)
-
-    def gather(self, operand: int, dtype: str, offset: str) -> str:
-        r = self.owner
-        base = r.row_pointers[operand]
-        return r.gather_lanes(operand, base, offset, self.renderer, self.mask)
-
-    def slide(self, operand: int, dtype: str, offset: str) -> str:
-        r = self.owner
-        assert self.start is not None
-        return r.slide(operand, offset, self.start, self.ahead, self.mask)
-
-    def scalar(self, number: int, dtype: str) -> str:
-        r, lanes = self.owner, self.renderer.lanes
-        return r.writer.splat("scalar", scalar_type(dtype), r.scalars[number], lanes)
-
-    def index(self, axis: int) -> str:
-        r, lanes = self.owner, self.renderer.lanes
-        if axis >= 0:
-            return r.writer.splat("index", "i64", r.indices[axis], lanes)
-        assert self.start is not None
-        return r.numbers_from(r.further(self.start, self.ahead))
-
-    def result(self, stage: int, number: int) -> str:
-        return self._kept(self.owner.results[stage, number])
-
-    def row(self, stage: int, number: int) -> str:
-        return self._kept(self.owner.kept[stage, number])
-
-    def _kept(self, found: tuple[str, str]) -> str:
-        dtype, value = found
-        lanes = self.renderer.lanes
-        return self.owner.writer.splat("kept", scalar_type(dtype), value, lanes)
 
 
 class InnerNest(NestRenderer):
@@ -102,7 +41,7 @@ class InnerNest(NestRenderer):
         self.fetching = passes[1] if self.nest.ahead else -1
         self.sums: dict[int, str] = {}  # where sums over rows grow
         for number, stage in enumerate(self.stages):
-            self.emit(number, UNIFORM, _Place(self, self.renderer_of(stage)))
+            self.emit(number, UNIFORM, InnerPlace(self, self.renderer_of(stage)))
         if is_copy(self.nest):
             self._unless_there()
         if is_flat(self.nest):
@@ -170,7 +109,7 @@ class InnerNest(NestRenderer):
         """With one lane for what is computed once a row."""
         return self.single if isinstance(stage.stage, Row) else self.vector
 
-    def emit(self, number: int, level: int, place: _Place) -> list[str | None]:
+    def emit(self, number: int, level: int, place: InnerPlace) -> list[str | None]:
         """Writes a level of a stage's code and keeps the operands for the levels above."""
         stage = self.stages[number]
         values = self.values[number] if level != VARYING else list(self.values[number])
@@ -181,7 +120,7 @@ class InnerNest(NestRenderer):
         stage = self.stages[number]
         for place in stage.places[FIXED]:
             self.values[number][place] = None
-        self.emit(number, FIXED, _Place(self, self.renderer_of(stage)))
+        self.emit(number, FIXED, InnerPlace(self, self.renderer_of(stage)))
 
     def row(self, unit: str, indices: Values) -> None:
         """Writes all stages for one row."""
@@ -219,7 +158,7 @@ class InnerNest(NestRenderer):
     def _once(self, number: int) -> None:
         stage = self.stages[number]
         self.fixed(number)
-        values = self.emit(number, VARYING, _Place(self, self.single))
+        values = self.emit(number, VARYING, InnerPlace(self, self.single))
         for k, at in stage.stored:
             dtype = self.nest.operands[k].dtype
             value = self.single.as_memory(dtype, values[at] or "")
@@ -279,7 +218,7 @@ class InnerNest(NestRenderer):
         """
         stage, count = self.stages[number], len(masks)
         self._places: dict[tuple[int, str], str] = {}  # pointers of this block
-        places = [_Place(self, self.vector, start, n, mask) for n, mask in enumerate(masks)]
+        places = [InnerPlace(self, self.vector, start, n, mask) for n, mask in enumerate(masks)]
         copies: list[list[str | None]] = [list(self.values[number]) for _ in range(count)]
         loads = [p for p in stage.places[VARYING] if stage.code[p].name == "load"]
         for chosen in (loads, stage.places[VARYING]):
@@ -306,7 +245,7 @@ class InnerNest(NestRenderer):
                     "llvm.prefetch.p0", f"ptr {soon}", "i32 0", "i32 3", "i32 1"
                 )
 
-    def _grow(self, k: int, pointer: str, value: str, place: _Place) -> None:
+    def _grow(self, k: int, pointer: str, value: str, place: InnerPlace) -> None:
         """Adds lanes to the sums over rows in operand `k`."""
         old = self.load_run(k, pointer, place.mask, place.ahead)
         kind = self.vector.type(self.nest.operands[k].dtype)
