@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .host import Host
 from .layout import (
     ACTIVE,
     BIAS,
@@ -333,3 +334,34 @@ release:
   ret i1 true
 }}
 """
+
+
+def futex_of(machine: Host) -> int:
+    """The number of Linux's system call for futexes."""
+    return 98 if _is_arm(machine) else 202
+
+
+def waiting_code(machine: Host, park_in_kernel: bool) -> str:
+    """What threads wait with on x86-64 or ARM64: `clock()`, a pause, and parking.
+
+    Args:
+        machine: which of the two.
+        park_in_kernel: threads sleep in Linux's futex.
+    """
+    arm = _is_arm(machine)
+    # The cycle counter of ARM64 traps outside of the kernel; its system timer does not.
+    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
+    pause = "llvm.aarch64.isb(i32 15)" if arm else "llvm.x86.sse2.pause()"
+    pause_type = "llvm.aarch64.isb(i32)" if arm else "llvm.x86.sse2.pause()"
+    parts = [
+        f"declare i64 @{clock}()\ndeclare void @{pause_type}\ndeclare i32 @ingle_yield()",
+        "declare i64 @syscall(i64, ...)" if park_in_kernel else "",
+        f"define i64 @clock() {{\n  %t = call i64 @{clock}()\n  ret i64 %t\n}}",
+        PAUSE.format(pause=pause),
+        FUTEX.format(futex=futex_of(machine)) if park_in_kernel else NO_FUTEX,
+    ]
+    return "\n".join(parts)
+
+
+def _is_arm(machine: Host) -> bool:
+    return machine.triple.startswith(("aarch64", "arm64"))

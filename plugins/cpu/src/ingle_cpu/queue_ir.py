@@ -8,7 +8,7 @@ those behind it is decided in Python, which then lets it go on.
 
 from __future__ import annotations
 
-from .gang_ir import FUTEX, NO_FUTEX, PAUSE, WAIT, at
+from .gang_ir import WAIT, at, futex_of, waiting_code
 from .host import Host
 from .layout import (
     CHECK,
@@ -38,20 +38,11 @@ def queue_code(machine: Host, park_in_kernel: bool) -> str:
         machine: x86-64 or ARM64.
         park_in_kernel: sleep in Linux's futex; otherwise `serve` returns when it would sleep.
     """
-    arm = machine.triple.startswith(("aarch64", "arm64"))
-    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
-    pause = "llvm.aarch64.isb(i32 15)" if arm else "llvm.x86.sse2.pause()"
-    pause_type = "llvm.aarch64.isb(i32)" if arm else "llvm.x86.sse2.pause()"
-    futex = 98 if arm else 202
     parts = [
-        f"declare i64 @{clock}()\ndeclare void @{pause_type}\ndeclare i32 @ingle_yield()",
-        "declare i64 @syscall(i64, ...)" if park_in_kernel else "",
-        f"define internal i64 @clock() {{\n  %t = call i64 @{clock}()\n  ret i64 %t\n}}",
-        PAUSE.format(pause=pause),
-        FUTEX.format(futex=futex) if park_in_kernel else NO_FUTEX,
+        waiting_code(machine, park_in_kernel),
         _TELL,
         _serve(park_in_kernel),
-        _await(futex if park_in_kernel else None),
+        _await(futex_of(machine) if park_in_kernel else None),
         _SUBMIT,
     ]
     return "\n".join(parts)

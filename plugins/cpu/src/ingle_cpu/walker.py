@@ -18,7 +18,7 @@ elsewhere by returning to Python, which waits on an event.
 
 from __future__ import annotations
 
-from .gang_ir import CHUNK_CODE, FUTEX, NO_FUTEX, OFFER_CODE, PAUSE, at, work_code
+from .gang_ir import CHUNK_CODE, OFFER_CODE, at, waiting_code, work_code
 from .host import Host
 from .layout import (
     ABORTED,
@@ -44,19 +44,9 @@ def walker(machine: Host, park_in_kernel: bool) -> str:
         machine: x86-64 or ARM64.
         park_in_kernel: sleep in Linux's futex; otherwise `work` returns when it would sleep.
     """
-    arm = machine.triple.startswith(("aarch64", "arm64"))
-    # The cycle counter of ARM64 traps outside of the kernel; its system timer does not.
-    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
-    pause = "llvm.aarch64.isb(i32 15)" if arm else "llvm.x86.sse2.pause()"
-    pause_type = "llvm.aarch64.isb(i32)" if arm else "llvm.x86.sse2.pause()"
-    futex = 98 if arm else 202
     parts = [
-        f"declare i64 @{clock}()\ndeclare void @{pause_type}\ndeclare i32 @ingle_yield()",
-        "declare i64 @syscall(i64, ...)" if park_in_kernel else "",
-        f"define i64 @clock() {{\n  %t = call i64 @{clock}()\n  ret i64 %t\n}}",
+        waiting_code(machine, park_in_kernel),
         CHUNK_CODE,
-        PAUSE.format(pause=pause),
-        FUTEX.format(futex=futex) if park_in_kernel else NO_FUTEX,
         work_code(park_in_kernel),
         OFFER_CODE,
         _RUN,
