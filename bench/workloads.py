@@ -27,6 +27,8 @@ Array = np.ndarray[Any, Any]
 Kind = Literal["forward", "backward", "train", "decode", "overhead", "import", "first-call"]
 SELF_TIMED = ("import", "first-call")
 """Kinds whose runs answer with seconds instead of results."""
+LENGTHS = 50
+"""Batches of different lengths in a row."""
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,11 @@ def _mlp(name: str, batch: int, **rest: Any) -> Workload:
 
 
 def _first_calls() -> list[Workload]:
-    """The first step, and the first three: some systems compile again, or later, in those."""
+    """The first step, and the first three: some systems compile again, or later, in those. And
+    fifty steps whose batches have another length each."""
     mlp = replace(_mlp("first-call", 128), kind="first-call", flops=0.0, nbytes=0.0)
-    return [
+    lengths = {**mlp.options, "cache": "warm", "steps": LENGTHS, "shorter": 1}
+    calls = [
         replace(
             mlp, name=f"first-call/{cache}" + (f"/{steps}-steps" if steps > 1 else ""),
             options={**mlp.options, "cache": cache, "steps": steps},
@@ -251,6 +255,7 @@ def _first_calls() -> list[Workload]:
         for steps in (1, 3)
         for cache in ("cold", "warm")
     ]  # fmt: skip
+    return [*calls, replace(mlp, name=f"first-call/{LENGTHS}-lengths", options=lengths)]
 
 
 def _lenet(batch: int) -> Workload:

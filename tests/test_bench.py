@@ -52,7 +52,7 @@ def test_every_system_does_every_workload(small_run: tuple[Path, str]) -> None:
         assert 0 < row["min_s"] <= row["median_s"]
         found.setdefault(row["workload"], set()).add(row["system"])
     systems = {"numpy", "ingle-numpy", "ingle-cpu-eager", "ingle-cpu"}
-    assert len(found) == 29
+    assert len(found) == 30
     for workload, present in found.items():
         assert systems - present == missing(workload), (workload, small_run[1])
 

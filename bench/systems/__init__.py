@@ -16,7 +16,8 @@ from workloads import Workload
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 
-Run = Callable[[], Any]
+Run = Callable[..., Any]
+"""Runs a workload once; a step of training takes another batch, if it is given one."""
 Build = Callable[[Workload], Run]
 
 MODULES = {

@@ -172,7 +172,7 @@ class Builders:
             return loss.detach()
 
         compiled = self.compiled(step)
-        return lambda: finished(compiled(*batch))
+        return lambda *other: finished(compiled(*(map(self.tensor, other) if other else batch)))
 
     def decode(self, w: Workload) -> Run:
         p = {k: it.Cell(self.tensor(v)) for k, v in w.parameters().items()}

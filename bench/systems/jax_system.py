@@ -153,8 +153,8 @@ def train(w: Workload) -> Run:
     compiled = jax.jit(step, donate_argnums=(0, 1, 2))
     state += [jnp.float32(0), jax.random.key(0)]
 
-    def run() -> Any:
-        loss, *state[:] = compiled(*state, *batch)
+    def run(*other: Any) -> Any:
+        loss, *state[:] = compiled(*state, *(map(jnp.asarray, other) if other else batch))
         jax.block_until_ready(state)
         return loss
 

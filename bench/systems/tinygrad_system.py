@@ -125,9 +125,9 @@ def train(w: Workload) -> Run:
 
     jitted = TinyJit(step)
 
-    def run() -> Any:
+    def run(*other: Any) -> Any:
         with Context(TRAINING=1):
-            return finished(jitted(*batch))
+            return finished(jitted(*(map(on_device, other) if other else batch)))
 
     return run
 

@@ -136,9 +136,9 @@ class Builders:
         batch, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
         optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
 
-        def run() -> Tensor:
+        def run(*other: Any) -> Tensor:
             optimizer.zero_grad(set_to_none=True)
-            loss: Tensor = function(p, *batch)
+            loss: Tensor = function(p, *(map(torch.from_numpy, other) if other else batch))
             loss.backward()
             optimizer.step()
             return loss.detach()
@@ -170,7 +170,7 @@ def to_numpy(result: Tensor) -> Any:
 
 def compile_afresh(function: Any) -> Any:
     torch._dynamo.reset()
-    return torch.compile(function, dynamic=False)
+    return torch.compile(function)
 
 
 def system(name: str) -> System:

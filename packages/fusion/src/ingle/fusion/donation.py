@@ -9,7 +9,7 @@ from .kernel.code import Code
 from .passes.contractions import ContractionCall
 from .passes.nests import NestCall
 from .passes.operands import Argument
-from .planning import HostStep, Schedule, whole
+from .schedule import HostStep, Schedule, whole
 
 Step = NestCall | ContractionCall
 

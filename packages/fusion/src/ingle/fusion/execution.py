@@ -20,13 +20,17 @@ from .fusion import Fusion
 from .graph import Graph
 from .host_steps import HostSteps, viewed
 from .kernel_device import Argument, KernelDevice, Later, Launch, Ordered, Segment
+from .own_kernels import registrations
 from .passes.expand import Expanded
 from .passes.kinds import generates, is_product
-from .passes.nests import NestCall
+from .passes.rounding import is_exact
 from .passes.simplify import simplify
 from .passes.views import View
-from .planning import Call, HostStep, Scheduler, whole
+from .planning import Scheduler
+from .schedule import Call, HostStep, Outline, arguments_of, laid_out, whole
 from .straight import Landing, Parts, Run, straight
+from .symbolic.families import families_of
+from .symbolic.outlines import Outlined
 
 
 def generated(device: KernelDevice) -> Callable[[Op, Sequence[Aval]], bool]:
@@ -147,7 +151,10 @@ class Plan:
         self._texts = expanded.checks
         self._constants = [device.in_order(h) for h in expanded.constants]
         pairs = graph.donors if device.writes_over else ()
-        self.schedule = Scheduler(simplify(expanded.graph), known, pairs).schedule()
+        outlined = self._outlined(expanded.graph, pairs)
+        if outlined.sources is not None:
+            self.host = outlined.host(expanded.host)
+        self.schedule = laid_out(outlined.outline)
         flags = self.schedule.graph.outputs[len(graph.outputs) :]
         found = donors(self.schedule, pairs, flags)
         if found.taken and found.start:
@@ -158,6 +165,16 @@ class Plan:
         self.donors = {self._numbers[value]: given for value, given in found.taken.items()}
         self._parts = parts = self._straight()
         self.run = self._in_steps if parts is None else straight(device, parts)
+
+    def _outlined(self, graph: Graph, pairs: tuple[tuple[int, int], ...]) -> Outlined:
+        """Which kernels compute the graph, in which order."""
+
+        def planned(graph: Graph) -> Outline:
+            work = simplify(graph)
+            return Scheduler(work, self._generated, pairs).outline()
+
+        surroundings = pairs, is_exact(), registrations()
+        return families_of(self._device).outlined(graph, surroundings, planned)
 
     @cached_property
     def later(self) -> Later | None:
@@ -202,12 +219,8 @@ class Plan:
         )  # fmt: skip
 
     def _launch(self, call: Call, roots: dict[int, int], place: dict[int, int]) -> Launch:
-        if isinstance(call, NestCall):
-            arguments = call.arguments
-        else:
-            arguments = (call.a, call.b, *call.operands)
         pointers = []
-        for argument in arguments:
+        for argument in arguments_of(call):
             size = self.schedule.graph.values[argument.root].aval.dtype.itemsize
             offset = argument.offset * size
             inside = self.schedule.offsets.get(argument.root)

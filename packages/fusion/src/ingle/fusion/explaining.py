@@ -20,8 +20,8 @@ from .execution import KernelExecutable
 from .graph import Graph
 from .passes.nests import NestCall
 from .passes.operands import bytes_along
-from .planning import Call, HostStep, Schedule
 from .plans import prepare
+from .schedule import Call, HostStep, Schedule
 
 BANDWIDTH, FLOPS = 50e9, 400e9
 """Bytes and operations a second that estimates assume: a desktop's, good to a factor of two."""

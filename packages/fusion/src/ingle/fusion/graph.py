@@ -80,17 +80,24 @@ class Graph:
 
     def node(self, op: Op, args: Sequence[int]) -> tuple[int, ...]:
         """Appends an operation and returns its results."""
-        avals = infer(op, [self.values[a].aval for a in args])
+        return self.append(op, args, self.infer(op, [self.values[a].aval for a in args]))
+
+    def append(self, op: Op, args: Sequence[int], avals: Sequence[Aval]) -> tuple[int, ...]:
+        """Appends an operation whose results are known to be like these."""
         results = tuple([self._add(Value("result", a)) for a in avals])
         self.nodes.append(Node(op, tuple(args), results))
         return results
+
+    def infer(self, op: Op, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        """What an operation's results are like."""
+        return infer(op, avals)
 
     def emptied(self) -> tuple[Graph, dict[int, int]]:
         """A graph of the same inputs, scalars and constants without nodes, and where each is.
 
         Equal constants are one there.
         """
-        new, place = Graph(), dict[int, int]()
+        new, place = type(self)(), dict[int, int]()
         known: dict[Any, int] = {}
         for number, value in enumerate(self.values):
             if value.kind == "input":

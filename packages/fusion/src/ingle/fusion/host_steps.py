@@ -13,7 +13,7 @@ from ingle.tensor.ops.creation import FULL
 from .passes.expand import avals_of
 from .passes.kinds import is_product
 from .passes.views import View
-from .planning import HostStep, Schedule, whole
+from .schedule import HostStep, Schedule, whole
 
 if TYPE_CHECKING:
     from .kernel_device import KernelDevice, Ordered

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
-from .planning import Call
+from .schedule import Call
 
 if TYPE_CHECKING:
     from .straight import Landing, Parts

@@ -13,7 +13,7 @@ from ingle.tensor.operation import Op
 
 from .kernel.code import CodeBuilder
 from .kernel.nest import MAX_OUTER, Nest, Operand, map_nest
-from .passes.axes import merged
+from .passes.axes import lane_of, merged
 from .passes.views import View, broadcasted, from_the_front, permuted, reshaped, sliced
 
 
@@ -45,7 +45,8 @@ def first_places(
     found = []
     for axis, (start, size, step) in enumerate(zip(starts, sizes, steps, strict=True)):
         assert isinstance(start, Scalar)
-        length, given = shape[axis], int(start.value.real)
+        length = shape[axis]
+        given: Any = start.value  # a whole number
         first = from_the_front(given, length, size, step)
         if first is None:
             raise OutOfRangeError(
@@ -91,7 +92,7 @@ def copy_calls(
         start = sum(p * s for p, s in zip(places, reads, strict=False))
         begin = sum(p * s for p, s in zip(places, writes, strict=False))
         left = sizes[over:], reads[over:], writes[over:]
-        nest = copy_nest(size, len(left[0]) - 1, _lane(left[1][-1]), _lane(left[2][-1]))
+        nest = copy_nest(size, len(left[0]) - 1, lane_of(left[1][-1]), lane_of(left[2][-1]))
         yield nest, left[0], [*left[0], *left[1], *left[2]], (start * size, begin * size)
 
 
@@ -102,10 +103,6 @@ def _indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for first in range(sizes[0]):
         for rest in _indices(sizes[1:]):
             yield (first, *rest)
-
-
-def _lane(stride: int) -> str:
-    return {0: "zero", 1: "unit"}.get(stride, "strided")
 
 
 @lru_cache(maxsize=256)

@@ -45,6 +45,12 @@ class OwnKernel(NamedTuple):
 Writer: TypeAlias = Callable[[Op, Sequence[Aval]], OwnKernel | None]
 
 _writers: dict[tuple[str, str], Writer] = {}
+_registered = [0]
+
+
+def registrations() -> int:
+    """How often somebody has registered something: plans from before may do without it."""
+    return _registered[0]
 
 
 def register_kernel(operation: Operation, language: str, writer: Writer) -> None:
@@ -57,6 +63,7 @@ def register_kernel(operation: Operation, language: str, writer: Writer) -> None
             none for these shapes and dtypes.
     """
     _writers[operation.name, language] = writer
+    _registered[0] += 1
 
 
 def own_kernel(op: Op, avals: Sequence[Aval], language: str) -> OwnKernel | None:
@@ -89,6 +96,7 @@ def register_lowering(operation: Operation, rule: Rule) -> None:
         return rule(*[v.widen() for v in values], **op.attributes)
 
     lowering.RULES[operation.name] = widened
+    _registered[0] += 1
 
 
 def nest_kernel(nest: Nest, shape: Sequence[int], *operands: Sequence[int]) -> OwnKernel:

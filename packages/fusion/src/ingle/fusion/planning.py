@@ -1,81 +1,30 @@
-"""From a graph to a plan: which kernels run on what memory in which order."""
+"""From a graph to calls: which kernels compute it, in which order."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ingle.tensor.contract import Aval
-
 from .graph import Graph
-from .kernel.nest import BLOCK
 from .passes.alignment import GATHERED
 from .passes.assembly import Assembler, in_memory, placements
 from .passes.columns import in_two_steps
-from .passes.contractions import ContractionBuilder, ContractionCall
+from .passes.contractions import ContractionBuilder
 from .passes.decompositions import spreading
 from .passes.groups import Group, Grouping
-from .passes.nests import NestBuilder, NestCall
-from .passes.operands import Argument, Unnestable
+from .passes.nests import NestBuilder
+from .passes.operands import Unnestable
 from .passes.rematerialization import rematerialized
 from .passes.roles import roles_of
-from .passes.storage import Span, packed
 from .passes.views import View, Views
-
-Call: TypeAlias = "NestCall | ContractionCall"
-
-
-@dataclass(frozen=True, slots=True)
-class HostStep:
-    """An operation that the backend runs by itself, between kernels."""
-
-    position: int
-
+from .schedule import Call, HostStep, Outline
 
 Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
 """What becomes calls; of a nest only the operands and loops are known, its code is not made."""
 
 
-@dataclass(slots=True)
-class Schedule:
-    """What a plan does.
-
-    Attributes:
-        graph: with composites expanded, each value once.
-        views: of its values.
-        steps: runs of kernels, and operations that the backend runs itself.
-        offsets: where in the arena a value lies; in bytes.
-        arena: the arena's size in bytes.
-        own: values that get memory of their own in each run: outputs, and what the backend's own
-            operations read.
-        inline: values that kernels compute wherever they need them.
-    """
-
-    graph: Graph
-    views: Views
-    steps: list[list[Call] | HostStep]
-    offsets: dict[int, int]
-    arena: int
-    own: list[int]
-    inline: dict[int, int]
-
-    def __str__(self) -> str:
-        lines = []
-        for step in self.steps:
-            for call in [step] if isinstance(step, HostStep) else step:
-                positions = [call.position] if isinstance(call, HostStep) else call.nodes
-                names = " ".join(self.graph.nodes[p].op.operation.name for p in positions)
-                sizes = "" if isinstance(call, HostStep) else "x".join(map(str, call.sizes))
-                kind = "host" if isinstance(call, HostStep) else "kernel"
-                lines.append(f"{kind:7}{sizes:>20}  {names}")
-        head = f"{len(self.graph.nodes)} operations, {len(lines)} kernels, arena {self.arena} bytes"
-        return "\n  ".join([head, *lines])
-
-
 class Scheduler:
-    """Groups a graph's nodes into kernels and finds memory for what lies between them.
+    """Groups a graph's nodes into kernels.
 
     Args:
         graph: with composites expanded.
@@ -100,7 +49,6 @@ class Scheduler:
             return bool(self._generated(node.op, [graph.values[a].aval for a in node.args]))
 
         self._roles = roles_of(graph, self._views, can_lower)
-        self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._inline = self._inlined()
         self._alone = spreading(graph, self._views)
         self._materialize()
@@ -112,8 +60,8 @@ class Scheduler:
                 found[self._graph.nodes[position].results[0]] = position
         return found
 
-    def schedule(self) -> Schedule:
-        """The steps and their memory."""
+    def outline(self) -> Outline:
+        """The calls in order."""
         grouping = self._grouping()
         stepwise = in_two_steps(self._graph, self._views, grouping)
         if stepwise is not None:
@@ -132,7 +80,7 @@ class Scheduler:
         calls: list[Call | HostStep] = []
         for made in begun.values():
             calls.extend([made.build()] if isinstance(made, NestBuilder) else made)
-        return self._laid_out(calls)
+        return Outline(self._graph, self._views, calls, self._inline)
 
     def _begin_all(
         self, begun: dict[Group, Begun], groups: Sequence[Group],
@@ -225,97 +173,3 @@ class Scheduler:
         if group.kind == "contraction":
             return [ContractionBuilder(*of, group, self._inline, stored).build()]
         return NestBuilder(*of, group, self._inline, stored, placed)
-
-    def _laid_out(self, calls: Sequence[Call | HostStep]) -> Schedule:
-        for call in calls:
-            if isinstance(call, NestCall):
-                self._check_bounds(call)
-        own = self._own(calls)
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for at, call in enumerate(calls):
-            for root, output in _touched(self._graph, self._views, call):
-                if output:
-                    first.setdefault(root, at)
-                last[root] = at
-        spans = [
-            Span(v, self._nbytes(v), at, last[v])
-            for v, at in first.items()
-            if v not in own and not self._by_host(v, calls)
-        ]
-        offsets, arena = packed(spans)
-        steps: list[list[Call] | HostStep] = []
-        for call in calls:
-            if isinstance(call, HostStep):
-                steps.append(call)
-            elif steps and isinstance(steps[-1], list):
-                steps[-1].append(call)
-            else:
-                steps.append([call])
-        return Schedule(self._graph, self._views, steps, offsets, arena, sorted(own), self._inline)
-
-    def _check_bounds(self, call: NestCall) -> None:
-        """A kernel that left its operands would take the process with it."""
-        for argument, strides, operand in zip(
-            call.arguments, call.strides, call.nest.operands, strict=True
-        ):
-            sizes = self._reached(argument, call)
-            steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
-            first = argument.offset + sum(min(s, 0) for s in steps)
-            last = argument.offset + sum(max(s, 0) for s in steps)
-            if operand.beyond is not None:  # the kernel keeps where it begins within limits
-                first, last = 0, last - first
-            aval = self._graph.values[argument.root].aval
-            if first < 0 or last >= math.prod(aval.shape):
-                names = " ".join(self._graph.nodes[p].op.operation.name for p in call.nodes)
-                raise RuntimeError(
-                    f"the plan of [{names}] would read or write outside of {aval}: loops "
-                    f"{call.sizes}, strides {strides}, offset {argument.offset}; this is a mistake "
-                    "in Ingle, please report it. INGLE_FUSION=0 avoids it"
-                )
-
-    def _reached(self, argument: Argument, call: NestCall) -> tuple[int, ...]:
-        """How far a kernel goes along each axis: in sums over rows to the last block of these."""
-        if argument.output and self._roles[self._maker[argument.root]] == "columns":
-            return (-(-call.sizes[0] // BLOCK), *call.sizes[1:])
-        return call.sizes
-
-    def _nbytes(self, value: int) -> int:
-        aval: Aval = self._graph.values[value].aval
-        return math.prod(aval.shape) * aval.dtype.itemsize
-
-    def _by_host(self, value: int, calls: Sequence[Call | HostStep]) -> bool:
-        return any(
-            isinstance(c, HostStep) and value in self._graph.nodes[c.position].results
-            for c in calls
-        )
-
-    def _own(self, calls: Sequence[Call | HostStep]) -> set[int]:
-        made = {
-            root
-            for call in calls
-            if not isinstance(call, HostStep)
-            for root, output in _touched(self._graph, self._views, call)
-            if output
-        }
-        wanted = {self._views.of(o).root for o in self._graph.outputs}
-        for call in calls:
-            if isinstance(call, HostStep):
-                args = self._graph.nodes[call.position].args
-                wanted.update(self._views.of(a).root for a in args)
-        return made & wanted
-
-
-def _touched(graph: Graph, views: Views, call: Call | HostStep) -> list[tuple[int, bool]]:
-    """The roots that a call reads, and those that it writes."""
-    if isinstance(call, HostStep):
-        node = graph.nodes[call.position]
-        return [(views.of(a).root, False) for a in node.args] + [(r, True) for r in node.results]
-    if isinstance(call, NestCall):
-        return [(a.root, a.output) for a in call.arguments]
-    return [(a.root, a.output) for a in (call.a, call.b, *call.operands)]
-
-
-def whole(view: View, shape: tuple[int, ...]) -> bool:
-    """Whether a view is its root, of that shape: every element at its place."""
-    return view.shape == shape and view.contiguous and view.offset == 0

@@ -280,10 +280,15 @@ def infer(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
     key = (op, *[(a.shape, a.dtype) for a in avals])
     found = _avals.get(key)
     if found is None:
-        _refuse_storage(op.operation, avals)
-        got = op.operation.rule(*[Aval(a.shape, a.dtype) for a in avals], **op.attributes)
-        found = (got,) if isinstance(got, Aval) else got
+        found = infer_anew(op, avals)
         if len(_avals) >= _LIMIT:
             _avals.clear()
         _avals[key] = found
     return found
+
+
+def infer_anew(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
+    """What `infer` returns, without a look into what is known: of sizes that nobody else has."""
+    _refuse_storage(op.operation, avals)
+    got = op.operation.rule(*[Aval(a.shape, a.dtype) for a in avals], **op.attributes)
+    return (got,) if isinstance(got, Aval) else got

@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import lower
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
-from .axes import merged
+from .axes import lane_of, merged
 from .groups import Group, Grouping
 from .nests import NestCall
 from .operands import Argument, Unnestable, number_in
@@ -204,7 +204,7 @@ class Assembler:
             start, reach = self._graph.values[value], (size - 1) * step
             low, high = max(0, -reach), length - 1 - max(0, reach)
             if start.kind == "constant":
-                first = int(start.data) + (length if start.data < 0 else 0)
+                first = start.data + (length if start.data < 0 else 0)
                 offset += min(max(first, low), high) * stride
                 continue
             at = self._number(row, value, parts.scalars)
@@ -255,7 +255,7 @@ class Assembler:
             raise Unnestable
         operands = []
         for k, (argument, steps) in enumerate(zip(parts.arguments, parts.strides, strict=True)):
-            lane = {0: "zero", 1: "unit"}.get(steps[-1], "strided")
+            lane = lane_of(steps[-1])
             beyond = 0 if k == parts.moved else None
             operands.append(Operand(parts.dtypes[k], argument.output, lane, beyond))
         nest = Nest(

@@ -40,3 +40,8 @@ def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Axes:
         for s, of in zip(steps, strides, strict=True):
             s.append(of[axis])
     return Axes(tuple(left), tuple([tuple(s) for s in steps]))
+
+
+def lane_of(stride: int) -> str:
+    """What a kernel knows of a stride along its lanes; see `Operand`."""
+    return "zero" if stride == 0 else "unit" if stride == 1 else "strided"

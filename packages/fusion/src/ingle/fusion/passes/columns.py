@@ -96,7 +96,7 @@ def in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> Graph | None
             if new.values[made[0]].aval.shape != shape:
                 made = new.node(OPERATIONS["reshape"].op(shape=shape), made)
         else:
-            made = new.node(node.op, args)
+            made = new.append(node.op, args, [graph.values[r].aval for r in node.results])
         place.update(zip(node.results, made, strict=True))
     new.outputs = tuple([place[o] for o in graph.outputs])
     return new

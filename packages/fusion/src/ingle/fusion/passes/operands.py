@@ -12,7 +12,7 @@ from ..kernel.code import CodeBuilder
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER, Operand
 from .alignment import GATHERED, alignment, is_gather
-from .axes import merged
+from .axes import lane_of, merged
 from .columns import is_columns
 from .groups import Coordinates, Group
 from .views import View, Views, strides_of
@@ -258,5 +258,5 @@ class Operands:
     def operand(self, number: int) -> Operand:
         argument = self.arguments[number]
         stride = self.strides[number][-1 if self.lanes == "inner" else -2]
-        lane = {0: "zero", 1: "unit"}.get(stride, "strided")
+        lane = lane_of(stride)
         return Operand(self._graph.values[argument.root].aval.dtype.name, argument.output, lane)

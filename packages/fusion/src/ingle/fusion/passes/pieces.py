@@ -88,7 +88,7 @@ def pieces_of(graph: Graph, views: Views, position: int, home: View) -> Pieces |
 def _lies_inside(op: Op, inputs: Sequence[Any]) -> bool:
     x, y, *starts = inputs
     each = zip(starts, x.shape, y.shape, op.attributes["steps"], strict=True)
-    return all(from_the_front(int(s.value), n, m, t) is not None for s, n, m, t in each)
+    return all(from_the_front(s.value, n, m, t) is not None for s, n, m, t in each)
 
 
 def _repeats(graph: Graph, view: View) -> bool:

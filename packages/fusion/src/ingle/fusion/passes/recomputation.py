@@ -18,7 +18,9 @@ from .roles import Role
 from .traffic import Traffic
 from .views import View, Views, long_axes, strides_of
 
-PLAIN, SLOW, ROUNDING = 0.5, 4.0, 1.0
+PLAIN, SLOW, ROUNDING = 1, 8, 2
+HALF_BYTES = 2
+"""In a byte."""
 COSTS = {
     **dict.fromkeys(
         ("abs", "add", "astype", "bitwise_and", "bitwise_invert", "bitwise_or", "bitwise_xor",
@@ -29,8 +31,8 @@ COSTS = {
     ),
     **dict.fromkeys(("divide", "reciprocal", "rsqrt", "sqrt"), SLOW),
 }  # fmt: skip
-"""What an operation on one element takes, as bytes through memory that take as long; `ROUNDING`
-comes on top for a value of a half type, which is rounded as if it were stored."""
+"""What an operation on one element takes, as half bytes through memory that take as long;
+`ROUNDING` comes on top for a value of a half type, which is rounded as if it were stored."""
 MOST_AGAIN = 12
 """How many operations a value may take to compute again."""
 FEW = 8
@@ -47,7 +49,7 @@ class Again:
         nodes: positions of the operations.
         reads: what it would read in addition.
         more: values that would have to be stored for that.
-        cost: bytes that this takes more than reading the value.
+        cost: half bytes that this takes more than reading the value.
     """
 
     group: Group
@@ -55,7 +57,7 @@ class Again:
     nodes: list[int] = field(default_factory=list)
     reads: list[Argument] = field(default_factory=list)
     more: dict[int, None] = field(default_factory=dict)
-    cost: float = 0.0
+    cost: int = 0
 
 
 class Recomputation:
@@ -109,8 +111,8 @@ class Recomputation:
         now = {self.argument(group, p, n) for p, n in uses}
         known = self._reads(group)
         way.reads = [read for read in dict.fromkeys(way.reads) if read not in known]
-        way.cost += sum([self._bytes(group, r) for r in way.reads])
-        way.cost -= sum([self._bytes(group, r) for r in now])
+        way.cost += HALF_BYTES * sum([self._bytes(group, r) for r in way.reads])
+        way.cost -= HALF_BYTES * sum([self._bytes(group, r) for r in now])
         return way
 
     def _in_register(self, position: int, number: int) -> bool:

@@ -29,13 +29,13 @@ from ..graph import Graph
 from .groups import Group, Grouping
 from .nests import EXPENSIVE
 from .operands import Operands, Unnestable
-from .recomputation import COSTS, FEW, Again, Recomputation
+from .recomputation import COSTS, FEW, HALF_BYTES, Again, Recomputation
 from .roles import Role
 from .traffic import Lives, Traffic
 from .views import View, Views
 
-EVEN = 0.25
-"""Of a value's bytes, what it may cost to compute it again where that saves memory."""
+EVEN = 4
+"""What part of a value's bytes it may cost to compute it again where that saves memory."""
 
 
 def rematerialized(
@@ -138,7 +138,8 @@ class _Rematerialization:
         able = [way for way in ways if way is not None]
         nbytes = self._traffic.nbytes(value)
         if len(able) == len(readers):
-            cost = sum([w.cost for w in able]) - nbytes + self._storing(able)
+            moved = self._storing(able) - nbytes
+            cost = sum([w.cost for w in able]) + HALF_BYTES * moved
             if self._pays(value, cost, able, True) and self._take(value, group, able):
                 self._traffic.forget(value, group)
                 self._changed()
@@ -152,10 +153,10 @@ class _Rematerialization:
         """Bytes of what would be stored in addition."""
         return sum([self._traffic.nbytes(v) for v in {v: None for way in ways for v in way.more}])
 
-    def _pays(self, value: int, cost: float, ways: Sequence[Again], whole: bool) -> bool:
+    def _pays(self, value: int, cost: int, ways: Sequence[Again], whole: bool) -> bool:
         """Whether to compute a value again in these groups, and with `whole` not to store it."""
         nbytes = self._traffic.nbytes(value)
-        if cost > EVEN * nbytes:
+        if cost * EVEN > HALF_BYTES * nbytes:
             return False
         more = self._traffic.peak(self._lives(value, ways, whole)) - self._peak
         return more * FEW <= nbytes if cost < 0 else more < 0

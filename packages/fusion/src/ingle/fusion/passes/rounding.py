@@ -13,4 +13,9 @@ def code_builder() -> CodeBuilder:
     With `INGLE_FUSION_EXACT=1` a fused kernel rounds where its operations alone would, so that a
     difference between the two is a mistake and no gain in accuracy.
     """
-    return CodeBuilder(exact=os.environ.get("INGLE_FUSION_EXACT") == "1")
+    return CodeBuilder(exact=is_exact())
+
+
+def is_exact() -> bool:
+    """Whether each operation of a kernel rounds as it would alone."""
+    return os.environ.get("INGLE_FUSION_EXACT") == "1"

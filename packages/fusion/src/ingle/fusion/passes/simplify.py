@@ -26,7 +26,7 @@ def simplify(graph: Graph) -> Graph:
             place[node.results[0]] = same
             continue
         if work not in seen:
-            seen[work] = new.node(*work)
+            seen[work] = new.append(*work, [graph.values[r].aval for r in node.results])
         place.update(zip(node.results, seen[work], strict=True))
     new.outputs = tuple([place[o] for o in graph.outputs])
     new.nodes = [node for node, kept in zip(new.nodes, _needed(new), strict=True) if kept]

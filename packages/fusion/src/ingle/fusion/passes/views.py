@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -142,6 +142,17 @@ class Views:
                     self._found[node.results[0]] = view
                     self._note_order(node)
 
+    @classmethod
+    def known(cls, graph: Graph, found: Mapping[int, View]) -> Views:
+        """Those of a graph whose views have been found elsewhere."""
+        views = cls(Graph(values=graph.values))
+        views._found.update(found)
+        return views
+
+    def found(self) -> dict[int, View]:
+        """The values that are another one's elements, with their views."""
+        return {value: view for value, view in self._found.items() if view.root != value}
+
     def of(self, value: int) -> View:
         """How to find the value's elements."""
         found = self._found.get(value)
@@ -190,7 +201,7 @@ class Views:
             start = self._graph.values[value]
             if start.kind != "constant":
                 return None
-            place = from_the_front(int(start.data), source.shape[axis], sizes[axis], steps[axis])
+            place = from_the_front(start.data, source.shape[axis], sizes[axis], steps[axis])
             if place is None:
                 return None
             first.append(place)

@@ -1,0 +1,1 @@
+"""Plans for sizes that are not known yet."""

@@ -1,0 +1,108 @@
+"""Plans that serve many sizes: made once for graphs that differ in their sizes alone."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..errors import PlanWarning
+from ..graph import Graph
+from .form import form_of
+from .outlines import Outlined, Planned, SymbolicOutline
+
+EXAMPLES = 3
+"""Sizes of a graph from which on the next ones are taken to vary: two are a batch and the rest."""
+MOST_FAMILIES, MOST_PLANS, MOST_EXAMPLES = 512, 8, 4
+
+
+class Families:
+    """Outlines of graphs, by the form of these.
+
+    The first sizes of a graph are planned for themselves. Then sizes are taken to vary, and what
+    was made holds for all of those that answer the passes' questions alike.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._families: OrderedDict[Any, _Family] = OrderedDict()
+
+    def outlined(self, graph: Graph, surroundings: Hashable, planned: Planned) -> Outlined:
+        """The outline of a graph.
+
+        Args:
+            graph: with composites expanded.
+            surroundings: what else outlines depend on.
+            planned: makes them.
+        """
+        skeleton, numbers = form_of(graph)
+        key = skeleton, surroundings
+        with self._lock:
+            family = self._families.setdefault(key, _Family())
+            self._families.move_to_end(key)
+            if len(self._families) > MOST_FAMILIES:
+                self._families.popitem(last=False)
+        with family.lock:
+            return family.outlined(graph, numbers, planned)
+
+
+_of: WeakKeyDictionary[Any, Families] = WeakKeyDictionary()
+
+
+def families_of(device: Any) -> Families:
+    """The outlines that were made for a device."""
+    return _of.setdefault(device, Families())
+
+
+class _Family:
+    """Graphs that differ in their numbers."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._examples: list[tuple[Any, ...]] = []
+        self._plans: list[SymbolicOutline] = []
+        self._made = self._served = 0
+
+    def outlined(self, graph: Graph, numbers: tuple[Any, ...], planned: Planned) -> Outlined:
+        for plan in self._plans:
+            found = plan.at(graph, numbers)
+            if found is not None:
+                self._served += 1
+                return found
+        if numbers not in self._examples:
+            self._note(numbers)
+            # What serves nobody is not worth making: it takes longer than a plan of fixed sizes.
+            if len(self._examples) >= EXAMPLES and self._made <= 2 + self._served // 2:
+                self._made += 1
+                made = _attempted(graph, self._examples, planned)
+                if made is not None:
+                    self._plans = [made, *self._plans[: MOST_PLANS - 1]]
+                    found = made.at(graph, numbers)
+                    assert found is not None, "the example answers like itself"
+                    return found
+        return Outlined(planned(graph))
+
+    def _note(self, numbers: tuple[Any, ...]) -> None:
+        """Keeps examples, of many the first and the last ones."""
+        if len(self._examples) == MOST_EXAMPLES:
+            del self._examples[2]
+        self._examples.append(numbers)
+
+
+def _attempted(
+    graph: Graph, examples: Sequence[tuple[Any, ...]], planned: Planned
+) -> SymbolicOutline | None:
+    """A symbolic outline, or a warning that a pass can do with numbers only."""
+    try:
+        return SymbolicOutline(graph, examples, planned)
+    except Exception as error:
+        warnings.warn(
+            f"no plan could be made for all sizes at once, so each gets its own: "
+            f"{type(error).__name__}: {error}; please report it",
+            PlanWarning,
+            stacklevel=2,
+        )
+        return None

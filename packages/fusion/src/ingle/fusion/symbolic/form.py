@@ -1,0 +1,152 @@
+"""A graph without its sizes: what stays the same when only these change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ingle.tensor.contract import Aval
+from ingle.tensor.operation import Op, infer_anew, typed_key
+
+from ..graph import Graph, Node, Value
+from ..passes.pieces import FIRST_START
+from .sizes import Size
+
+
+class Form(NamedTuple):
+    """A graph in two parts.
+
+    Attributes:
+        skeleton: everything but the numbers; hashable.
+        numbers: sizes of values, constants, and sizes among the attributes of operations, in order.
+            Constants that are no whole numbers are there as keys.
+    """
+
+    skeleton: Any
+    numbers: tuple[Any, ...]
+
+
+def form_of(graph: Graph) -> Form:
+    """The form of a graph."""
+    numbers: list[Any] = []
+    values: list[Any] = []
+    for kind, (shape, dtype), data in graph.values:
+        numbers.extend(shape)
+        if kind == "constant":
+            numbers.append(data if type(data) is int else typed_key(data))
+            data = type(data)
+        values.append((kind, len(shape), dtype, data))
+    nodes: list[Any] = []
+    for op, args, results in graph.nodes:
+        shell, inside = _parts(op)
+        numbers.extend(inside)
+        nodes.append((shell, args, results))
+    fixed = tuple(graph.inputs), tuple(graph.scalars), graph.outputs, graph.donors
+    return Form((tuple(values), tuple(nodes), *fixed), tuple(numbers))
+
+
+SIZED = frozenset({"shape", "sizes", "size"})
+"""Attributes that are sizes. Others say what is done, and along which axes."""
+
+
+@lru_cache(maxsize=1 << 14)
+def _parts(op: Op) -> tuple[Any, tuple[int, ...]]:
+    """An operation's name and attributes without the sizes in these, and the sizes."""
+    numbers: list[int] = []
+    shell = [
+        _without_sizes(op.attributes[name], numbers)
+        if name in SIZED
+        else typed_key(op.attributes[name])
+        for name in op.operation.statics
+    ]
+    return (op.operation.name, *shell), tuple(numbers)
+
+
+def _without_sizes(value: Any, numbers: list[int]) -> Any:
+    if type(value) is int:
+        numbers.append(value)
+        return int
+    if type(value) is tuple:
+        return (tuple, *[_without_sizes(x, numbers) for x in value])
+    return typed_key(value)
+
+
+class SymbolicGraph(Graph):
+    """A graph whose sizes may be symbols, of which nobody else shall know."""
+
+    def infer(self, op: Op, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        return infer_anew(op, avals)
+
+
+def with_numbers(graph: Graph, numbers: Sequence[Any]) -> tuple[SymbolicGraph, list[int]]:
+    """The graph with other numbers in it, some of which are sizes.
+
+    Constants that vary and are no sizes become scalars.
+
+    Returns:
+        The graph; and for each of its scalars the place of its value among those of the graph,
+        where the constants follow the scalars.
+    """
+    new, rest = SymbolicGraph(outputs=graph.outputs, donors=graph.donors), iter(numbers)
+    starts = _starts(graph)
+    sources: list[int] = []
+    constants = len(graph.scalars)
+    for number, (kind, (shape, dtype), data) in enumerate(graph.values):
+        shape = tuple([next(rest) for _ in shape])
+        if kind == "scalar":
+            sources.append(data)
+            data = len(sources) - 1
+        elif kind == "constant":
+            known = next(rest)
+            if isinstance(known, Size) and number in starts:
+                data = known
+            elif known is VARYING or isinstance(known, Size):
+                sources.append(constants)
+                kind, data = "scalar", len(sources) - 1
+            constants += 1
+        if kind == "scalar":
+            new.scalars.append(number)
+        new.values.append(Value(kind, Aval(shape, dtype), data))
+    interned: dict[Any, Op] = {}
+    for op, args, results in graph.nodes:
+        own = _filled(op, rest)
+        new.nodes.append(Node(interned.setdefault(own.key, own), args, results))
+    new.inputs = list(graph.inputs)
+    return new, sources
+
+
+VARYING = object()
+"""Stands for a constant that varies and is no whole number."""
+
+
+def _starts(graph: Graph) -> set[int]:
+    """Constants that say where a piece begins, and nothing else."""
+    found: set[int] = set()
+    others: set[int] = set(graph.outputs)
+    for op, args, _ in graph.nodes:
+        first = FIRST_START.get(op.operation.name, len(args))
+        found.update(args[first:])
+        others.update(args[:first])
+    return found - others
+
+
+def _filled(op: Op, numbers: Iterator[Any]) -> Op:
+    """The operation with other sizes among its attributes."""
+    inside = [next(numbers) for _ in _parts(op)[1]]
+    if not any(isinstance(n, Size) for n in inside):
+        return op
+    rest = iter(inside)
+    attributes = dict(op.attributes)
+    for name in op.operation.statics:
+        if name in SIZED:
+            attributes[name] = _refilled(attributes[name], rest)
+    return Op(op.operation, attributes)
+
+
+def _refilled(value: Any, numbers: Iterator[Any]) -> Any:
+    if type(value) is int:
+        return next(numbers)
+    if type(value) is tuple:
+        return tuple([_refilled(x, numbers) for x in value])
+    return value

@@ -1,0 +1,210 @@
+"""What was asked of sizes while something was made for an example, as a function of other values.
+
+The function that an inquiry writes takes values of the symbols, checks that each question would be
+answered as it was, and returns what was made with these values in place of the example's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .sizes import Size, Terms, written
+
+
+class Inquiry:
+    """Notes what is asked of sizes.
+
+    Attributes:
+        symbols: the sizes that everything is a polynomial of.
+    """
+
+    def __init__(self, examples: Sequence[int]) -> None:
+        self.symbols = [Size(self, (((k,), 1),), n) for k, n in enumerate(examples)]
+        self._atoms = len(examples)
+        self._quotients: dict[tuple[Terms, Terms], int] = {}
+        self._negative: dict[Terms, bool] = {}
+        self._zero: dict[Terms, bool] = {}
+        self._steps: list[str] = []
+        self._ranges = [_Range() for _ in examples]
+        for symbol in self.symbols:
+            if symbol.example > 0:
+                self.is_negative(-symbol)
+
+    def is_negative(self, size: Any) -> bool:
+        """Whether a size is less than 0."""
+        if not isinstance(size, Size):
+            return bool(size < 0)
+        answer = self._negative.get(size.terms)
+        if answer is None:
+            answer = self._negative[size.terms] = size.example < 0
+            single = self._single(size.terms)
+            if single is not None:
+                symbol, by, rest = single
+                self._ranges[symbol].note_sign(by, rest, answer)
+            elif not self._follows(size.terms):
+                self._check(f"{written(size.terms)} < 0", answer)
+        return answer
+
+    def is_zero(self, size: Any) -> bool:
+        """Whether a size is 0."""
+        if not isinstance(size, Size):
+            return bool(size == 0)
+        terms = size.terms
+        if terms[0][1] < 0:
+            terms = tuple([(monomial, -count) for monomial, count in terms])
+        answer = self._zero.get(terms)
+        if answer is None:
+            answer = self._zero[terms] = size.example == 0
+            single = self._single(terms)
+            if single is not None:
+                symbol, by, rest = single
+                self._ranges[symbol].note_zero(by, rest, answer)
+            elif answer or not self._follows(terms):
+                self._check(f"{written(terms)} == 0", answer)
+        return answer
+
+    def settle(self, size: Size) -> None:
+        """Nothing but the example will do for a size."""
+        self.is_zero(size - size.example)
+
+    def quotient(self, left: Terms, right: Terms, example: int) -> Terms:
+        """The polynomial of a quotient, rounded down, that is none of the symbols."""
+        atom = self._quotients.get((left, right))
+        if atom is None:
+            atom = self._quotients[left, right] = self._atoms
+            self._atoms += 1
+            self._steps.append(f"a{atom} = ({written(left)}) // ({written(right)})")
+        return (((atom,), 1),)
+
+    def _check(self, question: str, answer: bool) -> None:
+        self._steps.append(f"if {'not ' if answer else ''}({question}): return None")
+
+    def _single(self, terms: Terms) -> tuple[int, int, int] | None:
+        """`symbol * by + rest`, if a polynomial has that form."""
+        (monomial, by), *others = terms
+        if len(monomial) != 1 or monomial[0] >= len(self.symbols) or len(others) > 1:
+            return None
+        if others and others[0][0] != ():
+            return None
+        return monomial[0], by, others[0][1] if others else 0
+
+    def _follows(self, terms: Terms) -> bool:
+        """Whether the sign of a polynomial follows from all symbols being positive."""
+        signs = {count > 0 for _, count in terms}
+        atoms = {atom for monomial, _ in terms for atom in monomial}
+        return len(signs) == 1 and all(
+            atom < len(self.symbols) and self._ranges[atom].least >= 1 for atom in atoms
+        )
+
+    def function(self, result: Any) -> Callable[..., Any]:
+        """A function of the symbols that returns a result in whose tuples sizes occur, or None.
+
+        None is for symbols that would have led elsewhere. Nothing can be asked any more.
+        """
+        names: dict[str, Any] = {}
+        spelling = _Spelling(names)
+        text = spelling.of(result)
+        checks = [r.source(f"a{k}") for k, r in enumerate(self._ranges)]
+        lines = [f"if not ({c}): return None" for c in checks if c]
+        lines += [*self._steps, *spelling.lines]
+        lines.append(f"return {text}")
+        parameters = ", ".join([f"a{k}" for k in range(len(self.symbols))])
+        body = "\n    ".join(lines)
+        exec(f"def at({parameters}):\n    {body}\n", names)
+        made: Callable[..., Any] = names["at"]
+        for known in (self._negative, self._zero, self._quotients):
+            known.clear()  # sizes may outlive this, in operations that others have seen
+        return made
+
+
+class _Range:
+    """The values of a symbol that answer alike."""
+
+    def __init__(self) -> None:
+        self.least: float = float("-inf")
+        self._most: float = float("inf")
+        self._excluded: set[int] = set()
+
+    def note_sign(self, by: int, rest: int, negative: bool) -> None:
+        """Whether `symbol * by + rest` is less than 0."""
+        if negative and by > 0:
+            self._most = min(self._most, (-rest - 1) // by)
+        elif negative:
+            self.least = max(self.least, rest // -by + 1)
+        elif by > 0:
+            self.least = max(self.least, -(rest // by))
+        else:
+            self._most = min(self._most, rest // -by)
+
+    def note_zero(self, by: int, rest: int, zero: bool) -> None:
+        """Whether `symbol * by + rest` is 0."""
+        if rest % by:
+            return
+        if zero:
+            self.least = max(self.least, -rest // by)
+            self._most = min(self._most, -rest // by)
+        else:
+            self._excluded.add(-rest // by)
+
+    def source(self, name: str) -> str:
+        """The condition as Python has it; empty if there is none."""
+        parts = []
+        if self.least > float("-inf"):
+            parts.append(f"{name} >= {self.least}")
+        if self._most < float("inf"):
+            parts.append(f"{name} <= {self._most}")
+        excluded = sorted(n for n in self._excluded if self.least <= n <= self._most)
+        if excluded:
+            parts.append(f"{name} not in {{{', '.join(map(str, excluded))}}}")
+        return " and ".join(parts)
+
+
+class _Spelling:
+    """Writes values as source code, each polynomial computed once.
+
+    Args:
+        names: what the code may name; what has no code of its own is added.
+    """
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.lines: list[str] = []
+        self._names = names
+        self._known: dict[Terms, str] = {}
+
+    def of(self, value: Any) -> str:
+        """The code of a value."""
+        if isinstance(value, Size):
+            name = self._known.get(value.terms)
+            if name is None:
+                name = self._known[value.terms] = f"n{len(self._known)}"
+                self.lines.append(f"{name} = {written(value.terms)}")
+            return name
+        if isinstance(value, tuple):
+            inside = "".join([f"{self.of(x)}, " for x in value])
+            if not hasattr(value, "_fields"):
+                return f"({inside})"
+            self._names[type(value).__name__] = type(value)
+            return f"{type(value).__name__}({inside})"
+        if value is None or type(value) in (int, bool, str):
+            return repr(value)
+        name = f"k{len(self._names)}"
+        self._names[name] = value
+        return name
+
+
+def has_sizes(value: Any) -> bool:
+    """Whether sizes occur in tuples of tuples."""
+    if isinstance(value, tuple):
+        return any(map(has_sizes, value))
+    return isinstance(value, Size)
+
+
+def settled(value: Any) -> Any:
+    """Tuples of tuples, with their examples for the sizes that occur in them."""
+    if isinstance(value, Size):
+        return value.__index__()
+    if not has_sizes(value):
+        return value
+    inside = [settled(x) for x in value]
+    return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)

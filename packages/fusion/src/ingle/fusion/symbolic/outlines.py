@@ -1,0 +1,164 @@
+"""Outlines in which sizes are symbols: made once, and written out for each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ingle.tensor.contract import Aval
+
+from ..graph import Graph, Node, Value
+from ..passes.contractions import ContractionCall
+from ..passes.nests import NestCall
+from ..passes.views import Views
+from ..schedule import Call, HostStep, Outline
+from .form import VARYING, with_numbers
+from .inquiry import Inquiry, has_sizes, settled
+from .relations import symbols_for
+from .sizes import Size
+
+
+class Outlined(NamedTuple):
+    """An outline of a graph.
+
+    Attributes:
+        outline: it may have more scalars than the graph.
+        sources: for each of its scalars the place of its value, first among the scalars of the
+            graph, then among `constants`. None: they are the graph's.
+        constants: the graph's.
+    """
+
+    outline: Outline
+    sources: Sequence[int] | None = None
+    constants: Sequence[Any] = ()
+
+    def host(self, before: Callable[..., Sequence[Any] | None]) -> Callable[..., Any]:
+        """What computes the scalars, from what computes those of the graph or says None."""
+        sources, constants = self.sources, self.constants
+        assert sources is not None
+
+        def after(*numbers: Any) -> list[Any] | None:
+            scalars = before(*numbers)
+            if scalars is None:
+                return None
+            every = [*scalars, *constants]
+            return [every[k] for k in sources]
+
+        return after
+
+
+Planned: TypeAlias = Callable[[Graph], Outline]
+
+
+class SymbolicOutline:
+    """The outline of all graphs of one form whose sizes answer alike.
+
+    Args:
+        graph: the last of the examples.
+        examples: numbers of graphs of the form.
+        planned: makes outlines.
+    """
+
+    def __init__(
+        self, graph: Graph, examples: Sequence[tuple[Any, ...]], planned: Planned
+    ) -> None:  # fmt: skip
+        columns = list(zip(*examples, strict=True))
+        places = [k for k, column in enumerate(columns) if len({*column}) > 1]
+        whole = [k for k in places if all(type(n) is int for n in columns[k])]
+        inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples])
+        known = list(examples[-1])
+        for k in places:
+            known[k] = VARYING
+        for k, size in zip(whole, sizes, strict=True):
+            known[k] = size
+        fixed = set(range(len(known))).difference(places)
+        self._fixed = [(k, known[k]) for k in sorted(fixed)]
+        self._symbols = [whole[c] for c in chosen]
+        self._whole = whole
+        symbolic, self._sources = with_numbers(graph, known)
+        self._outline = planned(symbolic)
+        self._function = self._written(inquiry, tuple(sizes))
+
+    def _written(self, inquiry: Inquiry, sizes: tuple[Any, ...]) -> Callable[..., Any]:
+        """What follows from the symbols: sizes, and the parts of the outline where these occur."""
+        graph, views, calls, inline = self._outline
+        self._calls = [_with_sizes(call) for call in calls]
+        self._outline = Outline(graph, views, [call for call, _ in self._calls], inline)
+        self._values = [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))]
+        self._nodes = [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))]
+        self._views = views.found()
+        return inquiry.function(
+            (
+                sizes,
+                tuple([_sizes_of(graph.values[k]) for k in self._values]),
+                tuple([_statics(graph.nodes[k]) for k in self._nodes]),
+                tuple([part for _, part in self._calls if part]),
+                tuple(self._views.values()),
+            )
+        )
+
+    def at(self, graph: Graph, numbers: Sequence[Any]) -> Outlined | None:
+        """The outline of a graph, if its numbers answer alike.
+
+        Args:
+            graph: of the form.
+            numbers: its own.
+        """
+        if any(numbers[k] != expected for k, expected in self._fixed):
+            return None
+        found = self._function(*[numbers[k] for k in self._symbols])
+        if found is None or found[0] != tuple([numbers[k] for k in self._whole]):
+            return None
+        constants = [v.data for v in graph.values if v.kind == "constant"]
+        return Outlined(self._filled(*found[1:]), self._sources, constants)
+
+    def _filled(
+        self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],
+        views: Sequence[Any],
+    ) -> Outline:  # fmt: skip
+        graph, _, _, inline = self._outline
+        new = Graph(
+            list(graph.values), list(graph.nodes), graph.inputs, graph.scalars, graph.outputs
+        )
+        for k, (shape, data) in zip(self._values, values, strict=True):
+            kind, aval, other = graph.values[k]
+            new.values[k] = Value(kind, Aval(shape, aval.dtype), other if data is None else data)
+        for k, statics in zip(self._nodes, nodes, strict=True):
+            op, args, results = graph.nodes[k]
+            named = dict(zip(op.operation.statics, statics, strict=True))
+            new.nodes[k] = Node(op.operation.op(**named), args, results)
+        rest = iter(calls)
+        made = [
+            call._replace(**dict(zip(_FIELDS[type(call)], next(rest), strict=True)))
+            if part
+            else call
+            for call, part in self._calls
+        ]
+        found = dict(zip(self._views, views, strict=True))
+        return Outline(new, Views.known(new, found), made, inline)
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {
+    NestCall: ("arguments", "sizes", "strides", "fixed"),
+    ContractionCall: ("batch", "sizes", "a", "b", "operands"),
+}
+"""What depends on sizes in a call; kernels do not."""
+
+
+def _with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
+    """A call whose kernel is settled, and what of it sizes occur in; nothing if they do not."""
+    if isinstance(call, HostStep):
+        return call, ()
+    names = _FIELDS[type(call)]
+    part = tuple([getattr(call, name) for name in names])
+    others = {n: settled(getattr(call, n)) for n in call._fields if n not in names}
+    return call._replace(**others), part if has_sizes(part) else ()
+
+
+def _sizes_of(value: Value) -> tuple[Any, Any]:
+    """A value's shape, and its number if that is a size."""
+    return value.aval.shape, value.data if isinstance(value.data, Size) else None
+
+
+def _statics(node: Node) -> tuple[Any, ...]:
+    return tuple([node.op.attributes[name] for name in node.op.operation.statics])
