@@ -191,6 +191,65 @@ def test_scatters(name, dtype):
     agree(lambda x, i, u: scatter(x, i, wide(u, (2, 3, 9))), x, i, drawn((), dtype))
 
 
+def reducing(reduce, include_self):
+    """A scatter that combines what meets in one place."""
+    return lambda x, i, u, axis=0: it.scatter_reduce(
+        x, i, u, reduce, axis=axis, include_self=include_self
+    )
+
+
+@pytest.mark.parametrize("dtype", [d for d in [*DTYPES, "uint64", "int32"] if d != "bool"])
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatters_that_reduce(reduce, include_self, dtype):
+    scatter = reducing(reduce, include_self)
+    x, i = drawn((6, 9), dtype), np.array([[1, -1, 3], [1, 1, 0]])
+    agree(scatter, x, i, drawn((2, 3, 9), dtype))
+    agree(lambda x, i, u: scatter(x, i, u, axis=1), x, i, drawn((6, 2, 3), dtype))
+    agree(lambda x, i, u: scatter(x.T, i.T, u), x, i, drawn((3, 2, 6), dtype))
+    agree(lambda x, i, u: scatter(x[0], i, u), x, i, drawn((2, 3), dtype))
+    agree(lambda x, i, u: scatter(x, i[0, 1], u), x, i, drawn((9,), dtype))
+    agree(lambda x, i, u: scatter(it.flip(x) * 2, i[1], u * 2) + x, x, i, drawn((3, 9), dtype))
+    agree(lambda x, i, u: scatter(x, i, it.broadcast_to(u, (2, 3, 9))), x, i, drawn((), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatters_that_reduce_keep_nans_and_infinities(dtype, include_self):
+    kind = as_dtype(dtype).dtype
+    x = np.array([1, np.nan, -np.inf, np.inf, 0, -0.0, 3, -2], kind)
+    i = np.array([0, 0, 1, 2, 2, 3, 4, 5, 6, 6, 6])
+    u = np.array([np.nan, 2, 1, np.inf, -5, -1, -0.0, -3, 2, np.nan, 9], kind)
+    for reduce in ("prod", "amax", "amin"):
+        scatter = reducing(reduce, include_self)
+        with it.device("numpy"):
+            want = scatter(it.asarray(x), it.asarray(i), it.asarray(u)).numpy()
+        found = compile(scatter)(it.asarray(x), it.asarray(i), it.asarray(u)).numpy()
+        np.testing.assert_array_equal(found.astype(np.float64), want.astype(np.float64))
+
+
+def test_products_of_complex_numbers_are_left_to_numpy():
+    x, i = it.asarray(drawn((4,)) + 2j), it.asarray([1, 1, -1])
+    for include_self in (True, False):
+        found = compile(reducing("prod", include_self))(x, i, x[:3] * 1j).numpy()
+        with it.device("numpy"):
+            y = it.asarray(x.numpy())
+            want = reducing("prod", include_self)(y, it.asarray(i.numpy()), y[:3] * 1j)
+        np.testing.assert_allclose(found, want.numpy(), rtol=1e-6)
+
+
+def test_scatters_that_reduce_train_in_kernels_alone():
+    """The largest of each segment, and its gradient, shared by those that are equal to it."""
+    u, i = drawn((50, 7)), np.arange(50) % 9
+
+    def step(u, i):
+        u = u.require_grad()
+        largest = it.scatter_reduce(it.zeros((9, 7)), i, u, "amax", include_self=False)
+        return (largest * largest).sum().backward()[u]
+
+    agree(step, u, i)
+
+
 def test_scatter_of_bools_and_of_small_indices():
     x, u = drawn((6, 9), "bool"), drawn((3, 9), "bool", 1)
     for kind in ("int8", "uint8", "int16", "uint64"):
@@ -215,9 +274,9 @@ def test_empty_scatters_and_updates():
 
 
 @pytest.mark.parametrize("index", [6, -7, 2**40, -(2**62)])
-@pytest.mark.parametrize("name", ["scatter_add", "scatter_set"])
+@pytest.mark.parametrize("name", ["scatter_add", "scatter_set", "scatter_prod"])
 def test_indices_out_of_range_are_errors(name, index):
-    function = getattr(it, name)
+    function = reducing("prod", True) if name == "scatter_prod" else getattr(it, name)
     x, i, u = it.asarray(drawn((6, 9))), it.asarray([0, index]), it.asarray(drawn((2, 9)))
     for way in (compile(function), function):
         for _ in range(3):
@@ -236,13 +295,16 @@ def test_many_updates_on_few_rows_have_the_order_of_one_by_one(rows, width):
     np.add.at(want, indices, updates)
     add = compile(lambda i, u: it.scatter_add(it.zeros((rows, width)), i, u))
     put = compile(lambda i, u: it.scatter_set(it.zeros((rows, width)), i, u))
-    last = np.zeros((rows, width), np.float32)
+    many = compile(lambda i, u: reducing("prod", True)(it.ones((rows, width)), i, u))
+    last, product = np.zeros((rows, width), np.float32), np.ones((rows, width), np.float32)
     for i, row in zip(indices, updates, strict=True):
         last[i] = row
+        product[i] *= row
     for _ in range(3):
         given = it.asarray(indices), it.asarray(updates)
         np.testing.assert_array_equal(add(*given).numpy(), want)
         np.testing.assert_array_equal(put(*given).numpy(), last)
+        np.testing.assert_array_equal(many(*given).numpy(), product)
 
 
 def test_a_cache_in_a_cell_is_written_where_it_lies():

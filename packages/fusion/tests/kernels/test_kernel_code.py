@@ -20,8 +20,8 @@ from ingle.fusion.kernel.nest import (
     layout,
     map_nest,
     units,
-    validate,
 )
+from ingle.fusion.kernel.validation import validate
 
 F = "float32"
 

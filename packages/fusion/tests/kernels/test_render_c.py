@@ -50,7 +50,7 @@ def module(name: str) -> Any:
 
 
 Kernel, SIGNATURE = (getattr(module("conftest"), n) for n in ("Kernel", "SIGNATURE"))
-for file in ("test_render_map", "test_render_places", "test_render_reduce"):
+for file in ("test_render_map", "test_render_places", "test_render_reduce", "test_render_scans"):
     found = {n: f for n, f in vars(module(file)).items() if n.startswith("test_")}
     # All but those about processors, which C does not know.
     globals().update({n: f for n, f in found.items() if "target" not in inspect.getsource(f)})
@@ -374,3 +374,18 @@ def test_what_c_cannot_say_is_an_error() -> None:
         render(Nest(0, (), (), ()), "kernel")
     with pytest.raises(ValueError, match="bad nest"):
         render(Nest(0, (), (), (Map(code, ((0, 0),)),)), "kernel")
+
+
+@pytest.mark.parametrize("lanes", ["inner", "outer"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint64"])
+@pytest.mark.parametrize("combine", ["sum", "prod", "max", "min", "argmax", "argmin"])
+def test_running_results_are_the_same(
+    machine: Compiler, llvm: Any, combine: str, dtype: str, lanes: str
+) -> None:
+    if dtype in FLOATS and combine.startswith("arg"):
+        return
+    nest = module("test_render_scans").running(combine, dtype, lanes=lanes)
+    x = draw(dtype, (70, 90))
+    out = np.zeros((70, 90), as_dtype(nest.operands[1].dtype).dtype)
+    turn = np.transpose if lanes == "outer" else np.asarray
+    same(machine, llvm, nest, [turn(x), turn(out)])

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder
-from ingle.fusion.kernel.nest import Map, Nest, Operand, Row, map_nest, units, validate
+from ingle.fusion.kernel.nest import Map, Nest, Operand, Row, map_nest, units
+from ingle.fusion.kernel.validation import validate
 from ingle.tensor.dtypes import as_dtype
 
 WIDTHS = [1, 3, 17, 40, 300]
+COMBINED = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def place() -> Row:
@@ -50,14 +52,14 @@ def test_rows_are_read_where_an_index_says(machine: Any, width: int, dtype: str,
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "int16", "float64"])
-@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("combine", [*COMBINED, None])
 def test_rows_on_one_place_come_in_order_however_work_is_divided(
-    machine: Any, width: int, dtype: str, adds: bool
+    machine: Any, width: int, dtype: str, combine: str | None
 ):
     b = CodeBuilder()
     update = b.load(1, dtype)
-    if adds:
-        update = b.append("add", dtype, (b.load(2, dtype), update))
+    if combine is not None:
+        update = b.append(combine, dtype, (b.load(2, dtype), update))
     code, (root,) = b.finish(update)
     operands = (Operand("int32", False, "zero"), Operand(dtype), Operand(dtype, True, beyond=0))
     short = width if width <= 32 else 0
@@ -69,8 +71,9 @@ def test_rows_on_one_place_come_in_order_however_work_is_divided(
     updates = (rng.normal(size=(50, width)) * 1e3).astype(as_dtype(dtype).dtype)
     start = rng.integers(0, 9, (7, width)).astype(updates.dtype)
     want = start.copy()
-    for index, row in zip(indices, updates, strict=True):
-        want[index] = want[index] + row if adds else row
+    with np.errstate(over="ignore", invalid="ignore"):
+        for index, row in zip(indices, updates, strict=True):
+            want[index] = COMBINED[combine](want[index], row) if combine else row
     assert units(nest, (7 * width, 50, width)) == 7 * width
     for parts in (1, 2, 5):
         out = start.copy()

@@ -90,7 +90,12 @@ FUNCTIONS = {
     "taken": lambda x, y: it.take(x, it.argmax(y, axis=0), axis=0),
     "stacked": lambda x, y: it.sum(it.stack([x, y, x * y]), axis=(0, 2)),
     "largest": lambda x, y: (it.max(x, axis=0), it.argmin(y, axis=1), it.any(x > y)),
-    "sorted": lambda x, y: it.sort(x * 2, axis=0) + y,
+    "scaled": lambda x, y: x * (1.0 / x.shape[0]) + y * x.shape[0] ** 0.5 - x.shape[0],
+    "sorted": lambda x, y: it.argsort(it.astype(x * 2, "float64"), axis=0) + y,
+    "running": lambda x, y: it.cumulative_sum(x, axis=0) * it.cumulative_prod(y, axis=1),
+    "scattered": lambda x, y: it.scatter_reduce(
+        x, it.argmax(y, axis=1) % x.shape[0], y, "amax", include_self=False
+    ),
 }
 
 

@@ -50,7 +50,7 @@ class Cpu(NumpyBackend):
 
     name = "cpu"
     language = "llvm"
-    spreads_products = False
+    spreads_products = True
     writes_over = True
 
     def __init__(self, device: Device) -> None:
@@ -145,6 +145,11 @@ class Cpu(NumpyBackend):
         array = super().download(handle)
         self.report()
         return array
+
+    def item(self, handle: ArrayHandle) -> Any:
+        number = handle.array.item()
+        self.report()
+        return number
 
     def synchronize(self) -> None:
         for queue in queues:

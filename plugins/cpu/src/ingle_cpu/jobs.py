@@ -72,7 +72,7 @@ class Job:
         self.number = -1
         self.after: set[Job] = set()
         self.failure: Failure | None = None
-        self._asked = user_line(), threading.get_ident()
+        self._asked = str(user_line()), threading.get_ident()
         self._queue = queue
         self._runs = runs
         self._kept: tuple[object, ...] = inputs, room

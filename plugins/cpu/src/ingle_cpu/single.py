@@ -16,6 +16,8 @@ import numpy as np
 from ingle.fusion.execution import KernelExecutable, generated
 from ingle.fusion.fusion import Fusion
 from ingle.fusion.graph import Graph
+from ingle.fusion.passes.decompositions import decomposition
+from ingle.fusion.passes.pieces import SCATTERS
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
@@ -32,7 +34,8 @@ ROUNDED_ONCE = frozenset(
      "round", "square", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
      "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
      "bitwise_or", "bitwise_xor", "bitwise_invert", "where", "full", "iota", "random_bits", "isnan",
-     "isinf", "isfinite", "max", "min", "argmax", "argmin"}
+     "isinf", "isfinite", "max", "min", "argmax", "argmin", "cumulative_sum", "cumulative_prod",
+     "sort", "argsort", "topk"}
 )  # fmt: skip
 """Operations whose result every implementation has to give."""
 FEW = 4096
@@ -70,29 +73,43 @@ class Singles:
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
-        if op.operation.traits.family == "matmul":
-            return self._product(op, inputs)
+        parts: list[Any] = [op]
+        for x in inputs:
+            parts.append(x.shape)
+            parts.append(x.dtype)
+            if type(x) is Scalar:
+                parts.append(Scalar)
+        found = self._known.get(key := tuple(parts))
+        if found is None:
+            if len(self._known) > MOST:
+                self._known.clear()
+                self._flat.clear()
+            found = self._known[key] = self._choose(op, inputs)
         try:
-            return self._run(op, inputs)
+            return tuple(found(op, inputs))
         except OutOfRangeError:
             # A kernel knows that an index is wrong, NumPy's also says which one.
             self._native(op, inputs)
             raise
 
-    def _product(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """A matrix product: how its sums are ordered depends on which operands are transposed,
-        so a transposed operand is one here, too, as it is inside a plan."""
-        if not self._generated(op, [Aval(x.shape, x.dtype) for x in inputs]):
-            return self._run(op, [self._device.in_order(x) for x in inputs])
-        flipped = [_is_flipped(x) for x in inputs]
-        if not any(flipped):
-            return self._run(op, inputs)
-        key = (op, *flipped, *[(x.shape, x.dtype) for x in inputs])
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._planned_product(op, inputs, flipped)
-        both = zip(inputs, flipped, strict=True)
-        return tuple(found(op, [_turned(x) if turn else x for x, turn in both]))
+    def _product(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        """How a matrix product runs: how its sums are ordered depends on which operands are
+        transposed, so a transposed operand is one here, too, as it is inside a plan."""
+        straight = self._chosen(op, avals, inputs)
+        if not self._generated(op, avals):
+            in_order = self._device.in_order
+            return lambda op, inputs: straight(op, [in_order(x) for x in inputs])
+        plans: dict[tuple[bool, ...], Run] = {(False,) * len(inputs): straight}
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
+            flipped = tuple([_is_flipped(x) for x in inputs])
+            found = plans.get(flipped)
+            if found is None:
+                found = plans[flipped] = self._planned_product(op, inputs, flipped)
+            both = zip(inputs, flipped, strict=True)
+            return found(op, [_turned(x) if turn else x for x, turn in both])
+
+        return run
 
     def _planned_product(
         self, op: Op, inputs: Sequence[Handle | Scalar], flipped: Sequence[bool]
@@ -109,23 +126,14 @@ class Singles:
         executable = KernelExecutable(self._device, self._fusion, graph)
         return lambda op, inputs: executable(inputs, [])  # type: ignore[arg-type]
 
-    def _run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        parts: list[Any] = [op]
-        for x in inputs:
-            parts += (x.shape, x.dtype)
-            if type(x) is Scalar:
-                parts.append(Scalar)
-        found = self._known.get(key := tuple(parts))
-        if found is None:
-            if len(self._known) > MOST:
-                self._known.clear()
-                self._flat.clear()
-            found = self._known[key] = self._choose(op, inputs)
-        return tuple(found(op, inputs))
-
     def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
-        operation, traits = op.operation, op.operation.traits
         avals = [Aval(x.shape, x.dtype) for x in inputs]
+        if op.operation.traits.family == "matmul":
+            return self._product(op, avals, inputs)
+        return self._chosen(op, avals, inputs)
+
+    def _chosen(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        operation, traits = op.operation, op.operation.traits
         size = max((math.prod(a.shape) for a in avals), default=0)
         if self._device.owns(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
@@ -133,13 +141,15 @@ class Singles:
             return self._native
         if operation.name in SIZED or operation.name == "slice_update":
             return self._in_order
-        if traits.family in ("gather", "scatter") and size <= MANY:
+        places = traits.family == "gather" or operation.name in SCATTERS
+        if places and size <= MANY:
             return self._in_order
         if operation.name in ROUNDED_ONCE and size <= FEW:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
-        if not self._generated(op, avals) and operation.body is None:
+        known = self._generated(op, avals) or decomposition(op, avals, True) is not None
+        if not known and operation.body is None:
             return self._in_order
         plan = self._plan(op, avals, [type(x) is Scalar for x in inputs])
         same = len({a.shape for a, x in zip(avals, inputs, strict=True) if type(x) is not Scalar})
@@ -165,16 +175,18 @@ class Singles:
 
     def _by_numpy(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
         """NumPy's kernel and what is around it, without looking anything up."""
-        road, kernel = self._device.resolve(op, inputs)
-        if road != "native":
+        _, kernel = self._device.resolve(op, inputs)
+        if kernel is None:
             return self._in_order
-        device, (aval, *more) = self._device, infer(op, inputs)
+        device, ((shape, dtype), *more) = self._device, infer(op, inputs)
 
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
-            made = kernel(op, *[x.array() if type(x) is Scalar else x.array for x in inputs])  # type: ignore[union-attr]
-            array = made if type(made) is np.ndarray else np.asarray(made)
-            handle = ArrayHandle(device, array, aval.dtype)
-            return [handle if array.flags.c_contiguous else device.in_order(handle)]
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+            arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+            made = device.compute(kernel, op, arrays)
+            if not shape:  # NumPy returns its own scalars for 0-d results.
+                return (ArrayHandle(device, np.asarray(made), dtype),)
+            handle = ArrayHandle(device, made, dtype)
+            return (handle if made.flags.c_contiguous else device.in_order(handle),)
 
         return self._in_order if more else run
 

@@ -12,7 +12,7 @@ import numpy as np
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import DType, from_numpy_dtype
-from ingle.tensor.eager import ArrayHandle, EagerBackend, Kernel, Road
+from ingle.tensor.eager import ArrayHandle, EagerBackend, Kernel
 from ingle.tensor.errors import OutOfMemoryError
 from ingle.tensor.memory import Owners, Pool
 from ingle.tensor.operation import Op, infer
@@ -78,6 +78,9 @@ class NumpyBackend(EagerBackend):
             array if handle.owned is None else memory.exported(array, handle.owned)
         )
 
+    def item(self, handle: ArrayHandle) -> Any:
+        return handle.array.item()
+
     def memory(self) -> Pool:
         """The pool that large arrays come from; all devices of this backend share it."""
         return memory.pool
@@ -103,18 +106,11 @@ class NumpyBackend(EagerBackend):
         _silent.run(kernel, op, out, *arrays)
         return OwnedHandle(self, out, target.dtype, owned)
 
-    def resolve(self, op: Op, inputs: Sequence[Any]) -> tuple[Road, Kernel | None]:
-        road, kernel = super().resolve(op, inputs)
-        if kernel is None:
-            return road, None
-
-        def run(op: Op, *arrays: Any) -> Any:
-            try:
-                return _silent.run(kernel, op, *arrays)
-            except MemoryError as error:
-                return _once_more(kernel, op, arrays, error)
-
-        return road, run
+    def compute(self, kernel: Kernel, op: Op, arrays: Sequence[Any]) -> Any:
+        try:
+            return _silent.run(kernel, op, *arrays)
+        except MemoryError as error:
+            return _once_more(kernel, op, arrays, error)
 
     def wrap(self, op: Op, result: Any, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         if type(result) is np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Handle, Scalar
@@ -94,6 +94,9 @@ class TrackedHandle(Handle):
 
     def detached(self) -> Handle:
         return self.inner.detached()
+
+    def item(self) -> Any:
+        return self.inner.item()
 
     def base(self) -> Handle:
         return self.inner.base()

@@ -12,6 +12,7 @@ from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import unflatten
 
 from .graph import Graph
+from .lines import Line
 from .plans import Executable
 from .recorder import LazyHandle
 
@@ -68,7 +69,7 @@ class Entry:
     """
 
     signature: tuple[Any, ...]
-    lines: list[str]
+    lines: list[Line]
     graph: Graph
     host: Callable[..., tuple[Any, ...] | None]
     lines_of_host: list[str]

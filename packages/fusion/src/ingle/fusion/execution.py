@@ -24,7 +24,9 @@ from .own_kernels import registrations
 from .passes.expand import Expanded
 from .passes.kinds import generates, is_product
 from .passes.rounding import is_exact
+from .passes.rows import with_split_rows
 from .passes.simplify import simplify
+from .passes.tiling import with_tiles
 from .passes.views import View
 from .planning import Scheduler
 from .schedule import Call, HostStep, Outline, arguments_of, laid_out, whole
@@ -170,7 +172,7 @@ class Plan:
         """Which kernels compute the graph, in which order."""
 
         def planned(graph: Graph) -> Outline:
-            work = simplify(graph)
+            work = with_split_rows(with_tiles(simplify(graph)))
             return Scheduler(work, self._generated, pairs).outline()
 
         surroundings = pairs, is_exact(), registrations()

@@ -18,6 +18,7 @@ from .compilation import Compiled, Recording
 from .entries import Entry
 from .execution import KernelExecutable
 from .graph import Graph
+from .lines import Line
 from .passes.nests import NestCall
 from .passes.operands import bytes_along
 from .plans import prepare
@@ -270,7 +271,7 @@ def _host_step(graph: Graph, position: int, seconds: float | None = None) -> Ste
     return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds)
 
 
-def _constants(log: Sequence[Any], lines: Sequence[str]) -> list[str]:
+def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:
     found: dict[str, None] = {}
     for entry, line in zip(log, lines, strict=False):
         if entry[0] == "constant":

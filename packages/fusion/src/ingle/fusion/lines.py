@@ -5,18 +5,31 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
+from typing import NamedTuple
 
 
-def user_line() -> str:
-    """`file:line`, in function, of the innermost frame that is not Ingle's."""
+class Line(NamedTuple):
+    """A line of code; as a string `file:line, in function`."""
+
+    code: CodeType | None
+    number: int
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return "an unknown line"
+        file = _short(self.code.co_filename, _folder())
+        return f"{file}:{self.number}, in {self.code.co_name}"
+
+
+def user_line() -> Line:
+    """The line at which the innermost frame is that is not Ingle's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _ours(frame):
+    while frame is not None:
+        if not _is_ours(frame.f_globals.get("__name__", "")):
+            return Line(frame.f_code, frame.f_lineno)
         frame = frame.f_back
-    if frame is None:
-        return "an unknown line"
-    code = frame.f_code
-    return f"{_short(code.co_filename, _folder())}:{frame.f_lineno}, in {code.co_name}"
+    return Line(None, 0)
 
 
 def _folder() -> str:
@@ -26,13 +39,10 @@ def _folder() -> str:
         return os.sep
 
 
-def _ours(frame: FrameType) -> bool:
-    return _is_ours(str(frame.f_globals.get("__name__", "")))
-
-
 @lru_cache(maxsize=1024)
-def _is_ours(name: str) -> bool:
-    return name == "ingle" or name.startswith(("ingle.", "ingle_")) or name == "contextlib"
+def _is_ours(name: object) -> bool:
+    known = str(name)
+    return known == "ingle" or known.startswith(("ingle.", "ingle_")) or known == "contextlib"
 
 
 @lru_cache(maxsize=1024)

@@ -171,5 +171,5 @@ class Scheduler:
         if group.kind == "assembly":
             return Assembler(*of, self._inline, placed).calls(group.nodes[0])
         if group.kind == "contraction":
-            return [ContractionBuilder(*of, group, self._inline, stored).build()]
+            return [ContractionBuilder(*of, group, self._inline, stored, placed).build()]
         return NestBuilder(*of, group, self._inline, stored, placed)

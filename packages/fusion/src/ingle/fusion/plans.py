@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +14,6 @@ from ingle.tensor.operation import Op, typed_key
 from .graph import Entry, Graph, Node, constant_entry, read_log
 from .references import HELD_TWICE, exclusive, refs
 from .straight import Landing
-
-SHORT, SMALL = 6, 1 << 14
-"""Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
 
 
 class PlanError(Exception):
@@ -46,9 +42,7 @@ def replay(
     """Runs a log through the door of a backend, one operation after the other."""
     values: list[Any] = []
     inputs, rest = iter(given), iter(numbers)
-    dying: list[list[int]] = [[]] * len(log)
-    if len(log) > SHORT:
-        dying = _last_uses([e[1:] if type(e[0]) is Op else () for e in log], outputs)
+    dying = _last_uses([e[1:] if type(e[0]) is Op else () for e in log], outputs)
     with staged_on(backend):
         for entry, dead in zip(log, dying, strict=True):
             head = entry[0]
@@ -192,12 +186,6 @@ class Planner:
             PlanError: the log is due to run by a plan, which failed.
             Exception: an operation did, also one whose result nobody wants.
         """
-        if len(log) <= SHORT:
-            for handle in given:
-                if math.prod(handle.shape) > SMALL:
-                    break
-            else:
-                return replay(self._backend, log, outputs, given, numbers)
         form = self._form((tuple(log), tuple(outputs)), numbers)
         with form.lock:
             # Threads may come with other numbers: what varies belongs to the plan made for it.

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from .fusion import Fusion
 
 
-MOST_AVALS = 1 << 15
-_avals: dict[Any, tuple[Aval, ...]] = {}
-
 current: ContextVar[Recorder | None] = ContextVar("ingle_recorder", default=None)
 """The recorder of the function that is being compiled, if one is."""
 
@@ -66,6 +63,20 @@ class LazyHandle(Handle):
         assert value is not None, self
         raise value
 
+    def settle(self, value: Handle | BaseException) -> None:
+        """Gives it its value, or the error that stands in for it.
+
+        It leaves the recorder when it has that, since other threads look at it without the lock.
+        """
+        owned = getattr(value, "owned", None)
+        if owned is not None:  # a view of memory that may be written in place
+            owned.add(self)
+        self.value = value
+        self.recorder = None
+
+    def item(self) -> Any:
+        return self.computed().item()
+
 
 class Inputs(list[Handle]):
     """The inputs of a log: they hold memory that may be written in place until the log has run."""
@@ -99,27 +110,18 @@ class Recorder:
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """Writes an operation down."""
-        key: list[Any] = [op]
-        operands: list[Handle | Scalar] = []
+        avals = infer(op, inputs)
         for x in inputs:
-            key.append(x.shape)
-            key.append(x.dtype)
-            if type(x) is LazyHandle and x.recorder is not self:
+            if type(x) is LazyHandle and x.recorder is not self and x.recorder is not None:
                 # Not under the lock: another thread that computes it may be waiting for that.
-                x = x.computed()
-            operands.append(x)
-        avals = _avals.get(whole := tuple(key))
-        if avals is None:
-            if len(_avals) > MOST_AVALS:
-                _avals.clear()
-            avals = _avals[whole] = infer(op, inputs)
+                x.computed()
         with self.lock:
             args: list[Any] = [op]
-            for x in operands:
+            for x in inputs:
                 if type(x) is LazyHandle:
                     if x.recorder is self:
                         args.append(x.number)
-                    else:  # somebody needed it in between
+                    else:  # computed before, or by somebody who needed it in between
                         args.append(self.operand(x.computed()))
                 elif type(x) is Scalar:
                     args.append(self.number(x))
@@ -148,11 +150,12 @@ class Recorder:
 
     def operand(self, handle: Handle) -> int:
         """The value of a handle of the backend below: an input of the log."""
-        found = self._places.get(id(handle))
+        place = id(handle)
+        found = self._places.get(place)
         if found is None:
-            place, entry = id(handle), ("input", handle.shape, handle.dtype)
-            self._places[place] = found = self._count
-            self._count += 1
+            found, entry = self._count, ("input", handle.shape, handle.dtype)
+            self._places[place] = found
+            self._count = found + 1
             self.given += (handle,)
             self.written += (entry,)
             if handle.owned is not None:

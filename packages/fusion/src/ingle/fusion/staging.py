@@ -17,7 +17,7 @@ from ingle.tensor.operation import Op
 
 from .errors import CompileError
 from .graph import constant_entry
-from .lines import user_line
+from .lines import Line, user_line
 from .recorder import LazyHandle, Recorder, current
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Staging(Recorder):
     def __init__(self, backend: Fusion) -> None:
         super().__init__(backend)
         self.tape = Tape()
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.sources: list[Any] = []
         self.contents: dict[int, str] = {}
         self._scalars: dict[Any, int] = {}
@@ -129,8 +129,9 @@ class Staging(Recorder):
         )
 
     def _locate(self) -> None:
-        while len(self.lines) < len(self.written):
-            self.lines.append(user_line())
+        missing = len(self.written) - len(self.lines)
+        if missing:
+            self.lines += [user_line()] * missing
 
 
 class StagingScope(Scope):

@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ingle.tensor.contract import Handle
+from ingle.tensor.contract import Backend, Handle, Scalar
+from ingle.tensor.device import staged_on
+from ingle.tensor.operation import Op
 
 from .ahead import setting
 from .errors import PlanWarning
 from .graph import Entry, read_log
-from .plans import SMALL, Attempt, PlanError
+from .plans import Attempt, PlanError
 from .recorder import Inputs, LazyHandle, Recorder
 from .straight import Landing
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 8192
 """A safety valve: streams end at structural points long before."""
+SHORT, SMALL = 6, 1 << 14
+"""Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
 
 
 class Stream(Recorder):
@@ -38,7 +42,7 @@ class Stream(Recorder):
         self.flush()
 
     def finish(self, wanted: LazyHandle) -> None:
-        self._run()
+        self._ran(wanted)
 
     def flush(self) -> None:
         """Computes everything that somebody still holds; the rest is never computed.
@@ -46,65 +50,73 @@ class Stream(Recorder):
         Raises:
             Exception: what any of it raised; later reads of what depends on that raise it, too.
         """
-        for handle in self._run():
+        for handle in self._ran():
             if isinstance(handle.value, BaseException):
                 raise handle.value
 
-    def _run(self) -> list[LazyHandle]:
-        """Gives each handle a value, or the error that stands in for it.
+    def _ran(self, wanted: LazyHandle | None = None) -> Sequence[LazyHandle]:
+        """Gives each handle a value, or the error that stands in for it; returns them.
 
-        A handle leaves the recorder when it has its value, since other threads look at it without
-        the lock.
+        Args:
+            wanted: whose value is needed; if another thread has found it, nothing runs here.
         """
         if setting.plans and self._report is not None:
             self._report()
         with self.lock:
-            if not self.written:
-                return []
+            if not self.written or (wanted is not None and wanted.recorder is None):
+                return ()
             handles = self.living()
-            if self._ran_alone(handles):
-                return handles
-            landing = Landing()
-            state: tuple[Any, ...] | None = None
-            values: Sequence[Handle | BaseException] | None = None
-            try:
-                state = self.taken()
-                if handles:
-                    values = self._computed(state, handles, landing)
-                    _settle(handles, values)
-            except BaseException:
-                # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
-                if values is not None:
-                    _settle(handles, values)
-                elif landing.done:
-                    _settle(handles, landing.outputs)
-                elif state is not None:
-                    self.put_back(state)
-                raise
+            if not handles:
+                self.taken()
+            elif self._is_short():
+                self._run_short(handles)
+            else:
+                self._run(handles)
             return handles
 
-    def _ran_alone(self, handles: Sequence[LazyHandle]) -> bool:
-        """Runs a log of one small operation on tensors, whose value alone is wanted, if it is one.
+    def _is_short(self) -> bool:
+        """Whether all that a plan prepares for takes longer than the operations one by one."""
+        if len(self.written) <= SHORT:
+            for x in self.given:
+                if x.shape and math.prod(x.shape) > SMALL:
+                    break
+            else:
+                return True
+        return False
 
-        Everything else that a run prepares for takes longer than such an operation.
-        """
-        log, given = self.written, self.given
-        entry = log[-1]
-        # Inputs are written down in the order in which the operation takes them, each once.
-        if not len(log) == len(given) + 1 == len(entry) or len(handles) != 1:
-            return False
-        if entry[0].operation.body is not None:
-            return False
-        for handle in given:
-            if math.prod(handle.shape) > SMALL:
-                return False
+    def _run_short(self, handles: Sequence[LazyHandle]) -> None:
+        log, given, numbers = self.written, self.given, self.numbers
+        state = self.taken()
         try:
-            made = self.backend.inner.execute(entry[0], given)
-        except Exception:
-            return False  # it will be raised again, and become the value's error
-        self.taken()
-        _settle(handles, [made[handles[0].number - len(given)]])
-        return True
+            try:
+                values = _one_by_one(self.backend.inner, log, given, numbers)
+            except Exception:
+                outputs = [h.number for h in handles]
+                _settle(handles, self._attempted(log, outputs, given, numbers))
+            else:
+                for handle in handles:
+                    handle.settle(values[handle.number])
+        except BaseException:  # Ctrl-C: whoever asks again starts it again
+            self.put_back(state)
+            raise
+
+    def _run(self, handles: Sequence[LazyHandle]) -> None:
+        landing = Landing()
+        state: tuple[Any, ...] | None = None
+        values: Sequence[Handle | BaseException] | None = None
+        try:
+            state = self.taken()
+            values = self._computed(state, handles, landing)
+            _settle(handles, values)
+        except BaseException:
+            # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
+            if values is not None:
+                _settle(handles, values)
+            elif landing.done:
+                _settle(handles, landing.outputs)
+            elif state is not None:
+                self.put_back(state)
+            raise
 
     def _computed(
         self, state: tuple[Any, ...], handles: Sequence[LazyHandle], landing: Landing
@@ -137,8 +149,37 @@ class Stream(Recorder):
 
 def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:
     for handle, value in zip(handles, values, strict=True):
-        owned = getattr(value, "owned", None)
-        if owned is not None:  # a view of memory that may be written in place
-            owned.add(handle)
-        handle.value = value
-        handle.recorder = None
+        handle.settle(value)
+
+
+def _operands(
+    log: Sequence[Entry], given: Sequence[Handle], numbers: Sequence[Any]
+) -> list[Handle | Scalar]:
+    """The values that a log of one operation begins with."""
+    tensors, rest = iter(given), iter(numbers)
+    found: list[Handle | Scalar] = []
+    for kind, *_, dtype in log[:-1]:
+        found.append(next(tensors) if kind == "input" else Scalar(next(rest), dtype))
+    return found
+
+
+def _one_by_one(
+    backend: Backend, log: Sequence[Entry], given: Sequence[Handle], numbers: Sequence[Any]
+) -> list[Any]:
+    """All values of a log."""
+    tensors, rest = iter(given), iter(numbers)
+    values: list[Any] = []
+    for entry in log:
+        op = entry[0]
+        if type(op) is Op:
+            operands = [values[n] for n in entry[1:]]
+            if op.operation.body is None:
+                values += backend.execute(op, operands)
+            else:
+                with staged_on(backend):  # what the body creates belongs below, too
+                    values += backend.execute(op, operands)
+        elif op == "input":
+            values.append(next(tensors))
+        else:
+            values.append(Scalar(next(rest), entry[1]))
+    return values

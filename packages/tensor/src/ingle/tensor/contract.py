@@ -85,6 +85,11 @@ class Handle:
         """The same value without any recording of gradients; decorators that record override it."""
         return self
 
+    def item(self) -> Any:
+        """The value of one element as a Python number, without any recording; waits for it."""
+        handle = self.detached()
+        return handle.backend.download(handle).item()
+
     def base(self) -> Handle:
         """The handle under those of all decorators, with the axes of batches in front."""
         return self

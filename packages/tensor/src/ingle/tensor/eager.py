@@ -35,11 +35,16 @@ class ArrayHandle(Handle):
 
     __slots__ = ("array",)
 
+    backend: EagerBackend
+
     def __init__(self, backend: EagerBackend, array: Any, dtype: DType) -> None:
         self.backend = backend
         self.array = array
         self.shape = tuple(array.shape)
         self.dtype = dtype
+
+    def item(self) -> Any:
+        return self.backend.item(self)
 
 
 class HostFallbackWarning(UserWarning):
@@ -93,6 +98,10 @@ class EagerBackend:
         assert isinstance(handle, ArrayHandle)
         return self.to_host_array(handle.array)
 
+    def item(self, handle: ArrayHandle) -> Any:
+        """The value of one element as a Python number; waits for it."""
+        return self.download(handle).item()
+
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether a kernel of the backend's own serves; override to refuse single cases."""
         operation = op.operation
@@ -133,7 +142,11 @@ class EagerBackend:
                 f"{', '.join(str(aval_of(x)) for x in inputs)}, and it has no body"
             )
         arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-        return self.wrap(op, kernel(op, *arrays), inputs)
+        return self.wrap(op, self.compute(kernel, op, arrays), inputs)
+
+    def compute(self, kernel: Kernel, op: Op, arrays: Sequence[Any]) -> Any:
+        """Calls a kernel; override to do so in surroundings that the library needs."""
+        return kernel(op, *arrays)
 
     def wrap(self, op: Op, result: Any, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """A kernel's result as handles, with the dtypes of the room's rule."""

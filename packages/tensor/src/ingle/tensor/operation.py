@@ -277,7 +277,15 @@ _avals: dict[Any, tuple[Aval, ...]] = {}
 
 def infer(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
     """The outputs' shapes and dtypes by the room's rule; cached, so bad input is checked once."""
-    key = (op, *[(a.shape, a.dtype) for a in avals])
+    # Every operation passes here, most of them with one or two operands.
+    key: tuple[Any, ...]
+    if len(avals) == 2:
+        a, b = avals
+        key = (op, a.shape, a.dtype, b.shape, b.dtype)
+    elif len(avals) == 1:
+        key = (op, avals[0].shape, avals[0].dtype)
+    else:
+        key = (op, *[part for a in avals for part in (a.shape, a.dtype)])
     found = _avals.get(key)
     if found is None:
         found = infer_anew(op, avals)

@@ -128,12 +128,13 @@ class Tensor(Operators, Exchange):
         >>> it.asarray([2.5]).item()
         2.5
         """
-        if self.size != 1:
+        handle = self._handle
+        if handle.shape and math.prod(handle.shape) != 1:
             raise ArgumentError(
                 f"item: needs a tensor of one element, got shape {self.shape} with {self.size}; "
                 "reduce it first (x.sum(), x.mean()) or use x.tolist()"
             )
-        return self.numpy().item()
+        return handle.item()
 
     def to_device(self, device: Device | str, /, *, stream: Any = None) -> Tensor:
         """The same values on another device; the tensor itself if it is there already."""
@@ -175,14 +176,13 @@ class Tensor(Operators, Exchange):
         return run(self, cotangent, create_graph=create_graph)  # type: ignore[no-any-return]
 
     def _number(self, to: str) -> Any:
-        if self.size != 1:
+        handle = self._handle
+        if handle.shape and math.prod(handle.shape) != 1:
             raise ArgumentError(
                 f"{to}(x): needs a tensor of one element, got shape {self.shape}"
                 + ("; use x.any() or x.all()" if to == "bool" else "; use x.tolist()")
             )
-        # As `numpy` does it: a loop that looks at its loss comes here at each step.
-        handle = self._handle.detached()
-        return handle.backend.download(handle).item()
+        return handle.item()
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .code import HALVES, CodeBuilder
+from .code import FLOATS, HALVES, SIZES, CodeBuilder
 
 Operand = "Expression | float"
 
@@ -184,6 +184,36 @@ def copysign(magnitude: Expression, sign: Expression) -> Expression:
     top = sign.bits(1 << (8 * int(whole[3:]) // 8 - 1), whole)
     bits = (sign.bitcast(whole) & top) | magnitude.bitcast(whole)
     return bits.bitcast(magnitude.dtype)
+
+
+def in_order(x: Expression, *, largest: bool, zeros: bool = False) -> Expression:
+    """An integer for an element, in the same order, with one for all NaNs.
+
+    Args:
+        x: no half type.
+        largest: whether NaN comes behind all others, or before them.
+        zeros: whether the negative zero comes before the other, or they are equal.
+    """
+    if x.dtype == "bool":
+        return x.cast("uint8")
+    if x.dtype not in FLOATS:
+        return x
+    whole = INTEGER_OF[x.dtype]
+    top = 8 * SIZES[whole] - 1
+    bits = (x if zeros else x + 0.0).bitcast(whole)
+    beyond = (1 << top) - 1 if largest else -(1 << top)
+    return where(x.is_nan(), bits.constant(beyond), _turned(bits))
+
+
+def out_of_order(key: Expression, dtype: str) -> Expression:
+    """The float that an integer stands for; of NaN the one with these bits."""
+    return _turned(key).bitcast(dtype)
+
+
+def _turned(bits: Expression) -> Expression:
+    """Of negative ones all bits but the sign, which is how floats and integers differ in order."""
+    top = 8 * SIZES[bits.dtype] - 1
+    return bits ^ ((bits >> top) & ((1 << top) - 1))
 
 
 INTEGER_OF = {"float32": "int32", "float64": "int64", "float16": "int16", "bfloat16": "int16"}

@@ -37,6 +37,10 @@ _DISCONTINUOUS = frozenset(
 element that it was taken from, and what is printed as 3.0 has no floor of 2."""
 
 _REDUCTIONS = frozenset(COMBINES)
+_RUNNING = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
+            "cummin_indices": "argmin"}  # fmt: skip
+SORTS = frozenset({"argsort", "sort"})
+"""Operations that put rows in order, which nests do with short ones."""
 _GATHERS = frozenset({"take", "take_along_axis"})
 
 
@@ -58,6 +62,11 @@ def reduction_of(op: Op) -> str | None:
     operation = op.operation
     known = operation.traits.kind == "reduction" and operation.name in _REDUCTIONS
     return operation.name if known else None
+
+
+def running_of(op: Op) -> str | None:
+    """How an operation folds the elements up to each place, for running `Reduce` stages."""
+    return _RUNNING.get(op.operation.name)
 
 
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:

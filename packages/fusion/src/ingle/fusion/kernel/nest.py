@@ -27,6 +27,10 @@ A nest may also sum over its rows, in a first of two steps: a stage's `columns` 
 for each `BLOCK` rows, and a nest of another kernel adds these up, each a block (`"totals"`). That
 is the order in which lanes along an outer axis would sum. A unit of work is `BLOCK` rows then.
 
+**Running results.** A reduction may run along the inner axis: at every place it gives the fold of
+the elements up to there, one after the other from the first on, sums without their errors. So the
+order follows from the axis alone, whatever the lanes. The one `Map` behind it stores them.
+
 **Rows at computed places.** An operand may begin each row some elements beyond where its strides
 say; how many is computed by a `Row` stage. In a *scattered* nest several rows may fall on one place
 of an output. There the units of work are the elements on which rows can begin, whose number is the
@@ -38,10 +42,10 @@ alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .code import DTYPES, FLOATS, HALVES, SIZES, Code, Instruction
+from .code import FLOATS, HALVES, SIZES, Code
 
 COMBINES = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "totals")
 BLOCK = 32
@@ -80,12 +84,15 @@ class Reduce(NamedTuple):
             floats that are sums of blocks, with lanes along an outer axis.
         stores: (operand, instruction) for each.
         columns: see `Map`.
+        running: whether the stage behind it has at each place what is folded up to there; places of
+            extremes, which are of integers then, are those of the last of equals.
     """
 
     code: Code
     reductions: tuple[tuple[str, int], ...]
     stores: tuple[tuple[int, int], ...] = ()
     columns: tuple[tuple[int, int], ...] = ()
+    running: bool = False
 
 
 class Map(NamedTuple):
@@ -175,6 +182,12 @@ def is_copy(nest: Nest) -> bool:
     return is_flat(nest) and lanes == ["unit", "unit"] and code == ["load"]
 
 
+def runs(nest: Nest) -> bool:
+    """Whether a nest gives running results."""
+    first = nest.stages[0]
+    return isinstance(first, Reduce) and first.running
+
+
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:
     """(operand, instruction) of each sum over rows."""
     return () if isinstance(stage, Row) else stage.columns
@@ -259,143 +272,3 @@ class Layout(NamedTuple):
 def layout(nest: Nest) -> Layout:
     """Where the nest's arguments are."""
     return Layout(nest.outer, len(nest.operands), nest.ragged)
-
-
-def validate(nest: Nest) -> None:
-    """Raises ValueError with what is wrong with a nest."""
-    for problem in _problems(nest):
-        raise ValueError(f"bad nest: {problem}")
-
-
-def _problems(nest: Nest) -> Iterator[str]:
-    if not 0 <= nest.outer <= MAX_OUTER:
-        yield f"{nest.outer} outer axes; 0 to {MAX_OUTER} are possible"
-    if nest.lanes not in ("inner", "outer"):
-        yield f"lanes {nest.lanes!r}; expected 'inner' or 'outer'"
-    if nest.lanes == "outer" and nest.outer == 0:
-        yield "lanes 'outer' need an outer axis"
-    if nest.ragged and nest.outer - (nest.lanes == "outer") < 1:
-        yield "ragged needs an outer axis 0 that the lanes do not run along"
-    for k, operand in enumerate(nest.operands):
-        if operand.dtype not in DTYPES:
-            yield f"operand {k} has dtype {operand.dtype!r}; kernels know {sorted(DTYPES)}"
-        if operand.lane not in ("unit", "zero", "strided"):
-            yield f"operand {k} has lane {operand.lane!r}"
-        if operand.beyond is not None and not _is_place(nest, operand.beyond):
-            yield f"operand {k} begins beyond value {operand.beyond}; stage 0 has no such int64"
-    if nest.scattered and not (nest.outer and _is_place(nest, 0)):
-        yield "scattered rows need an outer axis and a first stage that says where they are"
-    if nest.short and not (
-        0 < nest.short <= SHORT and nest.outer and nest.lanes == "inner" and not nest.ragged
-    ):
-        yield f"rows of {nest.short}: short ones have 1 to {SHORT} elements along the lanes"
-    if not nest.stages:
-        yield "no stages"
-    if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
-        yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
-    for number, stage in enumerate(nest.stages):
-        for problem in _stage_problems(nest, number, stage):
-            yield f"stage {number}: {problem}"
-
-
-def _is_place(nest: Nest, number: int) -> bool:
-    """Whether the first stage computes a value that rows of operands may begin at."""
-    first = nest.stages[0] if nest.stages else None
-    if not isinstance(first, Row) or nest.lanes != "inner" or nest.ragged or in_blocks(nest):
-        return False
-    return number < len(first.values) and first.code[first.values[number]].dtype == "int64"
-
-
-def _stage_problems(nest: Nest, number: int, stage: Stage) -> Iterator[str]:
-    for at, instruction in enumerate(stage.code):
-        problem = _instruction_problem(nest, number, stage, at, instruction)
-        if problem:
-            yield f"instruction {at} ({instruction.name}): {problem}"
-            return
-    for k, at in (*stage.stores, *columns_of(stage)):
-        if not (0 <= k < len(nest.operands) and nest.operands[k].output):
-            yield f"stores to operand {k}, which is no output"
-        elif not 0 <= at < len(stage.code):
-            yield f"stores instruction {at} of {len(stage.code)}"
-        elif stage.code[at].dtype != nest.operands[k].dtype:
-            yield f"stores {stage.code[at].dtype} to operand {k} of {nest.operands[k].dtype}"
-        elif nest.operands[k].lane == "zero" and not (
-            isinstance(stage, Row) and nest.lanes == "inner"
-        ):
-            yield f"operand {k} is stored along lanes where its stride is 0"
-    for k, _ in columns_of(stage):
-        if nest.operands[k].dtype not in ("float32", "float64") or nest.operands[k].lane != "unit":
-            yield f"sums over rows in operand {k}: they are float32 or float64 side by side"
-    if isinstance(stage, Reduce):
-        floats = {stage.code[a].dtype for c, a in stage.reductions if c == "sum"} & FLOATS
-        if len({accumulators(dtype) for dtype in floats}) > 1:
-            yield f"sums of {' and '.join(sorted(floats))}, whose blocks differ: take two stages"
-        for combine, at in stage.reductions:
-            yield from _reduction_problems(stage.code, combine, at)
-            if combine == "totals" and nest.lanes != "outer":
-                yield "totals need lanes 'outer'"
-
-
-def _reduction_problems(code: Code, combine: str, at: int) -> Iterator[str]:
-    if combine not in COMBINES:
-        yield f"no reduction {combine!r}; there are {', '.join(COMBINES)}"
-    if not 0 <= at < len(code):
-        yield f"{combine} of instruction {at} of {len(code)}"
-    elif combine in ("any", "all") and code[at].dtype != "bool":
-        yield f"{combine} of {code[at].dtype}: it takes bool"
-    elif combine not in ("any", "all", "max", "min") and code[at].dtype == "bool":
-        yield f"{combine} of bool: it takes numbers"
-    elif combine == "totals" and code[at].dtype not in FLOATS:
-        yield f"totals of {code[at].dtype}: they are of floats"
-    elif code[at].dtype in HALVES:
-        yield f"{combine} of {code[at].dtype}: widen it to float32"
-
-
-def _instruction_problem(
-    nest: Nest, number: int, stage: Stage, at: int, instruction: Instruction
-) -> str | None:
-    name, dtype, args, value = instruction
-    if any(not 0 <= a < at for a in args):
-        return f"arguments {args} are not before it"
-    if name in ("load", "gather"):
-        if not 0 <= value < len(nest.operands):
-            return f"operand {value} of {len(nest.operands)}"
-        if nest.operands[value].dtype != dtype:
-            return f"{dtype} from operand {value} of {nest.operands[value].dtype}"
-    if name == "scalar" and not (0 <= value < len(nest.scalars) and nest.scalars[value] == dtype):
-        return f"scalar {value} as {dtype}; the nest's are {nest.scalars}"
-    if name == "index" and not -1 <= value < nest.outer:
-        return f"axis {value} of {nest.outer} outer axes"
-    if name == "index" and value == -1 and isinstance(stage, Row):
-        return "the inner index has no value in a Row stage"
-    if name in ("result", "row"):
-        return _reference_problem(nest, number, name, dtype, value)
-    if dtype in HALVES and name not in _HALF_OPERATIONS:
-        return f"arithmetic on {dtype}: widen it to float32"
-    if name in ("div", "sqrt", "floor", "ceil", "trunc", "round", "fma") and dtype not in FLOATS:
-        return f"{dtype} is no float"
-    return None
-
-
-_HALF_OPERATIONS = frozenset(
-    {"load", "gather", "table", "constant", "scalar", "cast", "bitcast", "select", "argument"}
-)
-
-
-def _reference_problem(
-    nest: Nest, number: int, name: str, dtype: str, value: tuple[int, int]
-) -> str | None:
-    stage, j = value
-    if not 0 <= stage < number:
-        return f"refers to stage {stage}, which is not before it"
-    source = nest.stages[stage]
-    if name == "result":
-        if not isinstance(source, Reduce) or not 0 <= j < len(source.reductions):
-            return f"stage {stage} has no reduction {j}"
-        combine, at = source.reductions[j]
-        made = result_dtype(combine, source.code[at].dtype)
-    else:
-        if not isinstance(source, Row) or not 0 <= j < len(source.values):
-            return f"stage {stage} has no row value {j}"
-        made = source.code[source.values[j]].dtype
-    return None if made == dtype else f"is {made} there, {dtype} here"

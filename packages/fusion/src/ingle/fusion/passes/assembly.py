@@ -11,14 +11,17 @@ from ingle.tensor.operation import Op
 
 from ..graph import Graph
 from ..kernel.code import SIZES, CodeBuilder
-from ..kernel.lowering import lower
+from ..kernel.lowering import SORTS, lower, running_of
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
 from .axes import lane_of, merged
-from .groups import Group, Grouping
+from .groups import Grouping
 from .nests import NestCall
+from .networks import sorting_call
 from .operands import Argument, Unnestable, number_in
 from .pieces import FIRST_START, SCATTERS, Piece, pieces_of
+from .products import can_write
 from .roles import Role
+from .running import running_call
 from .views import View, Views, reshaped, sliced, strides_of
 
 LARGE = 1 << 15
@@ -48,7 +51,7 @@ def placements(
             alone = users[root] == {position} and roots.count(root) == 1 and root not in outputs
             maker = grouping.producer(root)
             if alone and maker is not None and source.contiguous:
-                place = _place(graph, roles, maker, source, target)
+                place = _place(graph, roles, grouping, source, target)
                 if place is not None:
                     found[root] = place
     return found
@@ -66,20 +69,25 @@ def _parts(graph: Graph, views: Views, position: int, whole: View) -> Sequence[P
     if pieces is not None and pieces.disjoint:
         return pieces.parts
     node = graph.nodes[position]
-    # What is written into comes first; a slice has nothing but the place that it reads.
-    reads = node.op.operation.name == "slice"
+    # What is written into comes first; others have nothing but places that they read.
+    reads = node.op.operation.name not in (*SCATTERS, "slice_update")
     return [] if reads else [Piece(views.of(node.args[0]), whole)]
 
 
 def _place(
-    graph: Graph, roles: Sequence[Role], maker: Group, source: View, target: View
+    graph: Graph, roles: Sequence[Role], grouping: Grouping, source: View, target: View
 ) -> View | None:
     """Where the root of a source lies, if its maker can write it as its target lies."""
-    shape = graph.values[source.root].aval.shape
+    maker = grouping.producer(source.root)
+    assert maker is not None
+    shape = grouping.walked(source.root)
     position = next(p for p in maker.nodes if source.root in graph.nodes[p].results)
-    known = maker.kind in ("nest", "assembly") and roles[position] not in ("copy", "columns")
+    known = maker.kind != "host" and roles[position] != "columns"
     same = math.prod(source.shape) == math.prod(shape)
-    return reshaped(target, shape) if known and same else None
+    place = reshaped(target, shape) if known and same else None
+    if place is not None and maker.kind == "contraction":
+        return place if can_write(maker, source.root, place) else None
+    return place
 
 
 def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, int]) -> list[int]:
@@ -126,6 +134,9 @@ class Assembler:
         name, (result,) = node.op.operation.name, node.results
         whole = home(self._graph, self._placed, result)
         x = self._views.of(node.args[0])
+        if name in SORTS or running_of(node.op) is not None:
+            along = sorting_call if name in SORTS else running_call
+            return [along(self._graph, position, x, whole, self._number)]
         if name == "slice":
             return [self._copy(position, _stepped(x, whole.shape, node.op), whole, moves=x)]
         if name in SCATTERS:
@@ -225,21 +236,22 @@ class Assembler:
         node = self._graph.nodes[position]
         axis = node.op.attributes["axis"]
         indices, updates = self._views.of(node.args[1]), self._views.of(node.args[2])
-        adds = node.op.operation.name == "scatter_add"
+        combine = _combine(node.op)
         sizes, strides = _rows(axis, whole, indices, updates)
         builder, scalars, dtype = CodeBuilder(), list[int](), self._dtype(whole.root)
         update = self._number(builder, updates.root, scalars)
         arguments = [Argument(whole.root, (), whole.offset, True)]
         if update is None:
-            if not adds:
+            if combine is None:
                 dtype = f"uint{8 * SIZES[dtype]}"
             arguments.append(Argument(updates.root, (), updates.offset))
             update = builder.load(1, dtype)
         parts = _Parts(
             sizes, arguments, strides[: len(arguments)], [dtype] * len(arguments), scalars
         )
-        if adds:
-            update = builder.append("add", dtype, (builder.load(0, dtype), update))
+        if combine is not None:
+            both = builder.widen(builder.load(0, dtype)), builder.widen(update)
+            update = builder.narrow(builder.append(combine, builder.dtype(both[0]), both), dtype)
         code, (root,) = builder.finish(update)
         parts.stages.append(Map(code, ((0, root),)))
         row = CodeBuilder()
@@ -255,8 +267,8 @@ class Assembler:
             raise Unnestable
         operands = []
         for k, (argument, steps) in enumerate(zip(parts.arguments, parts.strides, strict=True)):
-            lane = lane_of(steps[-1])
             beyond = 0 if k == parts.moved else None
+            lane = lane_of(steps[-1])
             operands.append(Operand(parts.dtypes[k], argument.output, lane, beyond))
         nest = Nest(
             outer,
@@ -273,6 +285,17 @@ class Assembler:
             nest, tuple([a._replace(strides=s) for a, s in both]), sizes, tuple(parts.strides),
             tuple(parts.scalars), (position,), tuple(parts.fixed),
         )  # fmt: skip
+
+
+def _combine(op: Op) -> str | None:
+    """The instruction of what is there already and an update; None where that takes its place.
+
+    Half types come here for the extremes only, where nothing is rounded.
+    """
+    name = op.operation.name
+    if name == "scatter_extremum":
+        return "max" if op.attributes["largest"] else "min"
+    return {"scatter_add": "add", "scatter_prod": "mul"}.get(name)
 
 
 class _Start(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..graph import Graph
@@ -11,11 +11,11 @@ from ..kernel.code import Code, CodeBuilder
 from ..kernel.lowering import lower
 from .axes import merged
 from .groups import Group
-from .operands import Argument, Unnestable, argument_along, number_in
+from .operands import NOWHERE, Argument, Unnestable, argument_along, number_in
+from .products import MOST_BATCH_AXES, row_stride
+from .refining import runs, strides_within
 from .rounding import code_builder
 from .views import View, Views, strides_of
-
-MOST_BATCH_AXES = 3
 
 
 class ContractionCall(NamedTuple):
@@ -58,16 +58,18 @@ class ContractionBuilder:
         group: a matrix product, first of its nodes, and maps over its result.
         inline: values that are functions of their place alone, with the positions of their nodes.
         stored: the values that others need, in order.
+        placed: of these the ones that lie in another value, with where.
     """
 
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
-        stored: Sequence[int],
+        stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
         self._group = group
         self._inline = inline
+        self._placed = placed
         self._stored = list(stored)
         self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
         self._product = next(
@@ -91,25 +93,24 @@ class ContractionBuilder:
         for value in self._stored:
             self._operands.append(self._output(value))
         code, roots = builder.finish(*ends)
-        first = len(self._operands) - len(self._stored)
-        stores = tuple([(first + i, r) for i, r in enumerate(roots)])
-        m, n = space[-2:]
-        matrices = [self._aligned(a, len(space)), self._aligned(b, len(space))]
-        every = [*matrices, *[o.strides for o in self._operands]]
-        batch = merged(space[:-2], [s[:-2] for s in every])
+        count = len(self._operands) - len(self._stored)
+        stores = tuple([(count + i, r) for i, r in enumerate(roots)])
+        matrices = [self._along_batch(a), self._along_batch(b)]
+        first = self._group.rows[0]
+        batch = merged(space[:first], [*matrices, *[o.strides[:first] for o in self._operands]])
         if len(batch.sizes) > MOST_BATCH_AXES:
             raise Unnestable
         steps = [s or (0,) for s in batch.strides]
         return ContractionCall(
             self._dtype(node.args[0]),
             batch.sizes or (1,),
-            (m, n, a.shape[-1]),
+            (a.shape[-2], b.shape[-1], a.shape[-1]),
             Argument(a.root, (*steps[0], *a.strides[-2:]), a.offset),
             Argument(b.root, (*steps[1], *b.strides[-2:]), b.offset),
             code,
             tuple(
                 [
-                    o._replace(strides=(*t, *o.strides[-2:]))
+                    o._replace(strides=(*t, self._row_stride(o), o.strides[-1]))
                     for o, t in zip(self._operands, steps[2:], strict=True)
                 ]
             ),
@@ -123,20 +124,47 @@ class ContractionBuilder:
     def _dtype(self, value: int) -> str:
         return self._graph.values[value].aval.dtype.name
 
-    def _aligned(self, view: View, count: int) -> tuple[int, ...]:
-        """Strides along as many axes as the space has; 0 where the view has none or repeats."""
-        skipped = count - len(view.shape)
-        return (0,) * skipped + tuple(
-            [0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True)]
-        )
+    def _along_batch(self, view: View) -> tuple[int, ...]:
+        """Strides of a matrix along the batch's loops; 0 where it has no axis or repeats."""
+        space = self._group.space[: self._group.rows[0]]
+        sizes = self._shape(self._product)[:-2]
+        skipped = len(sizes) + 2 - len(view.shape)
+        own = zip(view.shape[:-2], view.strides, strict=False)
+        strides = (0,) * skipped + tuple([0 if n == 1 else s for n, s in own])
+        parts = runs(sizes, space) if sizes else ()
+        assert parts is not None, "a group's space has the axes that the batch was split into"
+        return strides_within(parts, space, strides)
+
+    def _shape(self, position: int) -> tuple[int, ...]:
+        return self._graph.values[self._graph.nodes[position].results[0]].aval.shape
+
+    def _row_stride(self, argument: Argument) -> int:
+        """Along the rows of the product, which are walked as one axis.
+
+        Raises:
+            Unnestable: it has no such stride.
+        """
+        stride = row_stride(self._group, argument.strides)
+        if stride is None:
+            raise Unnestable
+        return stride
 
     def _output(self, value: int) -> Argument:
-        space = self._group.space
+        """Where a value is written: in memory of its own, or as a part of another one.
+
+        Its axes may have another order than the loops.
+        """
+        node, space = self._graph.nodes[self._node_of[value]], self._group.space
         shape = self._graph.values[value].aval.shape
         if math.prod(shape) != math.prod(space):
             raise Unnestable
-        steps = [0 if n == 1 else s for n, s in zip(space, strides_of(space), strict=True)]
-        return Argument(value, tuple(steps), 0, True)
+        if self._node_of[value] == self._product:
+            shape = space
+        elif node.op.operation.name == "reshape":  # a copy, in the order of what it reads
+            shape = self._views.of(node.args[0]).shape
+        view = self._placed.get(value) or View(value, shape, strides_of(shape))
+        places = self._group.coordinates[value]
+        return argument_along(view, places, len(space))._replace(output=True)
 
     def _emit(self, builder: CodeBuilder, value: int) -> int:
         known = self._memo.get(value)
@@ -156,6 +184,8 @@ class ContractionBuilder:
             wide = "float32" if aval.dtype.itemsize == 2 else aval.dtype.name
             return builder.narrow(builder.append("result", wide, (), (0, 0)), aval.dtype.name)
         args = [self._argument(builder, value, a) for a in node.args]
+        if node.op.operation.name == "reshape":
+            return args[0]
         return lower(node.op, builder, args, aval)
 
     def _argument(self, builder: CodeBuilder, user: int, value: int) -> int:
@@ -183,16 +213,16 @@ class ContractionBuilder:
 
     def _place(self, builder: CodeBuilder, argument: Argument) -> int:
         """The index of an element in C order, from the indices of the batch, the row and column."""
-        space = self._group.space
-        batch = [a for a, n in enumerate(space[:-2]) if n != 1]
+        first = self._group.rows[0]
+        batch = [a for a, n in enumerate(self._group.space[:first]) if n != 1]
         if len(batch) > 1:
             raise Unnestable
-        axes = [*[(a, 0) for a in batch], (len(space) - 2, 1), (len(space) - 1, -1)]
+        steps = [*[(argument.strides[a], 0) for a in batch], (self._row_stride(argument), 1)]
         flat = builder.constant(argument.offset, "int64")
-        for axis, index in axes:
-            if argument.strides[axis]:
+        for step_of, index in [*steps, (argument.strides[-1], -1)]:
+            if step_of:
                 at = builder.append("index", "int64", (), index)
-                step = builder.constant(argument.strides[axis], "int64")
+                step = builder.constant(step_of, "int64")
                 part = builder.append("mul", "int64", (at, step))
                 flat = builder.append("add", "int64", (flat, part))
         return flat

@@ -12,11 +12,13 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 
 from ..graph import Graph
-from ..kernel.code import DTYPES, HALVES
+from ..kernel.code import DTYPES, HALVES, number_of
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER
+from ..render.reductions import neutral_bits
 from .views import Views
 
+_OF_BOOLS = frozenset({"max", "min", "argmax", "argmin"})
 Body: TypeAlias = Callable[..., Tensor]
 
 
@@ -29,8 +31,14 @@ def decomposition(op: Op, avals: Sequence[Aval], products: bool) -> Body | None:
     family = op.operation.traits.family
     if family == "matmul" and products and _can_spread(avals):
         return _product
-    if op.operation.name == "scatter_add" and avals[0].dtype.name in HALVES:
-        return lambda x, indices, updates: _added_wide(op, x, indices, updates)
+    if reduction_of(op) in _OF_BOOLS and avals[0].dtype.name == "bool" and 0 not in avals[0].shape:
+        return lambda x: _of_bools(op, x)
+    replaces = not op.attributes.get("include_self", True)
+    if replaces and avals[0].dtype.name in DTYPES:
+        return lambda x, indices, updates: _without_self(op, x, indices, updates)
+    rounds = op.operation.name in ("scatter_add", "scatter_prod")
+    if rounds and avals[0].dtype.name in HALVES:
+        return lambda x, indices, updates: _scattered_wide(op, x, indices, updates)
     if reduction_of(op) not in (None, "argmax", "argmin") and _is_split(op, avals[0]):
         return lambda x: _by_runs(op, x)
     return None
@@ -50,16 +58,50 @@ def _product(x1: Tensor, x2: Tensor) -> Tensor:
         x1, x2 = x1.astype("float32"), x2.astype("float32")
     *left, m, k = x1.shape
     *right, _, n = x2.shape
+    if not dtype.is_floating and n != 1:  # in any order, so along what lies side by side
+        rows, columns = it.reshape(x1, (*left, m, k, 1)), it.reshape(x2, (*right, 1, k, n))
+        return it.sum(it.multiply(rows, columns), axis=-2, dtype=dtype)
     rows = it.reshape(x1, (*left, m, 1, k))
     columns = it.reshape(it.matrix_transpose(x2), (*right, 1, n, k))
     return it.sum(it.multiply(rows, columns), axis=-1, dtype=x1.dtype).astype(dtype)
 
 
-def _added_wide(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    """Half types are added up in float32 and rounded once."""
+def _scattered_wide(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    """Half types are combined in float32 and rounded once."""
+    return _scattered(op, x.astype("float32"), indices, updates.astype("float32")).astype(x.dtype)
+
+
+def _without_self(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    """The places that updates go to begin with what changes nothing."""
+    dtype = x.dtype.name
+    number = number_of(neutral_bits(_reduction(op), dtype), dtype)
+    nothing = it.full(updates.shape, number, dtype=x.dtype, device=x.device)
+    start = it.scatter_set(x, indices, nothing, axis=op.attributes["axis"])
+    return _scattered(op, start, indices, updates)
+
+
+def _scattered(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     axis = op.attributes["axis"]
-    wide = it.scatter_add(x.astype("float32"), indices, updates.astype("float32"), axis=axis)
-    return wide.astype(x.dtype)
+    if op.operation.name == "scatter_add":
+        return it.scatter_add(x, indices, updates, axis=axis)
+    reduce = {"prod": "prod", "max": "amax", "min": "amin"}[_reduction(op)]
+    return it.scatter_reduce(x, indices, updates, reduce, axis=axis)
+
+
+def _reduction(op: Op) -> str:
+    """What a scatter that reduces combines by, as reductions are named."""
+    largest = op.attributes.get("largest")
+    return "prod" if largest is None else "max" if largest else "min"
+
+
+def _of_bools(op: Op, x: Tensor) -> Tensor:
+    """Extremes of truths: whether any or all are true, or places in numbers."""
+    rest = dict(op.attributes)
+    name = op.operation.name
+    if name in ("max", "min"):
+        return (it.any if name == "max" else it.all)(x, **rest)
+    dtype, find = rest.pop("dtype"), it.argmax if name == "argmax" else it.argmin
+    return find(x.astype("uint8"), **rest).astype(dtype)
 
 
 def _runs(op: Op, aval: Aval) -> list[list[int]]:

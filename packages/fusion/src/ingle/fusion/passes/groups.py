@@ -17,10 +17,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..graph import Graph
-from .alignment import GATHERED, alignment
+from .alignment import ANYWHERE, GATHERED, alignment, axes_seen
 from .columns import kept_axes
+from .folding import folded_axes, lanes_of, left_over
 from .ordering import Order
+from .products import keeps_rows, loops_of, row_stride
+from .refining import strides_along
 from .roles import Role
+from .uses import Uses
 from .views import View, Views, long_axes
 
 Coordinates: TypeAlias = "tuple[int | None, ...]"
@@ -45,6 +49,7 @@ class Group:
             follows from that and from the order of its axes, so that it is the sum's own.
         coordinates: of each value that is computed here.
         rounded: values that are rounded to their dtype here although they are not stored here.
+        rows: of a product the axes that its rows run along, which loops walk as one.
     """
 
     kind: str
@@ -54,6 +59,7 @@ class Group:
     lanes: str | None = None
     coordinates: dict[int, Coordinates] = field(default_factory=dict)
     rounded: set[int] = field(default_factory=set)
+    rows: tuple[int, ...] = ()
 
 
 class Grouping:
@@ -76,9 +82,11 @@ class Grouping:
         self._views = views
         self._roles = roles
         self._group_of: dict[int, Group] = {}
-        # What a copy writes has the order, and so the axes, of what it reads.
+        # What a copy writes has the order, and so the axes, of what it reads; a product's rows have
+        # the axes that its readers see in their place.
         self._written: dict[int, tuple[int, ...]] = {}
         self._order = Order()
+        self._uses = Uses(graph, views, roles)
         for position, role in enumerate(roles):
             self._place(position, role, position in alone)
         self.groups = self._order.runnable()
@@ -108,13 +116,12 @@ class Grouping:
         if role in ("host", "assembly"):
             group = Group(role, [position])
         elif role == "contraction":
-            group = Group("contraction", [position], self._shape(node.results[0]))
-            group.coordinates[node.results[0]] = long_axes(group.space)
+            group = self._product(position)
         elif role == "reduce":
             space = self._shape(node.args[0])
-            axes = self._reduced_axes(position)
+            axes = folded_axes(node.op, len(space))
             inner = frozenset(a for a in axes if space[a] != 1)
-            group = Group("nest", [position], space, inner, self._lanes(position))
+            group = Group("nest", [position], space, inner, lanes_of(space, axes))
             self._note_reduction(group, position, long_axes(space))
         elif role == "columns":
             space = self._shape(node.args[0])
@@ -124,6 +131,15 @@ class Grouping:
             group = Group("nest", [position], space)
             group.coordinates[node.results[0]] = long_axes(space)
         self._order.add(group, self._before(position, self._sources(position)))
+        return group
+
+    def _product(self, position: int) -> Group:
+        """A group around a matrix product, on the axes that its reader has in place of its rows."""
+        (value,) = self._graph.nodes[position].results
+        space, rows = loops_of(self._shape(value), self._uses.first_map(value))
+        group = Group("contraction", [position], space, rows=rows)
+        self._written[value] = space
+        group.coordinates[value] = long_axes(group.space)
         return group
 
     def _shape(self, value: int) -> tuple[int, ...]:
@@ -136,31 +152,9 @@ class Grouping:
             return self._views.of(node.args[0]).shape
         return self._shape(node.results[0])
 
-    def _reduced_axes(self, position: int) -> tuple[int, ...]:
-        node = self._graph.nodes[position]
-        axis = node.op.attributes["axis"]
-        count = len(self._shape(node.args[0]))
-        if axis is None:
-            return tuple(range(count))
-        return tuple(axis) if isinstance(axis, tuple) else (axis,)
-
-    def _lanes(self, position: int) -> str | None:
-        """Along a row if rows are what is folded, else across rows; None if nothing is."""
-        shape = self._shape(self._graph.nodes[position].args[0])
-        long = [a for a, n in enumerate(shape) if n != 1]
-        folded = set(long).intersection(self._reduced_axes(position))
-        if not folded:
-            return None
-        return "inner" if long[-1] in folded else "outer"
-
     def _note_reduction(self, group: Group, position: int, source: Coordinates) -> None:
         node = self._graph.nodes[position]
-        axes = self._reduced_axes(position)
-        if node.op.attributes.get("keepdims"):
-            places = tuple([None if i in axes else c for i, c in enumerate(source)])
-        else:
-            places = tuple([c for i, c in enumerate(source) if i not in axes])
-        group.coordinates[node.results[0]] = places
+        group.coordinates[node.results[0]] = left_over(node.op, source)
 
     def _sources(self, position: int) -> dict[Group, list[int]]:
         """The groups that compute what a node takes, with those of its arguments."""
@@ -171,36 +165,23 @@ class Grouping:
                 found.setdefault(group, []).append(value)
         return found
 
+    def walked(self, value: int) -> tuple[int, ...]:
+        """The shape of a value that its coordinates are of: it may have other axes in memory."""
+        return self._written.get(value) or self._shape(value)
+
     def seen_from(self, group: Group, view: View) -> Coordinates | None:
         """Coordinates of a view of a value that the group computes.
 
         None where the view needs other places than the one where the loop stands. An axis along
-        which the view repeats has the coordinate -1: any place will do.
+        which the view repeats has `ANYWHERE`.
         """
         own = group.coordinates.get(view.root)
-        if own is None or view.offset:
+        if own is None:
             return None
-        shape = self._written.get(view.root) or self._shape(view.root)
-        natural = {}
-        step = 1
-        for axis in range(len(shape) - 1, -1, -1):
-            if shape[axis] != 1:
-                natural[step, shape[axis]] = axis
-            step *= shape[axis]
-        used: list[int] = []
-        places: list[int | None] = []
-        for size, stride in zip(view.shape, view.strides, strict=True):
-            if size == 1:
-                places.append(None)
-            elif stride == 0:
-                places.append(-1)
-            else:
-                found = natural.get((stride, size))
-                if found is None or found in used:
-                    return None
-                used.append(found)
-                places.append(own[found])
-        return tuple(places) if len(used) == len(natural) else None
+        axes = axes_seen(view, self.walked(view.root))
+        if axes is None:
+            return None
+        return tuple([a if a is None or a == ANYWHERE else own[a] for a in axes])
 
     def _join_map(self, position: int) -> bool:
         sources = self._sources(position)
@@ -237,24 +218,54 @@ class Grouping:
 
     def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
         """Where a map would stand in a group that computes some of its arguments."""
-        if group.kind == "host" or (group.kind, self._roles[position]) == ("contraction", "gather"):
+        (value,) = self._graph.nodes[position].results
+        if group.kind == "host":
+            return None
+        if group.kind == "contraction" and (
+            self._roles[position] == "gather" or self._uses.stored_twice(value, args)
+        ):
             return None
         shape = self._map_shape(position)
         places: list[int | None] = [None] * len(shape)
-        for argument, value in enumerate(self._graph.nodes[position].args):
-            if value not in args:
+        for argument, taken in enumerate(self._graph.nodes[position].args):
+            if taken not in args:
                 continue
-            seen = self.seen_from(group, self._views.of(value))
+            seen = self.seen_from(group, self._views.of(taken))
             if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
                 return None
             first = alignment(self._graph, position, argument, len(seen), len(shape))
             for axis, place in enumerate(seen, first):
-                if place is None or place == -1 or shape[axis] == 1:
+                if place is None or place == ANYWHERE or shape[axis] == 1:
                     continue
                 if places[axis] not in (None, place):
                     return None
                 places[axis] = place
-        return self._completed(group, shape, places)
+        found = self._completed(group, shape, places)
+        if found is None or not self._along_rows(group, group, position, found):
+            return None
+        return found
+
+    def _along_rows(self, group: Group, own: Group, position: int, places: Coordinates) -> bool:
+        """Whether what a node of a group reads can be walked along a product's rows as one."""
+        for number, value in enumerate(self._graph.nodes[position].args if group.rows[1:] else ()):
+            view = self._views.of(value)
+            if view.root in own.coordinates:
+                continue
+            first = alignment(self._graph, position, number, len(view.shape), len(places))
+            strides = strides_along(view, places[first:], len(group.space))
+            if row_stride(group, strides) is None:
+                return False
+        return True
+
+    def _all_along_rows(self, group: Group, own: Group) -> bool:
+        """The same of all nodes of a group that would join a product, which would write them."""
+        nodes = self._graph.nodes
+        places = {p: own.coordinates[nodes[p].results[0]] for p in own.nodes}
+        return all(
+            keeps_rows(group, [a for a in at if a is not None])
+            and self._along_rows(group, own, p, at)
+            for p, at in places.items()
+        )
 
     def _completed(
         self, group: Group, shape: tuple[int, ...], places: list[int | None]
@@ -272,9 +283,7 @@ class Grouping:
         known = [p for p in places if p is not None]
         if len(set(known)) != len(known):
             return None
-        if group.kind == "contraction" and (
-            tuple(known) != tuple(a for a in range(len(group.space)) if group.space[a] != 1)
-        ):
+        if group.kind == "contraction" and not keeps_rows(group, known):
             return None
         if group.inner is None and any(
             n != 1 and a not in known for a, n in enumerate(group.space)
@@ -297,12 +306,13 @@ class Grouping:
         if group.kind != "nest" or len(group.nodes) >= MOST_NODES:
             return False
         source = self.seen_from(group, self._views.of(node.args[0]))
-        if source is None or -1 in source:
+        if source is None or ANYWHERE in source:
             return False
         if {s for s in source if s is not None} != {a for a, n in enumerate(group.space) if n != 1}:
             return False
-        axes = [s for a in self._reduced_axes(position) if (s := source[a]) is not None]
-        inner, lanes = frozenset(axes), self._lanes(position)
+        folded = folded_axes(node.op, len(source))
+        axes = [s for a in folded if (s := source[a]) is not None]
+        inner, lanes = frozenset(axes), lanes_of(self._shape(node.args[0]), folded)
         if not inner or group.inner not in (None, inner) or group.lanes not in (None, lanes):
             return False
         if axes != sorted(axes):
@@ -346,6 +356,8 @@ class Grouping:
             return
         if group.space != other.space or self._through_memory(group, other, position):
             return
+        if group.kind == "contraction" and not self._all_along_rows(group, other):
+            return
         node = self._graph.nodes[position]
         own = group.coordinates[node.results[0]]
         for argument, value in enumerate(node.args):
@@ -356,7 +368,7 @@ class Grouping:
                     return
                 first = alignment(self._graph, position, argument, len(seen), len(own))
                 along = own[first : first + len(seen)]
-                if any(s not in (None, -1, t) for s, t in zip(seen, along, strict=True)):
+                if any(s not in (None, ANYWHERE, t) for s, t in zip(seen, along, strict=True)):
                     return
         self._absorb(group, other)
 

@@ -9,7 +9,8 @@ from ingle.tensor.operation import Op
 from ingle.tensor.ops.ordering import DEPEND
 
 from ..kernel.code import DTYPES
-from ..kernel.lowering import can_lower, reduction_of
+from ..kernel.lowering import SORTS, can_lower, reduction_of, running_of
+from .networks import sorts
 from .pieces import ASSEMBLED
 
 
@@ -33,7 +34,9 @@ def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequ
             return True
         if traits.family == "movement":
             return avals[0].dtype.name in DTYPES
-        if op.operation.name in ASSEMBLED:
+        if op.operation.name in SORTS:
+            return sorts(op, avals)
+        if op.operation.name in ASSEMBLED or running_of(op) is not None:
             return all(a.dtype.name in DTYPES for a in avals)
         if traits.family == "gather":
             return all(a.dtype.name in DTYPES for a in avals)

@@ -15,6 +15,7 @@ from .alignment import GATHERED, alignment, is_gather
 from .axes import lane_of, merged
 from .columns import is_columns
 from .groups import Coordinates, Group
+from .refining import strides_along
 from .views import View, Views, strides_of
 
 NOWHERE: Mapping[int, View] = MappingProxyType({})
@@ -43,11 +44,7 @@ class Argument(NamedTuple):
 
 def argument_along(view: View, places: Coordinates, count: int) -> Argument:
     """A view as an operand of so many loops; `places` are those that its axes run along."""
-    strides = [0] * count
-    for size, stride, place in zip(view.shape, view.strides, places, strict=False):
-        if place is not None and size != 1:
-            strides[place] = stride
-    return Argument(view.root, tuple(strides), view.offset)
+    return Argument(view.root, strides_along(view, places, count), view.offset)
 
 
 def bytes_along(

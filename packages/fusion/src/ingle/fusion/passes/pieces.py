@@ -19,7 +19,7 @@ from ..kernel.nest import MAX_OUTER
 from ..moving import first_places, pieces
 from .views import View, Views, from_the_front, sliced
 
-SCATTERS = frozenset({"scatter_add", "scatter_set"})
+SCATTERS = frozenset({"scatter_add", "scatter_set", "scatter_prod", "scatter_extremum"})
 FIRST_START = {"slice": 1, "slice_update": 2}
 """Which input is the first of those that say where a piece begins."""
 ASSEMBLED = SCATTERS | {"concat", *FIRST_START}

@@ -29,6 +29,7 @@ from ..graph import Graph
 from .groups import Group, Grouping
 from .nests import EXPENSIVE
 from .operands import Operands, Unnestable
+from .products import row_stride
 from .recomputation import COSTS, FEW, HALF_BYTES, Again, Recomputation
 from .roles import Role
 from .traffic import Lives, Traffic
@@ -201,12 +202,15 @@ class _Rematerialization:
         """Whether a group has the loops that it had when it computes a value by itself."""
         group = way.group
         if group.kind == "contraction":
-            count = len(group.space) - 2
+            count = group.rows[0]
             batch = [(0,) * count] + [
                 self._ways.argument(group, p, n).strides[:count]
                 for p, n in self._traffic.readers[value][group]
             ]
-            return all(read.strides[:count] in batch for read in way.reads)
+            return all(
+                read.strides[:count] in batch and row_stride(group, read.strides) is not None
+                for read in way.reads
+            )
         other = replace(
             group,
             nodes=sorted(group.nodes + way.nodes),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from ..graph import Graph
-from ..kernel.lowering import reduction_of
+from ..kernel.lowering import SORTS, reduction_of, running_of
 from .columns import is_columns
 from .pieces import ASSEMBLED, is_assembly
 from .views import Views
@@ -44,6 +44,8 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
         return "host"
     if node.op.operation.name in ASSEMBLED:
         return "assembly" if is_assembly(graph, position) else "host"
+    if running_of(node.op) is not None or node.op.operation.name in SORTS:
+        return "assembly"
     if traits.family == "movement":
         return "copy" if node.op.operation.name == "reshape" else "host"
     if reduction_of(node.op) is not None:

@@ -13,9 +13,11 @@ what it has of vectors: loops over lanes have no dependences and say so.
 
 from __future__ import annotations
 
-from ..kernel.nest import Nest, validate
+from ..kernel.nest import Nest, runs
+from ..kernel.validation import validate
 from .c_inner import InnerNest
 from .c_outer import OuterNest
+from .c_scans import ColumnScan, RowScan
 
 
 def render(nest: Nest, name: str) -> str:
@@ -41,6 +43,8 @@ def render(nest: Nest, name: str) -> str:
     <BLANKLINE>
     """
     validate(nest)
+    if runs(nest):
+        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name).render()
     if nest.lanes == "outer":
         return OuterNest(nest, name).render()
     return InnerNest(nest, name).render()

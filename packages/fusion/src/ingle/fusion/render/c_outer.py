@@ -10,7 +10,7 @@ from .c_reductions import Partial
 from .c_rows import UNIFORM, VARYING, NestRenderer, place, product
 from .c_text import Scope, value_type
 
-_COLUMN = "for (int64_t column = 0; column < width; column++)"
+COLUMN = "for (int64_t column = 0; column < width; column++)"
 
 
 @dataclass
@@ -141,7 +141,7 @@ class OuterNest(NestRenderer):
     ) -> None:
         walk = Scope()
         walk.add("INGLE_INDEPENDENT")
-        walk.block(_COLUMN, self._columns(number, "i", partials))
+        walk.block(COLUMN, self._columns(number, "i", partials))
         scope.block(f"for (int64_t i = {start}; i < {stop}; i++)", walk)
 
     def _once(self, number: int, stages: Scope) -> None:
@@ -155,7 +155,7 @@ class OuterNest(NestRenderer):
             name = f"row_{number}_{j}"
             stages.declare(name, f"{value_type(stage.code[at].dtype)} {name}[{COLUMNS}];")
             body.add(f"{name}[column] = {done[at]};")
-        stages.block(_COLUMN, body)
+        stages.block(COLUMN, body)
 
     def _reduce(self, number: int, stages: Scope, length: str) -> None:
         partials = self.partials(number, COLUMNS)
@@ -182,4 +182,4 @@ class OuterNest(NestRenderer):
 
 def _each(scope: Scope, lines: list[str]) -> None:
     if lines:
-        scope.block(_COLUMN, lines)
+        scope.block(COLUMN, lines)

@@ -66,7 +66,7 @@ class Partial(Reduction):
         if self.totals:
             return [self._two_sum(r, slot, value)]
         if not self.indexed:
-            return [f"{old} = {self._join(r, old, value)};"]
+            return [f"{old} = {joined(self, r, old, value)};"]
         better = helpers.better(r.source, self.dtype, self.combine == "argmax")
         place = f"{self.name}_place[{slot}]"
         return [
@@ -98,7 +98,7 @@ class Partial(Reduction):
             body.add(*self._merge(r))
         else:
             array = self.final
-            body.add(f"{array}[n] = {self._join(r, f'{array}[n]', f'{array}[n + half]')};")
+            body.add(f"{array}[n] = {joined(self, r, f'{array}[n]', f'{array}[n + half]')};")
         outer = Scope()
         outer.block("for (int64_t n = 0; n < half; n++)", body)
         scope.block(f"for (int64_t half = {self.many // 2}; half > 0; half /= 2)", outer)
@@ -116,15 +116,6 @@ class Partial(Reduction):
     def result_type(self) -> str:
         return "int64_t" if self.indexed else value_type(self.dtype)
 
-    def _join(self, r: CodeRenderer, a: str, b: str) -> str:
-        if self.combine in ("max", "min"):
-            return f"{helpers.minmax(r.source, self.dtype, self.combine == 'max')}({a}, {b})"
-        sign = {"sum": "+", "prod": "*", "any": "|", "all": "&"}[self.combine]
-        if self.dtype in FLOATS or self.dtype == "bool":
-            return f"{a} {sign} {b}"
-        wide = "uint64_t" if SIZES[self.dtype] == 8 else "uint32_t"
-        return f"({value_type(self.dtype)})(({wide}){a} {sign} ({wide}){b})"
-
     def _merge(self, r: CodeRenderer) -> list[str]:
         """Of equals the one with the smaller index; NaN equals NaN."""
         better = helpers.better(r.source, self.dtype, self.combine == "argmax")
@@ -137,3 +128,15 @@ class Partial(Reduction):
             f"    {first} = {second};",
             "}",
         ]
+
+
+def joined(reduction: Reduction, r: CodeRenderer, a: str, b: str) -> str:
+    """Two values combined, without indices."""
+    combine, dtype = reduction.combine, reduction.dtype
+    if combine in ("max", "min"):
+        return f"{helpers.minmax(r.source, dtype, combine == 'max')}({a}, {b})"
+    sign = {"sum": "+", "prod": "*", "any": "|", "all": "&"}[combine]
+    if dtype in FLOATS or dtype == "bool":
+        return f"{a} {sign} {b}"
+    wide = "uint64_t" if SIZES[dtype] == 8 else "uint32_t"
+    return f"({value_type(dtype)})(({wide}){a} {sign} ({wide}){b})"

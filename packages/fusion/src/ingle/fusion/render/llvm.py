@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ..kernel.nest import Nest, validate
+from ..kernel.nest import Nest, runs
+from ..kernel.validation import validate
 from .llvm_across import AcrossNest, goes_across
 from .llvm_inner import InnerNest
 from .llvm_outer import OuterNest
+from .llvm_scans import ColumnScan, RowScan
 from .llvm_short import ShortNest
 from .llvm_tiles import TiledNest, is_tiled
 from .targets import Target
@@ -20,6 +22,8 @@ def render(nest: Nest, name: str, target: Target) -> str:
         target: what vectors there are; see `targets`.
     """
     validate(nest)
+    if runs(nest):
+        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, target).render()
     if nest.lanes == "outer":
         return OuterNest(nest, name, target).render()
     if is_tiled(nest):

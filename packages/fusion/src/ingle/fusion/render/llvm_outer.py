@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass
-class _Place:
+class OuterPlace:
     """Where lanes are: the environment of code over some columns.
 
     Attributes:
@@ -103,12 +103,12 @@ class OuterNest(NestRenderer):
         self.indices: Values = []
         self._reserve()
         for number in range(len(self.stages)):
-            self._emit(number, UNIFORM, _Place(self, None, 0), self.values[number])
+            self._emit(number, UNIFORM, OuterPlace(self, None, 0), self.values[number])
         self.walk([*self.sizes[:-1], blocks], self._unit)
         w.do("ret void")
         return w.module()
 
-    def _emit(self, number: int, level: int, place: _Place, values: Operands) -> Operands:
+    def _emit(self, number: int, level: int, place: OuterPlace, values: Operands) -> Operands:
         stage = self.stages[number]
         return self.vector.render(stage.code, place, values, stage.places[level])
 
@@ -170,6 +170,11 @@ class OuterNest(NestRenderer):
         self.first = w.let("column", f"mul i64 {indices[-1]}, {self.width}")
         end = w.let("last", f"add i64 {self.first}, {self.width}")
         self.last = self.smaller(end, self.columns)
+        self._stages()
+
+    def _stages(self) -> None:
+        """Writes all stages for the columns of a unit."""
+        w = self.writer
         for number, stage in enumerate(self.stages):
             w.comment(f"stage {number}: {type(stage.stage).__name__}")
             if isinstance(stage.stage, Row):
@@ -242,7 +247,7 @@ class OuterNest(NestRenderer):
         """A Row stage at some vectors of columns."""
         stage = self.stages[number]
         for n in range(vectors):
-            place = _Place(self, None, n)
+            place = OuterPlace(self, None, n)
             values = self._emit(number, FIXED, place, list(self.values[number]))
             values = self._emit(number, VARYING, place, values)
             for k, at in stage.stored:
@@ -268,7 +273,7 @@ class OuterNest(NestRenderer):
         """Writes a stage at one row; returns all operands of each vector."""
         stage = self.stages[number]
         copies = [list(values) for values in fixed]
-        places = [_Place(self, walk, n) for n in range(len(fixed))]
+        places = [OuterPlace(self, walk, n) for n in range(len(fixed))]
         loads = [p for p in stage.places[VARYING] if stage.code[p].name == "load"]
         for chosen in (loads, stage.places[VARYING]):
             for place, values in zip(places, copies, strict=True):
@@ -284,7 +289,7 @@ class OuterNest(NestRenderer):
         for k in range(len(self.nest.operands)):
             self.column_pointer(k)
         return [
-            self._emit(number, FIXED, _Place(self, None, n), list(self.values[number]))
+            self._emit(number, FIXED, OuterPlace(self, None, n), list(self.values[number]))
             for n in range(vectors)
         ]
 

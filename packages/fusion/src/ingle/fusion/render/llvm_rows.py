@@ -15,6 +15,7 @@ from ..kernel.nest import (
     columns_of,
     is_flat,
     layout,
+    runs,
 )
 from .llvm_code import CodeRenderer
 from .llvm_text import Values, Writer, memory_type, scalar_type, suffix, vector_type
@@ -69,8 +70,11 @@ class Prepared(NamedTuple):
 def lanes_of(nest: Nest, target: Target) -> int:
     """How many lanes a vector of the nest has: as many as fill a register with its widest dtype.
 
-    What is the same in all lanes does not count, such as the class of a row.
+    What is the same in all lanes does not count, such as the class of a row. Running results along
+    the lanes need the one before, so there is one lane.
     """
+    if runs(nest) and nest.lanes == "inner":
+        return 1
     widest = 1
     for operand in nest.operands:
         if operand.lane != "zero":

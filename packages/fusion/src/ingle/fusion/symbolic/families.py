@@ -17,6 +17,7 @@ from .outlines import Outlined, Planned, SymbolicOutline
 EXAMPLES = 3
 """Sizes of a graph from which on the next ones are taken to vary: two are a batch and the rest."""
 MOST_FAMILIES, MOST_PLANS, MOST_EXAMPLES = 512, 8, 4
+"""How many forms are known, and of each how many plans and examples."""
 
 
 class Families:

@@ -20,7 +20,7 @@ class Form(NamedTuple):
     Attributes:
         skeleton: everything but the numbers; hashable.
         numbers: sizes of values, constants, and sizes among the attributes of operations, in order.
-            Constants that are no whole numbers are there as keys.
+            Constants are there as keys, but for those that say where a piece begins.
     """
 
     skeleton: Any
@@ -31,10 +31,11 @@ def form_of(graph: Graph) -> Form:
     """The form of a graph."""
     numbers: list[Any] = []
     values: list[Any] = []
-    for kind, (shape, dtype), data in graph.values:
+    starts = _starts(graph)
+    for number, (kind, (shape, dtype), data) in enumerate(graph.values):
         numbers.extend(shape)
         if kind == "constant":
-            numbers.append(data if type(data) is int else typed_key(data))
+            numbers.append(data if number in starts else typed_key(data))
             data = type(data)
         values.append((kind, len(shape), dtype, data))
     nodes: list[Any] = []
@@ -89,7 +90,6 @@ def with_numbers(graph: Graph, numbers: Sequence[Any]) -> tuple[SymbolicGraph, l
         where the constants follow the scalars.
     """
     new, rest = SymbolicGraph(outputs=graph.outputs, donors=graph.donors), iter(numbers)
-    starts = _starts(graph)
     sources: list[int] = []
     constants = len(graph.scalars)
     for number, (kind, (shape, dtype), data) in enumerate(graph.values):
@@ -99,9 +99,9 @@ def with_numbers(graph: Graph, numbers: Sequence[Any]) -> tuple[SymbolicGraph, l
             data = len(sources) - 1
         elif kind == "constant":
             known = next(rest)
-            if isinstance(known, Size) and number in starts:
+            if isinstance(known, Size):
                 data = known
-            elif known is VARYING or isinstance(known, Size):
+            elif known is VARYING:
                 sources.append(constants)
                 kind, data = "scalar", len(sources) - 1
             constants += 1
@@ -117,18 +117,18 @@ def with_numbers(graph: Graph, numbers: Sequence[Any]) -> tuple[SymbolicGraph, l
 
 
 VARYING = object()
-"""Stands for a constant that varies and is no whole number."""
+"""Stands for a constant that varies and is no size."""
 
 
 def _starts(graph: Graph) -> set[int]:
-    """Constants that say where a piece begins, and nothing else."""
+    """Whole numbers that say where a piece begins, and nothing else."""
     found: set[int] = set()
     others: set[int] = set(graph.outputs)
     for op, args, _ in graph.nodes:
         first = FIRST_START.get(op.operation.name, len(args))
         found.update(args[first:])
         others.update(args[:first])
-    return found - others
+    return {k for k in found - others if type(graph.values[k].data) is int}
 
 
 def _filled(op: Op, numbers: Iterator[Any]) -> Op:

@@ -27,14 +27,14 @@ def symbols_for(examples: Sequence[Sequence[int]]) -> tuple[Inquiry, list[Any], 
         if _in_terms_of(chosen, column) is None:
             chosen.append(column)
     inquiry = Inquiry([c[-1] for c in chosen])
-    sizes: list[Any] = []
-    for column in columns:
+    known: dict[Examples, Any] = {}
+    for column in set(columns):
         factors, by, rest = _in_terms_of(chosen, column) or ((), 0, 0)
         size: Any = by
         for factor in factors:
             size = size * inquiry.symbols[factor]
-        sizes.append(size + rest)
-    return inquiry, sizes, [columns.index(c) for c in chosen]
+        known[column] = size + rest
+    return inquiry, [known[c] for c in columns], [columns.index(c) for c in chosen]
 
 
 def _in_terms_of(

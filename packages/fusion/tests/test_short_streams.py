@@ -1,0 +1,149 @@
+"""A few operations on a few elements run one by one, without a plan, and come out the same."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import Fusion
+from ingle.tensor import plugins
+from ingle.tensor.device import Device
+from ingle_numpy.backend import NumpyBackend
+
+
+class Watched(NumpyBackend):
+    """Notes what it executes, and calls `before` with the name of each operation."""
+
+    def __init__(self, device):
+        super().__init__(device)
+        self.seen = []
+        self.before = lambda name: None
+
+    def execute(self, op, inputs):
+        self.seen.append(op.operation.name)
+        self.before(op.operation.name)
+        return super().execute(op, inputs)
+
+
+@pytest.fixture(autouse=True)
+def below():
+    device = Device("watched")
+    backend = Watched(device)
+    plugins._backends[device] = Fusion(backend)
+    with it.device("watched"):
+        yield backend
+    del plugins._backends[device]
+
+
+def test_one_operation_takes_its_operands_in_order(below):
+    x, y = it.asarray(6.0), it.asarray(4.0)
+    for _ in range(3):
+        assert float(x - y) == 2.0
+        assert float(y - x) == -2.0
+        assert float(x - x) == 0.0
+        assert float(x - 1) == 5.0
+        assert float(1 - x) == -5.0
+        assert float(it.where(x > y, x, 2.0)) == 6.0
+        assert bool(x > y)
+        assert not bool(y > 4.5)
+
+
+def test_several_operations_and_values(below):
+    x, y = it.asarray([1.0, 2.0]), it.asarray(3.0)
+    total = x + y
+    scaled = total * 2.0
+    assert scaled.tolist() == [8.0, 10.0]
+    assert below.seen == ["add", "multiply"]
+    assert total.tolist() == [4.0, 5.0]
+    assert len(below.seen) == 2
+
+
+def test_what_a_body_creates_belongs_below(below):
+    theta = it.asarray([[[2.0, 0.0, 0.0], [0.0, 1.0, 0.5]]])
+    theta.numpy()
+    below.seen.clear()
+    grid = it.affine_grid(theta, (1, 1, 2, 2), align_corners=True)
+    corners = [[[-2.0, -0.5], [2.0, -0.5]], [[-2.0, 1.5], [2.0, 1.5]]]
+    assert grid.tolist() == [corners]
+    assert below.seen[0] == "affine_grid"
+    assert len(below.seen) > 1
+    assert not theta.backend._streams.mine.written
+
+
+def test_nothing_runs_that_nobody_wants(below):
+    it.asarray(1.0) + it.asarray(2.0)
+    it.asarray(1.0).backend.flush()
+    assert below.seen == []
+
+
+def test_an_error_is_the_value_of_what_depends_on_it(below):
+    x = it.zeros((2, 2)) * 1.0
+    x.numpy()
+    bad = it.linalg.inv(x)
+    for _ in range(2):
+        with pytest.raises(it.errors.IngleError):
+            bad.numpy()
+    after, good = it.linalg.inv(x) + 1.0, x + 1.0
+    assert good.tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(it.errors.IngleError):
+        after.numpy()
+    it.linalg.inv(x)
+    assert (x + 2.0).tolist() == [[2, 2], [2, 2]]
+
+
+def test_ctrl_c_leaves_everything_written_down(below):
+    x = it.asarray(2.0)
+    y = x * 3.0
+
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    for asked in (y, y + 1.0):
+        below.before = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            float(asked)
+        below.before = lambda name: None
+    assert float(asked) == 7.0
+    assert float(y) == 6.0
+
+
+def test_what_an_interrupted_operation_left_is_no_operand_of_the_next(below):
+    x, y, other = it.asarray(5.0), it.asarray(2.0), it.asarray(9.0)
+    stream = x.backend._streams.mine
+    stream.operand(other._handle.computed())
+    assert float(x * x) == 25.0
+    stream.operand(other._handle.computed())
+    assert float(x - y) == 3.0
+
+
+def test_what_is_recorded_while_it_runs_is_not_lost(below):
+    x, found = it.asarray(2.0), []
+
+    def record(name):
+        if name == "multiply":
+            found.append(x + 40.0)
+
+    below.before = record
+    assert float(x * 3.0) == 6.0
+    assert float(found[0]) == 42.0
+
+
+def test_another_thread_that_wants_the_same_value_waits_for_it(below):
+    x = it.asarray(2.0)
+    y, began, go = x * 3.0, Event(), Event()
+
+    def wait(name):
+        began.set()
+        assert go.wait(10)
+
+    below.before = wait
+    with ThreadPoolExecutor(2) as pool:
+        values = [pool.submit(float, y)]
+        assert began.wait(10)
+        values.append(pool.submit(float, y))
+        go.set()
+        assert [v.result(10) for v in values] == [6.0, 6.0]
+    assert below.seen == ["multiply"]
