@@ -300,6 +300,16 @@ def test_empty_arrays(apart):
         assert got.shape == (*lead, 5)
 
 
+def test_rows_of_a_sum_over_rows_are_others(apart):
+    """Its first axis is the second one of what is summed."""
+
+    def function(x):
+        return it.reshape(it.sum(it.tanh(x), axis=0) * 2.0, (11, 3)) + 1.0
+
+    same_bits(apart, function, numbers(3, 33))
+    same_bits(apart, function, numbers(33, 33))
+
+
 def test_a_loss_over_rows(apart):
     """The work on rows has the axes of what the layer before it gives."""
     logits, targets = numbers(3, 5, 11), it.asarray(np.arange(15).reshape(3, 5) % 11)

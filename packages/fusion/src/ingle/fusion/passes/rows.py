@@ -144,11 +144,11 @@ class _Spread:
         """The values whose rows are split along with a value's."""
         maker = self._maker.get(value)
         if maker is not None:
-            yield from self._rows(maker)
-            for position in self._users.get(value, ()):
-                node = self._graph.nodes[position]
-                if value in self._rows(node):
-                    yield from self._rows(node)
+            users = [self._graph.nodes[p] for p in self._users.get(value, ())]
+            for node in (maker, *users):
+                rows = self._rows(node)
+                if value in rows:  # else its first axis is another one, such as after a sum
+                    yield from rows
 
     def _rows(self, node: Node) -> list[int]:
         """The operands and the result of a node that have its rows, if it can be split."""
