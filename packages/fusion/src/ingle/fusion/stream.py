@@ -152,17 +152,6 @@ def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseExcepti
         handle.settle(value)
 
 
-def _operands(
-    log: Sequence[Entry], given: Sequence[Handle], numbers: Sequence[Any]
-) -> list[Handle | Scalar]:
-    """The values that a log of one operation begins with."""
-    tensors, rest = iter(given), iter(numbers)
-    found: list[Handle | Scalar] = []
-    for kind, *_, dtype in log[:-1]:
-        found.append(next(tensors) if kind == "input" else Scalar(next(rest), dtype))
-    return found
-
-
 def _one_by_one(
     backend: Backend, log: Sequence[Entry], given: Sequence[Handle], numbers: Sequence[Any]
 ) -> list[Any]:

@@ -8,7 +8,7 @@ order, and the elements come back from them; of the zeros the negative one is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
@@ -21,9 +21,8 @@ from ..kernel.nest import MAX_OUTER, Map, Nest, Operand
 from .axes import lane_of, merged
 from .nests import NestCall
 from .operands import Argument, Unnestable
+from .running import Numbers
 from .views import View
-
-Numbers = Callable[[CodeBuilder, int, list[int]], "int | None"]
 
 LONGEST = 16
 """Elements of a row up to which its network is small enough: they stay in registers."""

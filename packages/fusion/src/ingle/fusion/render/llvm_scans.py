@@ -6,7 +6,7 @@ another one where there is one, or some rows go side by side so that they wait t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,6 +55,28 @@ def _begun(stage: Prepared, lanes: int, count: int) -> list[tuple[str, str]]:
 def _everywhere(stage: Prepared) -> list[int]:
     """What is computed at each place."""
     return [p for p, level in enumerate(stage.levels) if level != UNIFORM]
+
+
+def _fold(
+    stage: Prepared, place: _Row | _Column, r: CodeRenderer, values: list[str | None],
+    known: Iterator[str], index: str,
+) -> Values:  # fmt: skip
+    """Renders a stage at a place, which learns its results; returns what is carried on.
+
+    Args:
+        values: of the stage's code as far as it is the same everywhere.
+        known: what is carried from the place before.
+        index: of the place.
+    """
+    r.render(stage.code, place, values, _everywhere(stage))
+    carried: Values = []
+    running = []
+    for runner, at in _runners(stage):
+        new = runner.add(r, [next(known) for _ in runner.dtypes], values[at] or "", index)
+        carried += new
+        running.append(new[-1])
+    place.running = running
+    return carried
 
 
 @dataclass
@@ -134,14 +156,7 @@ class RowScan(InnerNest):
         places = [_Row(self, r, i, pointers=p, indices=n) for p, n in rows]
         news: Values = []
         for place in places:
-            values = list(self.values[0])
-            r.render(folded.code, place, values, _everywhere(folded))
-            running = []
-            for runner, at in _runners(folded):
-                new = runner.add(r, [next(known) for _ in runner.dtypes], values[at] or "", i)
-                news += new
-                running.append(new[-1])
-            place.running = running
+            news += _fold(folded, place, r, list(self.values[0]), known, i)
         for place in places:
             values = list(self.values[1])
             r.render(stored.code, place, values, _everywhere(stored))
@@ -189,14 +204,7 @@ class ColumnScan(OuterNest):
         places = [_Column(self, i, n) for n in range(vectors)]
         index, news = self.writer.splat("index", "i64", i, self.lanes), list[str]()
         for place in places:
-            values = list(self.values[0])
-            r.render(folded.code, place, values, _everywhere(folded))
-            running = []
-            for runner, at in _runners(folded):
-                new = runner.add(r, [next(known) for _ in runner.dtypes], values[at] or "", index)
-                news += new
-                running.append(new[-1])
-            place.running = running
+            news += _fold(folded, place, r, list(self.values[0]), known, index)
         for place in places:
             values = list(self.values[1])
             r.render(stored.code, place, values, _everywhere(stored))
