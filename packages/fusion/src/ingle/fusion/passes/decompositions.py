@@ -15,7 +15,8 @@ from ..graph import Graph
 from ..kernel.code import DTYPES, HALVES, number_of
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER
-from ..render.reductions import neutral_bits
+from ..kernel.neutral import neutral_bits
+from .folding import folded_axes
 from .views import Views
 
 _OF_BOOLS = frozenset({"max", "min", "argmax", "argmin"})
@@ -106,12 +107,10 @@ def _of_bools(op: Op, x: Tensor) -> Tensor:
 
 def _runs(op: Op, aval: Aval) -> list[list[int]]:
     """The axes that a reduction folds, in runs of neighbours; axes of size 1 are no border."""
-    axis = op.attributes["axis"]
-    every = range(len(aval.shape))
-    axes = every if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = folded_axes(op, len(aval.shape))
     runs: list[list[int]] = []
     beside = False
-    for a in every:
+    for a in range(len(aval.shape)):
         if aval.shape[a] == 1:
             continue
         if a in axes and beside:
@@ -139,8 +138,7 @@ def _by_runs(op: Op, x: Tensor) -> Tensor:
         more["dtype"] = x.dtype
     for run in reversed(_runs(op, Aval(shape, dtype))):
         x = fold(x, axis=tuple(run), keepdims=True, **more)
-    axis = op.attributes["axis"]
-    axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = folded_axes(op, len(shape))
     if not op.attributes["keepdims"]:
         x = it.reshape(x, tuple([n for a, n in enumerate(shape) if a not in axes]))
     return x.astype(dtype) if rounds else x

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
+from ..kernel.neutral import neutral_bits
 from . import c_helpers as helpers
 from .c_reductions import Partial
 from .c_rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
 from .c_text import Scope, literal, value_type
-from .reductions import neutral_bits
 
 LANE_STEPS = {"unit": "1", "zero": "0"}
 

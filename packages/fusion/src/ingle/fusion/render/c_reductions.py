@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..kernel.code import FLOATS, SIZES
+from ..kernel.neutral import neutral_bits
 from . import c_helpers as helpers
 from .c_code import CodeRenderer
 from .c_text import Scope, literal, value_type
-from .reductions import Reduction, neutral_bits
+from .reductions import Reduction
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..kernel.nest import COLUMNS, Reduce
+from ..kernel.neutral import neutral_bits
 from . import c_helpers as helpers
 from .c_code import CodeRenderer
 from .c_inner import InnerNest
@@ -10,7 +11,6 @@ from .c_outer import COLUMN, OuterNest
 from .c_reductions import Partial, joined
 from .c_rows import FIXED, VARYING, NestRenderer
 from .c_text import Scope, literal, value_type
-from .reductions import neutral_bits
 
 
 class Runner(Partial):

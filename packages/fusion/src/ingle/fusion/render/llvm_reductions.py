@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..kernel.code import FLOATS, INTEGERS
+from ..kernel.neutral import neutral_bits
 from .llvm_code import CodeRenderer
 from .llvm_text import Values, constant, scalar_type, value_type
-from .reductions import Reduction, neutral_bits
+from .reductions import Reduction
 
 LAST = (1 << 63) - 1
 """The index of a partial result that has seen nothing."""

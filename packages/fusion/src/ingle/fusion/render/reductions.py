@@ -1,10 +1,10 @@
-"""What every renderer knows of reductions: their kinds, and what changes nothing in them."""
+"""What every renderer knows of reductions: their kinds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kernel.code import FLOATS, SIGNED, SIZES, bits_of
+from ..kernel.code import FLOATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,3 @@ class Reduction:
     def totals(self) -> bool:
         """Whether it takes sums of blocks: a partial result is a total and its error."""
         return self.combine == "totals"
-
-
-def neutral_bits(combine: str, dtype: str) -> int:
-    """The bits of what changes nothing when it is combined."""
-    if dtype == "bool":
-        return int(combine in ("all", "min"))
-    if combine in ("sum", "totals"):
-        return bits_of(-0.0, dtype) if dtype in FLOATS else 0
-    if combine == "prod":
-        return bits_of(1, dtype)
-    largest = combine in ("min", "argmin")
-    if dtype in FLOATS:
-        return bits_of(float("inf") if largest else float("-inf"), dtype)
-    width = 8 * SIZES[dtype]
-    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1)
-    if dtype not in SIGNED:
-        low, high = 0, (1 << width) - 1
-    return bits_of(high if largest else low, dtype)
