@@ -7,9 +7,13 @@ arrays, and in which way (`kind`):
 - `backward`: the function and the gradients of its result by all arrays, for a given cotangent.
 - `train`: a whole step of a model: loss, gradients, AdamW. The result is the loss.
 - `decode`: greedy decoding of a small GPT, token by token. The result is the tokens.
+- `generate`: the same in plain code without a cache: each token reads all before it.
 - `overhead`: the function many times on small arrays, for the time of one call.
 - `import`: a fresh process imports the library and says how long it took.
 - `first-call`: a fresh process, ready to train, says how long its first steps took.
+- `act`: an action of a small actor and critic, read as a number, and a step that learns from it, in
+  plain code: what counts is the time of a call. The result is the loss.
+- `stall`: the same process says how much longer the slowest of them took than a later step.
 """
 
 from __future__ import annotations
@@ -22,10 +26,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from nets import convnet_shapes, unet_shapes
 
 Array = np.ndarray[Any, Any]
-Kind = Literal["forward", "backward", "train", "decode", "overhead", "import", "first-call"]
-SELF_TIMED = ("import", "first-call")
+Kind = Literal[
+    "forward", "backward", "train", "decode", "generate", "overhead", "import", "first-call",
+    "stall", "act",
+]  # fmt: skip
+SELF_TIMED = ("import", "first-call", "stall")
 """Kinds whose runs answer with seconds instead of results."""
 LENGTHS = 50
 """Batches of different lengths in a row."""
@@ -255,7 +263,47 @@ def _first_calls() -> list[Workload]:
         for steps in (1, 3)
         for cache in ("cold", "warm")
     ]  # fmt: skip
-    return [*calls, replace(mlp, name=f"first-call/{LENGTHS}-lengths", options=lengths)]
+    calls.append(replace(mlp, name=f"first-call/{LENGTHS}-lengths", options=lengths))
+    for layers in (8, 32):
+        gpt = replace(_small_gpt(layers), kind="first-call")
+        calls += [
+            replace(
+                gpt, name=f"first-call/gpt-{layers}/{cache}",
+                options={**gpt.options, "cache": cache, "steps": 3},
+            )
+            for cache in ("cold", "warm")
+        ]  # fmt: skip
+    return calls
+
+
+def _small_gpt(layers: int) -> Workload:
+    """One that takes longer to prepare than to run."""
+    shapes = gpt_shapes(layers, 64, 256, 32)
+    return Workload(
+        f"gpt-{layers}", "train", "gpt", tokens(2, 32, 256), {"layers": layers, "heads": 4},
+        weights(shapes),
+    )  # fmt: skip
+
+
+def _stalls() -> list[Workload]:
+    """The first six steps: plans are made in one of them."""
+    convnet = Workload(
+        "convnet", "train", "convnet", labelled(8, (3, 16, 16), 10), {"layers": 10},
+        weights(convnet_shapes(10, 16)),
+    )  # fmt: skip
+    unet = Workload(
+        "unet", "train", "unet", normal((8, 1, 16, 16), (8, 32), (8, 1, 16, 16)), {},
+        weights(unet_shapes(16, 32)),
+    )  # fmt: skip
+    return [
+        replace(
+            w, name=f"stall/{name}", kind="stall", flops=0.0, nbytes=0.0,
+            options={**w.options, "cache": "warm", "steps": 6},
+        )
+        for name, w in (
+            ("mlp", _mlp("mlp", 128)), ("gpt", _small_gpt(8)), ("unet", unet), ("convnet", convnet),
+        )
+    ]  # fmt: skip
 
 
 def _lenet(batch: int) -> Workload:
@@ -266,6 +314,22 @@ def _lenet(batch: int) -> Workload:
         tolerance=0.5, flops=2.0 * batch * (2 * first + 3 * second + 3 * dense),
         nbytes=24.0 * sizes_of(LENET),
     )  # fmt: skip
+
+
+def _loops(cut: int) -> list[Workload]:
+    """Recurrence: the library's own loop, and one of Python beside it."""
+    steps, batch, size = 64 // cut, 32, 128
+    small, wide = normal((50 // cut, 8, 32), (32, 32), scale=0.2), (steps, batch, size // 2)
+    lstm = normal(wide, (size // 2, 4 * size), (size, 4 * size), (4 * size,), scale=0.1)
+    ode = normal((32, 2), (100 // cut,), (2, 50), (50,), (50, 2), (2,), scale=0.1)
+    flops = 2.0 * steps * batch * 4 * size * (size + size // 2)
+    found = [
+        Workload("scan/rnn/8,32x50", "forward", "rnn", small, tolerance=1e-3),
+        Workload("unrolled/rnn/8,32x50", "forward", "rnn_unrolled", small, tolerance=1e-3),
+        Workload("scan/lstm/32,128x64", "forward", "lstm", lstm, tolerance=1e-3, flops=flops),
+        Workload("scan/ode/32,2x100", "forward", "ode", ode, tolerance=1e-3),
+    ]
+    return [row for forward in found for row in _with_gradient(forward)]
 
 
 def _transformers(cut: int) -> list[Workload]:
@@ -286,7 +350,25 @@ def _transformers(cut: int) -> list[Workload]:
         weights(shapes), repeat=steps, tolerance=0.0,
         nbytes=4.0 * sum(math.prod(s) for n, s in shapes.items() if n.endswith(".weight")),
     )  # fmt: skip
-    return [gpt, decode]
+    steps = 100 // cut
+    generate = Workload(
+        "generate/100", "generate", "logits", tuple, {**options, "steps": steps},
+        weights(gpt_shapes(layers, width, 256, 128)), repeat=steps, tolerance=0.0,
+    )  # fmt: skip
+    return [gpt, decode, generate]
+
+
+ACTOR = {
+    "body.weight": (128, 4), "body.bias": (128,), "actor.weight": (2, 128), "actor.bias": (2,),
+    "critic.weight": (1, 128), "critic.bias": (1,),
+}  # fmt: skip
+
+
+def _actor(cut: int) -> Workload:
+    return Workload(
+        "actor-critic", "act", "actor_critic", normal((1, 4)), {}, weights(ACTOR),
+        repeat=max(1, 48 // cut), tolerance=2e-2,
+    )  # fmt: skip
 
 
 def registry(small: bool = False) -> list[Workload]:
@@ -299,8 +381,8 @@ def registry(small: bool = False) -> list[Workload]:
     return [
         *_calls(cut), *_rows(cut), *_products(cut),
         *_conv(cut, 32, 3, 32, 64), *_conv(cut, 32, 64, 32, 64), *_conv(cut, 8, 64, 56, 128, 2),
-        _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(),
-        _lenet(64 // cut), *_transformers(cut),
+        _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
+        _lenet(64 // cut), _actor(cut), *_transformers(cut), *_loops(cut),
     ]  # fmt: skip
 
 

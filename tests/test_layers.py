@@ -5,8 +5,8 @@ import sys
 from workspace import BY_DISTRIBUTION, BY_MODULE, MEMBERS, Member
 
 LAYERS = (
-    {"tensor", "dataset"},
-    {"autodiff", "fusion", "router", "remote", "nn"},
+    {"tensor"},
+    {"autodiff", "fusion", "router", "remote", "nn", "dataset"},
     {"optim", "import"},
     {"train", "testkit"},
     {"ingle"},

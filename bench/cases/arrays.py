@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Case, N, case, fixed, flags, integers, normal
+from .case import Case, N, case, cases, fixed, flags, integers, normal
 
 X = normal(512, N)
 LONG = normal(N)
@@ -43,6 +43,14 @@ ARRAYS: tuple[Case, ...] = (
     case("histogram", LONG, n=1 << 18, args=(100,),
          torch=lambda torch, x, bins=100: torch.histogram(x.detach(), bins)),
     case("bincount", integers(1000, N), n=1 << 18),
+    case("isin", integers(1000, N), integers(1000, 500), n=1 << 18),
+    case("unique/axis", integers(2, N, 8), n=1 << 14, ingle=lambda it, x: it.unique(x, axis=0),
+         torch=lambda torch, x: torch.unique(x, dim=0)),
+    case("unique_consecutive", integers(2, N), n=1 << 18),
+    *cases("nansum nanmean nanmedian", normal(N, 512), n=1024),
+    case("trapezoid", normal(N, 512), n=1024),
+    case("gradient", normal(N), n=1 << 18, ingle=lambda it, x: it.gradient(x)[0],
+         torch=lambda torch, x: torch.gradient(x)[0]),
     case("unique_values", integers(1000, N), n=1 << 18, torch="unique"),
     case("unique_all", LONG, n=1 << 16, torch=lambda torch, x: torch.unique(
         x.detach(), return_inverse=True, return_counts=True)),

@@ -64,8 +64,12 @@ class System:
                 raise SkipError(self.skips[key])
         if workload.kind == "import":
             return lambda: import_seconds(self.library)
-        if workload.kind == "first-call":
-            return first_call(name, workload, self.cache)
+        if workload.kind == "first-call" and not self.cache:
+            raise SkipError("nothing is compiled at the first call")
+        if workload.kind in ("first-call", "stall"):
+            if workload.function not in self.functions:
+                raise SkipError("not written for this system")
+            return first_calls(name, workload, self.cache)
         if workload.kind not in self.build or workload.function not in self.functions:
             raise SkipError("not written for this system")
         return self.build[workload.kind](workload)
@@ -96,14 +100,12 @@ def import_seconds(library: str) -> float:
     return float(done.stdout)
 
 
-def first_call(name: str, workload: Workload, cache: Mapping[str, str]) -> Run:
-    """A function that says how long the first steps in a fresh process take.
+def first_calls(name: str, workload: Workload, cache: Mapping[str, str]) -> Run:
+    """A function that says how long the first steps in a fresh process take, or stall.
 
     With `cache` "cold" in the workload's options each process begins with an empty folder of
     compiled code, with "warm" it finds what an earlier one left there.
     """
-    if not cache:
-        raise SkipError("nothing is compiled at the first call")
 
     def seconds(folder: str) -> float:
         variables = {k: v.format(folder=folder) for k, v in cache.items()}

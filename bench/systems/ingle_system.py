@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from loops import Loops, functions, unrolled
+from nets import GROUPS, Nets
 from workloads import EPSILON, LEARNING_RATE, Workload
 
 import ingle.nn as nn
@@ -41,6 +43,13 @@ def mlp(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int) -> it.Tensor
     return it.cross_entropy(x, y)
 
 
+def actor_critic(p: dict[str, Any], x: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+    h = it.tanh(it.linear(x, p["body.weight"], p["body.bias"]))
+    return it.linear(h, p["actor.weight"], p["actor.bias"]), it.linear(
+        h, p["critic.weight"], p["critic.bias"]
+    )
+
+
 def lenet(p: dict[str, Any], x: it.Tensor, y: it.Tensor) -> it.Tensor:
     for name in ("conv1", "conv2"):
         x = it.relu(it.conv2d(x, p[f"{name}.weight"], p[f"{name}.bias"]))
@@ -61,7 +70,7 @@ def block(p: dict[str, Any], i: int, h: it.Tensor, attend: Callable[[Any], it.Te
     return h + it.linear(a, q["down.weight"], q["down.bias"])
 
 
-def gpt(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int, heads: int) -> it.Tensor:
+def logits(p: dict[str, Any], x: it.Tensor, layers: int, heads: int) -> it.Tensor:
     batch, length = x.shape
 
     def attend(qkv: it.Tensor) -> it.Tensor:
@@ -71,12 +80,16 @@ def gpt(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int, heads: int) 
         mixed = it.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
         return it.reshape(it.permute_dims(mixed, (0, 2, 1, 3)), (batch, length, -1))
 
-    h = it.embedding(x, p["token.embedding"]) + p["position.embedding"]
+    h = it.embedding(x, p["token.embedding"]) + p["position.embedding"][:length]
     for i in range(layers):
         h = block(p, i, h, attend)
     h = layernorm(h, p["norm.scale"], p["norm.bias"])
-    logits = it.linear(h, p["head.weight"])
-    return it.cross_entropy(it.reshape(logits, (batch * length, -1)), it.reshape(y, (-1,)))
+    return it.linear(h, p["head.weight"])
+
+
+def gpt(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int, heads: int) -> it.Tensor:
+    found = logits(p, x, layers, heads)
+    return it.cross_entropy(it.reshape(found, (y.size, -1)), it.reshape(y, (-1,)))
 
 
 def next_token(
@@ -100,7 +113,32 @@ def next_token(
     return it.argmax(it.linear(h, p["head.weight"]))
 
 
+OWN = Loops(it.tanh, it.sigmoid, it.zeros, it.scan)
+PYTHON = Loops(it.tanh, it.sigmoid, it.zeros, unrolled(it.stack))
+
+
+def norm(x: it.Tensor, scale: it.Tensor, bias: it.Tensor) -> it.Tensor:
+    """Each image's groups of channels, less their mean, over their deviation."""
+    parts = it.reshape(x, (x.shape[0], GROUPS, -1))
+    parts = parts - it.mean(parts, axis=-1, keepdims=True)
+    spread = it.rsqrt(it.mean(parts * parts, axis=-1, keepdims=True) + EPSILON)
+    return it.reshape(parts * spread, x.shape) * scale[:, None, None] + bias[:, None, None]
+
+
+def double(x: it.Tensor) -> it.Tensor:
+    n, c, rows, columns = x.shape
+    parts = it.broadcast_to(x[:, :, :, None, :, None], (n, c, rows, 2, columns, 2))
+    return it.reshape(parts, (n, c, 2 * rows, 2 * columns))
+
+
+NETS = Nets(
+    conv=lambda x, w, b, s: it.conv2d(x, w, b, stride=s, padding=w.shape[-1] // 2),
+    linear=it.linear, relu=it.relu, silu=it.silu, cross_entropy=it.cross_entropy, norm=norm,
+    join=partial(it.concat, axis=1), double=double, pooled=partial(it.mean, axis=(2, 3)),
+)  # fmt: skip
+
 FUNCTIONS: dict[str, Any] = {
+    **functions(OWN, PYTHON),
     "add": it.add,
     "add_recorded": it.add,
     "chain": chain,
@@ -112,7 +150,11 @@ FUNCTIONS: dict[str, Any] = {
     "conv": conv,
     "mlp": mlp,
     "lenet": lenet,
+    "actor_critic": actor_critic,
     "gpt": gpt,
+    "logits": logits,
+    "convnet": NETS.convnet,
+    "unet": NETS.unet,
     "decode": next_token,
 }
 
@@ -174,6 +216,22 @@ class Builders:
         compiled = self.compiled(step)
         return lambda *other: finished(compiled(*(map(self.tensor, other) if other else batch)))
 
+    def act(self, w: Workload) -> Run:
+        p = {k: nn.Parameter(self.tensor(v)) for k, v in w.parameters().items()}
+        (x,), function = self.tensors(w), FUNCTIONS[w.function]
+        optimizer = optim.AdamW(list(p.values()), lr=LEARNING_RATE, weight_decay=0.0)
+
+        def step() -> it.Tensor:
+            chances, value = function(p, x)
+            action = int(it.argmax(chances))
+            missed = 1.0 - value[0, 0]
+            chosen = it.log_softmax(chances, axis=-1)[0, action]
+            loss: it.Tensor = missed * missed - chosen * missed.detach()
+            optimizer.step(loss.backward())
+            return loss.detach()
+
+        return repeated(step, w.repeat)
+
     def decode(self, w: Workload) -> Run:
         p = {k: it.Cell(self.tensor(v)) for k, v in w.parameters().items()}
         layers, heads, length = (w.options[k] for k in ("layers", "heads", "length"))
@@ -187,6 +245,19 @@ class Builders:
                 for at in range(w.options["steps"]):
                     out.append(int(step(out[-1] if out else 1, at)))
             return it.asarray(out)
+
+        return run
+
+    def generate(self, w: Workload) -> Run:
+        p = {k: self.tensor(v) for k, v in w.parameters().items()}
+        layers, heads = w.options["layers"], w.options["heads"]
+
+        def run() -> it.Tensor:
+            ids = self.tensor(np.ones((1, 1), np.int64))
+            for _ in range(w.options["steps"]):
+                found = logits(p, ids, layers, heads)
+                ids = it.concat([ids, it.argmax(found[:, -1:], axis=-1)], axis=1)
+            return finished(ids)
 
         return run
 
@@ -204,12 +275,12 @@ def system(name: str) -> System:
         skips["import"] = "the same library as ingle-numpy"
     if compiling:
         skips["add_recorded"] = "compile hands recorded operands to the plain function"
-    kinds = ("forward", "overhead", "backward", "train", "decode")
+    kinds = ("forward", "overhead", "backward", "train", "act", "decode", "generate")
     return System(
         library="ingle.tensor",
         build={k: getattr(builders, k) for k in kinds},
         functions=FUNCTIONS,
         to_numpy=lambda result: result.numpy(),
         skips=skips,
-        cache={"INGLE_CACHE_DIR": "{folder}"} if compiling else {},
+        cache={"INGLE_CACHE_DIR": "{folder}"} if device == "cpu" else {},
     )

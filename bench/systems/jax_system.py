@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from loops import Loops, functions, unrolled
 from workloads import EPSILON, LEARNING_RATE, Workload
 
 from . import Run, System, repeated
@@ -99,7 +100,11 @@ def next_token(p: Any, cache: Any, token: Any, at: Any, layers: int, heads: int)
     return (p["head.weight"] @ h).argmax(), kept[0]
 
 
+OWN = Loops(jnp.tanh, jax.nn.sigmoid, jnp.zeros, lax.scan)
+PYTHON = Loops(jnp.tanh, jax.nn.sigmoid, jnp.zeros, unrolled(jnp.stack))
+
 FUNCTIONS: dict[str, Any] = {
+    **functions(OWN, PYTHON),
     "add": jnp.add,
     "chain": chain,
     "gelu": partial(jax.nn.gelu, approximate=False),

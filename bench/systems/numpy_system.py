@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from loops import Loops, functions, unrolled
 from scipy.special import erf
 from workloads import EPSILON, LEARNING_RATE, Array, Workload
 
@@ -123,7 +124,13 @@ BLOCK = (
     "norm2.scale", "norm2.bias", "up.weight", "up.bias", "down.weight", "down.bias",
 )  # fmt: skip
 
+PYTHON = Loops(
+    np.tanh, lambda x: 1 / (1 + np.exp(-x)), lambda shape: np.zeros(shape, np.float32),
+    unrolled(np.stack),
+)  # fmt: skip
+
 FUNCTIONS: dict[str, Any] = {
+    **functions(PYTHON, PYTHON),
     "add": np.add,
     "chain": chain,
     "gelu": gelu,

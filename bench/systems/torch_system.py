@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
+from loops import Loops, functions, unrolled
+from nets import GROUPS, Nets
 from torch import Tensor
 from workloads import EPSILON, LEARNING_RATE, Workload
 
@@ -39,6 +41,13 @@ def mlp(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int) -> Tensor:
     return F.cross_entropy(x, y)
 
 
+def actor_critic(p: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    h = torch.tanh(F.linear(x, p["body.weight"], p["body.bias"]))
+    return F.linear(h, p["actor.weight"], p["actor.bias"]), F.linear(
+        h, p["critic.weight"], p["critic.bias"]
+    )
+
+
 def lenet(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
     x = F.max_pool2d(F.relu(F.conv2d(x, p["conv1.weight"], p["conv1.bias"])), 2)
     x = F.max_pool2d(F.relu(F.conv2d(x, p["conv2.weight"], p["conv2.bias"])), 2)
@@ -57,7 +66,7 @@ def block(p: dict[str, Tensor], i: int, h: Tensor, attend: Callable[..., Tensor]
     return h + F.linear(a, q["down.weight"], q["down.bias"])
 
 
-def gpt(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int, heads: int) -> Tensor:
+def logits(p: dict[str, Tensor], x: Tensor, layers: int, heads: int) -> Tensor:
     batch, length = x.shape
 
     def attend(qkv: Tensor) -> Tensor:
@@ -65,11 +74,15 @@ def gpt(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int, heads: int) -> 
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return mixed.transpose(1, 2).reshape(batch, length, -1)
 
-    h = F.embedding(x, p["token.embedding"]) + p["position.embedding"]
+    h = F.embedding(x, p["token.embedding"]) + p["position.embedding"][:length]
     for i in range(layers):
         h = block(p, i, h, attend)
     h = layernorm(h, p["norm.scale"], p["norm.bias"])
-    return F.cross_entropy(F.linear(h, p["head.weight"]).flatten(0, 1), y.flatten())
+    return F.linear(h, p["head.weight"])
+
+
+def gpt(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int, heads: int) -> Tensor:
+    return F.cross_entropy(logits(p, x, layers, heads).flatten(0, 1), y.flatten())
 
 
 def next_token(
@@ -90,7 +103,27 @@ def next_token(
     return F.linear(h, p["head.weight"]).argmax(-1)
 
 
+PYTHON = Loops(torch.tanh, torch.sigmoid, torch.zeros, unrolled(torch.stack))
+
+
+def lstm(xs: Tensor, inner: Tensor, outer: Tensor, bias: Tensor) -> Tensor:
+    """What `nn.LSTM` runs."""
+    zero = xs.new_zeros(1, xs.shape[1], len(outer))
+    weights = [inner.T, outer.T, bias, torch.zeros_like(bias)]
+    return torch.lstm(xs, [zero, zero], weights, True, 1, 0.0, False, False, False)[0]
+
+
+NETS = Nets(
+    conv=lambda x, w, b, stride: F.conv2d(x, w, b, stride, w.shape[-1] // 2), linear=F.linear,
+    relu=F.relu, silu=F.silu, cross_entropy=F.cross_entropy,
+    norm=lambda x, scale, bias: F.group_norm(x, GROUPS, scale, bias, EPSILON),
+    join=partial(torch.cat, dim=1), double=partial(F.interpolate, scale_factor=2),
+    pooled=partial(torch.mean, dim=(2, 3)),
+)  # fmt: skip
+
 FUNCTIONS: dict[str, Any] = {
+    **functions(PYTHON, PYTHON),
+    "lstm": lstm,
     "add": torch.add,
     "add_recorded": torch.add,
     "chain": chain,
@@ -102,7 +135,11 @@ FUNCTIONS: dict[str, Any] = {
     "conv": conv,
     "mlp": mlp,
     "lenet": lenet,
+    "actor_critic": actor_critic,
     "gpt": gpt,
+    "logits": logits,
+    "convnet": NETS.convnet,
+    "unet": NETS.unet,
     "decode": next_token,
 }
 
@@ -145,6 +182,24 @@ class Builders:
 
         return run
 
+    def act(self, w: Workload) -> Run:
+        p = {k: torch.from_numpy(v).requires_grad_() for k, v in w.parameters().items()}
+        (x,), function = [torch.from_numpy(a) for a in w.inputs()], FUNCTIONS[w.function]
+        optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
+
+        def step() -> Tensor:
+            chances, value = function(p, x)
+            action = int(torch.argmax(chances))
+            missed = 1.0 - value[0, 0]
+            chosen = torch.log_softmax(chances, dim=-1)[0, action]
+            loss: Tensor = missed * missed - chosen * missed.detach()
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return repeated(step, w.repeat)
+
     def decode(self, w: Workload) -> Run:
         p = {k: torch.from_numpy(v) for k, v in w.parameters().items()}
         layers, heads = w.options["layers"], w.options["heads"]
@@ -163,6 +218,20 @@ class Builders:
 
         return run
 
+    def generate(self, w: Workload) -> Run:
+        p = {k: torch.from_numpy(v) for k, v in w.parameters().items()}
+        layers, heads = w.options["layers"], w.options["heads"]
+
+        def run() -> Tensor:
+            ids = torch.ones(1, 1, dtype=torch.int64)
+            with torch.no_grad():
+                for _ in range(w.options["steps"]):
+                    found = logits(p, ids, layers, heads)
+                    ids = torch.cat([ids, found[:, -1:].argmax(-1)], dim=1)
+            return ids
+
+        return run
+
 
 def to_numpy(result: Tensor) -> Any:
     return np.asarray(result.detach())
@@ -173,14 +242,17 @@ def compile_afresh(function: Any) -> Any:
     return torch.compile(function)
 
 
+SKIPS = {"import": "the same library as torch", "logits": "each length would be compiled"}
+
+
 def system(name: str) -> System:
     builders = Builders(compile_afresh if name == "compile" else lambda function: function)
-    kinds = ("forward", "overhead", "backward", "train", "decode")
+    kinds = ("forward", "overhead", "backward", "train", "act", "decode", "generate")
     return System(
         library="torch",
         build={kind: getattr(builders, kind) for kind in kinds},
         functions=FUNCTIONS,
         to_numpy=to_numpy,
-        skips={"import": "the same library as torch"} if name == "compile" else {},
+        skips=SKIPS if name == "compile" else {},
         cache={"TORCHINDUCTOR_CACHE_DIR": "{folder}"} if name == "compile" else {},
     )

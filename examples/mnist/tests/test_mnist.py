@@ -171,6 +171,7 @@ def trained(tmp_path_factory):
     return folder, script("train.py", "--digits", "--model", "mlp", "--out", folder).stdout
 
 
+@pytest.mark.slow
 def test_the_two_layer_net_reaches_95_percent(trained):
     folder, out = trained
     assert accuracy_of(out) >= 0.95
@@ -180,6 +181,7 @@ def test_the_two_layer_net_reaches_95_percent(trained):
             assert len(image.convert("L").getcolors()) > 20
 
 
+@pytest.mark.slow
 def test_resuming_a_finished_training_changes_nothing(trained):
     folder, out = trained
     before = (folder / "model.safetensors").read_bytes()
@@ -188,6 +190,7 @@ def test_resuming_a_finished_training_changes_nothing(trained):
     assert (folder / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_prediction_needs_nothing_of_training(trained, tmp_path):
     folder, _ = trained
     paths = []
@@ -207,6 +210,7 @@ def test_prediction_needs_nothing_of_training(trained, tmp_path):
     assert math.isclose(sum(shares[:10]), 100, abs_tol=0.6)
 
 
+@pytest.mark.slow
 def test_predict_says_what_is_wrong(trained, tmp_path):
     folder, _ = trained
     model = folder / "model.safetensors"
@@ -226,6 +230,7 @@ def test_predict_says_what_is_wrong(trained, tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_train_says_what_is_wrong(tmp_path):
     for arguments, message in (
         (("--device", "abacus"), "no backend named 'abacus'"),
@@ -244,12 +249,14 @@ def test_train_says_what_is_wrong(tmp_path):
     assert "pip install matplotlib" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_linear_net_stops_by_itself(tmp_path):
     out = script("train.py", "--digits", "--model", "linear", "--out", tmp_path).stdout
     assert accuracy_of(out) >= 0.9045
     assert "stopped: train/loss has not improved" in out
 
 
+@pytest.mark.slow
 def test_mnists_files_are_taken_from_a_folder(tmp_path):
     for split, part in (("train", "train"), ("test", "t10k")):
         images, labels = digits(split).arrays

@@ -14,10 +14,15 @@ def leaf(values):
     return it.asarray(np.asarray(values, np.float64)).require_grad()
 
 
-def test_non_scalar_root_takes_ones_or_a_cotangent():
+def test_a_root_of_several_elements_needs_a_cotangent():
     x = leaf([1.0, 2.0, 3.0])
     y = x * x
-    assert y.backward()[x].tolist() == [2.0, 4.0, 6.0]
+    for root in (y, y[:0], it.mse_loss(y, x, reduction="none")):
+        with pytest.raises(GradientError, match=r"shape .*y\.sum\(\)\.backward\(\)"):
+            root.backward()
+    assert y.sum().backward()[x].tolist() == [2.0, 4.0, 6.0]
+    # One element is enough, of any number of axes.
+    assert y[None, 1:2].backward()[x].tolist() == [0.0, 4.0, 0.0]
     g = y.backward(it.asarray(np.array([1.0, 0.0, 10.0])))
     assert g[x].tolist() == [2.0, 0.0, 60.0]
 
@@ -155,10 +160,10 @@ def test_errors_say_what_to_do():
     with pytest.raises(DTypeError, match=r"root's dtype float32, got float64; cast"):
         y.backward(it.ones(2, dtype="float64"))
     with pytest.raises(GradientError, match="does not depend"):
-        y.backward()[x]
+        y.sum().backward()[x]
     frozen = it.Cell(it.ones(2))
     with pytest.raises(GradientError, match="frozen"):
-        y.backward()[frozen]
+        y.sum().backward()[frozen]
     with no_grad(), pytest.raises(GradientError, match="no_grad"):
         (x * 2.0).backward()
 
@@ -202,14 +207,14 @@ def owned(value, size=1 << 16):
 )  # fmt: skip
 def test_in_place_operators_leave_what_was_recorded(record):
     w = owned(3.0).require_grad()
-    expected = record(w, owned(2.0)).backward()[w].numpy()
+    expected = record(w, owned(2.0)).sum().backward()[w].numpy()
     for policy in ("none", "balanced"):
         x = owned(2.0)
         with checkpointing(policy):
             out = record(w, x)
         x += 1.0
         x[0] = -9.0
-        np.testing.assert_array_equal(out.backward()[w].numpy(), expected)
+        np.testing.assert_array_equal(out.sum().backward()[w].numpy(), expected)
 
 
 def test_in_place_operators_leave_leaves():

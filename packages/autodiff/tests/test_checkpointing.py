@@ -119,7 +119,7 @@ def test_memory_of_a_chain_is_one_value(policy):
     assert saved_bytes(y) == x.nbytes
     plain = chain(x)
     assert saved_bytes(plain) == 7 * x.nbytes  # x and what each exp returned
-    assert bits(y.backward(), [x]) == bits(plain.backward(), [x])
+    assert bits(y.sum().backward(), [x]) == bits(plain.sum().backward(), [x])
 
 
 def test_allocated_memory_falls_forward_and_backward():
@@ -164,7 +164,7 @@ def test_each_value_is_computed_again_once(monkeypatch):
         with checkpointing(policy):
             y = chain(x, 1000)
         ran.clear()
-        y.backward()
+        y.sum().backward()
         return len(ran)
 
     plain = steps("none")
@@ -200,19 +200,19 @@ def test_higher_orders(policy):
 
 def test_backward_twice_and_from_threads():
     x = values(50).require_grad()
-    expected = bits(chain(x).backward(), [x])
+    expected = bits(chain(x).sum().backward(), [x])
     with checkpointing():
         y = chain(x)
-    found = []
+    found, total = [], y.sum()
     threads = [
-        threading.Thread(target=lambda: found.append(bits(y.backward(), [x]))) for _ in range(4)
+        threading.Thread(target=lambda: found.append(bits(total.backward(), [x]))) for _ in range(4)
     ]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
     assert found == [expected] * 4
-    assert bits(y.backward(), [x]) == expected
+    assert bits(y.sum().backward(), [x]) == expected
 
 
 def test_inside_of_the_inside():
@@ -226,7 +226,7 @@ def test_inside_of_the_inside():
             constant = it.exp(x)
         y = it.sin(x * constant)
     np.testing.assert_allclose(
-        y.backward()[x].numpy(), (it.cos(x * constant) * constant).detach().numpy()
+        y.sum().backward()[x].numpy(), (it.cos(x * constant) * constant).detach().numpy()
     )
     with pytest.raises(ArgumentError, match="policy must be 'balanced'"), checkpointing("all"):
         pass
@@ -262,8 +262,8 @@ def test_a_batch_inside_a_transform_of_the_module():
 
 def test_backward_where_nothing_is_recorded():
     x = values(5).require_grad()
-    y = checkpoint(chain)(x)
-    expected = bits(chain(x).backward(), [x])
+    y = checkpoint(chain)(x).sum()
+    expected = bits(chain(x).sum().backward(), [x])
     with no_grad():
         assert bits(y.backward(), [x]) == expected
 
@@ -272,7 +272,7 @@ def test_replays_see_the_first_arguments():
     x, scale = values(3).require_grad(), it.ones(3)
     y = checkpoint(lambda x, s: x * s)(x, scale)
     scale += 5.0
-    np.testing.assert_array_equal(y.backward()[x].numpy(), np.ones(3))
+    np.testing.assert_array_equal(y.sum().backward()[x].numpy(), np.ones(3))
     np.testing.assert_array_equal(scale.numpy(), np.full(3, 6.0))
 
 
@@ -280,7 +280,7 @@ def test_replays_see_the_first_surroundings():
     x = values(3).require_grad()
     with it.default_dtypes(floating="float64"):
         y = checkpoint(lambda x: x.astype("float64") * it.asarray([0.1, 0.2, 0.3]))(x)
-    np.testing.assert_array_equal(y.backward()[x].numpy(), np.float32([0.1, 0.2, 0.3]))
+    np.testing.assert_array_equal(y.sum().backward()[x].numpy(), np.float32([0.1, 0.2, 0.3]))
 
 
 def test_modules_and_sequences_of_them():

@@ -437,6 +437,7 @@ def _step(
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(programs(), st.integers(0, 99))
+@pytest.mark.slow
 def test_random_programs(program: Any, seed: int) -> None:
     """As a program a function has the values and gradients that it has run at once."""
     arrays = [it.asarray(draw(3, seed=seed + i)) for i in range(2)]
@@ -465,6 +466,30 @@ def skewed(x: it.Tensor, n: int, y: it.Tensor) -> Any:
     """Two results with a rule that is not their derivative."""
     s = it.sin(x) * n
     return (s * y, s), lambda g, h: (g * s * y + h, (g * x).sum())
+
+
+@pytest.mark.parametrize("of_integers", ["nothing", "zeros", "floats"])
+def test_a_rule_of_ones_own_may_leave_arguments_out(way: Way, of_integers: str) -> None:
+    """None for a float argument, and anything for one of integers: neither has a gradient."""
+
+    @custom_gradient
+    def scaled(x: it.Tensor, y: it.Tensor, n: it.Tensor) -> Any:
+        slots = {"nothing": None, "zeros": it.zeros_like(n), "floats": x * 3.0}[of_integers]
+        return x * y * n.astype("float64"), lambda g: (g * y * 10.0, None, slots)
+
+    x, y = (it.asarray(v, dtype="float64") for v in (3.0, 5.0))
+    n = it.asarray(2)
+
+    def f(x: it.Tensor, y: it.Tensor) -> it.Tensor:
+        return scaled(x, y, n) * y
+
+    run = way(f)
+    assert run(x, y).item() == 3.0 * 5.0 * 2.0 * 5.0
+    of_x, of_y = grad(run, (0, 1))(x, y)
+    assert of_x.item() == 5.0 * 5.0 * 10.0
+    assert of_y.item() == 3.0 * 5.0 * 2.0
+    value, moved = jvp(run, (x, y), (it.ones_like(x), it.ones_like(y)))
+    assert (value.item(), moved.item()) == (150.0, 250.0 + 30.0)
 
 
 def test_rules_of_ones_own_stay_rules_in_programs(way: Way) -> None:

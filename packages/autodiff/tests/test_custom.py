@@ -75,7 +75,7 @@ def test_rules_see_the_values_of_the_call():
     x, y = it.ones(3).require_grad(), it.full(3, 2.0)
     out = product(x, y)
     y += 5.0
-    assert out.backward()[x].tolist() == [2.0, 2.0, 2.0]
+    assert out.sum().backward()[x].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_errors():
@@ -84,11 +84,11 @@ def test_errors():
         custom_gradient(lambda x: x)(x)
     wrong = custom_gradient(lambda x: (x * 1.0, lambda g: it.sum(g)))
     with pytest.raises(ShapeError, match=r"\(\).*\(2,\)"):
-        wrong(x).backward()
+        wrong(x).sum().backward()
     wide = custom_gradient(lambda x: (x * 1.0, lambda g: g.astype("float64")))
     with pytest.raises(DTypeError, match=r"float64 for an argument of dtype float32; cast"):
-        wide(x).backward()
+        wide(x).sum().backward()
     many = custom_gradient(lambda x: (x * 1.0, lambda g: (g, g)))
     with pytest.raises(GradientError, match="2 cotangents for 1"):
-        many(x).backward()
+        many(x).sum().backward()
     assert np.allclose(x.numpy(), 1.0)

@@ -180,6 +180,17 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
     assert cache_folder() == tmp_path / "ingle" / "data"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("INGLE_DATA", "~/mine")
+    assert cache_folder() == tmp_path / "mine"
+    # Empty is unset, and relative paths of XDG's are to be ignored.
+    monkeypatch.setenv("INGLE_DATA", " ")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == tmp_path / ".cache" / "ingle" / "data"
+    monkeypatch.setenv("INGLE_DATA", "~no-such-user/x")
+    with pytest.raises(DownloadError, match="set INGLE_DATA to a folder of yours"):
+        cache_folder()
 
 
 def test_mnist_is_downloaded_into_its_folder(server, tmp_path, monkeypatch, idx_bytes):

@@ -1,8 +1,10 @@
 import gc
 import itertools
 import json
+import sys
 import threading
 import time
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from ingle.dataset import (
     EmptyDatasetError,
     Loader,
     MapDataset,
+    MissingExtraError,
     SampleError,
     collate,
 )
@@ -302,3 +305,41 @@ def test_collate_keeps_the_structure():
 def test_samples_that_do_not_fit(samples, message):
     with pytest.raises(DataValueError, match=message):
         collate(samples)
+
+
+class TestTensors:
+    def test_arrays_of_a_batch_are_tensors_on_the_default_device(self):
+        it = pytest.importorskip("ingle.tensor")
+        Pair = namedtuple("Pair", "x name")
+        samples = [
+            {"a": (np.float32(i), i), "name": str(i), "pair": Pair(i, "n")} for i in range(6)
+        ]
+        loader = Loader(samples, 3)
+        with it.device("numpy"):
+            first, second = loader
+        x, labels = first["a"]
+        assert isinstance(x, it.Tensor)
+        assert isinstance(labels, it.Tensor)
+        assert (x.dtype, labels.dtype, x.device.name) == (it.float32, it.int64, "numpy")
+        assert (x.tolist(), second["a"][1].tolist()) == ([0.0, 1.0, 2.0], [3, 4, 5])
+        assert first["name"] == ["0", "1", "2"]
+        assert it.relu(x - 1).tolist() == [0.0, 0.0, 1.0]
+
+    def test_what_works_on_batches_sees_arrays(self):
+        seen = []
+        loader = Loader(range(4), 2, transform=lambda b: seen.append(type(b)) or b * 2,
+                        augment=lambda b, rng: seen.append(type(b)) or b)  # fmt: skip
+        batches = [np.asarray(b).tolist() for b in loader]
+        assert batches == [[0, 2], [4, 6]]
+        assert set(seen) == {np.ndarray}
+
+    def test_arrays_stay_where_that_is_asked_for(self):
+        (batch,) = Loader(range(4), 4, tensors=False)
+        assert type(batch) is np.ndarray
+
+    def test_without_the_package(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "ingle.tensor", None)
+        (batch,) = Loader(range(4), 4)
+        assert type(batch) is np.ndarray
+        with pytest.raises(MissingExtraError, match="pip install ingle-tensor"):
+            list(Loader(range(4), 4, tensors=True))

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -69,6 +70,44 @@ def test_gzip_cut_or_flipped_is_refused(tmp_path, idx_bytes):
     path.write_bytes(flipped)
     with pytest.raises(DataFileError, match="corrupt"):
         read_idx(path)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, idx_bytes):
+    """Gzip packs zeros a thousandfold: what is unpacked is bound by the header, and by a limit."""
+    size = 64 << 20
+    path, honest = tmp_path / "file.gz", tmp_path / "honest.gz"
+    path.write_bytes(gzip.compress(idx_bytes(np.zeros(1, np.uint8)) + bytes(size), 1))
+    header = bytes([0, 0, 8, 1]) + size.to_bytes(4, "big")
+    honest.write_bytes(gzip.compress(header + bytes(size), 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataFileError, match="longer than its header says: 10 bytes or more"):
+            read_idx(path)
+        with pytest.raises(DataFileError, match=rf"to {size + 8} bytes.*max_bytes={size + 8}"):
+            read_idx(honest, max_bytes=1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert read_idx(honest, max_bytes=size + 8).shape == (size,)
+
+
+def test_sizes_that_no_file_has(tmp_path):
+    """A header that asks for 16 exabytes, or for 255 axes; nothing is allocated for it."""
+    path = tmp_path / "file"
+    for sizes in ([2**32 - 1] * 2, [2**32 - 1] * 32, [0] + [2**32 - 1] * 31):
+        header = bytes([0, 0, 8, len(sizes)]) + b"".join(n.to_bytes(4, "big") for n in sizes)
+        for data in (header, gzip.compress(header)):
+            path.write_bytes(data)
+            with pytest.raises(DataFileError, match="file: "):
+                read_idx(path)
+    path.write_bytes(bytes([0, 0, 8, 255]) + bytes(4 * 255))
+    with pytest.raises(DataFileError, match="not an IDX file"):
+        read_idx(path)
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(DataFileError, match="cannot be read: Is a directory"):
+        read_idx(tmp_path)
 
 
 def test_a_missing_file_and_another_format(tmp_path):

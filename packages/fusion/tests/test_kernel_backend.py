@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,31 @@ def test_a_kernel_that_does_not_compile_is_named(monkeypatch: Any) -> None:
             f()
     for _ in range(3):
         np.testing.assert_allclose(f(), np.sinh(values) * np.float32(3.25), rtol=1e-5)
+
+
+def test_numbers_that_only_the_host_reads() -> None:
+    """A complex number goes to a step of the host, beside kernels that read other numbers."""
+    x = it.asarray(np.array([1 + 2j, 3, 0], np.complex64), device="gcc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HostFallbackWarning)
+        for _ in range(2):
+            assert (x != 3).tolist() == [True, False, True]
+            found = it.astype(x != (1 + 2j), it.float32) * 2.5
+            assert found.tolist() == [0.0, 2.5, 2.5]
+
+
+def test_plans_of_single_operations_make_room_for_others(bare: Any, monkeypatch: Any) -> None:
+    from ingle.fusion import kernel_backend
+
+    monkeypatch.setattr(kernel_backend, "MOST_ALONE", 5)
+    op = OPERATIONS["sin"].op()
+    often = bare.upload(np.ones(3, np.float32))
+    first = bare.execute(op, [often])
+    plan = next(iter(bare._alone.values()))
+    for n in range(4, 24):
+        (got,) = bare.execute(op, [bare.upload(np.full(n, 0.5, np.float32))])
+        np.testing.assert_allclose(bare.download(got), np.full(n, np.sin(0.5)), rtol=1e-6)
+        bare.execute(op, [often])
+        assert len(bare._alone) <= 5
+    assert plan in bare._alone.values()
+    assert len(first) == 1

@@ -175,3 +175,41 @@ def test_an_error_of_what_nobody_wants_is_nobodys(below):
     a, b = it.ones(3) * 5.0, it.ones(3) * 7.0
     assert a.tolist() == [5, 5, 5]
     assert b.tolist() == [7, 7, 7]
+
+
+def test_what_nobody_holds_is_not_even_computed_at_the_first_time(below):
+    x = it.ones(40_000)
+    for _ in range(2):
+        below.seen.clear()
+        for k in range(200):
+            y = it.exp(x * (k * 0.01))
+        y = y + 1.0
+        np.testing.assert_allclose(y.numpy(), np.exp(1.99) + 1, rtol=1e-5)
+        assert below.seen.count("exp") == 1
+
+
+def test_values_nobody_holds_take_no_memory():
+    with it.device("cpu"):
+        x = it.ones(1_000_000)
+        x.numpy()
+        before = it.memory.stats().peak
+        for k in range(300):
+            y = x * float(k)
+        y.numpy()
+        kept = [(x * float(k)).sum() for k in range(40)]
+        assert [float(v) for v in kept] == [1e6 * k for k in range(40)]
+        assert it.memory.stats().peak - before < 40 * x.nbytes
+
+
+def test_dead_work_makes_no_other_plan(below):
+    x = it.ones(40_000)
+    x.numpy()
+    x.backend.planner._forms.clear()
+    for k in range(6):
+        for _ in range(k):
+            it.sin(x)
+        y = x
+        for _ in range(8):
+            y = y * 2.0
+        assert y[0].item() == 256.0
+    assert len([f for f in x.backend.planner._forms.values() if f.runs]) == 1

@@ -300,12 +300,14 @@ def compare(storing, seed):
         np.testing.assert_array_equal(a, b, err_msg=f"{seed} {dtype} {gradient}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(5000, 5120, 20))
 def test_random_programs_have_the_same_bits(storing, start):
     for seed in range(start, start + 20):
         compare(storing, seed)
 
 
+@pytest.mark.slow
 def test_plans_move_and_keep_no_more(storing, monkeypatch):
     """Plans of random programs, with and without."""
     outline, pairs = planning.Scheduler.outline, []

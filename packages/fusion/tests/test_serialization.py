@@ -96,7 +96,9 @@ def test_bad_text_is_refused():
     refused("no entry like", entries=[["input"]])
     refused("not the text", entries=[["exp", {}, 7]])
     refused("returns values", outputs=[99])
-    for text in ("", "[]", "{}", '"graph"'):
+    deep = "[" * 100_000
+    huge = '{"ingle-graph":1,"entries":[["input",[1e400],"float32"]],"outputs":[0]}'
+    for text in ("", "[]", "{}", '"graph"', deep, '{"ingle-graph": 1, "entries": ' + deep, huge):
         with pytest.raises(GraphFormatError, match="not the text of a graph"):
             loads(text)
 

@@ -112,11 +112,12 @@ def test_ctrl_c_leaves_everything_written_down(below):
 
 def test_what_an_interrupted_operation_left_is_no_operand_of_the_next(below):
     x, y, other = it.asarray(5.0), it.asarray(2.0), it.asarray(9.0)
-    stream = x.backend._streams.mine
-    stream.operand(other._handle.computed())
-    assert float(x * x) == 25.0
-    stream.operand(other._handle.computed())
-    assert float(x - y) == 3.0
+    for ask, want in ((lambda: x * x, 25.0), (lambda: x - y, 3.0)):
+        waits = y + 1.0
+        stream = waits._handle.recorder
+        stream.operand(other._handle.computed())
+        assert float(ask()) == want
+        assert float(waits) == 3.0
 
 
 def test_what_is_recorded_while_it_runs_is_not_lost(below):

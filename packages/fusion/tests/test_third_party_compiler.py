@@ -83,6 +83,7 @@ def test_it_is_found(environment, tmp_path):
     assert report["problems"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [True, False])
 def test_it_trains_a_model(environment, tmp_path, fused):
     variables = environment if fused else {**environment, "INGLE_FUSION": "0"}
@@ -97,6 +98,7 @@ CHOSEN = (
 """The rest of the smoke tier compiles thousands of kernels: it is for the night."""
 
 
+@pytest.mark.slow
 def test_it_passes_some_of_the_smoke_tier(environment, tmp_path):
     arguments = "-m pytest --pyargs ingle.testkit --backend=gcc --tier=smoke -q -p no:cacheprovider"
     out = run(environment, tmp_path, *arguments.split(), "-W", "error", "-k", CHOSEN)

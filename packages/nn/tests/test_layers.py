@@ -202,3 +202,10 @@ def test_bad_input(make: Any, message: str) -> None:
         make()
     notes = getattr(caught.value, "__notes__", [])
     assert message in str(caught.value) + " ".join(notes)
+
+
+def test_averages_by_another_divisor() -> None:
+    pool = nn.AvgPool2d(2, divisor_override=3)
+    assert pool(it.ones((1, 1, 2, 2))).item() == pytest.approx(4 / 3)
+    assert "divisor_override=3" in repr(pool)
+    assert "divisor_override" not in repr(nn.AvgPool2d(2))

@@ -65,7 +65,7 @@ def test_equals_pytorch(name: str, reduction: str) -> None:
     np.testing.assert_allclose(got.numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     expected.sum().backward()
     np.testing.assert_allclose(
-        got.backward()[mine].numpy(), torchs.grad.numpy(), rtol=1e-4, atol=1e-6
+        got.sum().backward()[mine].numpy(), torchs.grad.numpy(), rtol=1e-4, atol=1e-6
     )
 
 

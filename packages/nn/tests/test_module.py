@@ -13,7 +13,7 @@ import pytest
 import ingle.tensor as it
 from ingle import nn
 from ingle.nn import structure
-from ingle.tensor.errors import ArgumentError, DTypeError, OperandError
+from ingle.tensor.errors import ArgumentError, BackendError, DTypeError, OperandError, ShapeError
 
 
 class Scale(nn.Module):
@@ -285,3 +285,21 @@ def test_deepcopy_and_pickle_keep_ties_and_part_from_the_original(again: Any) ->
     assert not other.training
     other[0].encode.weight.value = it.zeros((4, 3))
     assert np.any(model[0].encode.weight.raw.numpy() != 0)
+
+
+def test_a_parameter_has_the_facts_of_its_tensor() -> None:
+    values = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    p = nn.Parameter(values)
+    assert (p.ndim, p.size, p.nbytes, len(p)) == (2, 6, 24, 2)
+    np.testing.assert_array_equal(p.numpy(), values)
+    assert type(p.detach()) is type(p.data) is it.Tensor
+    p.data = p.data * 2
+    np.testing.assert_array_equal(p.detach().numpy(), 2 * values)
+    with pytest.raises(ShapeError):
+        p.data = it.zeros(3)
+    assert f"{nn.Parameter(0.5):.2f} {nn.Parameter(3.0).item()}" == "0.50 3.0"
+
+
+def test_a_dtype_in_place_of_a_device():
+    with pytest.raises(BackendError, match=r"'float64' is a dtype.*module\.to\(dtype='float64'\)"):
+        nn.Linear(2, 2).to("float64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -279,6 +280,24 @@ def test_a_changed_manifest_or_dtype(good: Path) -> None:
         (lambda h, m: m.pop("format"), "its manifest cannot be read"),
         (lambda h, m: m.update(format=None), "its manifest cannot be read"),
         (lambda h, m: m.pop("values"), "its manifest makes no sense.*values"),
+        (lambda h, m: m.update(format=[]), "its manifest cannot be read"),
+        (lambda h, m: m.update(format=float("inf")), "its manifest cannot be read.*inf"),
+        (lambda h, m: m.update(format=-1), "its manifest cannot be read"),
+        (lambda h, m: m.update(crc32=7), "its manifest makes no sense"),
+        (lambda h, m: m["crc32"].pop("bias"), "its manifest makes no sense.*other tensors"),
+        (lambda h, m: m.update(complex={"bias": "O"}), "its manifest makes no sense.*'O'"),
+        (lambda h, m: m.update(complex={"bias": "complex128"}), "makes no sense.*no complex128"),
+        (lambda h, m: m.update(complex={"bias": [1]}), "its manifest makes no sense"),
+        (lambda h, m: m.update(packed={"bias": ["int4", [40]]}), "makes no sense.*in .20,. bytes"),
+        (lambda h, m: m.update(packed={"bias": ["int4", [10**30, 0]]}), "makes no sense.*packed"),
+        (lambda h, m: m.update(packed={"bias": ["float32", [20]]}), "makes no sense.*packed"),
+        (lambda h, m: m.update(packed={"other": ["int4", [2]]}), "makes no sense.*other"),
+        (lambda h, m: m.update(packed=[1]), "its manifest makes no sense"),
+        (lambda h, m: m.update(tied={"a": "other"}), "makes no sense.*'a' is tied to 'other'"),
+        (lambda h, m: m.update(tied={"a": []}), "its manifest makes no sense"),
+        (lambda h, m: m.update(tied={"bias": "weight"}), "makes no sense.*stands for two"),
+        (lambda h, m: m.update(values=[1]), "its manifest makes no sense"),
+        (lambda h, m: m.update(values={"bias": 1}), "makes no sense.*stands for two"),
         (lambda h, m: m["crc32"].update(other=1), "its manifest makes no sense.*other"),
         (lambda h, m: m["complex"].update(other="complex64"), "its manifest makes no sense.*other"),
         (lambda h, m: h["bias"].update(dtype="X99"), "the file is damaged: Error while deser"),
@@ -290,6 +309,73 @@ def test_a_manifest_that_makes_no_sense(good: Path, change: Any, message: str) -
     rewritten(good, change)
     with pytest.raises(CheckpointError, match=message):
         nn.load(good)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"format": 1e400}', "[" * 100_000, '{"format": ' + "[" * 100_000, "1", "null", "[[1, 2, 3]]",
+     '{"format": 1}', '{"format": 1, "seal": ' + "9" * 5000 + "}", '"\\ud800"', ""],
+)  # fmt: skip
+def test_a_manifest_that_no_reader_survives(good: Path, text: str) -> None:
+    data = good.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"]["ingle"] = text
+    raw = json.dumps(header).encode()
+    good.write_bytes(len(raw).to_bytes(8, "little") + raw + data[8 + length :])
+    with pytest.raises(CheckpointError, match="the file is damaged"):
+        nn.load(good)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="a pipe or a device"):
+        nn.load(tmp_path / "model.safetensors")
+
+
+def test_a_disk_that_takes_nothing(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, model = good.read_bytes(), nn.Linear(2, 2)
+    nn.save(good.with_name("other"), model)
+    good.with_name("other").unlink()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            with pytest.raises(nn.FileWriteError, match=r"good.*No space left.*free some") as e:
+                nn.save(good, model)
+        assert e.value.errno == errno.ENOSPC
+        assert good.read_bytes() == before
+        assert [p.name for p in good.parent.iterdir()] == [good.name]
+    with pytest.raises(OSError, match="a part of its path is a file"):
+        nn.save(good / "below", model)
+    with pytest.raises(OSError, match="cannot be written: File name too long; choose a shorter"):
+        nn.save(good.with_name("x" * 300), model)
+
+
+def test_errors_that_are_not_about_the_file_stay_what_they_are(good: Path) -> None:
+    def copied(other: Path) -> None:
+        with nn.atomic_write(good) as file:
+            file.write(other.read_bytes())
+
+    with pytest.raises(FileNotFoundError, match="other") as e:
+        copied(good.with_name("other"))
+    assert not isinstance(e.value, nn.FileWriteError)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_a_body_that_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = open
+    monkeypatch.setattr("builtins.open", lambda path, mode: real("/dev/full", "wb"))
+    with (
+        pytest.raises(nn.FileWriteError, match="file: cannot be written: No space left"),
+        nn.atomic_write(tmp_path / "file") as file,
+    ):
+        file.write(bytes(1 << 20))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_other_kinds(tmp_path: Path) -> None:
@@ -323,6 +409,16 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         nn.save(path, {3: it.ones(1)})  # type: ignore[dict-item]
     with pytest.raises(OperandError, match="save: 'f': expected a tensor or array"):
         nn.save(path, {"f": print})
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(CheckpointError, match="must be numbers, strings"):
+        nn.save(path, {}, metadata=deep)
+    for name in ("__metadata__", "\ud800"):
+        with pytest.raises(CheckpointError, match="nothing of the name"):
+            nn.save(path, {name: it.ones(1)})
+    with pytest.raises(CheckpointError, match=r"two values have the name 'a\.bias'"):
+        nn.save(path, {"a": nn.Linear(2, 2), "a.bias": it.ones(2)})
     assert not path.exists()
     assert list(tmp_path.iterdir()) == []
 

@@ -115,7 +115,13 @@ def test_all_problems_at_once_and_nothing_set() -> None:
 
 def test_not_strict() -> None:
     model = Net()
-    model.load_state_dict({"two.weight": np.ones((3, 2)), "other": np.ones(1)}, strict=False)
+    found = model.load_state_dict(
+        {"two.weight": np.ones((3, 2)), "other": np.ones(1)}, strict=False
+    )
+    assert found.unexpected_keys == ["other"]
+    assert "two.weight" not in found.missing_keys
+    assert set(found.missing_keys) == set(model.state_dict()) - {"two.weight"}
+    assert model.load_state_dict(model.state_dict()) == ([], [])
     assert float(it.sum(model.two.weight)) == 6.0
     with pytest.raises(StateError, match=r"one.weight: expected shape"):
         model.load_state_dict({"one.weight": np.ones(1)}, strict=False)

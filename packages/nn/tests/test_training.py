@@ -75,6 +75,7 @@ def same(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("steps", [1, 20])
 def test_training_steps_equal_pytorchs(name: str, steps: int) -> None:

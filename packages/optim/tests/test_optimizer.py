@@ -290,3 +290,50 @@ GIVEN: list[tuple[Any, type[Exception], str]] = [
 def test_bad_input(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_what_is_assigned_to_rates_counters_and_moments_is_written() -> None:
+    w = nn.Parameter([1.0])
+    optimizer = optim.SGD([w], lr=0.1, momentum=0.9)
+    group = optimizer.groups[0]
+    cells = (group.rate, optimizer.steps, group.slots[0].steps)
+    group.rate = 0.5
+    optimizer.backward_step((w * 1.0).sum())
+    assert w.value.tolist() == [0.5]
+    optimizer.steps = 7
+    group.slots[0].steps = 3
+    assert (f"{optimizer.steps}", optimizer.steps + 1, group.slots[0].steps.value) == ("7", 8, 3)
+    assert cells == (group.rate, optimizer.steps, group.slots[0].steps)
+    group.rate = lambda step: 1.0 / (1 + step)
+    assert optimizer.lr == 1 / 8
+    group.rate = 0.25
+    assert (group.schedule, optimizer.lr) == (None, 0.25)
+    with pytest.raises(ArgumentError, match="learning rate"):
+        group.rate = -1.0
+    (name,) = group.slots[0].moments
+    assert group.slots[0].moments[name].tolist() == [1.0]
+    with pytest.raises(KeyError, match=f"no moment 'x'; there are: {name}"):
+        group.slots[0].moments["x"]
+    assert dict(group.slots[0].moments.items()).keys() == {name}
+
+
+def test_groups_that_are_added_later_are_trained_like_those_from_the_start() -> None:
+    def models() -> tuple[nn.Module, nn.Module]:
+        return tuple(nn.Linear(2, 2, generator=it.random.Generator(i)) for i in (1, 2))  # type: ignore
+
+    def train(optimizer: optim.Optimizer, body: nn.Module, head: nn.Module) -> dict[str, Any]:
+        for _ in range(3):
+            optimizer.backward_step((head(body(it.ones((1, 2)))) ** 2).sum())
+        return {k: v if isinstance(v, (int, float, str, list)) else v.tolist()
+                for k, v in optimizer.state_dict().items()}  # fmt: skip
+
+    first, second = models(), models()
+    later = optim.Adam(first[0], lr=0.1)
+    later.add_param_group({"params": first[1], "lr": 0.01, "weight_decay": 0.1})
+    groups = [{"params": second[0]}, {"params": second[1], "lr": 0.01, "weight_decay": 0.1}]
+    assert train(later, *first) == train(optim.Adam(groups, lr=0.1), *second)
+    with pytest.raises(ArgumentError, match="twice"):
+        later.add_param_group({"params": first[1]})
+    with pytest.raises(ArgumentError, match="weight_decay"):
+        later.add_param_group({"params": nn.Linear(2, 2), "weight_decay": -1.0})
+    assert len(later.groups) == 2

@@ -115,3 +115,27 @@ def test_half_types_train(dtype: str) -> None:
         losses.append(float(loss))
         optimizer.backward_step(loss)
     assert losses[-1] < 0.05 * losses[0]
+
+
+def test_what_is_changed_in_an_optimizer_is_seen_by_compiled_steps():
+    compile = pytest.importorskip("ingle.fusion").compile
+
+    def trained(way):
+        w = nn.Parameter([1.0, 2.0])
+        optimizer = optim.SGD([w], lr=lambda step: 0.1)
+        step = way(lambda: optimizer.step((w * w).sum().backward()))
+        (group,) = optimizer.groups
+        changes = {
+            3: lambda: group.options.update(weight_decay=0.5),
+            5: lambda: setattr(optimizer, "max_grad_norm", 0.1), 7: lambda: group.set_lr(0.5, 7),
+            9: lambda: group.set_lr(lambda step: 0.01, 9),
+            11: lambda: setattr(optimizer, "max_grad_norm", None),
+        }  # fmt: skip
+        found = []
+        for k in range(13):
+            changes.get(k, lambda: None)()
+            step()
+            found.append(w.value.tolist())
+        return found
+
+    np.testing.assert_allclose(trained(compile), trained(lambda f: f), rtol=1e-5)

@@ -75,6 +75,7 @@ def answers(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "call"),
     [

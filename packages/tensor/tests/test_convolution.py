@@ -91,7 +91,10 @@ def test_each_channel_by_itself(like_torch: Any, rank: int, stride: int, innermo
     like_torch(ours, lambda a, b: theirs(a, b, **options), [x, w], atol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 400, 300), (70, 20, 16, 16), (1, 2, 3, 5)])
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param((2, 3, 400, 300), marks=pytest.mark.slow), (70, 20, 16, 16), (1, 2, 3, 5)],
+)
 def test_channels_by_themselves_in_blocks(shape: tuple[int, ...]) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)

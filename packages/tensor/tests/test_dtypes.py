@@ -23,7 +23,7 @@ from ingle.tensor.dtypes import (
 )
 from ingle.tensor.errors import DTypeError
 
-# The table of the Array API standard 2024.12, "type promotion rules", row by row.
+# The table of the Array API standard 2025.12, "type promotion rules", row by row.
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 MIXED = {

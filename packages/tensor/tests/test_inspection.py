@@ -18,7 +18,7 @@ def test_constants() -> None:
     assert (it.e, it.pi, it.inf) == (math.e, math.pi, math.inf)
     assert math.isnan(it.nan)
     assert it.ones(3)[it.newaxis].shape == (1, 3)
-    assert it.__array_api_version__ == "2024.12"
+    assert it.__array_api_version__ == "2025.12"
 
 
 @pytest.mark.parametrize("dtype", [d for d in ALL_DTYPES if d.is_inexact], ids=str)

@@ -344,7 +344,7 @@ def test_complete_decompositions_have_the_gradients_of_reduced_ones() -> None:
         a, b = it.asarray(x).require_grad(), it.asarray(x).require_grad()
         close(whole(a).backward(g)[a], part(b).backward(g)[b].numpy())
     a = it.asarray(x).require_grad()
-    assert linalg.svd(a).S.backward()[a].shape == (5, 3)
+    assert linalg.svd(a).S.sum().backward()[a].shape == (5, 3)
 
 
 # Errors.
@@ -383,3 +383,17 @@ def test_refusals() -> None:
     ):
         with pytest.raises(error, match=match):
             call()
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
+def test_the_exponential_of_matrices_of_any_norm(size: float) -> None:
+    """Of nilpotent and diagonal matrices it is known, and it turns by a skew-symmetric one."""
+    steps = it.asarray([[0.0, size, 0.0], [0.0, 0.0, size], [0.0, 0.0, 0.0]], dtype="float64")
+    expected = [[1.0, size, size**2 / 2], [0.0, 1.0, size], [0.0, 0.0, 1.0]]
+    np.testing.assert_allclose(linalg.matrix_exp(steps).numpy(), expected, rtol=1e-13, atol=1e-13)
+    turn = it.asarray([[0.0, -size], [size, 0.0]], dtype="float64")
+    expected = [[np.cos(size), -np.sin(size)], [np.sin(size), np.cos(size)]]
+    np.testing.assert_allclose(linalg.matrix_exp(turn).numpy(), expected, atol=1e-12)
+    both = linalg.matrix_exp(it.asarray([[[size, 0.0], [0.0, -1.0]], [[np.nan, 0.0], [0.0, 0.0]]]))
+    np.testing.assert_allclose(both[0].numpy(), np.diag(np.exp([size, -1.0])), rtol=1e-6)
+    assert np.isnan(both[1].numpy()).all()

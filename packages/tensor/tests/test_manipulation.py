@@ -175,6 +175,13 @@ def test_broadcast_arrays() -> None:
         check(got, want)
     with pytest.raises(ShapeError, match="do not broadcast"):
         it.broadcast_arrays(it.zeros(2), it.zeros(3))
+    assert it.broadcast_arrays() == ()
+    assert it.broadcast_shapes() == ()
+    assert it.broadcast_shapes((2, 1, 3), [5, 1], (0, 1, 1, 1)) == (0, 2, 5, 3)
+    with pytest.raises(ShapeError, match=r"shapes\[0\] \(2,\), shapes\[1\] \(3,\) do not"):
+        it.broadcast_shapes((2,), (3,))
+    with pytest.raises(ArgumentError, match=r"broadcast_shapes: shapes\[0\] must be a tuple"):
+        it.broadcast_shapes(3)  # type: ignore[arg-type]
 
 
 def test_slice_reads_any_regular_piece() -> None:

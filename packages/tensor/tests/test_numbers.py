@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import operator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ingle.tensor as it
+from ingle.tensor import numbers
 from ingle.tensor.numbers import Tape, cos, exp, is_followed, log, plain, sqrt
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv,
@@ -107,3 +110,146 @@ def test_what_is_not_finite_is_spelled():
     assert got[0] == -math.inf
     assert math.isnan(got[1])
     assert got[2] == math.inf
+
+
+def test_a_guard_tells_all_floats_apart():
+    values = [0.0, -0.0, math.nan, 1.0, -1.0, math.inf, -math.inf, 5e-324]
+    for recorded in values:
+        tape = Tape()
+        repr(tape.input(recorded))
+        run = tape.program([])
+        held = [repr(v) for v in values if run(v) is not None]
+        assert held == [repr(recorded)]
+
+
+@pytest.mark.parametrize(
+    ("compute", "recorded", "given"),
+    [
+        (lambda x: 2**x, 2, -1),  # an int, then a float
+        (lambda x: 2**x, -1, 2),
+        (lambda x: x**0.5, 4.0, -4.0),  # a float, then a complex number
+        (lambda x: x**0.5, -4.0, -9.0),
+        (lambda x: (x * 1j).imag, 2.0, 3.0),
+        (lambda x: pow(x, 5, 7), 3, 4),
+        (lambda x: divmod(20, x)[1], 7, 6),
+    ],
+)
+def test_results_are_python_s_or_recorded_anew(compute, recorded, given):
+    tape = Tape()
+    result = compute(tape.input(recorded))
+    assert plain(result) == compute(recorded)
+    constant = not isinstance(plain(result), (int, float))
+    got = tape.program([0 if constant else result])(given)
+    want = compute(given)
+    assert got is None or (not constant and got == (want,) and type(got[0]) is type(want))
+
+
+def test_what_raised_holds_for_these_numbers_alone():
+    tape = Tape()
+    x = tape.input(0.0)
+    try:
+        y = 1 / x
+    except ZeroDivisionError:
+        y = -1.0
+    run = tape.program([y])
+    assert run(0.0) == (-1.0,)
+    assert run(2.0) is None
+    assert run(-0.0) is None
+
+
+SCALARS = [np.float64(2.5), np.float32(0.1), np.float16(0.1), np.int64(7), np.int16(200)]
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x * 3.0, lambda x: 3.0 * x, lambda x: x + x, lambda x: -x, abs,
+        lambda x: np.float32(2) * x, lambda x: x / np.int64(3), np.cos, np.sqrt,
+        lambda x: np.maximum(x, 1), lambda x: x.item() * 2, math.floor, round, lambda x: x**2,
+        numbers.sin, lambda x: numbers.atan2(x, 2), lambda x: np.power(x, 2),
+    ],
+)  # fmt: skip
+def test_numbers_of_numpy_stay_such(compute, scalar):
+    """The same type and bits as NumPy, whose narrow types round."""
+    tape = Tape()
+    x = tape.input(type(scalar)(1))
+    result = compute(x)
+    want = compute(scalar)
+    assert is_followed(result)
+    assert type(plain(result)) is type(compute(type(scalar)(1)))
+    (got,) = tape.program([result])(scalar)
+    assert type(got) is type(want)
+    assert got == want
+
+
+def test_comparisons_with_numbers_of_numpy():
+    tape = Tape()
+    x = tape.input(3)
+    assert np.float64(5) > x
+    assert not x > np.float32(5)
+    run = tape.program([])
+    assert [run(k) for k in (1, 4, 6)] == [(), (), None]
+
+
+def test_arrays_take_the_value():
+    tape = Tape()
+    x = tape.input(3.0)
+    np.testing.assert_array_equal(np.arange(3) * x, [0, 3, 6])
+    assert np.asarray(x).shape == ()
+    assert tape.program([])(4.0) is None
+
+
+MATHEMATICAL = sorted(set(numbers._MATHEMATICAL))
+
+
+@pytest.mark.parametrize("name", MATHEMATICAL)
+def test_functions_are_those_of_math(name):
+    function, ours = getattr(math, name), getattr(numbers, name)
+    more = {"pow": (2.5,), "atan2": (0.3,), "hypot": (2.0, 3.0), "fmod": (0.3,),
+            "remainder": (0.3,), "copysign": (-1.0,), "ldexp": (3,)}.get(name, ())  # fmt: skip
+    first, second = (2.0, 1.5) if name == "acosh" else (0.25, 0.75)
+    tape = Tape()
+    got = ours(tape.input(first), *more)
+    assert plain(got) == function(first, *more)
+    assert tape.program([got])(second) == (function(second, *more),)
+    assert ours(first, *more) == function(first, *more)
+
+
+def test_functions_that_ask_guard_the_answer():
+    tape = Tape()
+    assert numbers.isfinite(tape.input(1.0))
+    run = tape.program([])
+    assert [run(v) for v in (2.0, math.inf)] == [(), None]
+
+
+def test_functions_on_the_host_are_called_again():
+    calls = []
+
+    @it.on_host
+    def rate(step):
+        calls.append(step)
+        return [0.5, 0.25, 0.125][step] if step < 3 else math.cos(step)
+
+    tape = Tape()
+    run = tape.program([rate(tape.input(0))])
+    assert [run(k) for k in range(5)] == [(0.5,), (0.25,), (0.125,), (math.cos(3),), (math.cos(4),)]
+    assert calls == [0, 0, 1, 2, 3, 4]
+    assert rate(1) == 0.25
+
+
+def test_functions_on_the_host_keep_their_type_of_number():
+    tape = Tape()
+    run = tape.program([it.on_host(lambda n: n if n < 3 else 0.5)(tape.input(1))])
+    assert [run(1), run(2), run(3)] == [(1,), (2,), None]
+
+
+def test_the_guard_that_fails_is_found():
+    tape = Tape(where=lambda: "here")
+    x = tape.input(3)
+    assert x < 10
+    assert hash(x * 2) == 6
+    guard = tape.failing([4])
+    assert guard == "y0 == 6"
+    assert tape.guarded[guard] == "here"
+    assert tape.failing([3]) is None

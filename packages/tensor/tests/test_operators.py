@@ -92,9 +92,8 @@ def test_numbers_are_weak():
 
 def test_strangers():
     x = it.ones(2)
-    for other in (np.ones(2), np.float32(1)):
-        with pytest.raises(OperandError, match="asarray"):
-            x + other
+    with pytest.raises(OperandError, match="asarray"):
+        x + np.ones(2)
     with pytest.raises(OperandError, match="asarray"):
         np.ones(2) + x
     with pytest.raises((TypeError, OperandError)):

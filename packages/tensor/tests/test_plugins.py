@@ -210,7 +210,31 @@ def test_an_index_beyond_the_devices():
 def test_an_unknown_backend_lists_what_there_is():
     with pytest.raises(BackendError, match="Installed: 'numpy'") as caught:
         it.zeros(2, device="tpu")
-    assert "pip install ingle-tpu" in str(caught.value)
+    # Whoever registers that name could run code wherever this advice is taken.
+    assert "pip install" not in str(caught.value)
+    assert "ingle info" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "command"), [("cpu", "ingle-cpu"), ("numpy", "ingle-numpy")])
+def test_a_published_backend_that_is_not_installed(name, command):
+    assert f"Try: pip install {command}" in plugins._unknown(name, plugins.Discovery())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("float64", "float64"), ("bfloat16", "bfloat16"), ("half", "float16"), ("double", "float64"),
+     ("int8", "int8"), ("bool", "bool"), ("complex64", "complex64"), ("int4", "int4")],
+)  # fmt: skip
+def test_a_dtype_in_place_of_a_device_says_how_to_cast(name, dtype):
+    for act in (
+        lambda: it.zeros(2, device=name),
+        lambda: it.zeros(2).to_device(name),
+        lambda: it.device(name).__enter__(),
+    ):
+        with pytest.raises(BackendError, match=rf"{name!r} is a dtype.*astype\({dtype!r}\)") as e:
+            act()
+        assert f"module.to(dtype={dtype!r})" in str(e.value)
+        assert "pip install" not in str(e.value)
 
 
 def test_a_near_miss_is_corrected():
@@ -294,3 +318,19 @@ def test_importing_looks_for_no_plugins():
     code = "import sys, ingle.tensor; print({'pluggy', 'importlib.metadata'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("named", [None, "numpy"])
+def test_only_a_device_that_the_variable_chose_blames_the_variable(named, monkeypatch):
+    def broken(where):
+        raise BackendError("it is broken")
+
+    monkeypatch.setenv("INGLE_DEVICE", named or "")
+    it.default_device()
+    with it.device("numpy"):
+        monkeypatch.setattr(plugins, "load_backend", broken)
+        with pytest.raises(BackendError, match=r"^it is broken$"):
+            backend_of(None)
+    expected = "^it is broken$" if named is None else "the variable INGLE_DEVICE='numpy' is wrong"
+    with pytest.raises(BackendError, match=expected):
+        backend_of(None)

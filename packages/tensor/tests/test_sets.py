@@ -89,6 +89,7 @@ def test_diff_with_more_at_the_ends() -> None:
     x, more = np.arange(6.0).reshape(2, 3) ** 2, np.asarray([[1.0], [2.0]])
     t, m = it.asarray(x), it.asarray(more)
     assert it.diff(t, prepend=m).tolist() == np.diff(x, prepend=more).tolist()
+    assert it.diff(t, n=0, prepend=m, append=m).tolist() == np.diff(x, n=0, prepend=more).tolist()
     both = it.diff(t, prepend=m, append=m, n=2)
     assert both.tolist() == np.diff(x, prepend=more, append=more, n=2).tolist()
 
@@ -97,7 +98,7 @@ def test_diff_with_more_at_the_ends() -> None:
     ("call", "error", "match"),
     [
         (lambda x: it.unique_values([1]), OperandError, "unique_values: x must be a tensor"),
-        (lambda x: it.searchsorted(x, x), ShapeError, "searchsorted: x1 must have one axis"),
+        (lambda x: it.searchsorted(x, x[:1]), ShapeError, "x2 must have a row for each of x1"),
         (lambda x: it.searchsorted(x[0], x, side="up"), ArgumentError, "side='up'"),
         (lambda x: it.searchsorted(x[0] * 1j, x), DTypeError, "must be ordered"),
         (lambda x: it.searchsorted(x[0], x, sorter=x[:, 0]), ShapeError, "sorter must have"),

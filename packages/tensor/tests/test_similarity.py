@@ -38,7 +38,7 @@ def test_zero_vectors_have_finite_gradients() -> None:
     x = it.zeros((2, 3)).require_grad()
     for out in (it.normalize(x), it.cosine_similarity(x, it.ones((2, 3)))):
         assert not out.numpy().any()
-        assert np.isfinite(out.backward()[x].numpy()).all()
+        assert np.isfinite(out.sum().backward()[x].numpy()).all()
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
@@ -74,7 +74,7 @@ def test_how_many_features_differ() -> None:
 def test_distances_of_equal_rows() -> None:
     x = it.asarray(RNG.integers(-4, 4, (30, 3)), dtype="float64").require_grad()
     out = it.cdist(x, x)
-    assert np.isfinite(out.backward()[x].numpy()).all()
+    assert np.isfinite(out.sum().backward()[x].numpy()).all()
     far = it.asarray(RNG.standard_normal((30, 3)) + 1000.0)
     exact = np.linalg.norm(far.numpy()[:, None] - far.numpy(), axis=-1)
     np.testing.assert_allclose(it.cdist(far, far).numpy(), exact, atol=1e-6)
@@ -127,3 +127,19 @@ def test_errors() -> None:
         it.cov(it.zeros((2, 3)), fweights=it.asarray([1]))
     with pytest.raises(DTypeError, match="cov: fweights must be integers"):
         it.cov(it.zeros((2, 3)), fweights=it.ones(3))
+
+
+def test_weighted_covariances_of_complex_variables() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 5)) + 1j * rng.standard_normal((3, 5))
+    often, much = rng.integers(1, 4, 5), rng.uniform(0.5, 2, 5)
+    found = it.cov(it.asarray(x), fweights=it.asarray(often), aweights=it.asarray(much))
+    np.testing.assert_allclose(found.numpy(), np.cov(x, fweights=often, aweights=much))
+
+
+def test_a_number_is_no_vector() -> None:
+    x = it.ones((3, 2))
+    for function in (it.cdist, it.pairwise_distance, it.cosine_similarity):
+        with pytest.raises(it.errors.OperandError, match="x2 must be a tensor, got float"):
+            function(x, 1.0)
+    assert it.searchsorted(it.asarray([1.0, 2.0, 5.0]), 3.0).item() == 2

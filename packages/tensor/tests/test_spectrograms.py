@@ -104,7 +104,7 @@ def test_there_and_back_for_complex_signals() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ArgumentError, match="hann_window: window_length"):
+    with pytest.raises(ShapeError, match="hann_window: window_length"):
         it.hann_window(-1)
     with pytest.raises(DTypeError, match="kaiser_window: dtype"):
         it.kaiser_window(3, dtype="int32")

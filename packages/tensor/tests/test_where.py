@@ -78,7 +78,7 @@ def test_masked_fill() -> None:
         (
             lambda: it.masked_fill(it.arange(2), it.asarray(True), it.ones(1)),
             DTypeError,
-            "must be a number, got Tensor",
+            "value of dtype float32 does not fit the dtype int64",
         ),
         (lambda: it.nonzero(it.asarray(1)), ShapeError, "0-d"),
     ],

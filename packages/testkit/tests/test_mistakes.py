@@ -41,6 +41,7 @@ def test_thousands_of_wrong_calls(other_device, seed):
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_mistakes_are_of_all_kinds_and_subjects():
     drawn = list(itertools.islice(mistakes(np.random.default_rng(3)), 3000))
     kinds = ("axis more", "axis less", "element more", "without", "dtype", "device", "=", "keyword")

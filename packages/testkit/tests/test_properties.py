@@ -89,7 +89,7 @@ def test_a_binary_gradient_has_the_shape_of_its_input(arrays):
     a, b = (x.astype(np.float64) for x in arrays)
     x, y = it.asarray(a).require_grad(), it.asarray(b).require_grad()
     product = x * y
-    grads = product.backward()
+    grads = product.sum().backward()
     for of, value, other in ((x, a, b), (y, b, a)):
         spread = np.broadcast_to(other, product.shape)
         extra = tuple(range(product.ndim - value.ndim))

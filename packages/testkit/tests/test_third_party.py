@@ -68,6 +68,7 @@ def test_it_is_found(environment, tmp_path):
     assert report["problems"] == []
 
 
+@pytest.mark.slow
 def test_it_passes_the_smoke_tier(environment, tmp_path):
     arguments = "-m pytest --pyargs ingle.testkit --backend=toy --tier=smoke -q -p no:cacheprovider"
     out = run(environment, tmp_path, *arguments.split(), "-W", "error")

@@ -1,5 +1,6 @@
 """Training that is interrupted and resumed ends with the same numbers, bit for bit."""
 
+import errno
 import importlib.util
 import os
 import random
@@ -8,11 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from ingle import nn
+from ingle.dataset import DatasetError
 from ingle.nn import CheckpointError, load
 from ingle.tensor import random as it_random
-from ingle.train import Callback, CheckpointStore, TrainingError, read_jsonl
+from ingle.train import Callback, CheckpointStore, TrainingError, read_jsonl, resuming
 
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("tiny_training", HERE / "tiny_training.py")
@@ -117,6 +121,53 @@ def test_a_new_training_does_not_mix_with_an_old_one(tmp_path):
     run(tmp_path, resume=False)
 
 
+@pytest.mark.parametrize("name", ["steps", "history", "metrics", "generators", "loader"])
+@pytest.mark.parametrize("value", [None, "nonsense", 1e400, [3], {}])
+def test_a_state_that_makes_no_sense_changes_nothing(tmp_path, name, value):
+    if (name, value) in (("loader", None), ("metrics", {}), ("history", {})):
+        pytest.skip("an empty one makes sense")
+    learner, train, _ = tiny.build(tmp_path)
+    before = {n: p.raw.numpy() for n, p in learner.model.named_parameters()}
+    state = {**resuming.collect(learner, train), name: value}
+    checkpoint = learner.checkpoints.save(7, learner._parts(), state, None)
+    other, train, _ = tiny.build(tmp_path)
+    for parameter in other.model.parameters():
+        parameter.value = parameter * 2
+    changed = {n: p.raw.numpy() for n, p in other.model.named_parameters()}
+    with pytest.raises((CheckpointError, DatasetError)):
+        other.fit(train, epochs=1, resume=checkpoint)
+    assert (other.steps, other.epoch, other.history) == (0, 0, [])
+    for n, p in other.model.named_parameters():
+        np.testing.assert_array_equal(p.raw.numpy(), changed[n])
+        assert (changed[n] == 2 * before[n]).all()
+
+
+def test_a_place_that_takes_no_checkpoint_is_refused_before_the_first_step(tmp_path):
+    (tmp_path / "file").write_text("")
+    learner, train, _ = tiny.build(tmp_path / "file" / "run")
+    with pytest.raises(nn.FileWriteError, match=r"run: cannot be written: Not a directory"):
+        learner.fit(train, epochs=1)
+    assert learner.steps == 0
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path, whole, monkeypatch):
+    """With room again, the training goes on from its last checkpoint to the same end."""
+    real, calls = os.fsync, []
+
+    def sometimes(number):
+        calls.append(number)
+        if len(calls) == 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", sometimes)
+    with pytest.raises(nn.FileWriteError, match="No space left on device; free some space"):
+        run(tmp_path)
+    expected, steps = whole
+    learner = run(tmp_path)
+    assert (tiny.digest(learner), learner.steps) == (expected, steps)
+
+
 def test_resuming_with_another_setup_is_refused(tmp_path):
     run(tmp_path)
     learner, train, _ = tiny.build(tmp_path)
@@ -181,6 +232,7 @@ def check_whole(folder):
     assert (latest := store.latest()) is None or latest.exists()
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path):
     kill_and_resume(tmp_path, kills=20)
 

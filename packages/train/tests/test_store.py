@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+import zlib
 
 import pytest
 
@@ -6,7 +9,7 @@ import ingle.tensor as it
 from ingle import nn
 from ingle.nn import CheckpointError
 from ingle.tensor.errors import ArgumentError
-from ingle.train import CheckpointStore, TrainingError
+from ingle.train import CheckpointStore, CheckpointWarning, TrainingError
 
 
 def model():
@@ -138,3 +141,86 @@ def test_clear_and_clean_leave_other_files(tmp_path):
 def test_a_store_keeps_at_least_one(tmp_path):
     with pytest.raises(ArgumentError, match="at least 1"):
         CheckpointStore(tmp_path, keep=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"\xff\xfe", b"../../etc/passwd", b"/etc/passwd", b"step-1.safetensors", b"notes.txt",
+     b"../step-00000001.safetensors", b"x" * 100_000, b"step-00000001.safetensors\nmore"],
+)  # fmt: skip
+def test_a_pointer_to_no_checkpoint_of_the_folder_is_passed_over(tmp_path, text):
+    store = CheckpointStore(tmp_path)
+    fill(store, [1, 2])
+    (tmp_path / "latest").write_bytes(text)
+    with pytest.warns(CheckpointWarning, match=r"latest: it names no checkpoint of this folder"):
+        assert store.latest() == tmp_path / "step-00000002.safetensors"
+    fill(store, [3])
+    assert store.latest().name == "step-00000003.safetensors"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders here")
+def test_pointers_that_are_no_files(tmp_path):
+    store = CheckpointStore(tmp_path, monitor="valid/accuracy")
+    fill(store, [1], [0.5])
+    for name in ("latest", "best.json"):
+        (tmp_path / name).unlink()
+        os.mkfifo(tmp_path / name)
+    with pytest.warns(CheckpointWarning, match="names no checkpoint"):
+        assert store.latest().name == "step-00000001.safetensors"
+    with pytest.warns(CheckpointWarning, match="is damaged"):
+        assert store.best() is None
+    with pytest.warns(CheckpointWarning, match="is damaged"):
+        fill(store, [2], [0.25])
+    assert store.best().name == store.latest().name == "step-00000002.safetensors"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[" * 100_000, "null", "[]", "1e400", '{"file": 3, "monitor": "x", "value": 1}',
+     '{"file": "../../secret", "monitor": "valid/accuracy", "value": 9}',
+     '{"file": "/etc/passwd", "monitor": "valid/accuracy", "value": 9}',
+     '{"file": "step-00000001.safetensors", "monitor": "valid/accuracy"}',
+     '{"file": "step-00000001.safetensors", "value": 1}',
+     '{"file": "step-00000001.safetensors", "monitor": "valid/accuracy", "value": "9"}',
+     '{"file": "step-00000001.safetensors", "monitor": "valid/accuracy", "value": null}'],
+)  # fmt: skip
+def test_a_damaged_note_of_the_best_ends_no_training(tmp_path, text):
+    store = CheckpointStore(tmp_path, keep=1, monitor="valid/accuracy")
+    fill(store, [1, 2], [0.9, 0.1])
+    (tmp_path / "best.json").write_text(text)
+    with pytest.warns(CheckpointWarning, match=r"best\.json: it is damaged"):
+        fill(store, [3], [0.5])
+    assert store.best().name == "step-00000003.safetensors"
+    fill(store, [4], [0.25])
+    assert names(store) == ["step-00000004.safetensors", "step-00000003.safetensors"]
+
+
+@pytest.mark.parametrize("metadata", [
+    {"training": "1", "state": "{}", "crc32": 0},
+    {"training": None}, {"training": 1}, {"training": 1, "state": 7, "crc32": 7},
+    {"training": 1, "state": "[" * 100_000, "crc32": zlib.crc32(b"[" * 100_000)},
+    {"training": 1, "state": "{", "crc32": zlib.crc32(b"{")},
+])  # fmt: skip
+def test_a_state_that_makes_no_sense(tmp_path, metadata):
+    nn.save(tmp_path / "step-00000001.safetensors", model(), metadata=metadata)
+    store = CheckpointStore(tmp_path)
+    with pytest.raises(CheckpointError, match="cannot resume"):
+        store.load(store.latest(), {"model": model()})
+
+
+def test_a_full_disk_names_the_file_the_cure_and_the_last_good_checkpoint(tmp_path, monkeypatch):
+    store = CheckpointStore(tmp_path)
+    fill(store, [1, 2])
+    before = sorted(p.name for p in tmp_path.iterdir())
+    part = model()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(nn.FileWriteError) as e:
+        store.save(3, {"model": part}, {}, None)
+    for words in ("step-00000003.safetensors: cannot be written", "free some space",
+                  "last good checkpoint is", "step-00000002.safetensors"):  # fmt: skip
+        assert words in str(e.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before

@@ -272,6 +272,7 @@ def several_times(function):
     return lambda *args: [function(*args) for _ in range(4)][-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_random_programs(gradient, way):

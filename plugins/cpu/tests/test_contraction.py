@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ingle.fusion.disk import DiskStore
 from ingle.fusion.kernel.code import CodeBuilder, bits_of
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.render.targets import AVX2, AVX512, NEON, SSE2, Target, target_of
 from ingle_cpu import contraction as whole
 from ingle_cpu import contraction_choice, contraction_packing
-from ingle_cpu.cache import DiskCache
 from ingle_cpu.contraction import (
     Choice,
     Contraction,
@@ -421,7 +421,7 @@ class TestTargets:
     ) -> None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        engine = Engine(machine, DiskCache(None))
+        engine = Engine(machine, DiskStore(None))
         vectors = most_vectors(kind)
         sources = [pack_source(dtype, kind), driver_source()]
         for way, rows in (("packed", most_rows(kind, vectors)), ("direct", 6), ("dot", 4)):

@@ -1,8 +1,9 @@
 """Text -> code: addresses, the cache on disk and everything that can be wrong with it."""
 
 import ctypes
+import json
 import os
-import stat
+import sys
 import threading
 import warnings
 import weakref
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle_cpu.cache import CacheWarning, DiskCache, cache_folder
+from ingle.fusion.disk import CacheWarning, DiskStore
 from ingle_cpu.engine import CompileError, Engine, Source
 from ingle_cpu.host import Host, host
 from ingle_cpu.objects import UnknownObjectError, undefined_symbols
@@ -27,7 +28,7 @@ def call(address: int, value: int) -> int:
 
 
 def engine_at(folder: Path | None) -> Engine:
-    return Engine(host(), DiskCache(folder), process_symbols())
+    return Engine(host(), DiskStore(folder), process_symbols())
 
 
 def _mappings() -> int:
@@ -163,7 +164,7 @@ class TestObjects:
 
 
 def engine_for(machine: Host) -> Engine:
-    return Engine(machine, DiskCache(None))
+    return Engine(machine, DiskStore(None))
 
 
 class TestDisk:
@@ -173,14 +174,10 @@ class TestDisk:
         assert call(*second.addresses(adder(3)), 4) == 7
         assert second.counts == (0, 1, 0)
 
-    def test_the_folder_is_the_users_own(self, tmp_path: Path) -> None:
-        DiskCache(tmp_path / "k").put("a", b"x")
-        assert stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o700
-
     def test_other_features_other_entries(self, tmp_path: Path) -> None:
         engine_at(tmp_path / "k").addresses(adder(3))
         machine = host()._replace(features=host().features + ",-avx512f")
-        other = Engine(machine, DiskCache(tmp_path / "k"))
+        other = Engine(machine, DiskStore(tmp_path / "k"))
         other.addresses(adder(3))
         assert other.counts.compiled == 1
 
@@ -195,52 +192,34 @@ class TestDisk:
         assert second.counts.compiled == 1
         assert engine_at(tmp_path / "k")._cache.get(entry.name) is not None
 
+    def test_an_entry_under_the_name_of_another_is_compiled_again(self, tmp_path: Path) -> None:
+        """A sync tool or a restored backup may exchange files, each of which is whole."""
+        engine_at(tmp_path / "k").compile([adder(3), adder(4)])
+        first, second = (tmp_path / "k").iterdir()
+        first.rename(tmp_path / "first")
+        second.rename(first)
+        (tmp_path / "first").rename(second)
+        again = engine_at(tmp_path / "k")
+        assert [call(*code.addresses, 4) for code in again.compile([adder(3), adder(4)])] == [7, 8]
+        assert again.counts.compiled == 2
+
     def test_an_entry_that_cannot_be_loaded_is_compiled_again(self, tmp_path: Path) -> None:
         engine_at(tmp_path / "k").addresses(adder(3))
         (entry,) = (tmp_path / "k").iterdir()
-        DiskCache(tmp_path / "k").put(entry.name, b"no object at all")
+        DiskStore(tmp_path / "k").put(entry.name, b"no object at all")
         assert call(*engine_at(tmp_path / "k").addresses(adder(3)), 4) == 7
-
-    def test_the_entries_used_longest_ago_go_first(self, tmp_path: Path) -> None:
-        cache = DiskCache(tmp_path / "k", limit=4096)
-        for i in range(66):
-            cache.put(str(i), bytes(100))
-            os.utime(tmp_path / "k" / str(i), (i, i))
-        assert cache.get("0") is None
-        assert cache.get("64") is not None
-        assert sum(p.stat().st_size for p in (tmp_path / "k").iterdir()) <= 4096
-
-    def test_a_folder_that_others_may_write_to(self, tmp_path: Path) -> None:
-        (tmp_path / "k").mkdir()
-        (tmp_path / "k").chmod(0o777)
-        with pytest.warns(CacheWarning, match="others may write to it"):
-            cache = DiskCache(tmp_path / "k")
-        cache.put("a", b"x")
-        assert cache.get("a") is None
-
-    def test_a_link_in_place_of_the_folder(self, tmp_path: Path) -> None:
-        (tmp_path / "real").mkdir(mode=0o700)
-        (tmp_path / "k").symlink_to(tmp_path / "real")
-        with pytest.warns(CacheWarning, match="no folder but a link"):
-            DiskCache(tmp_path / "k")
-
-    def test_a_foreign_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "k").mkdir(mode=0o700)
-        monkeypatch.setattr(os, "geteuid", lambda: 12345)
-        with pytest.warns(CacheWarning, match="not to you"):
-            DiskCache(tmp_path / "k")
 
     def test_a_place_where_no_folder_can_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        with pytest.warns(CacheWarning, match="are not kept in"):
-            cache = DiskCache(tmp_path / "file" / "k")
+        with pytest.warns(CacheWarning, match="is not kept in"):
+            cache = DiskStore(tmp_path / "file" / "k")
         engine = Engine(host(), cache)
         assert call(*engine.addresses(adder(1)), 1) == 2
 
     def test_a_full_disk_warns_once_and_the_work_goes_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
         engine = engine_at(tmp_path / "k")
@@ -252,9 +231,19 @@ class TestDisk:
             assert call(*engine.addresses(adder(2)), 1) == 3
         assert list((tmp_path / "k").iterdir()) == []
 
-    def test_the_environment_chooses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("INGLE_CACHE_DIR", "/somewhere")
-        monkeypatch.delenv("INGLE_CACHE", raising=False)
-        assert cache_folder() == Path("/somewhere/kernels")
-        monkeypatch.setenv("INGLE_CACHE", "0")
-        assert cache_folder() is None
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems are asked each time")
+@pytest.mark.parametrize(
+    "entry",
+    [b"", b"{", b"\xff", b"null", b'["a"]', b"[1, 2, 3, 4]", b'{"a": 1}', b"[" * 100_000],
+)
+def test_a_description_of_the_machine_in_another_form_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: bytes
+) -> None:
+    store = DiskStore(tmp_path / "k")
+    monkeypatch.setattr("ingle_cpu.host.disk", lambda: store)
+    asked = host.__wrapped__()
+    (path,) = (tmp_path / "k").iterdir()
+    store.put(path.name, entry)
+    assert host.__wrapped__() == asked
+    assert json.loads(store.get(path.name) or b"") == list(asked)

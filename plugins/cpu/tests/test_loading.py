@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ingle_cpu.cache import DiskCache
-from ingle_cpu.elf import Elf
-from ingle_cpu.engine import Engine, Source
+from ingle.fusion.disk import DiskStore
+from ingle_cpu.elf import DamagedObjectError, Elf
+from ingle_cpu.engine import CompileError, Engine, Source
 from ingle_cpu.host import Host, host
 from ingle_cpu.loading import NotLoadableError, _Loader, load
 from ingle_cpu.symbols import process_symbols
@@ -50,7 +50,22 @@ define i64 @next() {
 
 
 def object_of(text: str, machine: Host | None = None) -> bytes:
-    return Engine(machine or host(), DiskCache(None)).object_code(Source(text, ("f",)))
+    return Engine(machine or host(), DiskStore(None)).object_code(Source(text, ("f",)))
+
+
+def numbers_of(image: bytes) -> list[tuple[int, int]]:
+    """Where an ELF file's numbers are, and their widths (System V ABI, chapter 4)."""
+    found = [(18, 2), (40, 8), (58, 2), (60, 2), (62, 2)]
+    (first,) = struct.unpack_from("<Q", image, 40)
+    section = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4), (48, 8), (56, 8))
+    symbol = ((0, 4), (6, 2), (8, 8))
+    relocation = ((0, 8), (8, 4), (12, 4), (16, 8))
+    for number, known in enumerate(Elf(image).sections):
+        found += [(first + 64 * number + at, width) for at, width in section]
+        fields = {2: symbol, 4: relocation}.get(known.kind, ())
+        for row in range(known.at, known.at + known.size, 24) if fields else ():
+            found += [(row + at, width) for at, width in fields]
+    return found
 
 
 @linux
@@ -83,17 +98,68 @@ class TestLoad:
     @pytest.mark.parametrize(
         ("image", "why"),
         [
-            (b"", "unpack"),
+            (b"", "starts with b''"),
+            (b"hello" * 40, "starts with b'helloh'"),
+            (b"\x7fELF\x02\x01", "at byte 18 of 6"),
             (b"\x7fELF\x02\x01" + bytes(200), "another machine"),
-            (b"hello" * 40, "unpack"),
         ],
     )
     def test_what_is_no_object(self, image: bytes, why: str) -> None:
-        with pytest.raises(NotLoadableError, match=why):
+        with pytest.raises((NotLoadableError, DamagedObjectError), match=why):
             load(image, ("f",), {})
 
+    @pytest.mark.parametrize("text", [TABLE, COPY])
+    def test_numbers_that_point_out_of_the_file(self, text: str) -> None:
+        """Every number of the header, of sections, symbols and relocations, made an extreme one."""
+        image = object_of(text)
+        names = ("square", "third") if text is TABLE else ("copy",)
+        refused = 0
+        for at, width in numbers_of(image):
+            for value in (0, 1, 3, len(image) - 1, len(image), 2**31 - 1, 2**63, 2**64 - 1):
+                damaged = bytearray(image)
+                damaged[at : at + width] = value.to_bytes(8, "little")[:width]
+                try:
+                    loaded = load(bytes(damaged), names, process_symbols())
+                except (NotLoadableError, DamagedObjectError):
+                    refused += 1
+                else:
+                    loaded.unload()
+        assert refused > 300
+
+    @pytest.mark.parametrize(
+        ("field", "value", "why"),
+        [
+            (24, 1 << 40, r"\.l?text ends at byte"),  # where its bytes are
+            (32, 1 << 40, r"\.l?text ends at byte"),  # how many
+            (32, 0, "square begins behind"),
+            (48, 3, "is aligned to 3"),
+            (48, 1 << 32, f"is aligned to {1 << 32}"),
+        ],
+    )
+    def test_a_section_that_makes_no_sense(self, field: int, value: int, why: str) -> None:
+        damaged = bytearray(object_of(TABLE))
+        (number,) = (s.section for s in Elf(bytes(damaged)).symbols() if s.name == "square")
+        (first,) = struct.unpack_from("<Q", damaged, 40)
+        struct.pack_into("<Q", damaged, first + 64 * number + field, value)
+        with pytest.raises(DamagedObjectError, match=why):
+            load(bytes(damaged), ("square", "third"), {})
+
+    def test_the_engine_does_not_hand_a_damaged_object_to_llvm(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = Engine(host(), DiskStore(None), process_symbols())
+        damaged = bytearray(object_of(TABLE))
+        (first,) = struct.unpack_from("<Q", damaged, 40)
+        for number, section in enumerate(Elf(bytes(damaged)).sections):
+            if section.flags & 2:
+                struct.pack_into("<Q", damaged, first + 64 * number + 48, 1 << 32)
+        monkeypatch.setattr(engine, "object_code", lambda source: bytes(damaged))
+        monkeypatch.setattr(engine, "_load_with_llvm", lambda *_: pytest.fail("LLVM got it"))
+        with pytest.raises(CompileError, match="is aligned to"):
+            engine.code(Source(TABLE, ("square",)))
+
     def test_a_function_that_is_missing(self) -> None:
-        with pytest.raises(NotLoadableError, match="KeyError: 'nothing'"):
+        with pytest.raises(NotLoadableError, match="no function nothing"):
             load(object_of(TABLE), ("nothing",), {})
 
     def test_a_symbol_that_is_missing(self) -> None:
@@ -103,7 +169,7 @@ class TestLoad:
     def test_data_that_is_written_to_is_left_to_llvm(self) -> None:
         with pytest.raises(NotLoadableError, match=r"section \.l?data is written to"):
             load(object_of(COUNTER), ("next",), {})
-        (address,) = Engine(host(), DiskCache(None)).addresses(Source(COUNTER, ("next",)))
+        (address,) = Engine(host(), DiskStore(None)).addresses(Source(COUNTER, ("next",)))
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(address)() == 42
 
     def test_code_for_another_machine(self) -> None:

@@ -86,12 +86,38 @@ def test_nans_infinities_and_zeros(name, dtype):
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40_000), 1), ((400, 300), 0), ((70, 9, 64), 1)])
-def test_sums_are_added_one_after_the_other(shape, axis):
+def test_sums_are_added_one_after_the_other_in_double_precision(shape, axis):
     """Another order, or another number of workers, would give other bits."""
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     add = compile(lambda x: it.cumulative_sum(x, axis=axis))
+    want = np.add.accumulate(x, axis=axis, dtype=np.float64).astype(np.float32)
     for _ in range(3):
-        np.testing.assert_array_equal(add(it.asarray(x)).numpy(), np.add.accumulate(x, axis=axis))
+        np.testing.assert_array_equal(add(it.asarray(x)).numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64"])
+@pytest.mark.parametrize("where", ["cpu", "numpy"])
+def test_long_sums_do_not_drift(where, dtype):
+    size = 1_000_000 if dtype in ("float32", "complex64") else 100_000
+    with it.device(where):
+        x = it.full((size, 1), 0.1, dtype=dtype)
+        tenth = x[0, 0].astype("complex128").item()
+        want = np.arange(1, size + 1) * tenth
+        ulp = float(it.finfo(dtype).eps)
+        for way in (it.cumulative_sum, compile(it.cumulative_sum)):
+            for axis in (x[:, 0], it.broadcast_to(x, (size, 9))):
+                found = way(axis, axis=0).astype("complex128").numpy().reshape(size, -1)[:, -1]
+                kept = np.abs(want) < 60_000  # what float16 holds
+                assert np.max(np.abs(found - want)[kept] / np.abs(want[kept])) <= ulp * 0.51
+
+
+@pytest.mark.parametrize("where", ["cpu", "numpy"])
+def test_long_products_and_logarithms_of_sums_do_not_drift(where):
+    with it.device(where):
+        product = it.cumulative_prod(it.full((100_000,), 1.0001))[-1].item()
+        total = it.logcumsumexp(it.zeros((100_000,)))[-1].item()
+    assert product == pytest.approx(float(np.float32(1.0001)) ** 100_000, rel=1e-7)
+    assert total == pytest.approx(np.log(100_000), rel=4e-7)  # some additions deep
 
 
 def test_dtypes_and_what_stands_in_front():
@@ -140,7 +166,7 @@ def test_state_is_written_where_it_lies():
     addresses = set()
     for n in range(8):
         step()
-        want = np.add.accumulate(want, axis=1)
+        want = np.add.accumulate(want, axis=1, dtype=np.float64).astype(np.float32)
         if n >= 4:
             addresses.add(total.value._handle.computed().address)
     np.testing.assert_array_equal(total.value.numpy(), want)

@@ -254,7 +254,7 @@ class TestThreads:
         assert (one[0] == 1500).all()
         assert (two == 1500).all()
 
-    @pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+    @pytest.mark.parametrize("text", ["0", "-1", "two", "1e9", "9" * 5000, "99999", "2.5", "٣"])
     def test_a_number_of_threads_that_makes_no_sense(
         self, text: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -182,6 +182,7 @@ class TestWhatKernelsLack:
                 f(x, it.asarray([0, 5])).numpy()
 
 
+@pytest.mark.slow
 class TestMemory:
     @both_ways
     def test_running_out(self, way):
@@ -250,6 +251,7 @@ class TestBrokenKernels:
             np.testing.assert_allclose(got, np.sinh(x * np.float32(7)), rtol=1e-5)
 
 
+@pytest.mark.slow
 class TestGarbage:
     @both_ways
     def test_collected_in_another_thread(self, way):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingle.fusion.disk import DiskStore
 from ingle_cpu import tuning
 from ingle_cpu.contraction_choice import Problem, Variation, choose, first_guess, variations
 from ingle_cpu.tuning import Tuner, TuningWarning, choice_for, rounded, tune
@@ -31,41 +32,67 @@ class TestRounding:
 
 
 class TestTuner:
-    def test_a_winner_is_measured_once_and_kept(self, tmp_path: Path) -> None:
-        path = tmp_path / "t.json"
-        first = Tuner(path)
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> DiskStore:
+        return DiskStore(tmp_path / "k")
+
+    def test_a_winner_is_measured_once_and_kept(self, store: DiskStore) -> None:
+        first = Tuner(store, "t.json")
         found = first.variation(LARGE, 1)
         assert found is not None
         assert first.left < tuning.SECONDS
-        (entry,) = json.loads(path.read_text())["problems"].values()
+        (entry,) = json.loads(store.get("t.json") or b"")["problems"].values()
         assert Variation(*entry["variation"]) == found
-        second = Tuner(path)
+        second = Tuner(store, "t.json")
         assert second.variation(LARGE, 1) == found
         assert second.left == tuning.SECONDS
 
-    def test_small_problems_and_spent_budgets_take_the_guess(self, tmp_path: Path) -> None:
-        path = tmp_path / "t.json"
-        assert Tuner(path).variation(LARGE._replace(m=10), 1) is None
-        assert Tuner(path, seconds=0).variation(LARGE, 1) is None
-        assert not path.exists()
+    def test_small_problems_and_spent_budgets_take_the_guess(self, store: DiskStore) -> None:
+        assert Tuner(store, "t.json").variation(LARGE._replace(m=10), 1) is None
+        assert Tuner(store, "t.json", seconds=0).variation(LARGE, 1) is None
+        assert store.get("t.json") is None
 
     def test_problems_without_alternatives(self) -> None:
         few = Problem("float32", "float32", (), 4, 4096, 4096, (4096, 1), (1, 4096))
         assert variations(few, 1) == []
-        assert Tuner(None).variation(few, 1) is None
+        assert Tuner(DiskStore(None), "t.json").variation(few, 1) is None
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", '{"problems": {"x": {"variation": 3}}}'])
-    def test_damaged_files_count_as_absent(self, tmp_path: Path, text: str) -> None:
-        path = tmp_path / "t.json"
-        path.write_text(text)
-        assert Tuner(path).variation(LARGE, 1) is not None
-        assert len(json.loads(path.read_text())["problems"]) == 1
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "{",
+            "[]",
+            "[" * 100_000,
+            '{"problems": {"x": {"variation": 3}}}',
+            '{"problems": {"x": {"variation": [1, 2]}}}',
+        ],
+    )
+    def test_entries_of_another_form_count_as_absent(self, store: DiskStore, text: str) -> None:
+        store.put("t.json", text.encode())
+        assert Tuner(store, "t.json").variation(LARGE, 1) is not None
+        assert len(json.loads(store.get("t.json") or b"")["problems"]) == 1
 
-    def test_a_folder_that_takes_nothing_warns_once(self, tmp_path: Path) -> None:
-        made = Tuner(tmp_path / "absent" / "t.json")
-        with pytest.warns(TuningWarning, match="not kept"):
-            found = made.variation(LARGE, 1)
+    @pytest.mark.parametrize(
+        "winner", [[10**9, "", "local", 1.0], [2, "else", "local", 1.0], [[], "", "local", 1.0]]
+    )
+    def test_a_winner_that_nobody_would_try_is_measured_anew(
+        self, store: DiskStore, winner: list[object]
+    ) -> None:
+        key = tuning._key(rounded(LARGE), 1)
+        known = {"machine": "", "problems": {key: {"variation": winner}}}
+        store.put("t.json", json.dumps(known).encode())
+        found = Tuner(store, "t.json").variation(LARGE, 1)
+        assert found is not None
+        assert list(found) != winner
+        assert json.loads(store.get("t.json") or b"")["problems"][key]["variation"] == list(found)
+
+    def test_without_a_folder_a_winner_is_kept_in_the_process(self) -> None:
+        made = Tuner(DiskStore(None), "t.json")
+        found = made.variation(LARGE, 1)
+        left = made.left
         assert made.variation(LARGE, 1) == found
+        assert made.left == left
 
     def test_a_candidate_with_another_result_is_never_chosen(
         self, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,8 @@ from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, Row, map_nest
 from ingle.fusion.render.c import render
 from ingle.tensor.dtypes import as_dtype
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 FLAGS = ["-std=c11", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC"]

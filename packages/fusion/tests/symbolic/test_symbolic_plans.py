@@ -188,6 +188,7 @@ SIZES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 48, 8))
 def test_random_programs_of_other_sizes(made, monkeypatch, start):
     """The programs are the same but for their sizes wherever these do not decide otherwise."""

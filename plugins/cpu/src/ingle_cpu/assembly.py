@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from ingle.fusion.kernel.nest import BLOCK, Nest, Operand, in_blocks, is_flat, layout, units
 from ingle.fusion.kernel_device import Argument, Launch
+from ingle.fusion.pace import tick
 from ingle.fusion.passes.contractions import ContractionCall
 from ingle.fusion.passes.nests import NestCall
 from ingle.fusion.render.llvm import render
@@ -18,12 +19,14 @@ from . import kept
 from .contraction import Epilogue, Problem, contraction
 from .engine import MOST, Code, CompileError, Source, engine
 from .gang import gang
-from .layout import WITH_PREVIOUS
+from .layout import GRAIN, UNITS, WITH_PREVIOUS
 from .table import Entry, Table
-from .tuning import choice_for
+from .tuning import Asked, choice_for
 
 WORTH = 1 << 14
 """Elements that a worker should have at least: fewer take less time than waking it."""
+COMPILING = 500
+"""To how many steps of passes the compilation of a kernel comes."""
 LONG_ROW = 64
 """Elements from which on rows of a scattered nest are shared: who has a part of them goes over all,
 which takes a part of what the others' work does."""
@@ -42,24 +45,66 @@ def rendered(nest: Nest) -> str:
 
 
 class Assembly:
-    """Entries in the making, then tables of them.
+    """Tables of the same entries.
 
     Args:
-        launches: the kernels with their operands.
-        buffers: how many buffers there are; the scratch memory is one more.
-        ready: operands whose panels are at hand, one after the other in the buffers behind that.
+        table: the first of them.
+        count: how many buffers it has.
 
     Attributes:
         addresses: makes bytes of the buffers' addresses.
         spans: of each launch its first entry and the one behind its last.
         patches: where numbers go: (byte in the arguments, position of the number).
         scratch: bytes of scratch memory.
-        nests: the kernels that are generated.
         keepable: operands that may be kept in panels.
+        addressed: places of arguments that are addresses of code.
+        tuned: how products were chosen, by the problems' names; see `tuning.Asked`.
+        pieces: how many grains of work there are.
+        idle: tables that no thread uses.
     """
 
     def __init__(
-        self, launches: Sequence[Launch], buffers: int, ready: Sequence[kept.Operand] = ()
+        self, table: Table, count: int, *, spans: Sequence[tuple[int, int]],
+        patches: Sequence[tuple[int, int]], scratch: int, keepable: Sequence[kept.Operand],
+        addressed: Sequence[int], tuned: Mapping[str, Asked],
+    ) -> None:  # fmt: skip
+        self.table = table
+        self.addresses = struct.Struct(f"{count}q")
+        self.spans = spans
+        self.patches = patches
+        self.scratch = scratch
+        self.keepable = keepable
+        self.addressed = addressed
+        self.tuned = tuned
+        self.pieces = float((table.entries[:, UNITS] / table.entries[:, GRAIN]).sum())
+        self.idle = [table]
+
+    def taken(self) -> Table:
+        """A table that no other thread uses, to be put back to the idle ones."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self.table.copy()
+
+
+def assembled(
+    launches: Sequence[Launch], buffers: int, ready: Sequence[kept.Operand] = ()
+) -> Assembly:
+    """The tables of some launches, whose code is compiled.
+
+    Args:
+        launches: the kernels with their operands.
+        buffers: how many buffers there are; the scratch memory is one more.
+        ready: operands whose panels are at hand, one after the other in the buffers behind that.
+    """
+    return _Assembler(launches, buffers, ready).assembly()
+
+
+class _Assembler:
+    """Entries in the making; see `assembled`."""
+
+    def __init__(
+        self, launches: Sequence[Launch], buffers: int, ready: Sequence[kept.Operand]
     ) -> None:
         self._entries: list[Entry] = []
         self._base_of: list[int] = []
@@ -68,13 +113,15 @@ class Assembly:
         self._code: list[Code] = []
         self._scratch_buffer = buffers
         self._ready = {o.launch: (n, o.choice) for n, o in enumerate(ready, buffers + 1)}
-        self.patches: list[tuple[int, int]] = []
-        self.scratch = 0
-        self.spans: list[tuple[int, int]] = []
-        self.nests: list[Nest] = []
-        self.keepable: list[kept.Operand] = []
+        self._buffers = buffers + 1 + len(ready)
+        self._patches: list[tuple[int, int]] = []
+        self._scratch = 0
+        self._spans: list[tuple[int, int]] = []
+        self._keepable: list[kept.Operand] = []
+        self._addressed: list[int] = []
+        self._tuned: dict[str, Asked] = {}
         for number, launch in enumerate(launches):
-            first = len(self._entries)
+            first, before = len(self._entries), engine().counts.compiled
             try:
                 self._add(number, launch)
             except CompileError as error:
@@ -82,21 +129,18 @@ class Assembly:
                     f"the kernel of [{launch.operations}] cannot be compiled. This is a mistake in "
                     f"Ingle, please report it; the device numpy does without kernels. {error}"
                 ) from error
-            self.spans.append((first, len(self._entries)))
-        self.pieces = sum(e.units / e.grain for e in self._entries)
-        count = buffers + 1 + len(ready)
-        self.addresses = struct.Struct(f"{count}q")
-        self._table = Table(
-            self._entries, self._base_of, self._offset_of, count, self._args, code=self._code
-        )
-        self.idle = [self._table]
+            self._spans.append((first, len(self._entries)))
+            tick("compiling kernels", COMPILING if engine().counts.compiled > before else 1)
 
-    def taken(self) -> Table:
-        """A table that no other thread uses, to be put back to the idle ones."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return self._table.copy()
+    def assembly(self) -> Assembly:
+        table = Table(
+            self._entries, self._base_of, self._offset_of, self._buffers, self._args,
+            code=self._code,
+        )  # fmt: skip
+        return Assembly(
+            table, self._buffers, spans=self._spans, patches=self._patches, scratch=self._scratch,
+            keepable=self._keepable, addressed=self._addressed, tuned=self._tuned,
+        )  # fmt: skip
 
     def _add(self, number: int, launch: Launch) -> None:
         call = launch.call
@@ -116,10 +160,10 @@ class Assembly:
             buffer, choice = ready
             named["b"] = Argument(buffer, 0)
         else:
-            choice = choice_for(problem, gang().threads)
+            choice = choice_for(problem, gang().threads, self._tuned)
             if kept.keepable(problem, choice):
                 place = launch.pointers[1]
-                self.keepable.append(kept.operand(number, problem, gang().threads, place))
+                self._keepable.append(kept.operand(number, problem, gang().threads, place))
         made = contraction(
             problem,
             _epilogue(call),
@@ -134,7 +178,7 @@ class Assembly:
         for scratch, nbytes in enumerate(made.scratch):
             offsets[f"scratch {scratch}"] = end
             end += -(-nbytes // 64) * 64
-        self.scratch = max(self.scratch, end)
+        self._scratch = max(self._scratch, end)
         for spec in made.entries:
             first = len(self._base_of), len(self._args)
             flags = WITH_PREVIOUS if spec.independent else 0
@@ -145,15 +189,15 @@ class Assembly:
                     pointer = Argument(self._scratch_buffer, offsets[name])
                 self._base_of.append(pointer.buffer)
                 self._offset_of.append(pointer.offset)
+            self._addressed.extend([first[1] + k for k in spec.addresses])
             self._args.extend(spec.args)
             self._code.extend(spec.code)
         # Scalars stand behind everything else that the last entry, which computes, is given.
         start = len(self._args) - 1 - len(launch.scalars)
-        self.patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
+        self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
 
     def _add_nest(self, call: NestCall, launch: Launch) -> None:
         nest = call.nest
-        self.nests.append(nest)
         count = units(nest, call.sizes)
         grain = _grain(nest, call.sizes)
         code = kernel_of(nest)
@@ -168,7 +212,7 @@ class Assembly:
         for strides in call.strides:
             self._args.extend(strides)
         for number, scalar in enumerate(launch.scalars):
-            self.patches.append((8 * (start + place.scalar(number)), scalar))
+            self._patches.append((8 * (start + place.scalar(number)), scalar))
         self._args.extend([0] * len(launch.scalars))
         self._args.extend(call.fixed)
 

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
+from functools import cache, cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ingle.fusion import Fusion
+from ingle.fusion.disk import disk
 from ingle.fusion.execution import KernelExecutable
 from ingle.fusion.graph import Graph
 from ingle.fusion.kernel.code import FLOATS
 from ingle.fusion.kernel_device import Launch, Ordered
+from ingle.fusion.lending import Lender, Lent
 from ingle.fusion.own_kernels import has_own, own_kernel
 from ingle.fusion.passes.expand import avals_of
+from ingle.fusion.programs import ProgramPlans
 from ingle.fusion.straight import Parts
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import ArrayHandle, Road
 from ingle.tensor.operation import Op
+from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
 from .memory import (
     CpuHandle,
     LateHandle,
-    ThreadMemory,
     adopted,
+    axes_by_strides,
     borrowed,
     copied,
+    lent_memory,
     new_handle,
     queues,
 )
@@ -39,6 +47,16 @@ if TYPE_CHECKING:
     from .later import Later
     from .own import OwnCall
     from .segments import Segment
+    from .shelf import CpuShelf
+
+
+@cache
+def _segments() -> ModuleType:
+    """A first small operation can do without all that comes with it. Later ones ask no more, which
+    finalizers could not when Python goes down."""
+    from . import segments
+
+    return segments
 
 
 class Cpu(NumpyBackend):
@@ -55,12 +73,15 @@ class Cpu(NumpyBackend):
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
-        self._arenas = ThreadMemory()
+        self._arenas = Lender()
         self.fusion = Fusion(self)
         self._singles = Singles(self, self.fusion, super().execute)
+        self._programs = ProgramPlans(self, self.fusion)
         self._own: dict[Any, OwnCall] = {}
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        if sys.is_finalizing():
+            return super().execute(op, inputs)  # a new kernel would need imports
         return self._singles.run(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -84,6 +105,10 @@ class Cpu(NumpyBackend):
         """A recorded graph as something to call."""
         return KernelExecutable(self, self.fusion, graph)
 
+    def run_program(self, program: Program, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """The outputs of a program: the body of a loop, a branch."""
+        return self._programs.run(program, inputs)
+
     def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
         return has_own(op, avals, self.language)
@@ -97,18 +122,27 @@ class Cpu(NumpyBackend):
 
     def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
         """Kernels, compiled and ready to run."""
-        # Here, since a first small operation can do without all that comes with it.
-        from .segments import Segment
+        made: Segment = _segments().Segment.of(launches, buffers, scalars)
+        return made
 
-        return Segment(launches, buffers, scalars)
+    @cached_property
+    def shelf(self) -> CpuShelf | None:
+        """Where plans are kept between processes."""
+        from .shelf import CpuShelf
+
+        return CpuShelf(disk()) if disk().usable else None
 
     def empty(self, aval: Aval) -> CpuHandle:
         """New memory."""
         return new_handle(self, aval)
 
-    def arena(self, nbytes: int) -> int:
-        """The address of memory that one plan of this thread may use until its end."""
-        return self._arenas(nbytes)
+    def arena(self, nbytes: int) -> Lent:
+        """Memory that one run of a plan may use until its end, when it gives it back."""
+        return self._arenas.lend(nbytes, lent_memory)
+
+    def take_back(self, arena: Lent) -> None:
+        """Says that the run is over."""
+        self._arenas.take_back(arena)
 
     def in_order(self, handle: Handle) -> Any:
         """The handle, or a copy of it whose elements lie in C order at a known address."""
@@ -118,6 +152,11 @@ class Cpu(NumpyBackend):
         if handle.array.flags.c_contiguous:
             return borrowed(self, handle)
         return copied(self, handle.array, handle.dtype)
+
+    def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
+        if isinstance(handle, CpuHandle) or handle.array.flags.c_contiguous:  # type: ignore[attr-defined]
+            return None
+        return axes_by_strides(handle.array)  # type: ignore[attr-defined]
 
     def adopt(self, array: np.ndarray) -> ArrayHandle:
         adopted(array)

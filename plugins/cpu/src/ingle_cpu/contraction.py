@@ -4,7 +4,7 @@
 
 for operands of any strides. The code that runs depends on dtypes, on the shape of a tile and on the
 epilogue; sizes and strides are arguments, so that a new batch size compiles nothing. The sum over k
-is taken in blocks of `DEPTH_BLOCK` in order of k, or lane by lane where both operands lie along k;
+is taken in blocks of `DEPTH_BLOCK` in order of k, or lane by lane where both operands have k last;
 which of these depends on the problem alone, never on the cut or the number of threads.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ingle.fusion.kernel.code import SIZES
 
-from .contraction_args import ARGS, POINTERS_AT
+from .contraction_args import ADDRESSES, ARGS, POINTERS_AT
 from .contraction_choice import Choice as Choice
 from .contraction_choice import Problem as Problem
 from .contraction_choice import choose as choose
@@ -82,6 +82,8 @@ def packing_of_a(problem: Problem, choice: Choice) -> Packing:
     """Rows of a in panels as high as a tile."""
     size, rows = SIZES[problem.a_dtype], choice.tile.rows
     *batch, i, k = (s * size for s in problem.a_strides)
+    if choice.tile.kind == "dot":
+        return _along_k(problem.a_dtype, problem, (*batch, i, k), problem.m)
     return Packing(problem.a_dtype, problem.batch, (*batch, k, i), problem.m, problem.k, rows, rows)
 
 
@@ -89,7 +91,16 @@ def packing_of_b(problem: Problem, choice: Choice) -> Packing:
     """Columns of b in panels as wide as a tile."""
     width, last, _ = widths(problem, choice)
     steps = tuple(s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    if choice.tile.kind == "dot":
+        *batch, k, j = steps
+        return _along_k(problem.b_dtype, problem, (*batch, j, k), problem.n)
     return Packing(problem.b_dtype, problem.batch, steps, problem.n, problem.k, width, last)
+
+
+def _along_k(dtype: str, problem: Problem, steps: tuple[int, ...], count: int) -> Packing:
+    """Rows of a or columns of b one behind the other, as tiles of the kind "dot" read them."""
+    k = problem.k
+    return Packing(dtype, problem.batch, steps, k, count, k, k)
 
 
 class _Scratch(NamedTuple):
@@ -160,7 +171,8 @@ def _compute_entry(
     flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
     grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
     pointers = (*sources, "scratch 0", *operands)
-    return EntrySpec(function, pointers, args, units, grain, code=(code,))
+    addresses = tuple([ARGS.index(name) for name in ADDRESSES if values[name]])
+    return EntrySpec(function, pointers, args, units, grain, code=(code,), addresses=addresses)
 
 
 def _fetched(
@@ -219,19 +231,21 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     size = SIZES[compute_dtype(problem.a_dtype)]
     dot = choice.tile.kind == "dot"
     of_a, of_b = packing_of_a(problem, choice), packing_of_b(problem, choice)
-    a_step, a_row = of_a.strides[-2:]
-    b_k, b_j = of_b.strides[-2:]
+    *_, a_row, a_step = (s * SIZES[problem.a_dtype] for s in problem.a_strides)
+    *_, b_k, b_j = (s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    if dot:  # Tiles of this kind walk over columns and read along k.
+        a_row = problem.k * size if choice.pack_a else a_row
+        b_j = problem.k * size if choice.pack_b else b_j
     ready, before = choice.pack_a == "before", choice.pack_b == "before"
     rows = choice.tile.rows
     a = of_a.packed_steps if ready else of_a.steps
     b = of_b.packed_steps if before else of_b.steps
-    # Tiles of the kind "dot" walk over columns and read along k.
-    b_step = width * size if choice.pack_b else b_j if dot else b_k
+    b_step = b_j if dot else width * size if choice.pack_b else b_k
     return {
         "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
         "a_tile": rows * (problem.k * size if ready else a_row),
         "b_k": b_k, "b_j": b_j, "b_step": b_step,
-        "last_b_step": last * size if choice.pack_b else b_step,
+        "last_b_step": last * size if choice.pack_b and not dot else b_step,
         "b_panel": width * problem.k * size if before else width * b_j,
         "a0": a[0], "a1": a[1], "a2": a[2], "b0": b[0], "b1": b[1], "b2": b[2],
     }  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b")
+"""Of code; the last two may be 0: what packs rows of a unit, and panels of columns."""
 ARGS = (
-    "micro", "last_micro", "epilogue",  # addresses
-    "pack_a", "pack_b",  # addresses, or 0: what packs rows of a unit, and panels of columns
+    *ADDRESSES,
     "plain",  # the epilogue only stores, so that whole tiles go to the result at once
     "m", "n", "k",
     "rows",  # of a tile

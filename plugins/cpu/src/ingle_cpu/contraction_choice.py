@@ -113,7 +113,10 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     lanes = lanes_of(dtype, target())
     made = variation or first_guess(problem, workers)
     kind, pack_a, pack_b = _special(problem, dtype, lanes), "", ""
-    if not kind:
+    if kind == "dot":
+        ready = [s == 1 or problem.k <= 1 for s in _along_k(problem)]
+        pack_a, pack_b = ("" if is_ready else "before" for is_ready in ready)
+    elif not kind:
         pack_b = made.pack_b
         pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
         kind = "packed" if pack_a else "direct"
@@ -162,15 +165,39 @@ def variations(problem: Problem, workers: int) -> list[tuple[Variation, ...]]:
 
 
 def _special(problem: Problem, dtype: str, lanes: int) -> str:
-    """The kind of tile if b is read where it lies, or nothing."""
+    """The kind of tile if b is read where it lies, or operands lie along k, or nothing."""
+    if _is_dot(problem, dtype):
+        return "dot"
     if not _readable(problem, dtype):
         return ""
-    k_step, j_step = problem.b_strides[-2:]
-    if k_step == 1 and min(problem.m, problem.n) <= FEW_DOTS:
-        return "dot"
-    whole = j_step == 1 and problem.n % lanes == 0
+    whole = problem.b_strides[-1] == 1 and problem.n % lanes == 0
     small = problem.k * (problem.n + problem.m) * SIZES[dtype] <= SMALL_BYTES
     return "direct" if whole and (small or problem.m <= FEW) else ""
+
+
+def _is_dot(problem: Problem, dtype: str) -> bool:
+    """Whether sums are taken lane by lane, as both operands lie along k.
+
+    It decides the bits, and the same product has them wherever its operands come from: what a plan
+    reads backwards, in steps or repeated is a copy if it was computed before. Such a copy keeps the
+    order of the axes, so that is all that counts. A vector lies along k anyway.
+    """
+    if not problem.a_dtype == problem.b_dtype == dtype:
+        return False
+    m, n, k = problem.m, problem.n, problem.k
+    a_in_rows = m == 1 or not _is_transposed(problem.a_strides, k)
+    b_in_columns = n == 1 or _is_transposed(problem.b_strides, n)
+    return a_in_rows and b_in_columns and min(m, n) <= FEW_DOTS
+
+
+def _is_transposed(strides: tuple[int, ...], columns: int) -> bool:
+    """Whether a matrix of several rows lies in memory column by column."""
+    return columns > 1 and abs(strides[-2]) < abs(strides[-1])
+
+
+def _along_k(problem: Problem) -> tuple[int, int]:
+    """The strides of both operands along what is summed over."""
+    return problem.a_strides[-1], problem.b_strides[-2]
 
 
 def _readable(problem: Problem, dtype: str) -> bool:

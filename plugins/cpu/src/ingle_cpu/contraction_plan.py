@@ -17,6 +17,7 @@ class EntrySpec(NamedTuple):
         units, grain: of work.
         independent: it needs nothing from the entry before it.
         code: what it calls that does not stay in memory by itself.
+        addresses: places among `args` that are addresses of code.
     """
 
     function: int
@@ -26,6 +27,7 @@ class EntrySpec(NamedTuple):
     grain: int
     independent: bool = False
     code: tuple[Code, ...] = ()
+    addresses: tuple[int, ...] = ()
 
 
 class Contraction(NamedTuple):

@@ -9,10 +9,15 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SYMBOLS, RELOCATIONS, NO_BITS = 2, 4, 8
+NOTHING, SYMBOLS, RELOCATIONS, NO_BITS, BARE_RELOCATIONS = 0, 2, 4, 8, 9
 """Kinds of sections."""
+LONGEST_NAME = 4096
 WRITABLE, ALLOCATED = 1, 2
 """Flags of sections."""
+
+
+class DamagedObjectError(ValueError):
+    """The bytes are no such file, or numbers in it point out of it."""
 
 
 class Section(NamedTuple):
@@ -62,32 +67,59 @@ class Elf:
         image: all its bytes.
 
     Raises:
-        struct.error, ValueError: it is cut off.
+        DamagedObjectError: it is cut off, or a number in it points out of it.
     """
 
     def __init__(self, image: bytes) -> None:
+        if image[:6] != b"\x7fELF\x02\x01":
+            raise DamagedObjectError(f"no 64-bit ELF file: it starts with {image[:6]!r}")
         self.image = image
-        (self.machine,) = struct.unpack_from("<H", image, 18)
-        (first,) = struct.unpack_from("<Q", image, 40)
-        size, count, names = struct.unpack_from("<HHH", image, 58)
-        raw = [struct.unpack_from("<IIQQQQIIQQ", image, first + i * size) for i in range(count)]
+        (self.machine,) = self._numbers("<H", 18)
+        (first,) = self._numbers("<Q", 40)
+        size, count, names = self._numbers("<HHH", 58)
+        raw = [self._numbers("<IIQQQQIIQQ", first + i * size) for i in range(count)]
+        if raw and names >= count:
+            raise DamagedObjectError(f"names are in section {names} of {count}")
         texts = raw[names][4] if raw else 0
         self.sections = [
             Section(self._text(texts + name), kind, flags, at, length, link, info, align, entry)
             for name, kind, flags, _, at, length, link, info, align, entry in raw
         ]
+        for section in self.sections:
+            if section.kind not in (NOTHING, NO_BITS) and section.at + section.size > len(image):
+                raise DamagedObjectError(
+                    f"section {section.name} ends at byte {section.at + section.size} of "
+                    f"{len(image)}"
+                )
+
+    def _numbers(self, layout: str, at: int) -> tuple[int, ...]:
+        if at + struct.calcsize(layout) > len(self.image):
+            raise DamagedObjectError(f"numbers are at byte {at} of {len(self.image)}")
+        return struct.unpack_from(layout, self.image, at)
 
     def _text(self, at: int) -> str:
-        return self.image[at : self.image.index(b"\0", at)].decode()
+        end = self.image.find(b"\0", at, at + LONGEST_NAME) if at < len(self.image) else -1
+        if end < 0:
+            raise DamagedObjectError(f"a name is at byte {at} of {len(self.image)}")
+        return self.image[at:end].decode(errors="replace")
+
+    def _rows(self, section: Section, layout: str) -> Iterator[tuple[int, ...]]:
+        """The entries of a table."""
+        if section.entry != struct.calcsize(layout) or section.size % section.entry:
+            raise DamagedObjectError(
+                f"{section.name} has {section.size} bytes in entries of {section.entry}"
+            )
+        return struct.iter_unpack(layout, self.image[section.at :][: section.size])
 
     def symbols(self) -> list[Symbol]:
         """The symbols; relocations name them by their position. The first one is none."""
         found = []
         for section in self.sections:
             if section.kind == SYMBOLS:
+                if section.link >= len(self.sections):
+                    raise DamagedObjectError(f"names are in section {section.link}")
                 texts = self.sections[section.link].at
-                for at in range(section.at, section.at + section.size, section.entry):
-                    name, _, _, place, value = struct.unpack_from("<IBBHQ", self.image, at)
+                for name, _, _, place, value, _ in self._rows(section, "<IBBHQQ"):
                     found.append(Symbol(self._text(texts + name), place, value))
         return found
 
@@ -95,6 +127,5 @@ class Elf:
         """Each with the number of the section that it is about."""
         for section in self.sections:
             if section.kind == RELOCATIONS:
-                for at in range(section.at, section.at + section.size, section.entry):
-                    place, info, addend = struct.unpack_from("<QQq", self.image, at)
+                for place, info, addend in self._rows(section, "<QQq"):
                     yield section.info, Relocation(place, info & 0xFFFFFFFF, info >> 32, addend)

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from ingle.fusion.disk import DiskStore, disk
+from ingle.tensor.cell import undisturbed
 from ingle.tensor.errors import BackendError
 
-from .cache import DiskCache, disk
+from .elf import DamagedObjectError
 from .host import Host, host, llvm
 from .loading import NotLoadableError, load
 from .objects import UnknownObjectError, undefined_symbols
@@ -57,12 +59,19 @@ class Code:
 
     Attributes:
         addresses: of the functions.
+        names: of the functions.
+        key: of the object on disk.
     """
 
-    __slots__ = ("__weakref__", "addresses")
+    __slots__ = ("__weakref__", "addresses", "key", "names")
 
-    def __init__(self, addresses: tuple[int, ...], unload: Callable[[], object]) -> None:
+    def __init__(
+        self, addresses: tuple[int, ...], unload: Callable[[], object], key: str,
+        names: tuple[str, ...],
+    ) -> None:  # fmt: skip
         self.addresses = addresses
+        self.names = names
+        self.key = key
         # Not at the end of the process, when other threads are still in their code.
         weakref.finalize(self, unload).atexit = False
 
@@ -86,14 +95,14 @@ class Engine:
     """
 
     def __init__(
-        self, machine: Host, cache: DiskCache, symbols: Mapping[str, int] | None = None
+        self, machine: Host, cache: DiskStore, symbols: Mapping[str, int] | None = None
     ) -> None:
         self.machine = machine
         self.symbols = dict(symbols or {})
         self._cache = cache
         self._fingerprint = machine.fingerprint
-        self._loaded: WeakValueDictionary[bytes, Code] = WeakValueDictionary()
-        self._recent: OrderedDict[bytes, Code] = OrderedDict()
+        self._loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()
+        self._recent: OrderedDict[str, Code] = OrderedDict()
         self._lock = threading.RLock()
         self._jit: Any = None
         self._links = 0
@@ -111,18 +120,40 @@ class Engine:
             CompileError: LLVM does not accept the text, a function is missing, or the code calls
                 a symbol that is not among the allowed ones.
         """
-        key = hashlib.sha256(repr(source[1:]).encode() + source.text.encode()).digest()
+        text = repr(source[1:]).encode() + source.text.encode()
+        key = hashlib.sha256(self._fingerprint + text).hexdigest()
         with self._lock:
             found = self._loaded.get(key)
             if found is None:
-                found = self._loaded[key] = self._obtain(source)
+                found = self._loaded[key] = self._obtain(source, key)
             else:
                 self._found += 1
-            self._recent[key] = found
-            self._recent.move_to_end(key)
-            if len(self._recent) > MOST:
-                self._recent.popitem(last=False)
+            self._note(found)
         return found
+
+    def recalled(self, key: str, names: tuple[str, ...]) -> Code | None:
+        """Functions whose text another process has compiled, by the key of their `Code`.
+
+        None if they are not on disk any more, or cannot be loaded.
+        """
+        with self._lock:
+            found = self._loaded.get(key)
+            if found is not None and found.names == names:
+                self._found += 1
+            else:
+                image = self._cache.get(key)
+                found = None if image is None else self._loadable(image, names, key)
+                if found is None:
+                    return None
+                self._loaded[key] = found
+            self._note(found)
+        return found
+
+    def _note(self, code: Code) -> None:
+        self._recent[code.key] = code
+        self._recent.move_to_end(code.key)
+        if len(self._recent) > MOST:
+            self._recent.popitem(last=False)
 
     def addresses(self, source: Source) -> tuple[int, ...]:
         """The addresses of a module's functions, which stay in memory for good; see `code`."""
@@ -162,47 +193,59 @@ class Engine:
     def hold_over_forks(self) -> None:
         """Lets no fork happen while this engine compiles: the child would inherit LLVM's lock."""
         if hasattr(os, "register_at_fork"):
-            lock = self._lock
             os.register_at_fork(
-                before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+                before=self._hold, after_in_parent=self._let_go, after_in_child=self._let_go
             )
 
-    def _obtain(self, source: Source) -> Code:
-        way = repr(source.reduced).encode()
-        key = hashlib.sha256(self._fingerprint + way + source.text.encode()).hexdigest()
+    def _hold(self) -> None:
+        # In this order: who writes a group of cells may compile what it runs meanwhile.
+        undisturbed.acquire()
+        self._lock.acquire()
+
+    def _let_go(self) -> None:
+        self._lock.release()
+        undisturbed.release()
+
+    def _obtain(self, source: Source, key: str) -> Code:
         image = self._cache.get(key)
-        if image is not None:
-            try:
-                found = self._load(source, image, key)
-            except CompileError:
-                image = None  # an entry that this process cannot load counts as absent
-            else:
-                self._from_disk += 1
-                return found
+        found = None if image is None else self._loadable(image, source.names, key)
+        if found is not None:
+            return found
         image = self.object_code(source)
-        found = self._load(source, image, key)
+        found = self._load(image, source.names, key)
         self._compiled += 1
         self._cache.put(key, image)
         return found
 
-    def _load(self, source: Source, image: bytes, key: str) -> Code:
+    def _loadable(self, image: bytes, names: tuple[str, ...], key: str) -> Code | None:
+        """What was on disk; an entry that this process cannot load counts as absent."""
+        try:
+            found = self._load(image, names, key)
+        except CompileError:
+            return None
+        self._from_disk += 1
+        return found
+
+    def _load(self, image: bytes, names: tuple[str, ...], key: str) -> Code:
         try:
             undefined = undefined_symbols(image)
         except UnknownObjectError as error:
-            raise CompileError(f"the code of {', '.join(source.names)}: {error}") from error
+            raise CompileError(f"the code of {', '.join(names)}: {error}") from error
         missing = sorted(undefined - self.symbols.keys())
         if missing:
             raise CompileError(
-                f"the code of {', '.join(source.names)} calls {', '.join(missing)}, which this "
+                f"the code of {', '.join(names)} calls {', '.join(missing)}, which this "
                 "process does not offer; write it as instructions that the machine has"
             )
         try:
-            return Code(*load(image, source.names, self.symbols))
+            return Code(*load(image, names, self.symbols), key, names)
+        except DamagedObjectError as error:
+            raise CompileError(f"the code of {', '.join(names)}: {error}") from error
         except NotLoadableError:
-            return self._load_with_llvm(source, image, key, undefined)
+            return self._load_with_llvm(image, names, key, undefined)
 
     def _load_with_llvm(
-        self, source: Source, image: bytes, key: str, undefined: frozenset[str]
+        self, image: bytes, names: tuple[str, ...], key: str, undefined: frozenset[str]
     ) -> Code:
         if self._jit is None:
             machine = _target_machine(self.machine)
@@ -210,16 +253,21 @@ class Engine:
         builder = llvm().JITLibraryBuilder().add_object_img(image)
         for name in undefined:
             builder.import_symbol(name, self.symbols[name])
-        for name in source.names:
+        for name in names:
             builder.export_symbol(name)
         # LLVM takes a library's name once only, also if its load failed.
         self._links += 1
         try:
             tracker = builder.link(self._jit, f"{key}-{self._links}")
         except RuntimeError as error:
-            raise CompileError(f"cannot load {', '.join(source.names)}: {error}") from error
+            raise CompileError(f"cannot load {', '.join(names)}: {error}") from error
         # LLVM unloads what its tracker stood for.
-        return Code(tuple([tracker[name] for name in source.names]), tracker.close)
+        return Code(tuple([tracker[name] for name in names]), tracker.close, key, names)
+
+
+def lasting() -> list[Code]:
+    """What stays in memory for good."""
+    return list(_KEPT.values())
 
 
 def _target_machine(machine: Host) -> Any:

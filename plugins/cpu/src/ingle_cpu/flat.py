@@ -14,14 +14,16 @@ from ingle.fusion.execution import KernelExecutable, Plan
 from ingle.fusion.fusion import Fusion
 from ingle.fusion.graph import Graph
 from ingle.fusion.kernel.nest import is_flat
+from ingle.fusion.kernel_device import Launch
 from ingle.fusion.launching import bits_of_number
 from ingle.fusion.passes.nests import NestCall
+from ingle.fusion.recipes import Kernels
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
 from .assembly import WORTH, kernel_of
 from .layout import UNITS
-from .segments import QUICK
+from .segments import QUICK, Segment
 from .table import Entry, Table
 
 SAMPLE = 1000
@@ -34,25 +36,24 @@ class FlatCall:
     Args:
         device: the backend.
         plan: of the operation on `SAMPLE` elements.
-        call: its kernel.
+        launch: its kernel.
+        values: the numbers of the kernel's operands: inputs, and the output behind them.
     """
 
-    def __init__(self, device: Any, plan: Plan, call: NestCall) -> None:
-        graph = plan.schedule.graph
-        places = {root: i for i, root in enumerate((*graph.inputs, *graph.outputs))}
+    def __init__(self, device: Any, plan: Plan, launch: Launch, values: Sequence[int]) -> None:
+        call, recipe = launch.call, plan.recipe
+        assert isinstance(call, NestCall)
         self._device = device
         self._host = plan.host
-        self._dtype = graph.values[graph.outputs[0]].aval.dtype
-        self._scalars = [
-            (graph.scalars.index(s), graph.values[s].aval.dtype.name) for s in call.scalars
-        ]
+        self._dtype = recipe.own[0].dtype
+        self._scalars = [(n, recipe.scalars[n]) for n in launch.scalars]
         strides = [s for strides in call.strides for s in strides]
         self._first = 1 + len(strides)
         code = kernel_of(call.nest)
         self._table = Table(
             [Entry(code.addresses[0], 0, 0, SAMPLE, WORTH)],
-            [places[a.root] for a in call.arguments], [0] * len(call.arguments), len(places),
-            [SAMPLE, *strides, *[0] * len(call.scalars)], code=[code],
+            values, [0] * len(values), recipe.inputs + 1,
+            [SAMPLE, *strides, *[0] * len(launch.scalars)], code=[code],
         )  # fmt: skip
         self._idle = [self._table]
 
@@ -87,19 +88,22 @@ def flat_call(
         for x in inputs
     ]
     graph.outputs = graph.node(op, args)
-    plan = KernelExecutable(device, fusion, graph).plan(numbers)
-    call, planned = _only(plan.schedule.steps), plan.schedule.graph
-    if call is None or len(planned.outputs) != 1:
+    plan = KernelExecutable(device, fusion, graph).serving(numbers)
+    recipe = plan.recipe
+    only = recipe.steps[0] if len(recipe.steps) == 1 else None
+    if not isinstance(only, Kernels) or recipe.constants or recipe.checks:
         return None
-    known = {*planned.inputs, *planned.outputs}
-    return (
-        FlatCall(device, plan, call) if known.issuperset(a.root for a in call.arguments) else None
-    )
+    assert isinstance(only.segment, Segment)
+    launch = _only(only.segment.launches())
+    if launch is None or list(recipe.outputs) != [(recipe.inputs, None)]:
+        return None
+    if any(pointer.buffer == 0 or pointer.offset for pointer in launch.pointers):
+        return None
+    return FlatCall(device, plan, launch, [only.roots[p.buffer - 1] for p in launch.pointers])
 
 
-def _only(steps: Sequence[Any]) -> NestCall | None:
+def _only(launches: Sequence[Launch]) -> Launch | None:
     """The kernel of a plan, if it is one over flat memory."""
-    calls = steps[0] if len(steps) == 1 and isinstance(steps[0], list) else ()
-    only = calls[0] if len(calls) == 1 else None
-    flat = isinstance(only, NestCall) and is_flat(only.nest) and not only.fixed
-    return only if flat else None
+    call = launches[0].call if len(launches) == 1 else None
+    flat = isinstance(call, NestCall) and is_flat(call.nest) and not call.fixed
+    return launches[0] if flat else None

@@ -1,7 +1,7 @@
 """The workers: Python daemon threads that live in native code and help whoever runs a plan.
 
 There is one gang in a process. It is started when the first plan needs it, as many threads as
-`INGLE_NUM_THREADS` says, else one for each core that this process may run on; the calling thread is
+`INGLE_NUM_THREADS` says, else one for each core that this process may use; the calling thread is
 one of them. A forked child has none of the threads and starts its own when it needs them.
 """
 
@@ -16,13 +16,16 @@ import threading
 import time
 from typing import Any
 
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor import settings
+from ingle.tensor.locks import renewed
 
 from . import layout
+from .cores import cores
 from .engine import Source, engine
 from .walker import walker
 
 _WORK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32)
+MOST_THREADS = 1024
 _CLOCK = ctypes.PYFUNCTYPE(ctypes.c_uint64)
 
 
@@ -30,19 +33,10 @@ def thread_count() -> int:
     """How many threads run plans: `INGLE_NUM_THREADS`, else the cores this process may use.
 
     Raises:
-        ArgumentError: the variable holds no whole number above zero.
+        ArgumentError: the variable holds no whole number from 1 to `MOST_THREADS`.
     """
-    chosen = os.environ.get("INGLE_NUM_THREADS")
-    if chosen is None:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
-    if not chosen.isascii() or not chosen.isdigit() or int(chosen) < 1:
-        raise ArgumentError(
-            f"INGLE_NUM_THREADS is {chosen!r}; give the number of threads, at least 1, or unset it "
-            "for one thread a core"
-        )
-    return int(chosen)
+    meaning = "the number of threads that run plans"
+    return settings.whole_number("INGLE_NUM_THREADS", 1, MOST_THREADS, meaning) or cores()
 
 
 class Gang:
@@ -76,6 +70,7 @@ class Gang:
         self._idle = int(idle_us * self.ticks_per_us)
         self._sleepers = ctypes.c_int32.from_address(self.state + layout.SLEEPERS)
         self._started: list[threading.Thread] = []
+        self._lock = renewed(self, "_lock")
         self._reset()
 
     @property
@@ -91,7 +86,6 @@ class Gang:
         self._put(ctypes.c_int64, layout.IDLE, self._idle)
         self._put(ctypes.c_int32, layout.WORKERS, 1)
         self._put(ctypes.c_int32, layout.WANTED, self.threads)
-        self._lock = threading.Lock()
         self._started = []
         self._events = [threading.Event() for _ in range(self.threads - 1)]
 

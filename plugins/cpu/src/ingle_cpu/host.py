@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import llvmlite
 
+from ingle.fusion.disk import disk
 from ingle.tensor.errors import BackendError
-
-from .cache import disk
 
 _LASTING = frozenset(
     {"vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
@@ -81,13 +80,24 @@ def host() -> Host:
     """The machine that this process runs on: as LLVM says, or as it said to an earlier process."""
     processor = _processor()
     key = f"host-{processor}"
-    known = disk().get(key) if processor else None
+    known = _known(disk().get(key) if processor else None)
     if known is not None:
-        return Host(*json.loads(known))
+        return known
     asked = _asked()
     if processor:
         disk().put(key, json.dumps(asked).encode())
     return asked
+
+
+def _known(entry: bytes | None) -> Host | None:
+    """What an earlier process wrote down; None if there is nothing, or not in this form."""
+    try:
+        answer = json.loads(entry or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, list) or len(answer) != len(Host._fields):
+        return None
+    return Host(*answer) if all(isinstance(text, str) for text in answer) else None
 
 
 def _asked() -> Host:

@@ -92,7 +92,7 @@ class Operand(NamedTuple):
 
 def keepable(problem: Problem, usual: Choice) -> bool:
     """Whether a product, which is usually computed by a choice, gains by an operand in panels."""
-    if not usual.pack_b or 0 in (problem.m, problem.n, problem.k):
+    if not usual.pack_b or usual.tile.kind == "dot" or 0 in (problem.m, problem.n, problem.k):
         return False
     repeats = [n for n, s in zip(problem.batch, problem.b_strides, strict=False) if not s]
     return problem.m * math.prod(repeats) <= MOST_ROWS

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .elf import ALLOCATED, NO_BITS, WRITABLE, Elf, Symbol
+from .elf import ALLOCATED, BARE_RELOCATIONS, NO_BITS, WRITABLE, DamagedObjectError, Elf, Symbol
 
 _X86_64, _ARM64 = 62, 183
 _NATIVE = {"x86_64": _X86_64, "aarch64": _ARM64}
@@ -60,16 +60,14 @@ def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Load
 
     Raises:
         NotLoadableError: it is not of the simple form that can be loaded here.
+        DamagedObjectError: it is no object file, or numbers in it point out of it.
     """
     if sys.platform != "linux":
         raise NotLoadableError(f"the system is {sys.platform}")
-    try:
-        elf = Elf(image)
-        if elf.machine != _NATIVE.get(os.uname().machine):
-            raise NotLoadableError(f"code for another machine ({elf.machine})")
-        return _Loader(elf, symbols).load(names)
-    except (struct.error, ValueError, IndexError, KeyError) as error:
-        raise NotLoadableError(f"{type(error).__name__}: {error}") from error
+    elf = Elf(image)
+    if elf.machine != _NATIVE.get(os.uname().machine):
+        raise NotLoadableError(f"code for another machine ({elf.machine})")
+    return _Loader(elf, symbols).load(names)
 
 
 class _Loader:
@@ -86,11 +84,19 @@ class _Loader:
 
     def _place(self) -> None:
         for number, section in enumerate(self._elf.sections):
+            if section.kind == BARE_RELOCATIONS:
+                raise NotLoadableError("it has relocations whose addends lie in the code")
             if not section.flags & ALLOCATED or section.name == _UNWINDING:
                 continue
             if section.flags & WRITABLE or section.kind == NO_BITS:
                 raise NotLoadableError(f"section {section.name} is written to")
+            if section.align & (section.align - 1) or section.align > mmap.PAGESIZE:
+                raise DamagedObjectError(f"{section.name} is aligned to {section.align}")
             self._places[number] = self._room(section.size, max(section.align, 1))
+        if sum(self._elf.sections[n].size for n in self._places) > len(self._elf.image):
+            raise DamagedObjectError("its sections are larger than the file")
+        if not self._size:
+            raise DamagedObjectError("it holds no code")
         if self._elf.machine == _ARM64:
             # A call reaches 128 MiB, and what it calls may lie anywhere.
             for symbol in self._symbols:
@@ -104,15 +110,20 @@ class _Loader:
 
     def load(self, names: Sequence[str]) -> Loaded:
         defined = {s.name: s for s in self._symbols if s.section in self._places}
-        wanted = [defined[name] for name in names]
+        missing = [name for name in names if name not in defined]
+        if missing:
+            raise NotLoadableError(f"there is no function {', '.join(missing)}")
+        for name in names:
+            if defined[name].value >= self._elf.sections[defined[name].section].size:
+                raise DamagedObjectError(f"{name} begins behind the end of its section")
         base = _pages(self._size)
         try:
             ctypes.memmove(base, bytes(self._filled(base)), self._size)
             _make_executable(base, self._size)
+            addresses = tuple([self._address(defined[name], base) for name in names])
         except BaseException:
             _libc().munmap(base, self._size)
             raise
-        addresses = tuple([self._address(symbol, base) for symbol in wanted])
         return Loaded(addresses, partial(_libc().munmap, base, self._size))
 
     def _filled(self, base: int) -> bytearray:
@@ -121,13 +132,16 @@ class _Loader:
             section = self._elf.sections[number]
             code[place : place + section.size] = self._elf.image[section.at :][: section.size]
         for name, place in self._stubs.items():
-            code[place : place + 16] = _STUB + struct.pack("<Q", self._outside[name])
+            code[place : place + 16] = _STUB + struct.pack("<Q", self._found_outside(name))
         for number, (at, kind, symbol, addend) in self._elf.relocations():
             if number not in self._places:
                 continue
             patch = _PATCHES.get((self._elf.machine, kind))
             if patch is None:
                 raise NotLoadableError(f"relocations of kind {kind} are unknown")
+            width = 8 if patch is _whole else 4
+            if at + width > self._elf.sections[number].size or symbol >= len(self._symbols):
+                raise DamagedObjectError(f"a relocation of symbol {symbol} at byte {at}")
             place = self._places[number] + at
             known = self._symbols[symbol]
             if patch is _call:
@@ -140,8 +154,19 @@ class _Loader:
 
     def _address(self, symbol: Symbol, base: int) -> int:
         if symbol.section == 0:
-            return self._outside[symbol.name]
-        return base + self._places[symbol.section] + symbol.value
+            return self._found_outside(symbol.name)
+        place = self._places.get(symbol.section)
+        if place is None:
+            raise NotLoadableError(f"{symbol.name!r} is in section {symbol.section}")
+        # The address behind the last byte may be meant, by the end of a loop over a table.
+        if symbol.value > self._elf.sections[symbol.section].size:
+            raise DamagedObjectError(f"{symbol.name!r} is at byte {symbol.value} of its section")
+        return base + place + symbol.value
+
+    def _found_outside(self, name: str) -> int:
+        if name not in self._outside:
+            raise NotLoadableError(f"it calls {name!r}, which is not offered")
+        return self._outside[name]
 
 
 def _whole(code: bytearray, place: int, value: int) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ingle.fusion.lending import Lent
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.eager import ArrayHandle
@@ -32,19 +32,10 @@ queues: list[Queue] = []
 """What runs while Python goes on: the queue of plans, once there is one."""
 
 
-class ThreadMemory(threading.local):
-    """Memory of each thread that plans take turns with: the largest that one of them needed."""
-
-    def __init__(self) -> None:
-        self._buffer = np.empty(0, np.uint8)
-        self._address = 0
-
-    def __call__(self, nbytes: int) -> int:
-        """The address of memory that this thread may use until its plan ends."""
-        if nbytes + _LINE > self._buffer.nbytes:
-            self._buffer = np.empty(nbytes + _LINE, np.uint8)
-            self._address = -(-self._buffer.ctypes.data // _LINE) * _LINE
-        return self._address
+def lent_memory(nbytes: int) -> Lent:
+    """Memory for runs of plans to take turns with, aligned to a line of the cache."""
+    buffer = np.empty(nbytes + _LINE, np.uint8)
+    return Lent(-(-buffer.ctypes.data // _LINE) * _LINE, nbytes, buffer)
 
 
 class _Small:
@@ -326,3 +317,14 @@ def borrowed(backend: Cpu, handle: ArrayHandle) -> CpuHandle:
     made = CpuHandle(backend, Aval(handle.shape, handle.dtype), _Borrowed(handle.array))
     made.owned = handle.owned
     return made
+
+
+def axes_by_strides(array: np.ndarray) -> tuple[int, ...] | None:
+    """The axes of an array from the widest stride to the narrowest; None for C order.
+
+    Which way elements are gone over, and in which steps, makes no difference.
+    """
+    shape, strides = array.shape, array.strides
+    long = [a for a in range(len(shape)) if shape[a] != 1]
+    order = sorted(long, key=lambda a: -abs(strides[a]))
+    return None if order == long else (*[a for a in range(len(shape)) if shape[a] == 1], *order)

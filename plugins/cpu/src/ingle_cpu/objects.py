@@ -42,7 +42,7 @@ def undefined_symbols(image: bytes) -> frozenset[str]:
             return frozenset(_macho(image))
         if image[:2] in (b"\x64\x86", b"\x64\xaa"):
             return frozenset(_coff(image))
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise UnknownObjectError(
             f"object file of {len(image)} bytes is cut off: {error}"
         ) from error
@@ -64,6 +64,8 @@ def _macho(image: bytes) -> Iterator[str]:
     at = 32
     for _ in range(commands):
         command, size = struct.unpack_from("<II", image, at)
+        if size < 8:
+            raise UnknownObjectError(f"a load command at byte {at} has {size} bytes")
         if command == _MACHO_SYMTAB:
             symbols, count, names, _ = struct.unpack_from("<IIII", image, at + 8)
             for i in range(count):

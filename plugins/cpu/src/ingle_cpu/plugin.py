@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import os
 
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
@@ -25,7 +24,10 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
+    from ingle.fusion import wishes
+
     from .backend import Cpu
+    from .gang import thread_count
 
     # Takes no time, unlike LLVM itself, which is loaded when the first kernel is compiled.
     try:
@@ -33,7 +35,10 @@ def _create(index: int) -> Backend:
     except Exception as error:
         raise BackendError(f"llvmlite is broken ({error}), and the device cpu {_REPAIR}") from error
     cpu = Cpu(Device("cpu", index))
-    return cpu if os.environ.get("INGLE_FUSION") == "0" else cpu.fusion
+    # A wrong setting is an error here, before anything waits for a plan.
+    wishes.check()
+    thread_count()
+    return cpu.fusion if wishes.is_fused() else cpu
 
 
 description = BackendDescription(

@@ -20,6 +20,7 @@ import numpy as np
 
 from ingle.fusion.straight import Landing
 from ingle.tensor.cell import Cell, undisturbed
+from ingle.tensor.locks import renewed
 
 from . import layout
 from .engine import Source, engine
@@ -319,7 +320,7 @@ class Room:
 
 
 _LINE = 64
-_making = threading.Lock()
+_making = renewed(sys.modules[__name__], "_making")
 
 
 def queue() -> Queue:

@@ -6,16 +6,20 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ingle.fusion.kernel.code import bits_of
 from ingle.fusion.kernel_device import Launch
+from ingle.fusion.lending import Lender
+from ingle.fusion.passes.nests import NestCall
 from ingle.fusion.straight import Landing
 
-from .assembly import Assembly, rendered
+from . import kept
+from .assembly import Assembly, assembled, rendered
 from .interrupts import run_interruptibly
-from .kept import Panels, kept_of, panels_of, written
-from .memory import CpuHandle, ThreadMemory
+from .kept import Panels, kept_of, panels_of
+from .memory import CpuHandle, lent_memory
 from .table import Table
 
 QUICK = 4
@@ -54,31 +58,46 @@ class Segment:
     """Kernels that run one after the other without Python in between.
 
     Args:
-        launches: the kernels with their operands.
+        launches: makes the kernels with their operands, where these are wanted again.
         buffers: how many buffers there are.
         scalars: dtypes of the numbers that each run is given.
+        usual: the tables of the launches.
+        keepable: of the operands that may be kept in panels those that are.
 
     Attributes:
         seconds: how long the last run took that was long enough to be measured.
+        renewed: whether it was found on disk and assembled anew.
     """
 
-    def __init__(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> None:
-        self._launches = launches
-        self._buffers = buffers
-        self._usual = usual = Assembly(launches, buffers)
-        unsettled = {0} | written(launches)
-        self._keepable = [o for o in usual.keepable if o.buffer not in unsettled]
-        self._orders = [o.order for o in self._keepable]
+    renewed = False
+
+    def __init__(
+        self, launches: Callable[[], Sequence[Launch]], buffers: int, scalars: Sequence[str],
+        usual: Assembly, keepable: Sequence[kept.Operand],
+    ) -> None:  # fmt: skip
+        self.launches = launches
+        self.buffers = buffers
+        self.usual = usual
+        self.keepable = keepable
+        self._orders = [o.order for o in keepable]
         self._assemblies: dict[tuple[int, ...], Assembly] = {(): usual}
         self._packers = {n: _packer(scalars[n]) for n in {n for _, n in usual.patches}}
         self._quick = usual.pieces < QUICK
         self._long = usual.pieces > MANY
         self.seconds = 0.0
 
+    @staticmethod
+    def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
+        """Launches, compiled and ready to run."""
+        usual = assembled(launches, buffers)
+        unsettled = {0} | kept.written(launches)
+        keepable = [o for o in usual.keepable if o.buffer not in unsettled]
+        return Segment(lambda: launches, buffers, scalars, usual, keepable)
+
     @property
     def keeps(self) -> tuple[int, ...]:
         """The buffers of operands that it keeps in panels where they come again and again."""
-        return tuple([operand.buffer for operand in self._keepable])
+        return tuple([operand.buffer for operand in self.keepable])
 
     @property
     def long(self) -> bool:
@@ -93,14 +112,18 @@ class Segment:
         keeps: Sequence[CpuHandle | None] = (),
     ) -> None:
         """Runs them on buffers at these addresses; `keeps` are the handles of some, or None."""
-        assembly, panels = self._chosen(keeps) if keeps else (self._usual, NO_PANELS)
+        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
         table = assembly.taken()
-        self._fill(assembly, table, addresses, panels, scalars, scratch_of)
+        scratch = _scratch.lend(assembly.scratch, lent_memory) if assembly.scratch else None
+        place = 0 if scratch is None else scratch.address
+        self._fill(assembly, table, addresses, panels, scalars, place)
         if self._quick:
             table.run(release=False, landing=landing)
         else:
             self._run(table, landing)
         assembly.idle.append(table)
+        if scratch is not None:
+            _scratch.take_back(scratch)
 
     def prepared(
         self,
@@ -110,9 +133,10 @@ class Segment:
         scratch: Callable[[int], int],
     ) -> Prepared:
         """All but the run; `scratch` finds memory of some bytes for it."""
-        assembly, panels = self._chosen(keeps) if keeps else (self._usual, NO_PANELS)
+        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
         table = assembly.taken()
-        self._fill(assembly, table, addresses, panels, scalars, scratch)
+        place = scratch(assembly.scratch) if assembly.scratch else 0
+        self._fill(assembly, table, addresses, panels, scalars, place)
         return Prepared(table, assembly, panels)
 
     def profile(
@@ -127,7 +151,8 @@ class Segment:
             [kept_of(h, o) for h, o in zip(keeps, self._orders, strict=False)]
         )
         table = assembly.taken()
-        self._fill(assembly, table, addresses, panels, scalars, scratch_of)
+        scratch = lent_memory(assembly.scratch)
+        self._fill(assembly, table, addresses, panels, scalars, scratch.address)
         self._run(table)
         table.measure()
         for _ in range(runs):
@@ -146,15 +171,16 @@ class Segment:
         assembly = self._assemblies.get(ready)
         if assembly is None:
             if len(self._assemblies) > MOST_ASSEMBLIES:
-                return self._usual, NO_PANELS
-            operands = [self._keepable[n] for n in ready]
-            assembly = Assembly(self._launches, self._buffers, operands)
+                return self.usual, NO_PANELS
+            operands = [self.keepable[n] for n in ready]
+            assembly = assembled(self.launches(), self.buffers, operands)
             self._assemblies[ready] = assembly
         return assembly, [panels for panels in found if panels is not None]
 
     def sources(self) -> Sequence[str]:
         """The kernels' LLVM IR."""
-        return [rendered(n) for n in self._usual.nests]
+        calls = [launch.call for launch in self.launches()]
+        return [rendered(call.nest) for call in calls if isinstance(call, NestCall)]
 
     def _fill(
         self,
@@ -163,9 +189,8 @@ class Segment:
         addresses: Sequence[int],
         panels: Sequence[Panels],
         scalars: Sequence[Any],
-        scratch_of: Callable[[int], int],
+        scratch: int,
     ) -> None:
-        scratch = scratch_of(assembly.scratch) if assembly.scratch else 0
         behind = [p.address for p in panels] if panels else ()
         assembly.addresses.pack_into(table.base_bytes, 0, *addresses, scratch, *behind)
         if assembly.patches:
@@ -183,6 +208,7 @@ class Segment:
             self._long = self.seconds > LONG
 
 
+@cache
 def _packer(dtype: str) -> Callable[[Any], bytes]:
     """Makes the eight bytes in which a kernel takes a number."""
 
@@ -202,5 +228,5 @@ def _packer(dtype: str) -> Callable[[Any], bytes]:
     return pack
 
 
-scratch_of = ThreadMemory()
-"""The address of memory for what templates pack."""
+_scratch = Lender()
+"""Memory for what templates pack."""

@@ -22,9 +22,6 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op, infer
-from ingle.tensor.ops.manipulation import PERMUTE_DIMS
-
-from .memory import CpuHandle
 
 if TYPE_CHECKING:
     from .flat import FlatCall
@@ -48,6 +45,8 @@ SIZED = frozenset({"one_hot", "ravel_index"})
 each seen once, compiling would take longer than anything else."""
 SHAPES = 4
 """So many shapes of an elementwise operation have plans of their own."""
+LASTING = 16
+"""So many shapes of any operation have plans that are made to come again."""
 MOST = 2048
 """Operations on certain shapes whose plans are kept: some ten kilobytes each."""
 
@@ -70,6 +69,7 @@ class Singles:
         self._generated = generated(device)
         self._known: dict[Any, Run] = {}
         self._flat: dict[Any, tuple[int, FlatCall | None]] = {}
+        self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -84,6 +84,7 @@ class Singles:
             if len(self._known) > MOST:
                 self._known.clear()
                 self._flat.clear()
+                self._forms.clear()
             found = self._known[key] = self._choose(op, inputs)
         try:
             return tuple(found(op, inputs))
@@ -92,47 +93,8 @@ class Singles:
             self._native(op, inputs)
             raise
 
-    def _product(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
-        """How a matrix product runs: how its sums are ordered depends on which operands are
-        transposed, so a transposed operand is one here, too, as it is inside a plan."""
-        straight = self._chosen(op, avals, inputs)
-        if not self._generated(op, avals):
-            in_order = self._device.in_order
-            return lambda op, inputs: straight(op, [in_order(x) for x in inputs])
-        plans: dict[tuple[bool, ...], Run] = {(False,) * len(inputs): straight}
-
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
-            flipped = tuple([_is_flipped(x) for x in inputs])
-            found = plans.get(flipped)
-            if found is None:
-                found = plans[flipped] = self._planned_product(op, inputs, flipped)
-            both = zip(inputs, flipped, strict=True)
-            return found(op, [_turned(x) if turn else x for x, turn in both])
-
-        return run
-
-    def _planned_product(
-        self, op: Op, inputs: Sequence[Handle | Scalar], flipped: Sequence[bool]
-    ) -> Run:
-        graph, args = Graph(), []
-        for x, turn in zip(inputs, flipped, strict=True):
-            *batch, m, n = x.shape
-            value = graph.input(Aval((*batch, n, m) if turn else x.shape, x.dtype))
-            if turn:
-                axes = (*range(len(batch)), len(batch) + 1, len(batch))
-                (value,) = graph.node(PERMUTE_DIMS.op(axes=axes), (value,))
-            args.append(value)
-        graph.outputs = graph.node(op, args)
-        executable = KernelExecutable(self._device, self._fusion, graph)
-        return lambda op, inputs: executable(inputs, [])  # type: ignore[arg-type]
-
     def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
         avals = [Aval(x.shape, x.dtype) for x in inputs]
-        if op.operation.traits.family == "matmul":
-            return self._product(op, avals, inputs)
-        return self._chosen(op, avals, inputs)
-
-    def _chosen(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         operation, traits = op.operation, op.operation.traits
         size = max((math.prod(a.shape) for a in avals), default=0)
         if self._device.owns(op, avals):
@@ -150,7 +112,7 @@ class Singles:
             return self._native
         known = self._generated(op, avals) or decomposition(op, avals, True) is not None
         if not known and operation.body is None:
-            return self._in_order
+            return self._of_rows if traits.family == "matmul" else self._in_order
         plan = self._plan(op, avals, [type(x) is Scalar for x in inputs])
         same = len({a.shape for a, x in zip(avals, inputs, strict=True) if type(x) is not Scalar})
         if traits.kind == "elementwise" and same == 1:
@@ -198,6 +160,10 @@ class Singles:
             for h in self._native(op, inputs)
         ]
 
+    def _of_rows(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """The same on operands in C order: the bits of BLAS depend on how they lie."""
+        return self._in_order(op, [self._device.in_order(x) for x in inputs])
+
     def _plan(self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]) -> Run:
         graph = Graph()
         args = [
@@ -205,24 +171,17 @@ class Singles:
             for a, number in zip(avals, numbers, strict=True)
         ]
         graph.outputs = graph.node(op, args)
-        executable = KernelExecutable(self._device, self._fusion, graph)
+        # Which inputs a product reads follows from the operation, whatever sizes above 1 are.
+        form = (op, *[(*[min(n, 2) for n in a.shape], a.dtype) for a in avals], *numbers)
+        count, products = self._forms.get(form, (0, None))
+        executable = KernelExecutable(
+            self._device, self._fusion, graph, passing=count >= LASTING, products=products
+        )
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
             handles = [x for x in inputs if isinstance(x, Handle)]
-            return executable(handles, [x.value for x in inputs if type(x) is Scalar])
+            outputs = executable(handles, [x.value for x in inputs if type(x) is Scalar])
+            self._forms[form] = count + 1, executable.products
+            return outputs
 
         return run
-
-
-def _is_flipped(x: Handle | Scalar) -> bool:
-    """Whether rows and columns of an operand lie in memory the other way round."""
-    if not isinstance(x, ArrayHandle) or isinstance(x, CpuHandle):
-        return False
-    if len(x.shape) < 2 or 0 in x.shape:
-        return False
-    (down, along), size = x.array.strides[-2:], x.array.itemsize
-    return down == size != along and x.shape[-1] > 1
-
-
-def _turned(x: Any) -> ArrayHandle:
-    return ArrayHandle(x.backend, x.array.swapaxes(-1, -2), x.dtype)

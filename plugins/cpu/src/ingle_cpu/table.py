@@ -66,9 +66,9 @@ class Table:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
-        base_of: Sequence[int],
-        offset_of: Sequence[int],
+        entries: Sequence[Entry] | np.ndarray,
+        base_of: Sequence[int] | np.ndarray,
+        offset_of: Sequence[int] | np.ndarray,
         buffers: int,
         args: Sequence[int] | np.ndarray,
         *,
@@ -77,7 +77,7 @@ class Table:
     ) -> None:
         self.code = tuple(code)
         self.entries = np.zeros((len(entries), 8), np.int64)
-        if entries:
+        if len(entries):
             self.entries[:, :6] = entries
         self.base_of = np.array(base_of, np.int64)
         self.offset_of = np.array(offset_of, np.int64)

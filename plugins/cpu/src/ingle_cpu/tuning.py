@@ -1,34 +1,31 @@
 """Measuring how a contraction runs best on this machine, once for all problems of about its size.
 
-A winner is kept on disk as JSON beside the compiled kernels, in a file for each kind of machine
-that can be copied to another one of the same kind. What is tried gives the same bits as the first
-guess; a candidate that does not is reported and never chosen. A process spends at most `SECONDS` on
-it, on its first large contractions, so that a start is never slow; the next process goes on where
-it ended. `INGLE_AUTOTUNE=0` takes the first guess always.
+A winner is kept on disk as JSON beside the compiled kernels, in an entry for each kind of machine,
+whose file can be copied to another one of the same kind. What is tried gives the same bits as the
+first guess; a candidate that does not is reported and never chosen. A process spends at most
+`SECONDS` on it, on its first large contractions, so that a start is never slow; the next process
+goes on where it ended. `INGLE_AUTOTUNE=0` takes the first guess always.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
 import math
-import os
-import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ingle.fusion.disk import DiskStore, disk
 from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.wishes import is_measured
 from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.locks import renewed
 
-from .cache import cache_folder
 from .contraction import contraction, identity
 from .contraction_choice import Choice, Problem, Variation, choose, first_guess, variations
 from .contraction_driver import driver_source
@@ -49,14 +46,37 @@ WORTHWHILE = 0.97
 
 
 class TuningWarning(UserWarning):
-    """Candidates of a measurement disagree, or the winners cannot be kept."""
+    """Candidates of a measurement disagree."""
 
 
-def choice_for(problem: Problem, workers: int) -> Choice:
-    """How to compute a problem: by measurement if there is one or time for one."""
-    if os.environ.get("INGLE_AUTOTUNE", "1") == "0":
+class Asked(NamedTuple):
+    """What the tuner said of a problem.
+
+    Attributes:
+        variation: the winner; None for the first guess.
+        due: whether it could not be measured for want of time, so that the next process shall.
+    """
+
+    variation: Variation | None
+    due: bool
+
+
+def choice_for(
+    problem: Problem, workers: int, asked: dict[str, Asked] | None = None
+) -> Choice:  # fmt: skip
+    """How to compute a problem: by measurement if there is one or time for one.
+
+    Args:
+        problem: what is computed.
+        workers: on how many threads.
+        asked: is told, by the problem's name, what the choice goes by.
+    """
+    if not is_measured():
         return choose(problem, workers)
-    return choose(problem, workers, tuner().variation(problem, workers))
+    key, answer = tuner().answer(problem, workers)
+    if asked is not None:
+        asked[key] = answer
+    return choose(problem, workers, answer.variation)
 
 
 def rounded(problem: Problem) -> Problem:
@@ -97,27 +117,45 @@ class Tuner:
     """The winners of one kind of machine.
 
     Args:
-        path: of the JSON file; None to keep nothing.
+        store: where winners are kept.
+        name: of their entry there.
         seconds: what may be spent on measurements.
     """
 
-    def __init__(self, path: Path | None, seconds: float = SECONDS) -> None:
-        self.path = path
+    def __init__(self, store: DiskStore, name: str, seconds: float = SECONDS) -> None:
         self.left = seconds
-        self._lock = threading.Lock()
-        self._known = _read(path)
+        self._store = store
+        self._name = name
+        self._lock = renewed(self, "_lock")
+        self._known = self._read()
 
     def variation(self, problem: Problem, workers: int) -> Variation | None:
         """The winner for a problem, measured if it is not known and there is time; else None."""
+        return self.answer(problem, workers)[1].variation
+
+    def answer(self, problem: Problem, workers: int) -> tuple[str, Asked]:
+        """The name of a problem and the winner, measured if need be and there is time."""
         alike = rounded(problem)
         key = _key(alike, workers)
         found = self._known.get(key)
-        if found is None:
-            if self.left <= 0 or not _worth_it(alike) or not variations(alike, workers):
-                return None
+        if found is None or not _was_tried(found["variation"], alike, workers):
+            due = _worth_it(alike) and bool(variations(alike, workers))
+            if self.left <= 0 or not due:
+                return key, Asked(None, due)
             with self._lock:
-                found = self._known.get(key) or self._measure(alike, workers, key)
-        return Variation(*found["variation"])
+                # Another thread may have measured it meanwhile.
+                known = self._known.get(key)
+                if known is None or known is found:
+                    known = self._measure(alike, workers, key)
+                found = known
+        return key, Asked(Variation(*found["variation"]), False)
+
+    def agrees(self, key: str, asked: Asked) -> bool:
+        """Whether the answer about a problem would be the same now."""
+        found = self._known.get(key)
+        if found is None:
+            return asked.variation is None and not (asked.due and self.left > 0)
+        return Variation(*found["variation"]) == asked.variation
 
     def _measure(self, problem: Problem, workers: int, key: str) -> dict[str, Any]:
         begin = time.perf_counter()
@@ -126,17 +164,20 @@ class Tuner:
         self.left -= time.perf_counter() - begin
         found = {"variation": list(winner), "seconds": best, "guess_seconds": guess}
         self._known[key] = found
-        if self.path is not None:
-            try:
-                _write(self.path, {**_read(self.path), key: found})
-            except OSError as error:
-                warnings.warn(
-                    f"measurements are not kept in {self.path}: {error}",
-                    TuningWarning,
-                    stacklevel=2,
-                )
-                self.path = None
+        problems = {**self._read(), key: found}
+        content = {"machine": engine().machine.cpu, "problems": problems}
+        self._store.put(self._name, json.dumps(content, indent=1, sort_keys=True).encode())
         return found
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """What this process and others have measured; nothing if it is not in this form."""
+        try:
+            problems = json.loads(self._store.get(self._name) or b"{}")["problems"]
+            for entry in problems.values():
+                Variation(*entry["variation"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return {}  # absent, or of another form: measured anew
+        return dict(problems)
 
 
 def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float]:
@@ -158,6 +199,13 @@ def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, flo
             if taken < best * WORTHWHILE:
                 winner, best = tried, taken
     return winner, guess, best
+
+
+def _was_tried(known: Sequence[Any], problem: Problem, workers: int) -> bool:
+    """Whether a winner from the disk is one that this version's measurement can find."""
+    candidates = [c for group in variations(problem, workers) for c in group]
+    tried = zip(*[first_guess(problem, workers), *candidates], strict=True)
+    return all(value in values for value, values in zip(known, tried, strict=True))
 
 
 def _changed(base: Variation, guess: Variation, candidate: Variation) -> Variation:
@@ -270,40 +318,10 @@ def _key(problem: Problem, workers: int) -> str:
     return f"{problem.a_dtype} {problem.b_dtype} {sizes} {layout}{shared} {workers} threads"
 
 
-def _read(path: Path | None) -> dict[str, dict[str, Any]]:
-    if path is None:
-        return {}
-    try:
-        content = json.loads(path.read_text())
-        known = content["problems"]
-        for entry in known.values():
-            Variation(*entry["variation"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # absent or damaged: measured anew
-    return dict(known)
-
-
-def _write(path: Path, known: dict[str, dict[str, Any]]) -> None:
-    machine = engine().machine.cpu
-    text = json.dumps({"machine": machine, "problems": known}, indent=1, sort_keys=True)
-    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(number, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 @functools.cache
 def tuner() -> Tuner:
     """The tuner of this process."""
-    folder = cache_folder()
-    if folder is None or not folder.is_dir():
-        return Tuner(None)
     # What was measured holds for this machine and for the code of this version.
     code = driver_source().text + repr(Variation._fields)
     key = hashlib.sha256(engine().machine.fingerprint + code.encode()).hexdigest()
-    return Tuner(folder / f"tuning-{key[:16]}.json")
+    return Tuner(disk(), f"tuning-{key[:16]}.json")

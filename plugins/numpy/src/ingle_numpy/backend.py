@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -22,17 +21,28 @@ from .kernels import KERNELS
 from .kernels.in_place import IN_PLACE
 
 
-class _Silent(threading.local):
+class _Silent:
     """Runs kernels where NumPy does not warn: a tensor's 1/0 is inf and log(-1) is NaN.
 
     NumPy keeps its error state in a context variable. Entering a context that has it set costs a
-    tenth of `np.errstate` on every operation, and leaves the user's own error state alone.
+    tenth of `np.errstate` on every operation, and leaves the user's own error state alone. A
+    context is entered once at a time: a handler of signals or a finalizer that computes while a
+    kernel runs takes another one.
     """
 
     def __init__(self) -> None:
-        context = Context()
-        context.run(np.seterr, all="ignore")
-        self.run = context.run
+        self._idle: list[Context] = []
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            context = self._idle.pop()
+        except IndexError:
+            context = Context()
+            context.run(np.seterr, all="ignore")
+        try:
+            return context.run(function, *args)
+        finally:
+            self._idle.append(context)
 
 
 _silent = _Silent()

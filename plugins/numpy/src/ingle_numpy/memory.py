@@ -7,13 +7,13 @@ gone, which NumPy itself keeps track of: below them lies a `Root` that gives the
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ingle.tensor import settings
 from ingle.tensor.memory import (
     Block,
     HostMemory,
@@ -27,7 +27,7 @@ from ingle.tensor.operation import Op
 
 Array = np.ndarray[Any, Any]
 
-OFF = os.environ.get("INGLE_MEMORY") == "off"
+OFF = settings.setting("INGLE_MEMORY") == "off"
 LARGE = sys.maxsize if OFF else 128 << 10
 """Bytes from which on arrays come from the pool. The C library keeps what is smaller, too."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from ingle.tensor import Gradients, Tensor, ones
+from ingle.tensor import Gradients, Tensor, nan_watch, ones
 from ingle.tensor.errors import DTypeError, GradientError, ShapeError
 from ingle.tensor.in_place import summed
 
@@ -29,6 +30,12 @@ def backward(
     if not root.dtype.is_inexact:
         raise DTypeError(f"backward: {root.dtype} has no gradient")
     if cotangent is None:
+        if root.shape and math.prod(root.shape) != 1:
+            raise GradientError(
+                f"backward: a tensor of shape {root.shape} has no gradient of its own, only its "
+                "elements have; write y.sum().backward() (or y.mean()), or pass the gradient of "
+                "the final result by it: y.backward(cotangent)"
+            )
         return Gradients(pull([(handle, None)], create_graph))
     if cotangent.shape != root.shape:
         raise ShapeError(
@@ -53,7 +60,7 @@ def pull(roots: Roots, tracked: bool) -> dict[object, Tensor]:
         tracked: whether the computation is recorded at the roots' level.
     """
     nodes = ordered([h.node for h, _ in roots])
-    if not tracked:
+    if not tracked and nan_watch.current() is None:
         found = repeated(nodes, roots, _through)
         if found is not None:
             return found
@@ -71,6 +78,7 @@ def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict
     # A cotangent of the roots' own level is another transform's: what is computed from it stays.
     strip = not tracked and not any(g is not None and g.backend is level for _, g in roots)
     results: dict[object, Tensor] = {}
+    watch = nan_watch.current()
     with making() as made:
         for node in nodes:
             found = cotangents.pop(node, None)
@@ -80,7 +88,11 @@ def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict
                 if node.key is not None and own is not None:
                     known = results.get(node.key)
                     results[node.key] = own if known is None else known + own
-                parts = node.pull(got, tracked) if node.parents else ()
+                if watch is not None:
+                    with watch.backward_of(node.order):
+                        parts = node.pull(got, tracked) if node.parents else ()
+                else:
+                    parts = node.pull(got, tracked) if node.parents else ()
                 for parent, part in zip(node.parents, parts, strict=True):
                     if parent is not None and part is not None:
                         _add(cotangents, *parent, _strip(part, level) if strip else part)

@@ -1,4 +1,5 @@
-"""Datasets, transforms and deterministic loaders. Needs NumPy alone."""
+"""Datasets, transforms and deterministic loaders, of tensors where `ingle.tensor` is. Needs NumPy
+alone."""
 
 from .arrays import ArrayDataset as ArrayDataset
 from .arrays import check_labels as check_labels

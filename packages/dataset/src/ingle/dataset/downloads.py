@@ -23,16 +23,28 @@ _CHUNK = 1 << 16
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: `INGLE_DATA`, or the place that the system has for caches."""
-    chosen = os.environ.get("INGLE_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Where downloads are kept: `INGLE_DATA`, or the place that the system has for caches.
+
+    Raises:
+        DownloadError: this user has no home folder, or `INGLE_DATA` begins with the `~` of nobody.
+    """
+    name, usual = {
+        "darwin": ("", "~/Library/Caches"),
+        "win32": ("LOCALAPPDATA", "~/AppData/Local"),
+    }.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
+    try:
+        chosen = os.environ.get("INGLE_DATA", "").strip()
+        if chosen:
+            return Path(chosen).expanduser()
+        base = Path(os.environ.get(name) or usual).expanduser()
+        # The XDG specification has relative paths ignored.
+        if not base.is_absolute():
+            base = Path(usual).expanduser()
+    except RuntimeError as error:
+        raise DownloadError(
+            f"there is no place for downloads ({error}); set INGLE_DATA to a folder of yours, or "
+            "pass one"
+        ) from None
     return base / "ingle" / "data"
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,52 +22,82 @@ from .errors import DataFileError, MissingDataError
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_idx(path: str | Path) -> NDArray[Any]:
-    """The array in an IDX file; a file that begins as gzip does is unpacked on the way.
-
-    Raises:
-        MissingDataError: there is no such file.
-        DataFileError: the file is truncated, has bytes left over, or is of another format.
-    """
-    path = Path(path)
-    data = _contents(path)
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
-        raise DataFileError(
-            f"{path}: not an IDX file: it begins with {data[:4].hex(' ') or 'nothing'}, expected "
-            f"00 00, a type (08 for bytes) and a number of axes.{_CURE}"
-        )
-    dtype, ndim = np.dtype(_TYPES[data[2]]), data[3]
-    header = 4 + 4 * ndim
-    if len(data) < header:
-        raise DataFileError(
-            f"{path}: truncated in its header: {len(data)} bytes, expected {header}.{_CURE}"
-        )
-    shape = struct.unpack(f">{ndim}I", data[4:header])
-    expected = header + math.prod(shape) * dtype.itemsize
-    if len(data) != expected:
-        what = "truncated" if len(data) < expected else "longer than its header says"
-        raise DataFileError(
-            f"{path}: {what}: {len(data)} bytes, expected {expected} for shape {shape} of "
-            f"{dtype.newbyteorder('=')}.{_CURE}"
-        )
-    values = np.frombuffer(data, dtype, offset=header).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))
-
-
+MOST = 2 << 30
+"""Bytes that a gzipped file may unpack to: a few megabytes of gzip can hold gigabytes of zeros."""
+_MOST_AXES = 32
 _CURE = " Delete the file and download it again, or copy it from where it is whole"
 
 
-def _contents(path: Path) -> bytes:
+def read_idx(path: str | Path, *, max_bytes: int = MOST) -> NDArray[Any]:
+    """The array in an IDX file; a file that begins as gzip does is unpacked on the way.
+
+    No more is read and unpacked than the header asks for.
+
+    Args:
+        path: of the file.
+        max_bytes: the most that a gzipped file may unpack to; what is larger is refused.
+
+    Raises:
+        MissingDataError: there is no such file.
+        DataFileError: the file is truncated, has bytes left over, is of another format, cannot be
+            read, or unpacks to more than `max_bytes`.
+    """
+    path = Path(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if zipped:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    return _read(path, unpacked, max_bytes, None)
+            return _read(path, file, None, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         raise MissingDataError(f"{path}: there is no such file") from None
-    if data[:2] != b"\x1f\x8b":
-        return data
-    try:
-        return gzip.decompress(data)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataFileError(
-            f"{path}: the gzip data is truncated or corrupt after {len(data)} bytes on disk "
-            f"({error}).{_CURE}"
+            f"{path}: the gzip data is truncated or corrupt after {path.stat().st_size} bytes on "
+            f"disk ({error}).{_CURE}"
         ) from None
+    except OSError as error:
+        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}") from error
+
+
+def _read(
+    path: Path, file: IO[bytes] | gzip.GzipFile, most: int | None, size: int | None
+) -> NDArray[Any]:
+    """The array; `most` is what may be unpacked, `size` the bytes there are, where it is known."""
+    start = file.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or start[3] > _MOST_AXES:
+        raise DataFileError(
+            f"{path}: not an IDX file: it begins with {start.hex(' ') or 'nothing'}, expected "
+            f"00 00, a type (08 for bytes) and a number of axes.{_CURE}"
+        )
+    dtype, ndim = np.dtype(_TYPES[start[2]]), start[3]
+    header = 4 + 4 * ndim
+    sizes = file.read(4 * ndim)
+    if len(sizes) < 4 * ndim:
+        raise DataFileError(
+            f"{path}: truncated in its header: {4 + len(sizes)} bytes, expected {header}.{_CURE}"
+        )
+    shape = struct.unpack(f">{ndim}I", sizes)
+    expected = header + math.prod(shape) * dtype.itemsize
+    if most is not None and expected > most:
+        raise DataFileError(
+            f"{path}: it unpacks to {expected} bytes, an array of shape {shape}, and at most "
+            f"{most} are read; if that is right, pass max_bytes={expected}"
+        )
+    if size is None or size == expected:
+        data = file.read(expected - header)
+        more = len(file.read(1)) if len(data) == expected - header else 0
+        size = header + len(data) + more
+    if size != expected:
+        what = "truncated" if size < expected else "longer than its header says"
+        raise DataFileError(
+            f"{path}: {what}: {size} bytes{' or more' if most and size > expected else ''}, "
+            f"expected {expected} for shape {shape} of {dtype.newbyteorder('=')}.{_CURE}"
+        )
+    try:
+        values = np.frombuffer(data, dtype).reshape(shape)
+    except ValueError as error:  # no elements, on axes too long for an array
+        raise DataFileError(f"{path}: no array has the shape {shape}: {error}.{_CURE}") from None
+    return values.astype(dtype.newbyteorder("="))

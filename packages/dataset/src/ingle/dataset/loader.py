@@ -14,6 +14,7 @@ import numpy as np
 from .base import Dataset, Indices, IterableDataset
 from .batching import collate as default_collate
 from .batching import sample_at, take
+from .conversion import as_given
 from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError, SampleError
 from .ordering import as_seed, generator, shuffled
 from .prefetch import Prefetcher
@@ -61,6 +62,9 @@ class Loader:
         transform: applied to each batch.
         augment: applied to each batch with a generator of its own for (seed, epoch, batch), so
             that a resumed epoch continues as it would have.
+        tensors: whether the arrays of a batch arrive as tensors of `ingle.tensor`, on the device
+            that is the default where the loop runs. If not given they do where that package is
+            installed. `collate`, `augment` and `transform` work on arrays in any case.
 
     Raises:
         EmptyDatasetError: no samples, or with `drop_last` less than one batch of them. For a
@@ -87,6 +91,7 @@ class Loader:
         collate: Collate | None = None,
         transform: Transform | None = None,
         augment: Augment | None = None,
+        tensors: bool | None = None,
     ) -> None:
         self.dataset = dataset
         self.batch_size = _count(batch_size, "batch_size", least=1)
@@ -97,6 +102,7 @@ class Loader:
         self.collate = collate
         self.transform = transform
         self.augment = augment
+        self.tensors = tensors
         self.stats = LoaderStats()
         self._epoch = 0
         self._batch = 0  # batches of this epoch that were handed out
@@ -261,6 +267,7 @@ class _Epoch:
         source = loader._batches(epoch, start)
         self._prefetcher = Prefetcher(source, loader.prefetch) if loader.prefetch else None
         self._source: Iterator[Any] = self._prefetcher or source
+        self._given = as_given(loader.tensors)
         self._open = True
 
     def __iter__(self) -> Iterator[Any]:
@@ -279,7 +286,8 @@ class _Epoch:
             self.close()
             raise
         self._count(time.perf_counter() - start)
-        return batch
+        # Here and not in the background, where the caller's default device is not known.
+        return self._given(batch)
 
     def _count(self, waited: float) -> None:
         stats = self._stats

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from ingle.tensor import settings
 from ingle.tensor.errors import ArgumentError
 
 MOST = 32
@@ -59,13 +58,8 @@ def limit() -> int:
 
 
 def _from_environment() -> None:
-    chosen = os.environ.get("INGLE_RUN_AHEAD", "0")
-    if not chosen.isascii() or not chosen.isdigit() or int(chosen) > MOST:
-        raise ArgumentError(
-            f"INGLE_RUN_AHEAD is {chosen!r}; give how many plans may run while Python goes on, 0 "
-            f"to {MOST}"
-        )
-    setting.plans = int(chosen)
+    meaning = "how many plans may run while Python goes on"
+    setting.plans = settings.whole_number("INGLE_RUN_AHEAD", 0, MOST, meaning) or 0
 
 
 _from_environment()

@@ -9,21 +9,26 @@ finds out what is to be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, current_scope, undisturbed
+from ingle.tensor.cell import Cell, current_scope, landings, undisturbed
 from ingle.tensor.contract import Handle
-from ingle.tensor.numbers import NAMES
+from ingle.tensor.numbers import NAMES, is_number
+from ingle.tensor.pytree import Node, flatten, unflatten
 from ingle.tensor.structure import epoch
 
 from .ahead import setting
 from .ambient import asked
+from .arguments import leaf_key
+from .binding_many import ManyCells, is_many
+from .contents import Same, Snapshot
 from .entries import Entry, Result
 from .recorder import LazyHandle, current
 from .references import HELD_ONCE, HELD_TWICE, exclusive, refs
 from .straight import Landing
+from .watching import Place
 
 MISSED = object()
 
@@ -68,12 +73,14 @@ class _Writer:
         self._arguments = arguments
         self._lines: list[str] = []
         self._known: dict[Cell[Any], str] = {}
+        self._places: dict[Place, str] = {}
         self._names: dict[str, Any] = {
             "__name__": __name__, "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle,
             "current": current.get, "scope": current_scope, "epoch": epoch, "ready": _ready,
             "undisturbed": undisturbed, "wrap": entry.wrap, "epochs": entry.epochs,
             "Landing": Landing, "overwritten": _OVERWRITTEN, "refs": refs, "exclusive": exclusive,
-            "setting": setting, "run": entry.executable,
+            "setting": setting, "run": entry.executable, "landings": landings,
+            "leaf_key": leaf_key, "unflatten": unflatten, "unchanged": entry.unchanged,
             "over": getattr(entry.executable, "over", None),
             "report": getattr(entry.executable, "report", None),
         }  # fmt: skip
@@ -97,18 +104,48 @@ class _Writer:
         self._require(f"len(args) == {len(self._arguments)}")
         for place, argument in enumerate(self._arguments):
             self._argument(place, argument)
-        for cell, value in entry.fixed:
-            self._require(f"{self._name(cell)}._value is {self._name(value)}")
+        if any(entry.readings):
+            self._require("unchanged(args)")
+        cells = {s for s in (*entry.sources, *entry.numbers) if isinstance(s, Cell)}
+        if cells or entry.fixed:
+            self._lines.append("begun = landings.count")
+        self._fixed(entry.fixed)
+        if is_many(entry):
+            places = {o: n for o, n, _ in self._pairs()}
+            self._names["many"] = ManyCells(entry, places, MISSED, _OVERWRITTEN)
+            self._lines += [*(["begun = landings.count"] * (not cells)), "return many(args, begun)"]
+            return self._compiled()
         self._numbers()
+        before = len(self._lines)
         values = [self._input(source) for source in entry.sources]
+        changed = [self._place(place) for place, _ in entry.rebound]
+        given_once = {self._place(s) for s in entry.sources if type(s) in (int, Place)}
+        for x in changed:
+            for y in given_once - {x}:
+                self._require(f"{x} is not {y}")
+        if any(isinstance(source, Cell) for source in entry.sources):
+            # A cell that held a tensor may hold a number now.
+            reads = [f"    {line}" for line in self._lines[before:]]
+            self._lines[before:] = ["try:", *reads, "except AttributeError: return MISSED"]
         scalars = "".join(f"{n}, " for n in entry.spelled[: entry.scalars])
         given = f"[{', '.join(values)}], ({scalars})"
         over = self._over()
-        if over:
-            self._lines += self._run_over(given, over)
+        if not entry.writes:
+            if len(cells) + len(entry.fixed) > 1:
+                self._require("landings.count == begun and not begun & 1")
+            run = self._run(given)
         else:
-            self._lines += self._run(given)
+            run = self._run_over(given, over) if over else [*self._run(given), *self._writes({})]
+            if cells or entry.fixed:
+                run.insert(0, "if landings.count != begun: return MISSED")
+            run = ["with undisturbed:", *[f"    {line}" for line in run]]
+        self._lines += run
+        for x, (_, result) in zip(changed, entry.rebound, strict=True):
+            self._lines.append(f"{x}._rebind(wrap(out[{result.data}]))")
         self._lines.append(f"return {self._returned(tree)}")
+        return self._compiled()
+
+    def _compiled(self) -> Callable[[Sequence[Any]], Any]:
         source = "def call(args):\n    " + "\n    ".join(self._lines) + "\n"
         exec(source, self._names)
         call: Callable[[Sequence[Any]], Any] = self._names["call"]
@@ -123,14 +160,41 @@ class _Writer:
             self._require(f"type({name}) is Tensor")
             self._lines.append(f"h{place} = {name}._handle")
             self._require(f"h{place}.backend is {backend} and {self._fits(f'h{place}', handle)}")
-        elif type(argument) in (int, float):
-            self._require(f"type({name}) is {type(argument).__name__}")
+        elif is_number(argument):
+            self._require(f"type({name}) is {self._name(type(argument))}")
+        elif argument is None or type(argument) is bool:
+            self._require(f"{name} is {argument}")
+        elif type(argument) is str:
+            self._require(f"type({name}) is str and {name} == {argument!r}")
         else:
-            self._require(f"{name} is {self._name(argument)}")
+            key = leaf_key(argument)
+            if type(key) is Same and key.reference is not None:
+                self._require(f"{self._name(key.reference)}() is {name}")
+            else:
+                self._require(f"leaf_key({name}) == {self._name(key)}")
 
     def _fits(self, name: str, handle: Handle) -> str:
         dtype = self._name(handle.dtype)
         return f"{name}.shape == {handle.shape!r} and {name}.dtype is {dtype}"
+
+    def _fixed(self, fixed: Sequence[tuple[Cell[Any], Snapshot]]) -> None:
+        """What cells hold besides tensors and numbers; an optimizer has a dict for each moment."""
+        shown, ids, held = [], [], []
+        for cell, value in fixed:
+            name = f"{self._name(cell)}._value"
+            if value.ids is not None:
+                self._require(f"type({name}) is dict")
+                shown.append(f"*map(id, {name}), *map(id, {name}.values())")
+                held.append(f"{self._name(value.holds)}({name})")
+                ids += value.ids
+            elif value.thing is not None:
+                holds = f"{self._name(value.holds)}({name})"
+                self._require(f"{name} is {self._name(value.thing)} or {holds}")
+            else:
+                self._require(f"{self._name(value.holds)}({name})")
+        if shown:
+            same = f"[{', '.join(shown)}] == {self._name(ids)}"
+            self._require(f"{same} or ({' and '.join(held)})")
 
     def _numbers(self) -> None:
         for i, source in enumerate(self._entry.numbers):
@@ -138,21 +202,40 @@ class _Writer:
                 self._lines.append(f"x{i} = a{source}")
             else:
                 self._lines.append(f"x{i} = {self._name(source)}._value")
-                self._require(f"type(x{i}) is {type(source._value).__name__}")
-        self._names.update(NAMES)
-        for line in self._entry.lines_of_host:
-            self._lines.append(line.replace("return None", "return MISSED"))
+                self._require(f"type(x{i}) is {self._name(self._entry.kinds[i])}")
+        lines = [line.replace("return None", "return MISSED") for line in self._entry.tape.lines]
+        if lines:
+            self._names.update({**NAMES, **self._entry.tape.functions})
+            # The function itself says what is wrong with numbers for which this raises.
+            self._lines += ["try:", *[f"    {x}" for x in lines], "except Exception: return MISSED"]
 
     def _input(self, source: Any) -> str:
         if type(source) is int:
             return self._value(f"h{source}", self._arguments[source]._handle)
+        if isinstance(source, Place):
+            name = self._place(source)
+            example = source.find(self._arguments)._handle
+            self._lines.append(f"{name} = {self._name(source.find)}(args)")
+            self._require(f"type({name}) is Tensor")
+            self._lines.append(f"{name}h = {name}._handle")
+            backend = self._name(self._entry.backend)
+            self._require(f"{name}h.backend is {backend} and {self._fits(f'{name}h', example)}")
+            return self._value(f"{name}h", example)
         if isinstance(source, Cell):
             name = self._known[source] = self._name(source)
             handle = f"{name}h"
             self._lines.append(f"{handle} = {name}._value._handle")
-            self._require(self._fits(handle, source._value._handle))
+            backend = self._name(self._entry.backend)
+            fits = self._fits(handle, source._value._handle)
+            self._require(f"{handle}.backend is {backend} and {fits}")
             return self._value(handle, source._value._handle)
         return self._name(_ready(source))
+
+    def _place(self, place: int | Place) -> str:
+        """The name of a tensor among the arguments, or in one."""
+        if isinstance(place, Place):
+            return self._places.setdefault(place, f"p{len(self._places)}_")
+        return f"a{place}"
 
     def _value(self, name: str, handle: Handle) -> str:
         if not isinstance(handle, LazyHandle):
@@ -164,31 +247,32 @@ class _Writer:
 
     def _over(self) -> dict[int, _Pair]:
         """What may be written over, by the output that is; see `Landing`."""
-        entry, executable = self._entry, self._entry.executable
-        found: dict[int, _Pair] = {}
-        used = getattr(executable, "donors", ())
-        for place, output in entry.graph.donors:
+        return {o: _Pair(n, self._known[cell], cell) for o, n, cell in self._pairs()}
+
+    def _pairs(self) -> Iterator[tuple[int, int, Cell[Any]]]:
+        """Outputs with the inputs in whose memory they may lie, and the cells that hold these."""
+        entry = self._entry
+        used = getattr(entry.executable, "donors", ())
+        for (place,), (output,) in entry.graph.donors:  # a cell's value old and new
             cell = entry.sources[place]
-            handle = cell._value._handle
-            if place in used and isinstance(handle, LazyHandle):
-                found[output] = _Pair(place, self._known[cell], cell)
-        return found
+            if place in used and isinstance(cell._value._handle, LazyHandle):
+                yield output, place, cell
 
     def _run(self, given: str) -> list[str]:
         """A run that writes over nothing; in the background if that is wished for."""
-        writes, executable = self._writes({}), self._entry.executable
+        executable = self._entry.executable
         if not hasattr(executable, "over"):
-            return ["before = landing = None", f"out = run({given})", *writes]
+            return ["before = landing = None", f"out = run({given})"]
         flags = "False, " * len(self._entry.sources)
         return [
             "before = landing = None",
             "if setting.plans:", "    report()", "    landing = Landing()",
             f"    out = over({given}, ({flags}), landing)",
-            f"else: out = run({given})", *writes,
+            f"else: out = run({given})",
         ]  # fmt: skip
 
     def _run_over(self, given: str, over: dict[int, _Pair]) -> list[str]:
-        """A run that writes over what only its cell holds.
+        """A run that writes over what only its cell holds; with `undisturbed`.
 
         Whoever wants such a value meanwhile waits. The values count as held by others if these got
         hold of them before they were marked, which is why they are counted afterwards.
@@ -197,24 +281,21 @@ class _Writer:
         names = {p.number: f"f{p.number}" for p in pairs}
         flags = ", ".join(names.get(i, "False") for i in range(len(self._entry.sources)))
         writes = self._writes(over)
-        lines = ["if setting.plans: report()", "before, landing = None, Landing(True)"]
-        lines += [f"{' = '.join(names.values())} = False"]
-        lines += ["claimed = undisturbed.acquire(False)", "try:", "    if claimed:"]
+        lines = ["if setting.plans: report()", "before, landing = None, Landing(True)", "try:"]
         for p in pairs:
             cell, handle = p.name, f"{p.name}h"
             lines += [
-                f"        {handle}.recorder = overwritten",
-                f"        f{p.number} = refs({cell}._value) == {HELD_ONCE} and "
+                f"    {handle}.recorder = overwritten",
+                f"    f{p.number} = refs({cell}._value) == {HELD_ONCE} and "
                 f"refs({handle}) == refs({handle}v) == {HELD_TWICE} and exclusive({handle}v)",
-                f"        if not f{p.number}: {handle}.recorder = None",
+                f"    if not f{p.number}: {handle}.recorder = None",
             ]
         lines.append(f"    out = over({given}, ({flags},), landing)")
         lines += [f"    {line}" for line in writes]
         lines += ["except BaseException:", "    if landing.done:", "        out = landing.outputs"]
         lines += [f"        {line}" for line in writes]
-        lines += ["    raise", "finally:", "    if claimed:"]
-        lines += [f"        {p.name}h.recorder = None" for p in pairs]
-        return [*lines, "        undisturbed.release()"]
+        lines += ["    raise", "finally:"]
+        return [*lines, *[f"    {p.name}h.recorder = None" for p in pairs]]
 
     def _writes(self, over: dict[int, _Pair]) -> list[str]:
         """Gives cells what the plan made; a run in the background is told what they held before."""
@@ -226,21 +307,21 @@ class _Writer:
             if pair is not None and pair.cell is cell:
                 line = f"if out[{result.data}] is not {pair.name}hv: {line}"
             lines += [f"    {line}", f"    {name}.version += 1"]
-        if not lines:
-            return []
         before = ", ".join(f"({name}, {name}._value)" for name in names)
         # Ctrl-C in the middle goes on when the group is whole.
-        again = ["    except BaseException:", *[f"    {line}" for line in lines], "        raise"]
         return [
-            "with undisturbed:",
-            f"    if landing and landing.job: before = before or ({before},)",
-            "    try:", *[f"    {line}" for line in lines], *again,
-            "    if before: landing.job.wrote(before)",
+            f"if landing and landing.job: before = before or ({before},)",
+            "landings.begin()",
+            "try:", *lines, "except BaseException:", *lines, "    raise",
+            "finally: landings.end()",
+            "if before: landing.job.wrote(before)",
         ]  # fmt: skip
 
     def _leaf(self, result: Result) -> str:
         if result.kind == "tensor":
             return f"Tensor(wrap(out[{result.data}]))"
+        if result.kind == "argument":
+            return f"a{result.data}"
         if result.kind == "number":
             number: str = self._entry.spelled[result.data]
             return number
@@ -250,15 +331,19 @@ class _Writer:
         rest = iter(self._entry.results)
 
         def spell(node: Any) -> str:
-            if isinstance(node, dict):
+            kind = type(node)
+            if kind is dict:
                 inside = ", ".join(f"{self._name(k)}: {spell(v)}" for k, v in node.items())
                 return f"{{{inside}}}"
-            if isinstance(node, tuple):
-                inside = "".join(f"{spell(v)}, " for v in node)
-                named = hasattr(node, "_fields")
-                return f"{self._name(type(node))}({inside})" if named else f"({inside})"
-            if isinstance(node, list):
+            if kind is tuple:
+                return f"({''.join(f'{spell(v)}, ' for v in node)})"
+            if kind is list:
                 return f"[{', '.join(map(spell, node))}]"
+            if isinstance(node, tuple) and hasattr(node, "_fields"):
+                return f"{self._name(kind)}({''.join(f'{spell(v)}, ' for v in node)})"
+            if isinstance(node, (dict, list, tuple, Node)):
+                leaves = ", ".join(self._leaf(next(rest)) for _ in flatten(node))
+                return f"unflatten({self._name(node)}, [{leaves}])"
             return self._leaf(next(rest))
 
         return spell(tree)
@@ -270,4 +355,4 @@ def _ready(handle: Handle) -> Handle:
 
 def bindable(args: Sequence[Any], kwargs: Any) -> bool:
     """Whether a call's arguments are leaves without names."""
-    return not kwargs and not any(isinstance(a, (tuple, list, dict)) for a in args)
+    return not kwargs and not any(isinstance(a, (tuple, list, dict, Node)) for a in args)

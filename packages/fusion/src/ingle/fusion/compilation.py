@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 import functools
-import threading
+import sys
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import ref
 
-import numpy as np
-
-from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, current_scope, scope_of
-from ingle.tensor.contract import Backend, Handle
-from ingle.tensor.device import backend_of, staged_on
-from ingle.tensor.errors import OperandError
-from ingle.tensor.numbers import is_followed, plain, spelled
-from ingle.tensor.programs import written_down
-from ingle.tensor.pytree import flatten, tree_map, unflatten
+from ingle.tensor import Tensor, nan_watch
+from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.locks import renewed
+from ingle.tensor.pytree import flatten
 from ingle.tensor.structure import epoch
 
-from .ambient import ambient
+from .arguments import Gone, key_of, kind_of
 from .binding import MISSED, bind, bindable
-from .entries import Entry, Missed, Result
-from .errors import CompileError, LeakError
-from .fusion import Fusion
-from .graph import Graph, read_log
+from .entries import Entry, Missed
+from .errors import CompileError, PlanWarning
+from .pauses import uncollected
 from .plans import Replay, prepare
-from .recorder import LazyHandle, current
-from .staging import Staging, StagingScope
+from .recorder import current
+from .recording import Recording
 
 MOST_RECORDED = 512
 """Kinds of arguments that a compiled function keeps recordings for."""
 TOO_MANY = 1000
+MOST_OF_ONE_KIND = 64
+MOST_IN_VAIN, MOST_IN_VAIN_ALIKE = 24, 64
+"""Recordings in a row of which none came again, after which a function is run plainly: of calls
+with the same objects among the arguments, and with any objects."""
+
+_NO_FUNCTION: Any = None
+_NOTHING = "compile takes a function and nothing else; leave it out"
+_INSTEAD = {
+    "fullgraph": "a function is always compiled whole, or it is an error; leave it out",
+    "dynamic": "sizes and numbers that change are found by themselves, and plans are made for all "
+    "sizes at once from the third on; leave it out",
+    "backend": "the device chooses what runs: `with it.device('cpu'): ...`, or tensors on another "
+    "device",
+    "mode": "there is one mode; what may be chosen are run_ahead(2), which runs plans in the "
+    "background, and INGLE_FUSION_EXACT=1, which rounds after each operation",
+    "options": "settings are environment variables such as INGLE_FUSION_EXACT; see docs/fusion.md",
+    "disable": "call the function itself, which Compiled keeps as .function, or set INGLE_FUSION=0",
+    "static_argnums": "whatever is no tensor and no number is a constant already; pass a number "
+    "that shall be one as a string or in a frozenset, or bind it with functools.partial",
+    "donate_argnums": "what cells held is written over where nobody else holds it; hold in a Cell "
+    "what is replaced",
+}  # fmt: skip
+_INSTEAD["static_argnames"] = _INSTEAD["static_argnums"]
+_INSTEAD["donate_argnames"] = _INSTEAD["donate_argnums"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compile(function: Callable[P, R]) -> Compiled[P, R]:
+def compile(function: Callable[P, R] = _NO_FUNCTION, **keywords: Any) -> Compiled[P, R]:
     """The function, recorded at its first call and run as one plan from then on.
 
     Tensors, numbers and cells (so modules, optimizers and generators) are found by themselves:
@@ -55,6 +74,7 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:
 
     Raises:
         OperandError: it is not a function.
+        ArgumentError: there is a keyword, such as one of `torch.compile`; it says what to do.
         CompileError: the function reads a value of a tensor, or does something else each time.
 
     >>> import ingle.tensor as it
@@ -63,12 +83,30 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:
     >>> [double(it.asarray(i)).item() for i in range(3)]
     [0, 2, 4]
     """
+    if keywords:
+        name = next(iter(keywords))
+        raise ArgumentError(f"compile: there is no {name}=: {_INSTEAD.get(name, _NOTHING)}")
     if not callable(function):
         raise OperandError(
             f"compile: needs a function of tensors, got {type(function).__name__}; write "
             "compile(f)(x), or @compile above a function"
         )
     return Compiled(function)
+
+
+class _Kept:
+    """The recordings for one kind of arguments.
+
+    Attributes:
+        entries: the latest first.
+        gone: tells when objects among the arguments are no more.
+    """
+
+    __slots__ = ("entries", "gone")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.gone: Gone | None = None
 
 
 class Compiled(Generic[P, R]):
@@ -82,32 +120,43 @@ class Compiled(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self.recordings = 0
-        self._lock = threading.RLock()
-        self._entries: dict[Hashable, list[Entry]] = {}
+        self._lock = renewed(self, "_lock")
+        self._kept: dict[Hashable, _Kept] = {}
+        self._in_vain: Counter[Hashable] = Counter()
+        self._said = False
         self._fast: Callable[[Any], Any] | None = None
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if nan_watch.active and nan_watch.current() is not None:
+            return self.function(*args, **kwargs)
         fast = self._fast
         if fast is not None and not kwargs:
             result = fast(args)
             if result is not MISSED:
                 return result  # type: ignore[no-any-return]
         leaves = flatten((args, kwargs))
-        if current.get() is not None or any(_is_tracked(x) for x in leaves):
+        if sys.is_finalizing() or current.get() is not None or any(_is_tracked(x) for x in leaves):
             return self.function(*args, **kwargs)
-        key = _key(args, kwargs, leaves)
-        now = epoch()
-        for entry in self._entries.get(key, ()):
-            if entry.verified and now in entry.epochs:
-                try:
-                    return self._run(entry, leaves, args, kwargs)
-                except Missed:
-                    continue
-        return self._record(key, args, kwargs, leaves)
+        key = key_of(args, kwargs, leaves)
+        while True:
+            kept, now = self._kept.get(key), epoch()
+            for entry in () if kept is None else tuple(kept.entries):
+                if entry.verified and now in entry.epochs:
+                    try:
+                        return self._run(entry, key, leaves, args, kwargs)
+                    except Missed:
+                        continue
+            if self._in_vain and self._given_up(key):
+                return self.function(*args, **kwargs)
+            try:
+                return self._record(key, args, kwargs, leaves)
+            except Missed:
+                continue  # another thread wrote cells between the recording and the run
 
-    def _run(self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any) -> R:
+    def _run(self, entry: Entry, key: Hashable, leaves: list[Any], args: Any, kwargs: Any) -> R:
         result: R = entry.run(leaves)
+        self._not_in_vain(key)
         if bindable(args, kwargs):
             if entry.fast is None:
                 entry.fast = bind(entry, args)
@@ -117,221 +166,105 @@ class Compiled(Generic[P, R]):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """As the function, compiled anew where it arrives: recordings belong to a process."""
+        own = vars(self)
+        module, name = own.get("__module__"), own.get("__qualname__", "")
+        # A program's own module has the same name in every process, and other contents.
+        if module != "__main__" and getattr(sys.modules.get(module or ""), name, None) is self:
+            return str(name)
+        return type(self), (self.function,)
+
     def _record(self, key: Hashable, args: Any, kwargs: Any, leaves: list[Any]) -> R:
-        with self._lock:
+        with self._lock, uncollected():
+            kept = self._kept.get(key)
+            if kept is None:
+                kept = self._keep(key, leaves)
             self.recordings += 1
+            self._fast = None  # so that `_run` hears of what is used
             now = epoch()
+            before = kept.entries[0].why_not(leaves) if kept.entries else None
             recording = Recording(self.function, args, kwargs, leaves)
             entry, repeats = recording.entry()
             below = recording.fusion.inner
             if not repeats:
                 entry.executable = Replay(below, entry.graph)
-                return entry.run(leaves)  # type: ignore[no-any-return]
-            entries = self._entries.setdefault(key, [])
-            self._stay_small()
+                self._count(key, "which cells the function makes, or what it writes to them,")
+                return entry.run(leaves, fresh=True)  # type: ignore[no-any-return]
+            entries = kept.entries
             known = next((e for e in entries if e.signature == entry.signature), None)
             if known is None:
-                _explain_change([e for e in entries if e.holds(leaves)], entry)
+                _explain_change([e for e in entries if e.why_not(leaves) is None], entry)
                 entry.executable = prepare(below, entry.graph)
                 entries.insert(0, entry)
+                del entries[MOST_OF_ONE_KIND:]
                 known = entry
+                self._count(key, before)
             else:
+                if known.verified:
+                    self._count(key, before)  # what was done is known, and was done all the same
+                else:
+                    self._not_in_vain(key)
                 known.verified = True
+                known.sample = entry.sample
+                if not known.unchanged(leaves):
+                    known.hold_for(entry.readings[0])
             if epoch() == now:
                 known.hold(now)
-            return known.run(leaves)  # type: ignore[no-any-return]
+            return known.run(leaves, fresh=True)  # type: ignore[no-any-return]
 
-    def _stay_small(self) -> None:
-        """Forgets what was recorded first, and says so once if recordings never end."""
-        if len(self._entries) > MOST_RECORDED:
-            del self._entries[next(iter(self._entries))]
-        if self.recordings == TOO_MANY:
-            warnings.warn(
-                f"{getattr(self.function, '__name__', 'a function')} was recorded {TOO_MANY} "
-                "times by compile: its shapes, its Python arguments or attributes of its modules "
-                "differ in nearly every call. Pad to few shapes, pass numbers as arguments or hold "
-                "them in a Cell, or call it without compile",
-                stacklevel=4,
-            )
+    def _keep(self, key: Hashable, leaves: list[Any]) -> _Kept:
+        """A place for recordings, until there are too many or an object of the key is no more."""
+        kept = self._kept[key] = _Kept()
+        while len(self._kept) > MOST_RECORDED:
+            del self._kept[next(iter(self._kept))]
+        mine = ref(self)
+
+        def forget() -> None:
+            compiled = mine()
+            if compiled is not None and compiled._kept.pop(key, None) is not None:
+                compiled._fast = None
+
+        kept.gone = Gone(leaves, key, forget)
+        return kept
+
+    def _not_in_vain(self, key: Hashable) -> None:
+        if self._in_vain:
+            self._in_vain.pop(key, None)
+            self._in_vain.pop(kind_of(key), None)
+
+    def _given_up(self, key: Hashable) -> bool:
+        """Whether so much was recorded in vain that the function is run plainly from here on."""
+        same, alike = self._in_vain[key], self._in_vain[kind_of(key)]
+        return same >= MOST_IN_VAIN or alike >= MOST_IN_VAIN_ALIKE
+
+    def _count(self, key: Hashable, cause: str | None) -> None:
+        """Says once that a function is recorded again and again."""
+        if len(self._in_vain) > MOST_RECORDED:
+            self._in_vain.clear()
+        self._in_vain.update({key, kind_of(key)})
+        if self._given_up(key):
+            self._say(cause or "an object among the arguments", "It runs without compile from here")
+        elif self.recordings >= TOO_MANY:
+            self._say("the shapes, or flags and texts among the arguments,", "")
+
+    def _say(self, cause: str, what: str) -> None:
+        if self._said:
+            return
+        self._said = True
+        warnings.warn(
+            f"{getattr(self.function, '__name__', 'a function')} was recorded {self.recordings} "
+            f"times by compile: {cause} differs in nearly every call. Pass what changes as tensors "
+            "or numbers in tuples, lists and dicts, or hold it in a Cell; use it.numbers in place "
+            "of math, or it.on_host for other functions of numbers; pad to few shapes. "
+            f"{what}".rstrip(),
+            PlanWarning,
+            stacklevel=5,
+        )
 
 
 def _is_tracked(leaf: object) -> bool:
     return isinstance(leaf, Tensor) and leaf._handle.backend.level > 0
-
-
-def _key(args: Any, kwargs: Any, leaves: list[Any]) -> Hashable:
-    return _structure((args, kwargs)), tuple([_leaf_key(x) for x in leaves]), ambient()
-
-
-def _structure(tree: Any) -> Hashable:
-    if isinstance(tree, dict):
-        return (dict, tuple([(k, _structure(v)) for k, v in tree.items()]))
-    if isinstance(tree, (tuple, list)):
-        return (type(tree), *[_structure(v) for v in tree])
-    return None
-
-
-def _leaf_key(x: Any) -> Hashable:
-    if isinstance(x, Tensor):
-        handle = x._handle
-        return (handle.shape, handle.dtype, handle.backend.device)
-    if type(x) in (int, float):
-        return (type(x),)
-    if isinstance(x, np.ndarray):
-        raise CompileError(
-            f"a NumPy array (shape {x.shape}, {x.dtype}) among the arguments would be a constant; "
-            "pass it.asarray(x)"
-        )
-    if type(x) is bool or x is None or isinstance(x, str):
-        return (type(x), x)
-    return _Same(x)
-
-
-class _Same:
-    """A key that equals itself for the same object only, and keeps it alive."""
-
-    __slots__ = ("thing",)
-
-    def __init__(self, thing: object) -> None:
-        self.thing = thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Same and other.thing is self.thing
-
-
-class Recording:
-    """One run of a function on promises."""
-
-    def __init__(self, function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
-        self.fusion = _fusion_of(leaves)
-        self.staging = Staging(self.fusion)
-        self.scope = StagingScope(self.staging, current_scope())
-        self._numbers: list[Any] = []
-        shown = [self._show(i, x) for i, x in enumerate(leaves)]
-        args, kwargs = unflatten((args, kwargs), shown)
-        recording = self.staging.active(), staged_on(self.fusion), scope_of(self.scope)
-        with recording[0], recording[1], recording[2], written_down():
-            self.returned = function(*args, **kwargs)
-
-    def _show(self, position: int, leaf: Any) -> Any:
-        if isinstance(leaf, Tensor):
-            return self.staging.promise(leaf, position)
-        if type(leaf) in (int, float):
-            self._numbers.append(position)
-            return self.staging.tape.input(leaf)
-        return leaf
-
-    def entry(self) -> tuple[Entry, bool]:
-        """What was recorded, and whether it can be run again."""
-        staging, scope = self.staging, self.scope
-        outputs: list[int] = []
-        results: list[Any] = []
-        leaves = [self._result(x, outputs, results) for x in flatten(self.returned)]
-        tree = tree_map(lambda _: None, self.returned)
-        written = dict(scope.writes)
-        for cell in scope.born:
-            written.setdefault(cell, cell._value)
-        writes = [(c, self._result(v, outputs, results)) for c, v in written.items()]
-        repeats = not scope.born and all(
-            r.kind != "fixed" or isinstance(r.data, (int, float, Tensor)) for _, r in writes
-        )
-        scalars = list(staging.numbers)
-        tape = staging.tape
-        texts = tuple([spelled(tape, n) for n in (*scalars, *results)])
-        sources = [
-            g if s is None else s for g, s in zip(staging.given, staging.sources, strict=True)
-        ]
-        numbers = [*self._numbers, *scope.counts]
-        if len(numbers) != tape.count:
-            raise CompileError("a number was taken from another recording")
-        signature = (
-            tuple(staging.written), tuple(outputs), tape.text, texts,
-            tuple([staging.contents.get(id(s), _place(s)) for s in sources]),
-            tuple([_place(n) for n in numbers]),
-            tuple([(_Same(c), r.kind, _plain_key(r.data)) for c, r in writes]),
-            tuple([(_Same(c), _Same(v)) for c, v in scope.fixed.items()]),
-        )  # fmt: skip
-        self._expire()
-        host = tape.program([*scalars, *results])
-        avals = {
-            s: (g.shape, g.dtype)
-            for s, g in zip(sources, staging.given, strict=True)
-            if isinstance(s, Cell)
-        }
-        graph = read_log(staging.written, outputs)
-        graph.donors = _donors(graph, sources, writes)
-        entry = Entry(
-            signature=signature, lines=list(staging.lines), graph=graph, host=host,
-            lines_of_host=list(tape.lines), spelled=list(texts), scalars=len(scalars),
-            sources=sources, numbers=numbers, fixed=list(scope.fixed.items()),
-            results=_moved(leaves, len(scalars)), tree=tree,
-            writes=[(c, _moved([r], len(scalars))[0]) for c, r in writes], avals=avals,
-            wrap=_wrapper(self.fusion),
-        )  # fmt: skip
-        return entry, repeats
-
-    def _result(self, leaf: Any, outputs: list[int], results: list[Any]) -> Result:
-        if isinstance(leaf, Tensor):
-            handle = leaf._handle.detached()
-            if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
-                outputs.append(handle.number)
-                return Result("tensor", len(outputs) - 1)
-            return Result("fixed", Tensor(handle))
-        if is_followed(leaf):
-            results.append(leaf)
-            return Result("number", len(results) - 1)
-        return Result("fixed", plain(leaf))
-
-    def _expire(self) -> None:
-        for handle in self.staging.living():
-            handle.recorder = None
-            handle.value = LeakError(
-                f"this tensor (shape {handle.shape}, {handle.dtype}) is a promise of a compiled "
-                "function that has returned; return it from the function, or keep it in a Cell"
-            )
-
-
-def _donors(
-    graph: Graph, sources: Sequence[Any], writes: Sequence[tuple[Cell[Any], Result]]
-) -> tuple[tuple[int, int], ...]:
-    """Inputs that are what a cell held, with the outputs that are what it will hold."""
-    places = {s: i for i, s in enumerate(sources) if isinstance(s, Cell)}
-    pairs = [(places[c], r.data) for c, r in writes if r.kind == "tensor" and c in places]
-    avals = [graph.values[n].aval for n in graph.inputs]
-    return tuple([(i, o) for i, o in pairs if avals[i] == graph.values[graph.outputs[o]].aval])
-
-
-def _moved(results: Sequence[Result], by: int) -> list[Result]:
-    """Numbers that are returned lie behind the plan's scalars among what the host computes."""
-    return [Result("number", r.data + by) if r.kind == "number" else r for r in results]
-
-
-def _place(source: Any) -> Hashable:
-    return source if type(source) is int else _Same(source)
-
-
-def _plain_key(data: Any) -> Hashable:
-    return (type(data), data) if isinstance(data, (int, float)) else _Same(data)
-
-
-_fusions: dict[Backend, Fusion] = {}
-
-
-def _fusion_of(leaves: Sequence[Any]) -> Fusion:
-    """The decorator to record for: that of the first tensor's device, or of the default device."""
-    first = next((x._handle.backend for x in leaves if isinstance(x, Tensor)), None)
-    backend: Backend = first or backend_of(None)
-    if isinstance(backend, Fusion):
-        return backend
-    return _fusions.setdefault(backend, Fusion(backend))
-
-
-def _wrapper(fusion: Fusion) -> Callable[[Handle], Handle]:
-    """Results get handles of the device's own backend, which may be one that records or not."""
-    return (lambda handle: handle) if fusion in _fusions.values() else fusion.known
 
 
 def _explain_change(entries: list[Entry], new: Entry) -> None:
@@ -351,7 +284,7 @@ def _difference(old: Entry, new: Entry) -> str:
         line = new.lines[place]
         if a[0] == b[0] == "constant":
             return (
-                f"{head}{line}: the number {a[3]!r} was {b[3]!r} the second time. Pass it as an "
+                f"{head}{line}: the number {a[3]} was {b[3]} the second time. Pass it as an "
                 "argument or hold it in a Cell"
             )
         return f"{head}{line}: it was {_told(a)} first and {_told(b)} the second time"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from .graph import Donors
 from .kernel.code import Code
 from .passes.contractions import ContractionCall
 from .passes.nests import NestCall
@@ -14,7 +15,7 @@ from .schedule import HostStep, Schedule, whole
 Step = NestCall | ContractionCall
 
 
-class Donors(NamedTuple):
+class Donations(NamedTuple):
     """What a plan may do in place.
 
     Attributes:
@@ -28,17 +29,17 @@ class Donors(NamedTuple):
     taken: dict[int, int]
 
 
-NONE = Donors(0, {})
+NONE = Donations(0, {})
 
 
 def donors(
-    schedule: Schedule, pairs: Sequence[tuple[int, int]], flags: Sequence[int]
-) -> Donors:  # fmt: skip
-    """The pairs of an input and an output that may share memory.
+    schedule: Schedule, pairs: Donors, flags: Sequence[int]
+) -> Donations:  # fmt: skip
+    """The inputs and outputs that may share memory.
 
     Args:
         schedule: the plan's.
-        pairs: positions of inputs and of outputs; of several for one of them the first holds.
+        pairs: what may be tried; of several inputs for an output the first that can.
         flags: values that say after a run whether it has failed.
     """
     calls: list[Step] = []
@@ -56,21 +57,58 @@ def donors(
     last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
     gone = {views.of(o).root for o in graph.outputs}
     taken: dict[int, int] = {}
+    own = frozenset(schedule.own)
     for given, made in pairs:
-        source, output = graph.inputs[given], graph.outputs[made]
-        root = views.of(output).root
-        if source in gone or root in taken or root not in schedule.own:
-            continue
-        if graph.values[source].aval != graph.values[root].aval:
-            continue
-        at = makers.get(root, -1)
-        if at < start or last.get(source, -1) > at:
-            continue
-        whole_output = whole(views.of(output), graph.values[root].aval.shape)
-        if whole_output and _in_place(calls[at], source, root):
-            taken[root] = given
-            gone.add(source)
-    return Donors(start, taken)
+        sources = [graph.inputs[i] for i in given]
+        waiting = _Waiting([FOREVER if s in gone else last.get(s, -1) for s in sources])
+        for output in [graph.outputs[o] for o in made]:
+            root = views.of(output).root
+            at, aval = makers.get(root, -1), graph.values[root].aval
+            if root in taken or root not in own or at < start or graph.values[output].aval != aval:
+                continue
+            if not whole(views.of(output), aval.shape):
+                continue
+            for number in waiting.until(at):
+                if _in_place(calls[at], sources[number], root):
+                    taken[root] = given[number]
+                    gone.add(sources[number])
+                    waiting.give(number)
+                    break
+    return Donations(start, taken)
+
+
+FOREVER = 1 << 62
+"""No step is as late."""
+
+
+class _Waiting:
+    """Inputs by the last step that reads them, in a tree of which each node holds the earliest."""
+
+    def __init__(self, last: Sequence[int]) -> None:
+        self._first = 1 << max(len(last) - 1, 0).bit_length()
+        self._least = [FOREVER] * self._first + [*last] + [FOREVER] * (self._first - len(last))
+        for node in range(self._first - 1, 0, -1):
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
+
+    def until(self, step: int) -> Iterator[int]:
+        """Those that no later step reads, in order."""
+        nodes = [1]
+        while nodes:
+            node = nodes.pop()
+            if self._least[node] > step:
+                continue
+            if node >= self._first:
+                yield node - self._first
+            else:
+                nodes += (2 * node + 1, 2 * node)
+
+    def give(self, number: int) -> None:
+        """It is given away."""
+        node = self._first + number
+        self._least[node] = FOREVER
+        while node > 1:
+            node //= 2
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
 
 
 def _operands(call: Step) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:

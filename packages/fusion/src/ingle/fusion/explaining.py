@@ -14,7 +14,7 @@ from typing import Any
 
 from ingle.tensor.pytree import flatten
 
-from .compilation import Compiled, Recording
+from .compilation import Compiled
 from .entries import Entry
 from .execution import KernelExecutable
 from .graph import Graph
@@ -22,6 +22,7 @@ from .lines import Line
 from .passes.nests import NestCall
 from .passes.operands import bytes_along
 from .plans import prepare
+from .recording import Recording
 from .schedule import Call, HostStep, Schedule
 
 BANDWIDTH, FLOPS = 50e9, 400e9
@@ -275,7 +276,7 @@ def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:
     found: dict[str, None] = {}
     for entry, line in zip(log, lines, strict=False):
         if entry[0] == "constant":
-            found[f"{entry[3]!r} ({entry[1]}): {line}"] = None
+            found[f"{entry[3]} ({entry[1]}): {line}"] = None
     return list(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -9,19 +10,20 @@ import numpy as np
 
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import Device
-from ingle.tensor.operation import Op
+from ingle.tensor.dispatch import checking
+from ingle.tensor.operation import Op, infer
 
+from . import wishes
 from .plans import Planner
-from .recorder import LazyHandle, current
+from .recorder import LazyHandle, Turn, current
 from .staging import Staging
 from .stream import Stream
 
 
 class _Streams(threading.local):
-    """A stream for each thread."""
+    """A stream for each thread, one after the other under one lock."""
 
-    def __init__(self, backend: Fusion, planner: Planner) -> None:
-        self.mine = Stream(backend, planner)
+    mine: Stream | None = None
 
 
 class Fusion:
@@ -34,27 +36,41 @@ class Fusion:
     level = 0
 
     def __init__(self, backend: Backend) -> None:
+        wishes.check()
         self.inner = backend
         self.name = f"fusion({backend.name})"
         self.device: Device = backend.device
         self.planner = Planner(backend)
-        self._streams = _Streams(self, self.planner)
+        self._streams = _Streams()
 
     def __repr__(self) -> str:
         return f"Fusion({self.inner!r})"
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         recorder = current.get()
-        if recorder is None or recorder.backend is not self:
+        if recorder is None or recorder.backend is not self or recorder.interrupted():
+            # When Python goes down there are no imports, which planning needs; finalizers compute.
+            if op.operation.traits.dynamic_shape or sys.is_finalizing():
+                return self.execute_now(op, inputs)
             recorder = self._streams.mine
-            if op.operation.traits.dynamic_shape:
-                return self._execute_now(op, inputs)
+            if recorder is None or recorder.done:
+                return self.record_anew(op, inputs)
         return recorder.record(op, inputs)
+
+    def record_anew(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """The first operation of a new stream of this thread, whose last one takes no more: it has
+        run, or is in the middle of something that was interrupted."""
+        last = self._streams.mine
+        stream = Stream(self, self.planner, Turn() if last is None else last.turn)
+        handles = stream.record(op, inputs)
+        # Now, so that whatever interrupts this cannot run the stream before it has begun.
+        self._streams.mine = stream
+        return handles
 
     def defers(self) -> bool:
         """Whether operations wait here for others: not in a function that is being compiled."""
         recorder = current.get()
-        return recorder is None or recorder.backend is not self
+        return recorder is None or recorder.backend is not self or recorder.interrupted()
 
     def reuse(self, op: Op, inputs: Sequence[Handle | Scalar], place: int, owner: object) -> Handle:
         """Assigns in place, at once, where the backend below can.
@@ -71,8 +87,9 @@ class Fusion:
             self.flush()  # what reads the old value may only be written down
         return self.known(reuse(op, lowered, place, owner))
 
-    def _execute_now(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """For operations whose results have shapes that depend on values."""
+    def execute_now(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """Runs an operation that cannot be written down."""
+        infer(op, inputs)
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
         return tuple([self.known(h) for h in self.inner.execute(op, lowered)])
 
@@ -98,7 +115,7 @@ class Fusion:
 
     def _uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
         recorder = current.get()
-        if isinstance(recorder, Staging):
+        if isinstance(recorder, Staging) and not recorder.interrupted():
             recorder.uploaded(handle, array)
         return self.known(handle)
 
@@ -107,9 +124,17 @@ class Fusion:
             handle = handle.computed()
         return self.inner.download(handle)
 
+    def report(self) -> None:
+        """Raises what went wrong in earlier runs in the background."""
+        report = getattr(self.inner, "report", None)
+        if report is not None:
+            report()
+
     def flush(self) -> None:
         """Starts everything that this thread has asked for."""
-        self._streams.mine.flush()
+        mine = self._streams.mine
+        if mine is not None:
+            mine.flush()
 
     def synchronize(self) -> None:
         self.flush()
@@ -117,3 +142,6 @@ class Fusion:
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         return self.inner.supports(op, avals)
+
+
+checking.add(Fusion)

@@ -15,6 +15,8 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op, infer, typed_key
 
+Donors: TypeAlias = "tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]"
+"""Positions of inputs, and those of outputs: each output may lie in the memory of any of these."""
 Kind = Literal["input", "scalar", "constant", "result"]
 Entry: TypeAlias = "tuple[Any, ...]"
 """`("input", shape, dtype)`, `("scalar", dtype)` or `("constant", dtype, key, number)`, each of
@@ -53,8 +55,8 @@ class Graph:
         nodes: the operations.
         inputs, scalars: the numbers of the values that are given to each run.
         outputs: the numbers of the values that a run returns.
-        donors: positions of inputs and of outputs of the same shape and dtype; whoever runs the
-            graph may give the input's memory to the output. See `Landing`.
+        donors: inputs, and outputs of the same shape and dtype; whoever runs the graph may give an
+            input's memory to an output. See `Landing`.
     """
 
     values: list[Value] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Graph:
     inputs: list[int] = field(default_factory=list)
     scalars: list[int] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
-    donors: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    donors: Donors = field(default=(), compare=False)
 
     def input(self, aval: Aval) -> int:
         """A new tensor input."""

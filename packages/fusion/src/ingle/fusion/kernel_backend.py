@@ -7,9 +7,8 @@ with its neighbours; what is left runs on the host, which is announced once and 
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,9 @@ from ingle.tensor.device import Device, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import EagerBackend, Road
+from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.programs import Program
 
 from .execution import KernelExecutable
 from .fusion import Fusion
@@ -28,16 +29,25 @@ from .graph import Graph
 from .kernel.nest import Nest, units
 from .kernel_device import Launch, Ordered
 from .launching import Launches, bits_of_number
+from .lending import Lender, Lent
 from .moving import copy_calls, moved_view, pieces
 from .own_kernels import has_own, own_kernel
 from .passes.decompositions import decomposition
 from .passes.kinds import generates
 from .passes.views import View, strides_of
+from .programs import ProgramPlans
 from .render.c import render
+from .shelf import Shelf
 from .straight import Parts
+from .wishes import is_fused
 
 RENDERERS: dict[str, Callable[[Nest, str], str]] = {"c": render}
 """Languages that kernels can be written in: from a nest and a name to the source."""
+
+
+MOST_ALONE = 512
+"""Operations on certain shapes whose plans are kept."""
+_UNKNOWN: Any = object()
 
 
 class MemoryHandle(Ordered):
@@ -72,13 +82,6 @@ class StridedHandle(Handle):
         self.strides = tuple(strides)
 
 
-class _Arena(threading.local):
-    """Scratch memory of a thread: the largest that a plan of it needed."""
-
-    memory: Any = None
-    size = 0
-
-
 class KernelBackend(EagerBackend):
     """Runs operations and plans by kernels that are generated as source code.
 
@@ -91,14 +94,16 @@ class KernelBackend(EagerBackend):
     language: str = "c"
     writes_over = False
     spreads_products = True
+    shelf: Shelf | None = None
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.fusion = Fusion(self)
-        self._arena = _Arena()
+        self._arenas = Lender()
+        self._programs = ProgramPlans(self, self.fusion)
         self._kernels: dict[Nest | str, Any] = {}
-        self._compiling = threading.Lock()
-        self._alone: dict[Any, KernelExecutable | None] = {}
+        self._compiling = renewed(self, "_compiling")
+        self._alone: OrderedDict[Any, KernelExecutable | None] = OrderedDict()
         self._known = generates(self.contracts)
 
     # What a stranger writes ------------------------------------------------------------------
@@ -142,7 +147,7 @@ class KernelBackend(EagerBackend):
 
     def composition(self) -> Backend:
         """What a plugin hands out: this backend under fusion, or alone with `INGLE_FUSION=0`."""
-        return self if os.environ.get("INGLE_FUSION") == "0" else self.fusion
+        return self.fusion if is_fused() else self
 
     def upload(self, array: np.ndarray) -> Handle:
         handle = self.empty(Aval(array.shape, from_numpy_dtype(array.dtype)))
@@ -174,10 +179,14 @@ class KernelBackend(EagerBackend):
             if moved is not None:
                 return (moved,)
         key = (op, *[(type(x) is Scalar, x.shape, x.dtype) for x in inputs])
-        try:
-            plan = self._alone[key]
-        except KeyError:
-            plan = self._alone[key] = self._planned(op, inputs)
+        plan = self._alone.get(key, _UNKNOWN)
+        if plan is _UNKNOWN:
+            plan = self._planned(op, inputs)
+            if len(self._alone) >= MOST_ALONE:
+                self._alone.popitem(last=False)
+        else:
+            self._alone.pop(key, None)
+        self._alone[key] = plan  # the one used last
         if plan is None:
             return self.execute_native(op, inputs)
         handles = [x for x in inputs if not isinstance(x, Scalar)]
@@ -241,6 +250,10 @@ class KernelBackend(EagerBackend):
         """A recorded graph as something to call."""
         return KernelExecutable(self, self.fusion, graph)
 
+    def run_program(self, program: Program, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """The outputs of a program: the body of a loop, a branch."""
+        return self._programs.run(program, inputs)
+
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product; without one it becomes a nest."""
         return False
@@ -255,13 +268,17 @@ class KernelBackend(EagerBackend):
         memory = self.allocate(max(nbytes, 1))
         return MemoryHandle(self, aval, memory, memory.address)
 
-    def arena(self, nbytes: int) -> int:
-        """The address of memory that one plan of this thread may use until its end."""
-        arena = self._arena
-        if arena.memory is None or nbytes > arena.size:
-            arena.memory, arena.size = self.allocate(max(nbytes, 1)), nbytes
-        address: int = arena.memory.address
-        return address
+    def arena(self, nbytes: int) -> Lent:
+        """Memory that one run of a plan may use until its end, when it gives it back."""
+        return self._arenas.lend(nbytes, self._lent)
+
+    def _lent(self, nbytes: int) -> Lent:
+        memory = self.allocate(max(nbytes, 1))
+        return Lent(memory.address, nbytes, memory)
+
+    def take_back(self, arena: Lent) -> None:
+        """Says that the run is over."""
+        self._arenas.take_back(arena)
 
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
         """A handle of strided elements of another's memory."""
@@ -280,6 +297,9 @@ class KernelBackend(EagerBackend):
 
     def report(self) -> None:
         """Nothing went wrong there."""
+
+    def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
+        """Nothing: sums of a product have one order here, wherever its operands lie."""
 
     def in_order(self, handle: Handle) -> MemoryHandle:
         """The handle, or a copy of it whose elements lie in C order."""

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
+from .lending import Lent
 from .schedule import Call
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from .shelf import Shelf
     from .straight import Landing, Parts
 
 
@@ -42,6 +46,9 @@ class Segment(Protocol):
 
     long: bool
     """Whether it takes so long that Ctrl-C should be able to end it."""
+
+    renewed: bool
+    """Whether it was found on a `Shelf`, and is not as it stood there."""
 
     keeps: tuple[int, ...]
     """Buffers that it may keep a copy of for later runs, in an order of its own."""
@@ -93,10 +100,14 @@ class KernelDevice(Protocol):
     Attributes:
         spreads_products: whether matrix products without a template are written out as nests.
         writes_over: whether its segments tell a `Landing` how far they have come.
+        shelf: where its plans are kept between processes; None for nowhere.
     """
 
     spreads_products: bool
     writes_over: bool
+
+    @property
+    def shelf(self) -> Shelf | None: ...
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation by itself."""
@@ -124,12 +135,30 @@ class KernelDevice(Protocol):
         """New memory."""
         ...
 
-    def arena(self, nbytes: int) -> int:
-        """The address of memory that one plan of this thread may use until its end."""
+    def arena(self, nbytes: int) -> Lent:
+        """Memory that one run of a plan may use until its end, when it gives it back."""
+        ...
+
+    def take_back(self, arena: Lent) -> None:
+        """Says that the run is over."""
+        ...
+
+    def upload(self, array: np.ndarray) -> Handle:
+        """A host array as a value."""
+        ...
+
+    def download(self, handle: Handle) -> np.ndarray:
+        """A value as a host array."""
         ...
 
     def in_order(self, handle: Handle) -> Ordered:
         """The handle, or a copy of it whose elements lie in C order at a known address."""
+        ...
+
+    def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
+        """The axes, the one along which elements lie closest last; None for C order, and on a
+        device whose products give the same bits either way.
+        """
         ...
 
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.errors import BackendError
@@ -37,6 +37,7 @@ class Launches:
     """Kernels that are launched one after the other."""
 
     keeps: tuple[int, ...] = ()
+    renewed = False
 
     def __init__(
         self, backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
@@ -44,6 +45,7 @@ class Launches:
         self._backend = backend
         self._dtypes = list(scalars)
         self._steps = [self._step(launch) for launch in launches]
+        self._read = sorted({number for step in self._steps for _, number in step.scalars})
 
     def _step(self, launch: Launch) -> _Step:
         call = launch.call
@@ -72,11 +74,15 @@ class Launches:
         self, addresses: Sequence[int], scalars: Sequence[Any], *, keeps: Sequence[Any] = ()
     ) -> None:
         """Runs them on buffers at these addresses; nothing is kept."""
-        numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]
+        numbers = self._numbers(scalars)
         for step in self._steps:
             self._run(step, addresses, numbers)
 
-    def _run(self, step: _Step, addresses: Sequence[int], numbers: Sequence[int]) -> None:
+    def _numbers(self, scalars: Sequence[Any]) -> dict[int, int]:
+        """The bits of those that kernels read; others may have dtypes that no kernel knows."""
+        return {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
+
+    def _run(self, step: _Step, addresses: Sequence[int], numbers: Mapping[int, int]) -> None:
         args = list(step.args)
         for place, number in step.scalars:
             args[place] = numbers[number]
@@ -87,7 +93,7 @@ class Launches:
         self, addresses: Sequence[int], scalars: Sequence[Any], runs: int, keeps: Sequence[Any] = ()
     ) -> Sequence[float]:
         """Seconds of each launch, the mean of some runs."""
-        numbers = [bits_of_number(v, d) for v, d in zip(scalars, self._dtypes, strict=True)]
+        numbers = self._numbers(scalars)
         seconds = []
         for step in self._steps:
             start = time.perf_counter()

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ingle.tensor.contract import Aval
@@ -46,11 +46,17 @@ Writer: TypeAlias = Callable[[Op, Sequence[Aval]], OwnKernel | None]
 
 _writers: dict[tuple[str, str], Writer] = {}
 _registered = [0]
+_operations: dict[str, Operation] = {}
 
 
 def registrations() -> int:
     """How often somebody has registered something: plans from before may do without it."""
     return _registered[0]
+
+
+def registered() -> Collection[Operation]:
+    """The operations that somebody has registered something for."""
+    return tuple(_operations.values())
 
 
 def register_kernel(operation: Operation, language: str, writer: Writer) -> None:
@@ -63,7 +69,7 @@ def register_kernel(operation: Operation, language: str, writer: Writer) -> None
             none for these shapes and dtypes.
     """
     _writers[operation.name, language] = writer
-    _registered[0] += 1
+    _note(operation)
 
 
 def own_kernel(op: Op, avals: Sequence[Aval], language: str) -> OwnKernel | None:
@@ -96,6 +102,11 @@ def register_lowering(operation: Operation, rule: Rule) -> None:
         return rule(*[v.widen() for v in values], **op.attributes)
 
     lowering.RULES[operation.name] = widened
+    _note(operation)
+
+
+def _note(operation: Operation) -> None:
+    _operations[operation.name] = operation
     _registered[0] += 1
 
 

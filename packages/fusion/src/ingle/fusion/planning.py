@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .graph import Graph
+from .graph import Donors, Graph
+from .pace import tick
 from .passes.alignment import GATHERED
 from .passes.assembly import Assembler, in_memory, placements
 from .passes.columns import in_two_steps
@@ -29,11 +30,11 @@ class Scheduler:
     Args:
         graph: with composites expanded.
         generated: whether kernels can be generated for an operation on operands like these.
-        donors: positions of inputs and of outputs that may lie in an input's memory.
+        donors: positions of inputs, and of outputs that may lie in their memory.
     """
 
     def __init__(
-        self, graph: Graph, generated: Any, donors: Sequence[tuple[int, int]] = ()
+        self, graph: Graph, generated: Any, donors: Donors = ()
     ) -> None:  # fmt: skip
         self._generated = generated
         self._donors = donors
@@ -72,29 +73,33 @@ class Scheduler:
             placed = placements(self._graph, self._views, self._roles, grouping)
             begun: dict[Group, Begun] = {}
             failed = self._begin_all(begun, grouping.groups, stored, placed)
-            if failed is None:
+            if not failed:
                 break
-            self._take_apart(failed)
+            for group in grouping.apart(failed):
+                self._take_apart(group)
             grouping = self._grouping()
         self._rematerialize(begun, grouping, stored, placed)
         calls: list[Call | HostStep] = []
         for made in begun.values():
+            tick("writing kernels")
             calls.extend([made.build()] if isinstance(made, NestBuilder) else made)
         return Outline(self._graph, self._views, calls, self._inline)
 
     def _begin_all(
         self, begun: dict[Group, Begun], groups: Sequence[Group],
         stored: Mapping[Group, Sequence[int]], placed: dict[int, View],
-    ) -> Group | None:  # fmt: skip
-        """Begins the calls of groups; returns one that is no kernel."""
+    ) -> list[Group]:  # fmt: skip
+        """Begins the calls of groups; returns those that are no kernels."""
+        failed: list[Group] = []
         for group in groups:
+            tick("finding loops")
             if group.kind != "host" and not stored[group]:
                 continue  # Something waits for it, but nobody needs it.
             try:
                 begun[group] = self._begun(group, stored[group], placed)
             except Unnestable:
-                return group
-        return None
+                failed.append(group)
+        return failed
 
     def _rematerialize(
         self, begun: dict[Group, Begun], grouping: Grouping,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from ingle.tensor.contract import Backend, Handle, Scalar
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
-from ingle.tensor.operation import Op, typed_key
+from ingle.tensor.locks import renewed
+from ingle.tensor.operation import typed_key
 
+from .cutting import Cut, in_pieces, live_nodes, pick, trimmed
 from .graph import Entry, Graph, Node, constant_entry, read_log
+from .plan_keys import key_of_log
 from .references import HELD_TWICE, exclusive, refs
 from .straight import Landing
 
@@ -32,31 +34,6 @@ class Executable(Protocol):
         ...
 
 
-def replay(
-    backend: Backend,
-    log: Sequence[Entry],
-    outputs: Sequence[int],
-    given: Sequence[Handle],
-    numbers: Sequence[Any],
-) -> list[Handle]:
-    """Runs a log through the door of a backend, one operation after the other."""
-    values: list[Any] = []
-    inputs, rest = iter(given), iter(numbers)
-    dying = _last_uses([e[1:] if type(e[0]) is Op else () for e in log], outputs)
-    with staged_on(backend):
-        for entry, dead in zip(log, dying, strict=True):
-            head = entry[0]
-            if head == "input":
-                values.append(next(inputs))
-            elif head == "scalar":
-                values.append(Scalar(next(rest), entry[1]))
-            else:
-                values.extend(backend.execute(head, [values[i] for i in entry[1:]]))
-                for number in dead:
-                    values[number] = None
-    return [values[o] for o in outputs]
-
-
 def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[int]]:
     """For each step, given by the values that it uses, those that none uses after it."""
     seen = set(kept)
@@ -74,9 +51,11 @@ class Replay:
     def __init__(self, backend: Backend, graph: Graph) -> None:
         self._backend = backend
         self._graph = graph
+        live = live_nodes(graph)
+        self._nodes = [node for node, lives in zip(graph.nodes, live, strict=True) if lives]
         # What is no result stays: it is given, or part of the graph.
         given = [n for n, value in enumerate(graph.values) if value.kind != "result"]
-        uses = [(*node.args, *node.results) for node in graph.nodes]
+        uses = [(*node.args, *node.results) for node in self._nodes]
         self._last = _last_uses(uses, (*graph.outputs, *given))
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
@@ -89,7 +68,7 @@ class Replay:
             known[number] = Scalar(x, graph.values[number].aval.dtype)
         # What a composite's body creates belongs below, too.
         with staged_on(self._backend):
-            for node, dying in zip(graph.nodes, self._last, strict=True):
+            for node, dying in zip(self._nodes, self._last, strict=True):
                 results = self._execute(node, [known[a] for a in node.args])
                 known.update(zip(node.results, results, strict=True))
                 for number in dying:
@@ -121,15 +100,11 @@ def prepare(backend: Backend, graph: Graph) -> Executable:
 
 def with_donors(graph: Graph) -> Graph:
     """The graph, all of whose inputs may be written over that are as large as an output."""
-    avals = [graph.values[n].aval for n in graph.inputs]
-    graph.donors = tuple(
-        [
-            (i, o)
-            for o, value in enumerate(graph.outputs)
-            for i, aval in enumerate(avals)
-            if aval == graph.values[value].aval
-        ]
-    )
+    alike: dict[Aval, tuple[list[int], list[int]]] = {}
+    for side, numbers in enumerate((graph.inputs, graph.outputs)):
+        for place, number in enumerate(numbers):
+            alike.setdefault(graph.values[number].aval, ([], []))[side].append(place)
+    graph.donors = tuple([(tuple(i), tuple(o)) for i, o in alike.values() if i and o])
     return graph
 
 
@@ -138,15 +113,22 @@ class _Form:
 
     A number is a constant of the plan until it comes with another value: then its position is an
     input for good.
+
+    Attributes:
+        trimmed: what runs in its place, if its outputs don't need all of it.
+        cut: what runs in its place, if it is long and repeats.
     """
 
-    def __init__(self, numbers: Sequence[Any]) -> None:
+    def __init__(self, key: tuple[Sequence[Entry], Sequence[int]], numbers: Sequence[Any]) -> None:
+        self.trimmed = trimmed(*key)
+        self.cut = in_pieces(*key) if self.trimmed is None else None
         self.first = list(numbers)
         self.keys: list[Any] = [typed_key(n) for n in numbers]
         self.varying: list[bool] = [False] * len(numbers)
         self.executable: Executable | None = None
+        self.key: str | None = None
         self.runs = 0
-        self.lock = threading.Lock()
+        self.lock = renewed(self, "lock")
 
     def fit(self, numbers: Sequence[Any]) -> None:
         """Notes which numbers have changed since the plan was made."""
@@ -164,13 +146,17 @@ class Planner:
 
     A log that comes for the first time runs operation by operation, since most such logs never
     come again; from its second time on it is planned.
+
+    Attributes:
+        ends: for logs that were looked through for loops, after how many entries to run them.
     """
 
     def __init__(self, backend: Backend, most: int = 1024) -> None:
         self._backend = backend
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock")
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
+        self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
         self,
@@ -186,19 +172,55 @@ class Planner:
             PlanError: the log is due to run by a plan, which failed.
             Exception: an operation did, also one whose result nobody wants.
         """
-        form = self._form((tuple(log), tuple(outputs)), numbers)
+        form, held = self._form((tuple(log), tuple(outputs)), numbers), HELD_TWICE
+        if form.trimmed is not None:
+            log, outputs, inputs, scalars = form.trimmed
+            given, numbers = pick(given, inputs), pick(numbers, scalars)
+            form = self._form((log, outputs), numbers)
+            held += 1  # the list of all of them
+        if form.cut is not None:
+            return self._run_pieces(form.cut, outputs, given, numbers)
+        return self._run(form, log, outputs, given, numbers, landing, held)
+
+    def _run_pieces(
+        self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any]
+    ) -> list[Handle]:
+        """One after the other; what lies between two may be written over, what was given not, so
+        that a run that is broken off can begin again."""
+        values: dict[int, Handle] = dict(zip(cut.inputs, given, strict=True))
+        for piece in cut.pieces:
+            taken = pick(values, piece.inputs)
+            for value in piece.dying:
+                del values[value]
+            scalars = pick(numbers, piece.scalars)
+            form = self._form((piece.entries, piece.outputs), scalars)
+            made = self._run(
+                form, piece.entries, piece.outputs, taken, scalars, Landing(), HELD_TWICE
+            )  # fmt: skip
+            values.update(zip(piece.results, made, strict=True))
+            del taken, made
+        return pick(values, outputs)
+
+    def _run(
+        self, form: _Form, log: Sequence[Entry], outputs: Sequence[int], given: Sequence[Handle],
+        numbers: Sequence[Any], landing: Landing, held: int,
+    ) -> list[Handle]:  # fmt: skip
+        """`held` is how many references there are to an input that nobody else holds."""
         with form.lock:
             # Threads may come with other numbers: what varies belongs to the plan made for it.
             form.fit(numbers)
             form.runs += 1
             if form.executable is None and form.runs > 1:
                 form.executable = self._planned(log, outputs, numbers, form.varying)
+                self._keep(form)
+            elif form.executable is None:
+                self._recall(form, log, outputs, numbers)
             executable, varying = form.executable, tuple(form.varying)
         if executable is None:
-            return replay(self._backend, log, outputs, given, numbers)
-        rest = [n for n, varies in zip(numbers, varying, strict=True) if varies]
+            return Replay(self._backend, read_log(log, outputs))(given, numbers)
+        rest = _those(numbers, varying)
         # Two hold each handle here that nobody else holds: the list and the loop.
-        free = [refs(h) == HELD_TWICE and exclusive(h) for h in given]
+        free = [refs(h) == held and exclusive(h) for h in given]
         try:
             over = getattr(executable, "over", None)
             if over is None:
@@ -214,21 +236,53 @@ class Planner:
     ) -> Executable:  # fmt: skip
         fixed = _with_constants(log, numbers, varying)
         try:
-            return prepare(self._backend, with_donors(read_log(fixed, outputs)))
+            made = prepare(self._backend, with_donors(read_log(fixed, outputs)))
+            if hasattr(made, "in_slices"):  # no step of plain code stalls
+                made.in_slices = True
+            return made
         except Exception as error:
             raise PlanError(error) from error
+
+    def _recall(
+        self, form: _Form, log: Sequence[Entry], outputs: Sequence[int], numbers: Sequence[Any]
+    ) -> None:
+        """Takes up the plan that another process has made of what is new here."""
+        shelf = getattr(self._backend, "shelf", None)
+        if shelf is None:
+            return
+        form.key = key_of_log(log, outputs, numbers, shelf.description())
+        content = None if form.key is None else shelf.get(f"form-{form.key}")
+        if content is None or len(content) != len(numbers):
+            return
+        varying = [flag != 0 for flag in content]
+        fixed = _with_constants(log, numbers, varying)
+        executable = prepare(self._backend, with_donors(read_log(fixed, outputs)))
+        recalled = getattr(executable, "recalled", None)
+        if recalled is not None and recalled(_those(numbers, varying)):
+            form.varying = varying
+            form.executable = executable
+
+    def _keep(self, form: _Form) -> None:
+        """Says to later processes which numbers of the log vary."""
+        shelf = getattr(self._backend, "shelf", None)
+        if shelf is not None and form.key is not None:
+            shelf.put(f"form-{form.key}", bytes(form.varying))
 
     def _form(self, key: Any, numbers: Sequence[Any]) -> _Form:
         """The form of a log; the one used longest ago goes if there are too many."""
         with self._lock:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = _Form(numbers)
+                form = self._forms[key] = _Form(key, numbers)
                 if len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:
                 self._forms.move_to_end(key)
             return form
+
+
+def _those(numbers: Sequence[Any], varying: Sequence[bool]) -> list[Any]:
+    return [n for n, varies in zip(numbers, varying, strict=True) if varies]
 
 
 def _with_constants(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, infer
 
-from .graph import Entry
+from .graph import Entry, read_log
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -84,23 +84,38 @@ class Inputs(list[Handle]):
     __slots__ = ("__weakref__",)
 
 
+class Turn:
+    """Whose turn it is: held while a recorder grows and while it runs."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = renewed(self, "lock")
+
+
 class Recorder:
-    """A log that grows, with what it ran on so far.
+    """A log that grows, with what it runs on.
+
+    Whatever interrupts Python between two of its instructions, such as a handler of signals or a
+    finalizer, may ask for operations, too. A recorder that is in the middle of one takes none.
 
     Attributes:
         written: the log.
         given: the handles, of the backend below, of its inputs in order.
         numbers: the numbers of its scalars in order.
+        turn: held while it grows and while it runs.
         most: how long the log may become before `shorten` is called.
+        open: whether it takes operations now.
         staged: whether values are never computed here: the log is kept for later runs.
     """
 
     most = sys.maxsize
     staged = False
 
-    def __init__(self, backend: Fusion) -> None:
+    def __init__(self, backend: Fusion, turn: Turn | None = None) -> None:
         self.backend = backend
-        self.lock = threading.RLock()
+        self.turn = Turn() if turn is None else turn
+        self.open = True
         self.written: list[Entry] = []
         self.given = Inputs()
         self.numbers: list[Any] = []
@@ -112,38 +127,78 @@ class Recorder:
         """Writes an operation down."""
         avals = infer(op, inputs)
         for x in inputs:
-            if type(x) is LazyHandle and x.recorder is not self and x.recorder is not None:
-                # Not under the lock: another thread that computes it may be waiting for that.
-                x.computed()
-        with self.lock:
-            args: list[Any] = [op]
-            for x in inputs:
-                if type(x) is LazyHandle:
-                    if x.recorder is self:
-                        args.append(x.number)
-                    else:  # computed before, or by somebody who needed it in between
-                        args.append(self.operand(x.computed()))
-                elif type(x) is Scalar:
-                    args.append(self.number(x))
-                else:
-                    args.append(self.operand(x))  # type: ignore[arg-type]
-            number, entry = self._count, tuple(args)
-            made: tuple[LazyHandle, ...]
-            if len(avals) == 1:
-                made = (LazyHandle(self.backend, avals[0], self, number),)
-                known: Sequence[ref[LazyHandle]] = (ref(made[0]),)
+            if type(x) is LazyHandle:
+                recorder = x.recorder
+                if recorder is not None and recorder is not self:
+                    # Not under the lock: another thread that computes it may be waiting for that.
+                    x.computed()
+        with self.turn.lock:
+            mine, made = False, None
+            try:
+                # Both at once: what comes in between may close it.
+                mine, self.open = self.open, False
+                if mine:
+                    made = self._written(op, inputs, avals)
+            except BaseException:
+                if mine:
+                    self._repair()
+                raise
+            finally:
+                if mine:
+                    self.open = True
+            if made is not None:
+                if len(self.written) > self.most:
+                    self.shorten()
+                return made
+        return self.elsewhere(op, inputs)
+
+    def elsewhere(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """An operation that comes while it takes none: in the middle of another one, which was
+        interrupted. It runs at once."""
+        return self.backend.execute_now(op, inputs)
+
+    def _written(
+        self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
+    ) -> tuple[LazyHandle, ...]:
+        args: list[Any] = [op]
+        places = self._places
+        for x in inputs:
+            if type(x) is LazyHandle:
+                if x.recorder is self:
+                    args.append(x.number)
+                else:  # computed before, or by somebody who needed it in between
+                    handle = x.computed()
+                    place = places.get(id(handle))
+                    args.append(self.operand(handle) if place is None else place)
+            elif type(x) is Scalar:
+                args.append(self.number(x))
             else:
-                made = tuple(
-                    [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
-                )
-                known = [ref(h) for h in made]
-            # Without calls, between which Ctrl-C may come.
-            self._count = number + len(made)
-            self._handles += known
-            self.written += (entry,)
-            if len(self.written) > self.most:
-                self.shorten()
-            return made
+                args.append(self.operand(x))  # type: ignore[arg-type]
+        number, entry = self._count, tuple(args)
+        made: tuple[LazyHandle, ...]
+        if len(avals) == 1:
+            made = (LazyHandle(self.backend, avals[0], self, number),)
+            self._handles.append(ref(made[0]))
+        else:
+            made = tuple(
+                [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
+            )
+            self._handles += [ref(h) for h in made]
+        self._count = number + len(made)
+        self.written.append(entry)
+        return made
+
+    def _repair(self) -> None:
+        """After an interruption: what has no entry in the log was never there."""
+        kinds = [e[0] for e in self.written]
+        del self.given[kinds.count("input") :], self.numbers[kinds.count("scalar") :]
+        graph = read_log(self.written, ())
+        self._count = len(graph.values)
+        self._places = {k: n for k, n in self._places.items() if n < self._count}
+
+    def interrupted(self) -> bool:
+        """Whether the operation at hand is none of the function that is being written down."""
+        return False
 
     def shorten(self) -> None:
         """The log has more entries than `most`."""
@@ -154,10 +209,11 @@ class Recorder:
         found = self._places.get(place)
         if found is None:
             found, entry = self._count, ("input", handle.shape, handle.dtype)
+            # Entries come last: what reads the log meanwhile finds all that they need.
+            self.given.append(handle)
             self._places[place] = found
             self._count = found + 1
-            self.given += (handle,)
-            self.written += (entry,)
+            self.written.append(entry)
             if handle.owned is not None:
                 handle.owned.add(self.given)
         return found
@@ -165,25 +221,14 @@ class Recorder:
     def number(self, scalar: Scalar) -> int:
         """The value of a number: given anew to each run."""
         entry, number = ("scalar", scalar.dtype), self._count
+        self.numbers.append(scalar.value)
         self._count = number + 1
-        self.numbers += (scalar.value,)
-        self.written += (entry,)
+        self.written.append(entry)
         return number
 
     def living(self) -> list[LazyHandle]:
-        """The handles that somebody still holds, in the order of their values."""
-        return [h for r in self._handles if (h := r()) is not None]
-
-    def taken(self) -> tuple[Any, ...]:
-        """Everything that is written down, which is forgotten here."""
-        state = self.written, self.given, self.numbers, self._count, self._handles, self._places
-        self.written, self.given, self.numbers = [], Inputs(), []
-        self._count, self._handles, self._places = 0, [], {}
-        return state
-
-    def put_back(self, state: tuple[Any, ...]) -> None:
-        """Undoes `taken`."""
-        self.written, self.given, self.numbers, self._count, self._handles, self._places = state
+        """The handles that wait here and that somebody holds, in the order of their values."""
+        return [h for r in self._handles if (h := r()) is not None and h.recorder is self]
 
     def finish(self, wanted: LazyHandle) -> None:
         """Somebody needs a value that is written down here."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from .graph import Graph
 from .kernel.nest import BLOCK
+from .pace import tick
 from .passes.columns import is_columns
 from .passes.contractions import ContractionCall
 from .passes.nests import NestCall
@@ -98,6 +99,7 @@ class _Layout:
         graph, views, calls, inline = self._outline
         maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         for call in calls:
+            tick("finding memory")
             if isinstance(call, NestCall):
                 self._check_bounds(call, maker)
         own = self._own()

@@ -23,6 +23,12 @@ from .graph import Entry, Graph, constant_entry, read_log
 
 VERSION = 1
 
+_NONSENSE = (
+    ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError,
+    MemoryError,
+)  # fmt: skip
+"""What JSON of another form than a graph's leads to."""
+
 
 def dumps(graph: Graph) -> str:
     """The text of a graph; `loads` reads it.
@@ -68,7 +74,7 @@ def loads(text: str) -> Graph:
         raise
     except IngleError as error:
         raise GraphFormatError(f"the graph holds a call that is not right: {error}") from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except _NONSENSE as error:
         raise GraphFormatError(f"this is not the text of a graph: {error!r}") from error
     return graph
 
@@ -96,8 +102,8 @@ def _written(entry: Entry) -> list[Any]:
     if head == "scalar":
         return ["scalar", entry[1].name]
     if head == "constant":
-        return ["constant", entry[1].name, _value(entry[3])]
-    return [head.operation.name, _attributes(head), *entry[1:]]
+        return ["constant", entry[1].name, written_value(entry[3])]
+    return [head.operation.name, attributes_of(head), *entry[1:]]
 
 
 def _read(entry: Sequence[Any]) -> Entry:
@@ -107,13 +113,13 @@ def _read(entry: Sequence[Any]) -> Entry:
         case ["scalar", str(dtype)]:
             return ("scalar", as_dtype(dtype))
         case ["constant", str(dtype), number]:
-            return constant_entry(_unwritten(number), as_dtype(dtype))
+            return constant_entry(read_value(number), as_dtype(dtype))
         case [str(name), dict(attributes), *numbers] if all(type(n) is int for n in numbers):
-            return (_op(name, attributes), *numbers)
+            return (op_named(name, attributes), *numbers)
     raise GraphFormatError(f"a graph has no entry like {entry!r}")
 
 
-def _op(name: str, attributes: dict[str, Any]) -> Op:
+def op_named(name: str, attributes: dict[str, Any]) -> Op:
     operation = OPERATIONS.get(name)
     if operation is None:
         raise GraphFormatError(
@@ -125,14 +131,14 @@ def _op(name: str, attributes: dict[str, Any]) -> Op:
             f"{name}: the graph has the attributes {sorted(attributes)}, and the operation has "
             f"{sorted(operation.statics)}: it was written with another release"
         )
-    return operation.op(**{k: _unwritten(v) for k, v in attributes.items()})
+    return operation.op(**{k: read_value(v) for k, v in attributes.items()})
 
 
-def _attributes(op: Op) -> dict[str, Any]:
-    return {name: _value(op.attributes[name]) for name in op.operation.statics}
+def attributes_of(op: Op) -> dict[str, Any]:
+    return {name: written_value(op.attributes[name]) for name in op.operation.statics}
 
 
-def _value(x: Any) -> Any:
+def written_value(x: Any) -> Any:
     """A static attribute or a number as JSON."""
     match x:
         case None | bool() | str():
@@ -146,16 +152,16 @@ def _value(x: Any) -> Any:
         case complex():
             return {"complex": str(x)}
         case tuple():
-            return [_value(e) for e in x]
+            return [written_value(e) for e in x]
         case Program():
             return {"program": _program(x)}
     raise GraphFormatError(f"{x!r} of type {type(x).__name__} cannot be written into a graph")
 
 
-def _unwritten(x: Any) -> Any:
+def read_value(x: Any) -> Any:
     match x:
         case list():
-            return tuple([_unwritten(e) for e in x])
+            return tuple([read_value(e) for e in x])
         case {"dtype": str(name)}:
             return as_dtype(name)
         case {"float": str(text)}:
@@ -171,7 +177,7 @@ def _unwritten(x: Any) -> Any:
 
 def _program(program: Program) -> dict[str, Any]:
     steps = [
-        [s.op.operation.name, _attributes(s.op), s.results, *[_operand(x) for x in s.inputs]]
+        [s.op.operation.name, attributes_of(s.op), s.results, *[_operand(x) for x in s.inputs]]
         for s in program.steps
     ]
     inputs = [[list(a.shape), a.dtype.name] for a in program.inputs]
@@ -179,17 +185,17 @@ def _program(program: Program) -> dict[str, Any]:
 
 
 def _operand(x: int | Scalar) -> Any:
-    return [x.dtype.name, _value(x.value)] if isinstance(x, Scalar) else x
+    return [x.dtype.name, written_value(x.value)] if isinstance(x, Scalar) else x
 
 
 def _read_program(content: dict[str, Any]) -> Program:
     inputs = [Aval(tuple(shape), as_dtype(dtype)) for shape, dtype in content["inputs"]]
     steps = [
-        Step(_op(name, attributes), tuple([_read_operand(x) for x in operands]), results)
+        Step(op_named(name, attributes), tuple([_read_operand(x) for x in operands]), results)
         for name, attributes, results, *operands in content["steps"]
     ]
     return Program.of(inputs, steps, content["outputs"])
 
 
 def _read_operand(x: Any) -> int | Scalar:
-    return x if isinstance(x, int) else Scalar(_unwritten(x[1]), as_dtype(x[0]))
+    return x if isinstance(x, int) else Scalar(read_value(x[1]), as_dtype(x[0]))

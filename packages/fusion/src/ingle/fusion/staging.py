@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,12 @@ import numpy as np
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, Scope
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.numbers import Tape, is_followed
+from ingle.tensor.numbers import Tape, is_followed, is_number, plain
 from ingle.tensor.operation import Op
 
 from .errors import CompileError
 from .graph import constant_entry
+from .interruptions import Outside
 from .lines import Line, user_line
 from .recorder import LazyHandle, Recorder, current
 
@@ -40,11 +42,12 @@ class Staging(Recorder):
 
     def __init__(self, backend: Fusion) -> None:
         super().__init__(backend)
-        self.tape = Tape()
+        self.tape = Tape(where=user_line)
         self.lines: list[Line] = []
         self.sources: list[Any] = []
         self.contents: dict[int, str] = {}
         self._scalars: dict[Any, int] = {}
+        self._outside: Outside | None = None
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         if op.operation.traits.dynamic_shape:
@@ -85,11 +88,15 @@ class Staging(Recorder):
     @contextmanager
     def active(self) -> Iterator[None]:
         """Operations of this thread are recorded here inside."""
-        token = current.set(self)
+        # That of who says `with`: between are this generator and its decorator.
+        self._outside = outside = Outside(sys._getframe(2))
+        before = current.get()
         try:
+            current.set(self)
             yield
         finally:
-            current.reset(token)
+            current.set(before)
+            outside.end()
 
     def operand(self, handle: Handle) -> int:
         known = len(self.given)
@@ -119,6 +126,9 @@ class Staging(Recorder):
         """Notes what a constant holds that the function makes of host data."""
         digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16)
         self.contents[id(handle)] = digest.hexdigest()
+
+    def interrupted(self) -> bool:
+        return self._outside is not None and self._outside.speaks()
 
     def finish(self, wanted: LazyHandle) -> None:
         raise CompileError(
@@ -154,11 +164,17 @@ class StagingScope(Scope):
         self._shown: dict[Cell[Any], Any] = {}
 
     def read(self, cell: Cell[Any]) -> Any:
+        if self.staging.interrupted():
+            return cell._value  # what it held before all of this
         if cell in self.writes:
             return self.writes[cell]
         if cell not in self._shown:
             self._shown[cell] = self._show(cell)
         return self._shown[cell]
+
+    def shown(self) -> list[Any]:
+        """The numbers that the cells in `counts` showed, without their history."""
+        return [plain(self._shown[cell]) for cell in self.counts]
 
     def _show(self, cell: Cell[Any]) -> Any:
         value = cell._value if self.parent is None else self.parent.read(cell)
@@ -168,7 +184,7 @@ class StagingScope(Scope):
                 self.born.append(cell)
                 return value
             return self.staging.promise(value, cell)
-        if type(value) in (int, float):
+        if is_number(value):
             self.counts.append(cell)
             return self.staging.tape.input(value)
         if is_followed(value):

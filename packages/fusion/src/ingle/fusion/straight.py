@@ -86,6 +86,7 @@ def straight(device: KernelDevice, parts: Parts) -> Run:
     writer = _Writer(device, parts)
     writer.receive(parts.constants)
     writer.make(parts.own)
+    writer.borrow(parts.arena)
     written = [writer.segment(s, roots, parts.arena) for s, roots in parts.segments]
     *first, last = written or [""]
     writer.lines += first
@@ -96,6 +97,8 @@ def straight(device: KernelDevice, parts: Parts) -> Run:
     writer.lines.append(f"out = [{', '.join(shown)}]")
     if parts.donors:
         writer.land(last.replace(", scalars", ", scalars, landing"))
+    if parts.arena:
+        writer.lines.append("take_back(lent)")
     return writer.function()
 
 
@@ -109,6 +112,7 @@ class _Writer:
         self._first = parts.inputs + len(parts.constants)
         self._names: dict[str, Any] = {
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
+            "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
         }  # fmt: skip
 
@@ -128,11 +132,15 @@ class _Writer:
                 made = f"v{giver} if free[{giver}] else {made}"
             self.lines.append(f"v{number} = {made}")
 
+    def borrow(self, arena: int) -> None:
+        if arena:
+            self.lines.append(f"lent = arena({arena})")
+
     def segment(self, segment: Segment, roots: Sequence[int], arena: int) -> str:
         name = f"segment{len(self._names)}"
         self._names[name] = segment
         buffers = "".join(f", v{r}.address" for r in roots)
-        shared = f"arena({arena})" if arena else "0"
+        shared = "lent.address" if arena else "0"
         kept = [number - 1 for number in segment.keeps]
         lasting = [f"v{roots[n]}" if self._lasts(roots[n]) else "None" for n in kept]
         handles = f", keeps=({', '.join(lasting)},)" if {*lasting} - {"None"} else ""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
+from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import Op
 
 from .ahead import setting
+from .cutting import crossing, loop_of, seam_of
 from .errors import PlanWarning
 from .graph import Entry, read_log
-from .plans import Attempt, PlanError
-from .recorder import Inputs, LazyHandle, Recorder
+from .interruptions import is_from_outside
+from .plans import Attempt, PlanError, Replay
+from .recorder import Inputs, LazyHandle, Recorder, Turn
+from .references import HELD_TWICE, refs
 from .straight import Landing
 
 if TYPE_CHECKING:
@@ -24,22 +29,94 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 8192
 """A safety valve: streams end at structural points long before."""
+FIRST_CHECK, CHECKS = 1024, 64
+"""After how many entries a loop is looked for that nobody reads; after how many each time what the
+stream alone holds is looked at."""
+MOST_LOOPS = 64
+"""So many loops are known again."""
+MOST_BYTES = 1 << 28
+"""Bytes of inputs that a stream may hold alone."""
 SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
 
 
+_CUT_OFF = BackendError(
+    "another thread was computing this value when the process forked; read it before the fork, or "
+    "compute it in the child"
+)
+
+
+MOST_HELD = 8
+"""Of how many operations one at most is held by somebody in a loop that is run before anybody
+reads anything: a recording of gradients holds more, and is better planned as one."""
+
+
 class Stream(Recorder):
-    """What one thread has asked for and nobody has needed yet."""
+    """What one thread has asked for and nobody has needed yet. It runs once.
 
-    most = MOST_ENTRIES
+    Attributes:
+        done: whether it has run.
+    """
 
-    def __init__(self, backend: Fusion, planner: Planner) -> None:
-        super().__init__(backend)
+    most = CHECKS
+
+    def __init__(self, backend: Fusion, planner: Planner, turn: Turn) -> None:
+        super().__init__(backend, turn)
+        self.done = False
         self._planner = planner
-        self._report: Callable[[], None] | None = getattr(backend.inner, "report", None)
+        self._looks = FIRST_CHECK
+        self._ends = MOST_ENTRIES
+        self._seen = self._bytes = 0
+        self._limit = MOST_BYTES
+        self._running: tuple[Sequence[LazyHandle], Landing, int] | None = None
 
     def shorten(self) -> None:
-        self.flush()
+        count = len(self.written)
+        if count >= self._looks and self._ends == MOST_ENTRIES:
+            self._looks *= 2
+            key = tuple(self.written)
+            ends = self._planner.ends.get(key)
+            if ends is None:
+                ends = min(MOST_ENTRIES, self._end_of_loop())
+                self._planner.ends[key] = ends
+                while len(self._planner.ends) > MOST_LOOPS:
+                    self._planner.ends.popitem(last=False)
+            self._ends = ends
+        if count >= self._ends or self._holds_much():
+            self._ran()  # whose errors are those of who reads the values
+        self.most = min(count + CHECKS, self._ends - 1)
+
+    def _holds_much(self) -> bool:
+        """Whether it alone keeps more than enough in memory."""
+        for handle in self.given[self._seen :]:
+            self._bytes += math.prod(handle.shape) * handle.dtype.itemsize
+        self._seen = len(self.given)
+        if self._bytes < self._limit:
+            return False
+        held = sum([
+            math.prod(h.shape) * h.dtype.itemsize for h in self.given if refs(h) <= HELD_TWICE
+        ])  # fmt: skip
+        self._limit = self._bytes + MOST_BYTES // 2
+        return held >= MOST_BYTES // 2
+
+    def _end_of_loop(self) -> int:
+        """How many entries there are at the end of the iteration, if this is a loop that keeps
+        little of what it computes: there is no need to wait for whoever reads it."""
+        if MOST_HELD * len(self.living()) > len(self.written):
+            return MOST_ENTRIES
+        graph = read_log(self.written, ())
+        nodes = graph.nodes
+        loop = loop_of([node.op.operation for node in nodes])
+        if loop is None or loop.end < len(nodes) or 2 * loop.begin > len(nodes):
+            return MOST_ENTRIES
+        entries = [i for i, entry in enumerate(self.written, 1) if type(entry[0]) is Op]
+        seam = seam_of(loop, crossing(graph))
+        left = (seam - len(nodes)) % loop.period
+        before = len(nodes) - loop.period
+        return len(self.written) + entries[before + left - 1] - entries[before - 1]
+
+    def elsewhere(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        return self.backend.record_anew(op, inputs)
 
     def finish(self, wanted: LazyHandle) -> None:
         self._ran(wanted)
@@ -60,19 +137,103 @@ class Stream(Recorder):
         Args:
             wanted: whose value is needed; if another thread has found it, nothing runs here.
         """
-        if setting.plans and self._report is not None:
-            self._report()
-        with self.lock:
+        if setting.plans:
+            self.backend.report()
+        with self.turn.lock:
             if not self.written or (wanted is not None and wanted.recorder is None):
                 return ()
-            handles = self.living()
-            if not handles:
-                self.taken()
-            elif self._is_short():
-                self._run_short(handles)
-            else:
-                self._run(handles)
+            if not self.open:  # in the middle of something that was interrupted
+                return () if wanted is None else self._run_aside()
+            handles: Sequence[LazyHandle] = ()
+            landing = Landing()
+            try:
+                self.open = False
+                handles = self.living()
+                self._running = handles, landing, threading.get_ident()
+                if handles:
+                    self._run(handles, landing)
+                self.done = True
+            except BaseException:
+                # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
+                if landing.done:
+                    _settle(handles, landing.outputs)
+                    self.done = True
+                raise
+            finally:
+                self._running = None
+                if self.done:
+                    self._forget()
+                else:
+                    self.open = True
             return handles
+
+    def _forget(self) -> None:
+        """Lets go of what the log ran on."""
+        self.written, self.given, self.numbers = [], Inputs(), []
+        self._handles, self._places = [], {}
+
+    def _run(self, handles: Sequence[LazyHandle], landing: Landing) -> None:
+        outputs = [h.number for h in handles]
+        try:
+            values = self._computed(outputs, landing)
+        except Exception as error:
+            if landing.done or is_from_outside(error):
+                raise
+            # A log that cannot even be read has no values, however often they are asked for.
+            values = [error] * len(outputs)
+        landing.outputs, landing.done = values, True
+        _settle(handles, values)
+
+    def _computed(self, outputs: Sequence[int], landing: Landing) -> list[Any]:
+        log, given, numbers = self.written, self.given, self.numbers
+        try:
+            if self._is_short():
+                return _one_by_one(self.backend.inner, log, outputs, given, numbers)
+            return self._planner.run(log, outputs, given, numbers, landing)
+        except Exception as error:
+            reason = error.reason if isinstance(error, PlanError) else error
+            if landing.done or is_from_outside(reason):
+                raise reason from None
+            found = self._attempted(log, outputs, given, numbers)
+            failed = any(isinstance(value, BaseException) for value in found)
+            if isinstance(error, PlanError) and not failed:
+                warnings.warn(
+                    "a plan could not be used, so its operations ran one by one, which is slower: "
+                    f"{error}",
+                    PlanWarning,
+                    stacklevel=2,
+                )
+            return found
+
+    def _attempted(
+        self, log: Sequence[Entry], outputs: Sequence[int], given: Sequence[Handle],
+        numbers: Sequence[Any],
+    ) -> list[Any]:  # fmt: skip
+        """Whatever has nothing to do with a failure gets its value."""
+        return Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
+
+    def _run_aside(self) -> Sequence[LazyHandle]:
+        """Values for what interrupted this stream while it grew or ran; it goes on afterwards."""
+        if self._running is not None:
+            handles, landing, thread = self._running
+            if landing.done:
+                mine = thread == threading.get_ident()
+                _settle(handles, landing.outputs if mine else [_CUT_OFF] * len(handles))
+                return handles
+        log, given, numbers = self.written[:], self.given[:], self.numbers[:]
+        graph = read_log(log, ())
+        handles = [h for h in self.living() if h.number < len(graph.values)]
+        graph.outputs = tuple([h.number for h in handles])
+        below = self.backend.inner
+        found = Attempt(below, graph)(given[: len(graph.inputs)], numbers[: len(graph.scalars)])
+        if self._running is not None:
+            # What is running may write over the memory that these may be views of.
+            found = [
+                below.upload(below.download(x).copy()) if isinstance(x, Handle) else x
+                for x in found
+            ]
+        _settle(handles, found)
+        return handles
 
     def _is_short(self) -> bool:
         """Whether all that a plan prepares for takes longer than the operations one by one."""
@@ -84,68 +245,6 @@ class Stream(Recorder):
                 return True
         return False
 
-    def _run_short(self, handles: Sequence[LazyHandle]) -> None:
-        log, given, numbers = self.written, self.given, self.numbers
-        state = self.taken()
-        try:
-            try:
-                values = _one_by_one(self.backend.inner, log, given, numbers)
-            except Exception:
-                outputs = [h.number for h in handles]
-                _settle(handles, self._attempted(log, outputs, given, numbers))
-            else:
-                for handle in handles:
-                    handle.settle(values[handle.number])
-        except BaseException:  # Ctrl-C: whoever asks again starts it again
-            self.put_back(state)
-            raise
-
-    def _run(self, handles: Sequence[LazyHandle]) -> None:
-        landing = Landing()
-        state: tuple[Any, ...] | None = None
-        values: Sequence[Handle | BaseException] | None = None
-        try:
-            state = self.taken()
-            values = self._computed(state, handles, landing)
-            _settle(handles, values)
-        except BaseException:
-            # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
-            if values is not None:
-                _settle(handles, values)
-            elif landing.done:
-                _settle(handles, landing.outputs)
-            elif state is not None:
-                self.put_back(state)
-            raise
-
-    def _computed(
-        self, state: tuple[Any, ...], handles: Sequence[LazyHandle], landing: Landing
-    ) -> Sequence[Handle | BaseException]:
-        log, given, numbers, *_ = state
-        outputs = [h.number for h in handles]
-        try:
-            return self._planner.run(log, outputs, given, numbers, landing)
-        except PlanError as error:
-            if landing.done:
-                raise error.reason from None
-            found = self._attempted(log, outputs, given, numbers)
-            if not any(isinstance(value, BaseException) for value in found):
-                warnings.warn(
-                    "a plan could not be used, so its operations ran one by one, which is slower: "
-                    f"{error}",
-                    PlanWarning,
-                    stacklevel=2,
-                )
-            return found
-        except Exception:
-            return self._attempted(log, outputs, given, numbers)
-
-    def _attempted(
-        self, log: Sequence[Entry], outputs: Sequence[int], given: Inputs, numbers: Sequence[Any]
-    ) -> Sequence[Handle | BaseException]:
-        """Whatever has nothing to do with a failure gets its value."""
-        return Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
-
 
 def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:
     for handle, value in zip(handles, values, strict=True):
@@ -153,11 +252,17 @@ def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseExcepti
 
 
 def _one_by_one(
-    backend: Backend, log: Sequence[Entry], given: Sequence[Handle], numbers: Sequence[Any]
+    backend: Backend,
+    log: Sequence[Entry],
+    outputs: Sequence[int],
+    given: Sequence[Handle],
+    numbers: Sequence[Any],
 ) -> list[Any]:
-    """All values of a log."""
+    """The values of a short log."""
     tensors, rest = iter(given), iter(numbers)
     values: list[Any] = []
+    if len(log) - len(given) - len(numbers) > len(outputs):  # Not everything is wanted.
+        return Replay(backend, read_log(log, outputs))(given, numbers)
     for entry in log:
         op = entry[0]
         if type(op) is Op:
@@ -171,4 +276,4 @@ def _one_by_one(
             values.append(next(tensors))
         else:
             values.append(Scalar(next(rest), entry[1]))
-    return values
+    return [values[n] for n in outputs]

@@ -30,6 +30,8 @@ from .activations import Tanhshrink as Tanhshrink
 from .activations import Threshold as Threshold
 from .containers import ModuleDict as ModuleDict
 from .containers import ModuleList as ModuleList
+from .containers import ParameterDict as ParameterDict
+from .containers import ParameterList as ParameterList
 from .containers import Sequential as Sequential
 from .convolution import Conv1d as Conv1d
 from .convolution import Conv2d as Conv2d
@@ -37,7 +39,10 @@ from .convolution import Conv3d as Conv3d
 from .dropout import Dropout as Dropout
 from .embedding import Embedding as Embedding
 from .feedforward import PositionWiseFeedForward as PositionWiseFeedForward
+from .files import FileWriteError as FileWriteError
 from .files import atomic_write as atomic_write
+from .files import require_writable as require_writable
+from .files import writing as writing
 from .linear import Identity as Identity
 from .linear import Linear as Linear
 from .losses import BCELoss as BCELoss

@@ -1,4 +1,4 @@
-"""Modules of modules: in a row, as a list, by name.
+"""Modules that hold modules or parameters: in a row, as a list, by name.
 
 What is taken out of one is typed as `Any`, so that the attributes of its class can be used.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, overload
 
-from ingle.tensor import Cell
+from ingle.tensor import Cell, Tensor
 from ingle.tensor.errors import ArgumentError, OperandError
 
-from . import structure
+from . import assigning, structure
 from .module import Module
+from .parameter import Parameter
 
 
 class _Container(Module):
-    """Keeps its modules in a dict of its own, so that a name may be that of a method."""
+    """Keeps its entries in a dict of its own, so that a name may be that of a method."""
 
-    _entries: dict[str, Module]
+    _entries: dict[str, Any]
+    _kind: str = "modules"
 
     def __init__(self) -> None:
         vars(self)["_entries"] = {}
@@ -28,13 +30,18 @@ class _Container(Module):
         yield from self._registered_among(others)
         yield from self._entries.items()
 
-    def _put(self, name: str, module: Module) -> None:
-        if not isinstance(module, Module):
+    def _entry(self, name: str, value: Any) -> Any:
+        """What is kept for a value; an `OperandError` for one that cannot be an entry."""
+        if not isinstance(value, Module):
             raise OperandError(
                 f"{type(self).__name__}: entry {name!r} must be a Module, got "
-                f"{type(module).__name__}"
-                + ("; did you mean to call it?" if isinstance(module, type) else "")
+                f"{type(value).__name__}"
+                + ("; did you mean to call it?" if isinstance(value, type) else "")
             )
+        return value
+
+    def _put(self, name: str, module: Any) -> None:
+        module = self._entry(name, module)
         if not isinstance(name, str) or not name or "." in name:
             raise ArgumentError(
                 f"{type(self).__name__}: a name is a string without dots, got {name!r}"
@@ -49,6 +56,22 @@ class _Container(Module):
             self._put(str(i), module)
         structure.changed()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        entries: dict[str, Any] = vars(self).get("_entries", {})
+        if name in entries and not hasattr(type(self), name):
+            if not isinstance(value, type(entries[name]) if self._kind != "modules" else Module):
+                assigning.set_value(self, name, entries[name], value)
+            self._put(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._entries and not hasattr(type(self), name):
+            del self._entries[name]
+            structure.changed()
+        else:
+            super().__delattr__(name)
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -56,12 +79,12 @@ class _Container(Module):
         return True
 
     def __getattr__(self, name: str) -> Any:
-        entries: dict[str, Module] = vars(self).get("_entries", {})
+        entries: dict[str, Any] = vars(self).get("_entries", {})
         if name in entries:
             return entries[name]
         raise AttributeError(
             f"{type(self).__name__} has no attribute {name!r}"
-            + (f"; its modules are {', '.join(entries)}" if entries else "")
+            + (f"; its {self._kind} are {', '.join(entries)}" if entries else "")
         )
 
 
@@ -76,14 +99,15 @@ class _Ordered(_Container):
             )
         if not -len(names) <= index < len(names):
             raise IndexError(
-                f"{type(self).__name__}: index {index} is out of range; it has {len(names)} modules"
+                f"{type(self).__name__}: index {index} is out of range; it has {len(names)} "
+                f"{self._kind}"
             )
         return names[index]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._entries.values()))
 
-    def __setitem__(self, index: int, module: Module) -> None:
+    def __setitem__(self, index: int, module: Any) -> None:
         self._put(self._name(index), module)
 
     def __delitem__(self, index: int | slice) -> None:
@@ -96,17 +120,17 @@ class _Ordered(_Container):
             vars(self)["_entries"] = kept
             structure.changed()
 
-    def append(self, module: Module) -> None:
-        """Adds a module at the end, named by its position."""
+    def append(self, module: Any) -> None:
+        """Adds an entry at the end, named by its position."""
         self._put(str(len(self._entries)), module)
 
-    def extend(self, modules: Iterable[Module]) -> None:
-        """Adds several modules at the end."""
+    def extend(self, modules: Iterable[Any]) -> None:
+        """Adds several entries at the end."""
         for module in modules:
             self.append(module)
 
-    def insert(self, index: int, module: Module) -> None:
-        """Puts a module before the one at `index`; those behind get new numbers."""
+    def insert(self, index: int, module: Any) -> None:
+        """Puts an entry before the one at `index`; those behind get new numbers."""
         modules = list(self._entries.values())
         modules.insert(index, module)
         self._renumber(modules)
@@ -173,25 +197,16 @@ class ModuleList(_Ordered):
         return self._entries[self._name(index)]
 
 
-class ModuleDict(_Container):
-    """Modules by name.
-
-    >>> from ingle import nn
-    >>> heads = nn.ModuleDict({"class": nn.Linear(4, 10), "box": nn.Linear(4, 4)})
-    >>> sorted(heads), heads["box"].out_features
-    (['box', 'class'], 4)
-    """
-
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        super().__init__()
-        self.update(modules or {})
+class _Named(_Container):
+    """Reading and writing by name."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._entries:
-            raise KeyError(f"no module {name!r}; there are: {', '.join(self._entries) or 'none'}")
+            known = ", ".join(self._entries) or "none"
+            raise KeyError(f"no {self._kind.removesuffix('s')} {name!r}; there are: {known}")
         return self._entries[name]
 
-    def __setitem__(self, name: str, module: Module) -> None:
+    def __setitem__(self, name: str, module: Any) -> None:
         self._put(name, module)
 
     def __delitem__(self, name: str) -> None:
@@ -205,8 +220,8 @@ class ModuleDict(_Container):
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        """Adds or replaces several modules."""
+    def update(self, modules: Mapping[str, Any]) -> None:
+        """Adds or replaces several entries."""
         for name, module in modules.items():
             self._put(name, module)
 
@@ -215,9 +230,83 @@ class ModuleDict(_Container):
         return self._entries.keys()
 
     def values(self) -> ValuesView[Any]:
-        """The modules."""
+        """The entries."""
         return self._entries.values()
 
     def items(self) -> ItemsView[str, Any]:
-        """Names with modules."""
+        """Names with entries."""
         return self._entries.items()
+
+
+class ModuleDict(_Named):
+    """Modules by name.
+
+    >>> from ingle import nn
+    >>> heads = nn.ModuleDict({"class": nn.Linear(4, 10), "box": nn.Linear(4, 4)})
+    >>> sorted(heads), heads["box"].out_features
+    (['box', 'class'], 4)
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+
+class _Parameters(_Container):
+    """Entries are parameters; tensors become such."""
+
+    _kind = "parameters"
+
+    def _entry(self, name: str, value: Any) -> Any:
+        if isinstance(value, Module) or not isinstance(value, (Cell, Tensor)):
+            raise OperandError(
+                f"{type(self).__name__}: entry {name!r} must be a Parameter or a tensor, got "
+                f"{type(value).__name__}"
+            )
+        return value if isinstance(value, Cell) else Parameter(value)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}: {p.dtype}{list(p.shape)}" for name, p in self._entries.items())
+
+
+class ParameterList(_Parameters, _Ordered):
+    """A list of parameters whose paths are their positions; tensors become parameters.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> class Powers(nn.Module):
+    ...     def __init__(self, n):
+    ...         self.weights = nn.ParameterList(it.ones(()) for _ in range(n))
+    ...     def forward(self, x):
+    ...         return sum(w * x**i for i, w in enumerate(self.weights))
+    >>> [name for name, _ in Powers(2).named_parameters()]
+    ['weights.0', 'weights.1']
+    """
+
+    def __init__(self, values: Iterable[Parameter | Tensor] = ()) -> None:
+        super().__init__()
+        self.extend(values)
+
+    @overload
+    def __getitem__(self, index: int) -> Parameter: ...
+    @overload
+    def __getitem__(self, index: slice) -> ParameterList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return ParameterList(list(self._entries.values())[index])
+        return self._entries[self._name(index)]
+
+
+class ParameterDict(_Parameters, _Named):
+    """Parameters by name; tensors become parameters.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> scales = nn.ParameterDict({"key": it.ones(2), "value": it.ones(3)})
+    >>> [(name, p.shape) for name, p in scales.named_parameters()]
+    [('key', (2,)), ('value', (3,))]
+    """
+
+    def __init__(self, values: Mapping[str, Parameter | Tensor] | None = None) -> None:
+        super().__init__()
+        self.update(values or {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import platform
@@ -11,6 +12,74 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from ingle.tensor.errors import IngleError
+
+
+class FileWriteError(IngleError, OSError):
+    """A file cannot be written; the message says which, why and what to do.
+
+    Attributes:
+        errno: the system's number for the reason.
+    """
+
+
+_CURES = {
+    errno.ENOSPC: "free some space there, or choose another folder",
+    errno.EDQUOT: "free some of your space there, or choose another folder",
+    errno.EROFS: "choose a folder on a disk that can be written to",
+    errno.EACCES: "change the folder's rights, or choose another one",
+    errno.EPERM: "change the folder's rights, or choose another one",
+    errno.ENOTDIR: "a part of its path is a file: choose another path",
+    errno.EEXIST: "a part of its path is a file: choose another path",
+    errno.EISDIR: "there is a folder of this name: choose another one",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+"""Reasons that are about the file being written, whoever writes to it."""
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str], advice: str = "") -> Iterator[None]:
+    """Gives what the system says about writing a file its name, and what to do.
+
+    Args:
+        path: of the file that is written in the `with` block.
+        advice: what else the message shall say.
+
+    Raises:
+        FileWriteError: in place of an `OSError`.
+    """
+    try:
+        yield
+    except FileWriteError:
+        raise
+    except OSError as error:
+        cure = _CURES.get(error.errno or 0)
+        known = f"{error.strerror or error}{f'; {cure}' if cure else ''}"
+        explained = FileWriteError(f"{path}: cannot be written: {known}{advice}")
+        explained.errno = error.errno
+        raise explained from error
+
+
+def require_writable(folder: str | os.PathLike[str]) -> None:
+    """Refuses a folder in which no file could be written, before hours are spent on its content.
+
+    Raises:
+        FileWriteError: it is on a read-only disk, another user's, or below a file.
+    """
+    place = Path(folder).absolute()
+    with writing(place):
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @contextlib.contextmanager
@@ -21,6 +90,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     after a crash at any moment, `path` holds the old bytes or the new ones. Folders are made. What
     killed processes of this machine have left beside it is removed.
 
+    Raises:
+        FileWriteError: the disk is full or read-only, or the folder cannot be written to.
+
     >>> import pathlib, tempfile
     >>> from ingle.nn import atomic_write
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "new" / "notes.txt"
@@ -30,20 +102,28 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'whole'
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _clear(target)
     part = target.with_name(f"{_lead(target)}{os.getpid()}.{secrets.token_hex(4)}.part")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _clear(target)
+        file = open(part, "xb")  # noqa: SIM115 (what goes wrong later is not all about this file)
     try:
-        with open(part, "xb") as file:
+        with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+            with writing(target):
+                file.flush()
+                os.fsync(file.fileno())
+        with writing(target):
+            os.replace(part, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
             os.unlink(part)
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+            with writing(target):
+                raise
         raise
-    _sync_folder(target.parent)
+    with writing(target):
+        _sync_folder(target.parent)
 
 
 def _lead(target: Path) -> str:

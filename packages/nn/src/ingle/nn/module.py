@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, cast
 
-from ingle.tensor import Cell, Device, DType, Tensor, transaction
+from ingle.tensor import Cell, Device, DType, Tensor, nan_watch, transaction
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import DTypeError, IngleError, OperandError
 from ingle.tensor.plugins import transform
 
-from . import state, structure, summary
+from . import assigning, state, structure, summary
+from .hooks import Handle, Hooks
 from .parameter import Buffer, Parameter
 from .selection import Selector, select
 
@@ -59,17 +61,73 @@ class Module:
         if self.checkpointed:
             # Without a package that records gradients there is nothing to keep either.
             forward = (transform("checkpoint") or _itself)(forward)
+        hooks: Hooks | None = vars(self).get("_hooks")
+        if hooks is not None:
+            forward = hooks.around(self, forward)
         try:
+            if nan_watch.active:
+                return _watched(self, forward, args, kwargs)
             return forward(*args, **kwargs)
         except IngleError as error:
             _locate(error, self)
             raise
 
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Calls `hook(module, args)` before `forward`; what it returns takes the arguments' place.
+
+        Args:
+            hook: returns None to change nothing, else the arguments: a tuple, or the only one.
+            prepend: whether it runs before the hooks that are there.
+            with_kwargs: the hook is called with `(module, args, kwargs)` and returns both or None.
+
+        Returns:
+            A handle, whose `remove()` takes the hook away.
+        """
+        return Hooks.of(self).add("before", hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> Handle:
+        """Calls `hook(module, args, output)` behind `forward`; what it returns is the output.
+
+        Args:
+            hook: returns None to leave the output as it is.
+            prepend: whether it runs before the hooks that are there.
+            with_kwargs: the hook is called with `(module, args, kwargs, output)`.
+            always_call: whether it is called, with None, where `forward` raises.
+
+        Returns:
+            A handle, whose `remove()` takes the hook away; a `with` block does so at its end.
+
+        >>> import ingle.tensor as it
+        >>> from ingle import nn
+        >>> model, seen = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), []
+        >>> with model[0].register_forward_hook(lambda m, args, y: seen.append(y.shape)):
+        ...     y = model(it.ones((5, 2)))
+        >>> seen
+        [(5, 3)]
+        """
+        return Hooks.of(self).add("behind", hook, prepend, with_kwargs, always_call)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (list, tuple, dict)) and value:
-            value = _container(type(self).__name__, name, value)
+            value = assigning.container(type(self).__name__, name, value)
         held = vars(self)
         old = held[name] if name in held else getattr(type(self), name, self)
+        if (
+            name in held
+            and isinstance(old, (Cell, Module))
+            and not isinstance(value, (Cell, Module, NoneType))
+        ):
+            assigning.set_value(self, name, old, value)
+            return
         object.__setattr__(self, name, value)
         if name in held:
             structure.assigned(self, name, old, value)
@@ -90,7 +148,7 @@ class Module:
         for name, value in attributes:
             if isinstance(value, (Cell, Module)):
                 yield name, value
-            elif isinstance(value, (list, dict)) and _holds_registrable(value):
+            elif isinstance(value, (list, dict)) and assigning.holds_registrable(value):
                 raise OperandError(
                     f"{type(self).__name__}.{name} is a plain {type(value).__name__} that modules "
                     f"or parameters were put into after it was assigned, so that they have no "
@@ -195,17 +253,20 @@ class Module:
         """
         return {path: cell.raw for path, cell in state.named_cells(self)}
 
-    def load_state_dict(self, mapping: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, mapping: Mapping[str, Any], strict: bool = True) -> state.Skipped:
         """Sets parameters and buffers by path: from all of `mapping`, or on an error nothing.
 
         Args:
             mapping: tensors, NumPy arrays or PyTorch tensors by path; cast to the cells' dtypes.
             strict: False passes over missing and unexpected paths.
 
+        Returns:
+            `missing_keys` and `unexpected_keys`: what was passed over.
+
         Raises:
             StateError: lists everything that is missing, unexpected, or of a wrong shape or dtype.
         """
-        state.load(self, mapping, strict)
+        return state.load(self, mapping, strict)
 
     def to(self: M, device: Device | str | DType | None = None, dtype: object = None) -> M:
         """Moves all parameters and buffers to a device, and casts the floating ones to a dtype.
@@ -232,8 +293,17 @@ class Module:
 
     def train(self: M, mode: bool = True) -> M:
         """Makes this module and all below behave as in training; `mode=False` as `eval`."""
-        for module in self.modules():
+        # A submodule with a `train` of its own answers for what is below it.
+        seen, waiting = {id(self)}, [cast(Module, self)]
+        while waiting:
+            module = waiting.pop()
             module.training = bool(mode)
+            for child in module.children():
+                if getattr(child.train, "__func__", None) is not Module.train:
+                    child.train(mode)
+                elif id(child) not in seen:
+                    seen.add(id(child))
+                    waiting.append(child)
         return self
 
     def eval(self: M) -> M:
@@ -286,29 +356,19 @@ class Module:
         print(self.summary())  # noqa: T201 (it is what the method is for)
 
 
+structure.owners.append(Module)
+
+
+def _watched(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    watch = nan_watch.current()
+    if watch is None:
+        return forward(*args, **kwargs)
+    with watch.inside(module):
+        return forward(*args, **kwargs)
+
+
 def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
-
-
-def _holds_registrable(value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> bool:
-    items = value.values() if isinstance(value, dict) else value
-    return any(isinstance(v, (Module, Parameter, Buffer)) for v in items)
-
-
-def _container(owner: str, name: str, value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> Any:
-    """A plain collection of modules as the module that holds them; any other as it is."""
-    from .containers import ModuleDict, ModuleList
-
-    if not _holds_registrable(value):
-        return value
-    items = list(value.values() if isinstance(value, dict) else value)
-    if not all(isinstance(v, Module) for v in items):
-        kinds = ", ".join(sorted({type(v).__name__ for v in items}))
-        raise OperandError(
-            f"{owner}.{name}: a {type(value).__name__} that is assigned to a module holds modules "
-            f"alone or none, got {kinds}; give each parameter an attribute of its own"
-        )
-    return ModuleDict(value) if isinstance(value, dict) else ModuleList(items)
 
 
 def _locate(error: IngleError, module: Module) -> None:

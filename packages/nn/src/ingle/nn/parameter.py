@@ -24,7 +24,7 @@ class Parameter(Cell[Tensor]):
 
     >>> from ingle.nn import Parameter
     >>> w = Parameter([1.0, 2.0])
-    >>> (w * w).backward()[w].tolist()
+    >>> (w * w).sum().backward()[w].tolist()
     [2.0, 4.0]
     """
 
@@ -38,6 +38,15 @@ class Parameter(Cell[Tensor]):
                 "pass requires_grad=False, or make it a Buffer"
             )
         super().__init__(tensor, differentiable=requires_grad)
+
+    @property
+    def data(self) -> Tensor:
+        """The value without recording gradients; assigning writes, as to `value`."""
+        return self.raw
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.value = value
 
     @property
     def requires_grad(self) -> bool:

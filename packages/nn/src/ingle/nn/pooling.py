@@ -95,12 +95,17 @@ class _AvgPool(_Pool):
         padding: Sizes = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode)
         self.count_include_pad = bool(count_include_pad)
+        self.divisor_override = divisor_override
 
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "count_include_pad": self.count_include_pad}
+        found = {**super()._options(), "count_include_pad": self.count_include_pad}
+        if self.divisor_override is not None:
+            found["divisor_override"] = self.divisor_override
+        return found
 
 
 class AvgPool1d(_AvgPool):
@@ -112,6 +117,7 @@ class AvgPool1d(_AvgPool):
         padding: zeros on both sides.
         ceil_mode: whether a last window may stand partly outside.
         count_include_pad: whether padding counts in the divisor.
+        divisor_override: what sums are divided by instead.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn import AvgPool1d

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +16,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ingle.tensor import float8_e4m3fn, float8_e5m2
+from ingle.tensor.dtypes import STORAGE_DTYPES
 from ingle.tensor.errors import IngleError
 
 _FLOAT8 = {"F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2}
 """Dtypes of safetensors that its reader of NumPy arrays does not know."""
+
+
+_NONSENSE = (
+    KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError,
+)  # fmt: skip
+"""What JSON of another form than the one expected leads to."""
 
 
 class CheckpointError(IngleError, ValueError):
@@ -60,6 +69,8 @@ def read(path: Path, newest: int) -> Contents:
             notes = file.metadata() or {}
             manifest = _manifest(path, notes, newest)
             arrays = {name: _array(path, file, name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise CheckpointError(f"{path}: it cannot be read: {error}") from error
     except SafetensorError as error:
         if start[8:9] in (b"{", b""):
             raise _damaged(path, f"{error} ({path.stat().st_size} bytes)") from error
@@ -68,31 +79,38 @@ def read(path: Path, newest: int) -> Contents:
         return Contents(arrays, metadata=notes)
     try:
         return _checked(path, arrays, manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+    except CheckpointError:
+        raise
+    except _NONSENSE as error:
         raise _damaged(path, f"its manifest makes no sense: {error!r}") from error
 
 
 def _start(path: Path) -> bytes:
     """The first bytes: a length in eight of them and, in a safetensors file, a brace."""
     try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise CheckpointError(f"{path}: this is a pipe or a device, not a checkpoint file")
         with path.open("rb") as file:
             return file.read(9)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CheckpointNotFoundError(f"{path}: there is no such file{_nearby(path)}") from None
-    except (IsADirectoryError, PermissionError) as error:
-        if not path.is_dir():
-            raise CheckpointError(f"{path}: {error.strerror}; change the file's rights") from error
-        raise CheckpointError(
-            f"{path}: this is a folder, not a checkpoint file{_nearby(path / '_')}"
-        ) from None
+    except OSError as error:
+        # Windows says that it may not open a folder.
+        if path.is_dir():
+            raise CheckpointError(
+                f"{path}: this is a folder, not a checkpoint file{_nearby(path / '_')}"
+            ) from None
+        cure = "; change the file's rights" if isinstance(error, PermissionError) else ""
+        raise CheckpointError(f"{path}: it cannot be read: {error.strerror}{cure}") from error
 
 
 def _nearby(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; the folder {path.parent} does not exist either"
-    names = [p.name for p in path.parent.iterdir() if p.suffix == ".safetensors"]
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.suffix == ".safetensors"]
+    except OSError as error:
+        return f"; the folder {path.parent} cannot be read: {error.strerror}"
     if not names:
         return f"; the folder {path.parent} holds no .safetensors file"
     close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.0)
@@ -116,8 +134,10 @@ def _manifest(path: Path, notes: Mapping[str, str], newest: int) -> dict[str, An
         return None
     try:
         manifest = dict(json.loads(notes["ingle"]))
-        version = int(manifest["format"])
-    except (ValueError, KeyError, TypeError) as error:
+        version = manifest["format"]
+        if type(version) is not int or version < 1:
+            raise ValueError(f"it is in format {version!r}")
+    except _NONSENSE as error:
         raise _damaged(path, f"its manifest cannot be read: {error!r}") from error
     if version > newest:
         raise CheckpointError(
@@ -155,19 +175,39 @@ def _float8(path: Path, name: str) -> np.ndarray:
 def _checked(path: Path, stored: dict[str, np.ndarray], manifest: dict[str, Any]) -> Contents:
     if seal(manifest) != manifest["seal"]:
         raise _damaged(path, "the checksum of its manifest does not match")
+    _require(manifest["crc32"].keys() == stored.keys(), "it names other tensors than there are")
     for name, expected in manifest["crc32"].items():
         if checksum(stored[name]) != expected:
             raise _damaged(path, f"the checksum of {name!r} does not match")
     for name, dtype in manifest["complex"].items():
+        _require(dtype in _PARTS, f"{name!r} is complex of dtype {dtype!r}")
+        _require(stored[name].dtype == _PARTS[dtype], f"{name!r} is no {dtype}")
         stored[name] = stored[name].view(dtype)[..., 0]
-    return Contents(
-        stored,
-        manifest["format"],
-        manifest.get("packed", {}),
-        manifest["tied"],
-        manifest["values"],
-        manifest["metadata"],
-    )
+    packed, tied, values = manifest.get("packed", {}), manifest["tied"], manifest["values"]
+    for name, (dtype, shape) in packed.items():
+        sizes = all(type(n) is int and 0 <= n <= sys.maxsize for n in shape)
+        _require(dtype in _PER_BYTE and sizes, f"{name!r} is packed as {dtype} of shape {shape}")
+        room = -(-math.prod(shape) // _PER_BYTE[dtype])
+        found = stored[name]
+        _require(
+            found.dtype == np.uint8 and found.shape == (room,),
+            f"{name!r} has shape {shape} in {found.shape} bytes",
+        )
+    for name, owner in tied.items():
+        _require(owner in stored, f"{name!r} is tied to {owner!r}, which is not there")
+    names = [*stored, *tied, *dict(values)]
+    _require(len(names) == len(set(names)), "a name stands for two values")
+    return Contents(stored, manifest["format"], packed, tied, values, manifest["metadata"])
+
+
+_PARTS = {"complex64": np.float32, "complex128": np.float64}
+_PER_BYTE = {kind.name: 8 // kind.bits for kind in STORAGE_DTYPES if kind.bits < 8}
+"""Elements of packed dtypes in a byte."""
+
+
+def _require(true: bool, what: str) -> None:
+    if not true:
+        raise ValueError(what)
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

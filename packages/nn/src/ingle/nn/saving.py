@@ -86,6 +86,7 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
 
     Raises:
         CheckpointError: a value or the metadata cannot be stored.
+        FileWriteError: the disk is full or read-only, or the folder cannot be written to.
 
     >>> import pathlib, tempfile
     >>> from ingle import nn
@@ -110,7 +111,7 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
     }
     try:
         sealed = json.loads(json.dumps(manifest))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"save: values and metadata must be numbers, strings, lists or dicts of these: {error}"
         ) from error
@@ -198,7 +199,9 @@ def _pack(what: Any) -> _Packed:
         )
     packed = _Packed()
     owners: dict[int, str] = {}
+    names: set[str] = set()
     for name, value in _flat(what):
+        _check_name(name, names)
         if isinstance(value, Cell):
             value = value.raw
         if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
@@ -211,6 +214,23 @@ def _pack(what: Any) -> _Packed:
         else:
             packed.tied[name] = owner
     return packed
+
+
+def _check_name(name: str, names: set[str]) -> None:
+    """Refuses a name that the file could not give back."""
+    if name in names:
+        raise CheckpointError(f"save: two values have the name {name!r}; rename one of them")
+    names.add(name)
+    if name == "__metadata__" or not _is_text(name):
+        raise CheckpointError(f"save: a safetensors file can hold nothing of the name {name!r}")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a character
+        return False
+    return True
 
 
 def _flat(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

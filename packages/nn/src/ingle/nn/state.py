@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,19 @@ def as_tensor(value: Any, what: str) -> Tensor:
         raise OperandError(f"{what}: expected a tensor or array, got {value!r}") from error
 
 
-def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> None:
+class Skipped(NamedTuple):
+    """What `load_state_dict(strict=False)` passed over.
+
+    Attributes:
+        missing_keys: paths of the module that the mapping did not have.
+        unexpected_keys: names of the mapping that are no paths of the module.
+    """
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> Skipped:
     """See `Module.load_state_dict`."""
     if not isinstance(mapping, Mapping):
         raise OperandError(
@@ -62,10 +74,10 @@ def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> None:
     for path, cell in cells.items():
         if path in mapping:
             _take(path, cell, as_tensor(mapping[path], path), values, problems)
+    given = {cell for path, cell in cells.items() if path in mapping}
+    missing = [path for path, cell in cells.items() if cell not in given]
+    unexpected = [path for path in mapping if path not in cells]
     if strict:
-        given = {cell for path, cell in cells.items() if path in mapping}
-        missing = [path for path, cell in cells.items() if cell not in given]
-        unexpected = [path for path in mapping if path not in cells]
         problems = [*_list("missing", missing), *_list("unexpected", unexpected), *problems]
     if problems:
         hint = "\nstrict=False passes over missing and unexpected paths" if strict else ""
@@ -77,6 +89,7 @@ def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> None:
     with transaction():
         for cell, (_, value) in values.items():
             cell.value = value
+    return Skipped(missing, unexpected)
 
 
 def _list(what: str, paths: list[str]) -> list[str]:

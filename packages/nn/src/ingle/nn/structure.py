@@ -14,3 +14,4 @@ True
 from ingle.tensor.structure import assigned as assigned
 from ingle.tensor.structure import changed as changed
 from ingle.tensor.structure import epoch as epoch
+from ingle.tensor.structure import owners as owners

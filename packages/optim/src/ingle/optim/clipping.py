@@ -41,7 +41,7 @@ def clip_grad_norm(
     >>> import ingle.tensor as it
     >>> from ingle.optim import clip_grad_norm
     >>> w = it.asarray([3.0, 4.0]).require_grad()
-    >>> clipped, norm = clip_grad_norm((w * w / 2.0).backward(), 1.0)
+    >>> clipped, norm = clip_grad_norm((w * w / 2.0).sum().backward(), 1.0)
     >>> norm.item(), [round(v, 3) for v in clipped[w].tolist()]
     (5.0, [0.6, 0.8])
     """
@@ -75,7 +75,7 @@ def clip_grad_value(grads: Gradients, max_value: float) -> Gradients:
     >>> import ingle.tensor as it
     >>> from ingle.optim import clip_grad_value
     >>> w = it.asarray([1.0, -4.0]).require_grad()
-    >>> clip_grad_value((w * w / 2.0).backward(), 2.0)[w].tolist()
+    >>> clip_grad_value((w * w / 2.0).sum().backward(), 2.0)[w].tolist()
     [1.0, -2.0]
     """
     _check("clip_grad_value", grads)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ingle.nn import Module, Parameter
+from ingle.nn import Module, Parameter, structure
 from ingle.tensor import Cell, DType, Tensor, float32, zeros_like
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.structure import Frozen, Structured
 
-from .schedule import Rate, rate_at
+from .schedule import Rate, Schedule, rate_at
 
 Parameters: TypeAlias = (
     "Module | Mapping[str, Parameter] | Iterable[Parameter | tuple[str, Parameter]]"
@@ -18,6 +19,45 @@ Parameters: TypeAlias = (
 )
 """A module; parameters by name (`select`, `dict(model.named_parameters())`); parameters, or pairs
 of name and parameter, in a row; or groups, dicts with any of these under `"params"`."""
+
+
+class Moments(Cell[Mapping[str, Cell[Tensor]]]):
+    """Cells of moments by name, as a cell and as a mapping: `slot.moments["exp_avg"]`."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Mapping[str, Cell[Tensor]]) -> None:
+        super().__init__(Frozen(value))
+
+    def rebind(self, value: Mapping[str, Cell[Tensor]]) -> None:
+        """Other moments."""
+        super().rebind(Frozen(value))
+
+    def __getitem__(self, name: str) -> Cell[Tensor]:  # type: ignore[override]
+        held = self.raw
+        if name not in held:
+            raise KeyError(
+                f"no moment {name!r}; there are: {', '.join(held) or 'none'}. "
+                f"slot.moment({name!r}) makes one of zeros"
+            )
+        return held[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.raw
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        return iter(self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self.raw.keys()
+
+    def items(self) -> Iterable[tuple[str, Cell[Tensor]]]:
+        """Names with cells."""
+        return self.raw.items()
 
 
 @dataclass(eq=False, slots=True)
@@ -30,12 +70,21 @@ class Slot:
     Attributes:
         steps: how many updates the parameter had.
         moments: cells of moments by name; made at the first update, as zeros.
+        label: the name before groups whose names meet are told apart by number.
     """
 
     name: str
     parameter: Parameter
     steps: Cell[int] = field(default_factory=lambda: Cell(0))
-    moments: Cell[Mapping[str, Cell[Tensor]]] = field(default_factory=lambda: Cell({}))
+    moments: Moments = field(default_factory=lambda: Moments({}))
+    label: str = ""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = getattr(self, name, None) if name in ("steps", "moments", "parameter") else None
+        if isinstance(held, Cell) and not isinstance(value, Cell):
+            held.value = value
+        else:
+            object.__setattr__(self, name, value)
 
     @property
     def dtype(self) -> DType:
@@ -84,25 +133,42 @@ class Slot:
         return found
 
 
-class Group:
+class Group(Structured):
     """Slots that share options.
 
     Attributes:
         slots: the parameters.
         schedule: the learning rate as a function of steps, or None where it is a number.
-        rate: the learning rate of the last step, or of the next if there is no schedule.
     """
 
     def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:
         self.slots = slots
         self._options = Cell(options)
-        self.rate: Cell[float] = Cell(0.0)
+        self._rate: Cell[float] = Cell(0.0)
+        self.schedule: Schedule | None = None
         self.set_lr(lr, 0)
+
+    @property
+    def rate(self) -> Cell[float]:
+        """The learning rate of the last step, or of the next if there is no schedule.
+
+        A cell; what is assigned to it, a number or a schedule, counts from the next step on.
+        """
+        return self._rate
+
+    @rate.setter
+    def rate(self, lr: Rate | Cell[float]) -> None:
+        self.set_lr(lr.raw if isinstance(lr, Cell) else lr, 0)
 
     def set_lr(self, lr: Rate, step: int) -> None:
         """A number from now on, or a schedule."""
-        self.schedule = lr if callable(lr) else None
-        self.rate.value = rate_at(lr, step)
+        rate = rate_at(lr, step)
+        schedule = lr if callable(lr) else None
+        if schedule is not self.schedule:
+            # A schedule is Python code that recordings have taken in.
+            self.schedule = schedule
+            structure.changed()
+        self._rate.value = rate
 
     def lr(self, step: int) -> float:
         """The learning rate of a step."""
@@ -130,9 +196,19 @@ class Group:
 
 def make_groups(who: str, params: Any, lr: Rate, defaults: Mapping[str, Any]) -> list[Group]:
     """Groups from anything that `Parameters` allows, each parameter in exactly one."""
-    entries = _entries(who, params)
-    owner: dict[Parameter, str] = {}
     groups: list[Group] = []
+    add_groups(who, groups, params, lr, defaults)
+    return groups
+
+
+def add_groups(
+    who: str, groups: list[Group], params: Any, lr: Rate, defaults: Mapping[str, Any]
+) -> None:
+    """Appends groups to others, of parameters that these do not have, or on an error nothing."""
+    entries = _entries(who, params)
+    owner = {slot.parameter: slot.name for group in groups for slot in group.slots}
+    old = len(owner)
+    made: list[Group] = []
     for entry in entries:
         unknown = set(entry) - {"params", "lr", *defaults}
         if unknown or "params" not in entry:
@@ -142,11 +218,11 @@ def make_groups(who: str, params: Any, lr: Rate, defaults: Mapping[str, Any]) ->
             )
         slots = _slots(who, entry["params"], owner)
         options = {k: entry.get(k, v) for k, v in defaults.items()}
-        groups.append(Group(slots, entry.get("lr", lr), options))
-    if not owner:
+        made.append(Group(slots, entry.get("lr", lr), options))
+    if len(owner) == old:
         raise ArgumentError(f"{who}: there are no parameters to train")
-    _tell_apart(who, groups)
-    return groups
+    _tell_apart(who, [*groups, *made])
+    groups += made
 
 
 def _slots(who: str, params: Any, owner: dict[Parameter, str]) -> list[Slot]:
@@ -160,7 +236,7 @@ def _slots(who: str, params: Any, owner: dict[Parameter, str]) -> list[Slot]:
                 "each belongs to one group"
             )
         owner[parameter] = label
-        slots.append(Slot(label, parameter))
+        slots.append(Slot(label, parameter, label=label))
     return slots
 
 
@@ -205,15 +281,17 @@ def _named(who: str, params: Any) -> Iterator[tuple[str, Parameter]]:
 
 def _tell_apart(who: str, groups: list[Group]) -> None:
     """Puts the group's number before names if two groups, of two modules, have one in common."""
-    names = [name for group in groups for name in group.names]
-    if len(set(names)) == len(names):
+    labels = [slot.label for group in groups for slot in group.slots]
+    if len(set(labels)) == len(labels):
         return
-    for i, group in enumerate(groups):
-        repeated = sorted({n for n in group.names if group.names.count(n) > 1})
+    for group in groups:
+        own = [slot.label for slot in group.slots]
+        repeated = sorted({n for n in own if own.count(n) > 1})
         if repeated:
             raise ArgumentError(
                 f"{who}: two parameters of a group have the name {', '.join(repeated)}; take the "
                 "names from one module that holds both, with select(model, ...)"
             )
+    for i, group in enumerate(groups):
         for slot in group.slots:
-            slot.name = f"{i}.{slot.name}"
+            slot.name = f"{i}.{slot.label}"

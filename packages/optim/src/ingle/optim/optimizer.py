@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
 from ingle.tensor.cell import Cell
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.structure import Structured
 
 from . import state
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
-from .groups import Group, Parameters, Slot, make_groups
+from .groups import Group, Parameters, Slot, add_groups, make_groups
 from .schedule import Rate
 
 
-class Optimizer:
+class Optimizer(Structured):
     """Derive from it, pass options to `__init__`, and write `update` for one parameter.
 
     Args:
@@ -33,7 +35,6 @@ class Optimizer:
     Attributes:
         moments: names of what `update` keeps for a parameter, which states are made of.
         groups: the parameters with their options.
-        steps: how many steps were done.
 
     >>> import ingle.tensor as it
     >>> from ingle import nn, optim
@@ -66,7 +67,8 @@ class Optimizer:
         self.max_grad_value = max_grad_value
         self.error_if_nonfinite = error_if_nonfinite
         self.groups: list[Group] = make_groups(name, params, lr, defaults)
-        self.steps: Cell[int] = Cell(0)
+        self._lr, self._defaults = lr, defaults
+        self._steps: Cell[int] = Cell(0)
         for group in self.groups:
             self.check_options(group.options)
 
@@ -83,6 +85,37 @@ class Optimizer:
         """Updates parameters that share options, each with its gradient, by `update`."""
         for slot, grad in updates:
             self.update(slot, grad, lr, options)
+
+    @property
+    def steps(self) -> Cell[int]:
+        """How many steps were done: a cell, which computes and prints as the number."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._steps.value = int(steps)
+
+    def add_param_group(self, group: Parameters) -> None:
+        """Trains further parameters, as one more group; options it does not set are the defaults.
+
+        Args:
+            group: a dict with `"params"` and options that differ, or anything else that the
+                optimizer is made of. None of the parameters may have a group already.
+
+        >>> from ingle import nn, optim
+        >>> body, head = nn.Linear(4, 4), nn.Linear(4, 2)
+        >>> optimizer = optim.SGD(body, lr=0.1)
+        >>> optimizer.add_param_group({"params": head, "lr": 1.0})
+        >>> [float(group.rate) for group in optimizer.groups]
+        [0.1, 1.0]
+        """
+        name = f"{type(self).__name__}.add_param_group"
+        groups = list(self.groups)
+        add_groups(name, groups, group, self._lr, self._defaults)
+        for added in groups[len(self.groups) :]:
+            self.check_options(added.options)
+        self.groups = groups
+        structure.changed()
 
     @property
     def lr(self) -> float:

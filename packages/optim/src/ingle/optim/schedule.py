@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ingle.tensor.errors import ArgumentError
-from ingle.tensor.numbers import cos
+from ingle.tensor.hosting import called
+from ingle.tensor.numbers import as_float, cos
 
 Schedule = Callable[[int], float]
 Rate: TypeAlias = "float | Schedule"
@@ -21,15 +22,24 @@ Rate: TypeAlias = "float | Schedule"
 
 def rate_at(rate: Rate, step: int) -> float:
     """A number as it is, or what a schedule gives for a step; checked to be a learning rate."""
-    value = rate(step) if callable(rate) else rate
-    # A float that a compiled step follows must stay what it is.
-    value = value if isinstance(value, float) else float(value)
+    # Compiled steps call a schedule again, so that it may use `math`, tables and branches.
+    value = called(_Floats(rate), step) if callable(rate) else as_float(rate)
     if not 0.0 <= value < math.inf:
         raise ArgumentError(
             f"learning rate: must be a finite number of at least 0, got {value} at step {step}"
             + (f" from {rate!r}" if callable(rate) else "")
         )
     return value
+
+
+@dataclass(frozen=True)
+class _Floats:
+    """A schedule whose values are floats, whatever kind of numbers they were."""
+
+    schedule: Schedule
+
+    def __call__(self, step: int) -> float:
+        return as_float(self.schedule(step))
 
 
 def _count(name: str, argument: str, value: int, least: int = 1) -> None:

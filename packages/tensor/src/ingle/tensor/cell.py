@@ -7,18 +7,24 @@ it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import threading
 from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
+from . import ops
 from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
-from .operators import NoInPlace, Operators
+from .number_protocol import NumberProtocol
+from .operators import CellOperators, Operators
 from .plugins import transform
+from .pytorch_methods import Elements
 from .tensor import Tensor
 
 T = TypeVar("T")
@@ -74,9 +80,33 @@ if hasattr(os, "register_at_fork"):
 _scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
 
 
+class Landings:
+    """How many groups of writes have begun and ended.
+
+    Who finds the same even count before and after has read no group in part.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def begin(self) -> None:
+        """A group begins to land; with `undisturbed`."""
+        self.count |= 1
+
+    def end(self) -> None:
+        """It has landed."""
+        self.count = (self.count | 1) + 1
+
+
+landings = Landings()
+
+
 def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
     """Gives cells their new values, all of them."""
     with undisturbed:
+        landings.begin()
         try:
             for cell, value in writes:
                 cell._store(value)
@@ -85,6 +115,8 @@ def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
             for cell, value in writes:
                 cell._store(value)
             raise
+        finally:
+            landings.end()
 
 
 @contextlib.contextmanager
@@ -137,11 +169,11 @@ def scope_of(scope: Scope) -> Iterator[None]:
         _scope.reset(token)
 
 
-class Cell(NoInPlace, Operators, Generic[T]):
+class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
     """Holds one value that changes: a tensor, or a Python number such as a counter.
 
     A cell counts once by identity, however many paths lead to it (tied weights). Operations take
-    cells where they take tensors and read them.
+    cells where they take tensors and read them. One that holds a number computes like the number.
 
     Args:
         value: the first value. A tensor's shape and dtype stay; use `rebind` to change them.
@@ -216,6 +248,74 @@ class Cell(NoInPlace, Operators, Generic[T]):
     def device(self) -> Device:
         """The device of the tensor that the cell holds."""
         return self._held().device
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of the tensor that the cell holds."""
+        return self._held().ndim
+
+    @property
+    def size(self) -> Elements:
+        """The number of elements of the tensor that the cell holds."""
+        return self._held().size
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the tensor that the cell holds."""
+        return self._held().nbytes
+
+    def detach(self) -> Tensor:
+        """The tensor that the cell holds, without recording gradients."""
+        return self._held()
+
+    def numpy(self) -> np.ndarray:
+        """The values of the tensor that the cell holds, as a NumPy array; see `Tensor.numpy`."""
+        return self._held().numpy()
+
+    def item(self) -> Any:
+        """What the cell holds as a Python number: a number, or a tensor of one element."""
+        number = self._plain()
+        return self._held().item() if number is None else number
+
+    def tolist(self) -> Any:
+        """What the cell holds as nested lists of Python numbers, or as one number."""
+        number = self._plain()
+        return self._held().tolist() if number is None else number
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._held().__array__(dtype, copy)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.value = ops.updated(self._held(), key, value)  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def _plain(self) -> Any:
+        value = self.raw
+        return value if isinstance(value, (bool, int, float, complex)) else None
+
+    def _number(self, to: str) -> Any:
+        value = self.raw
+        if isinstance(value, Tensor):
+            return value._number(to)
+        number = self._plain()
+        if number is None:
+            raise OperandError(f"{to}(cell): the cell holds no number but {value!r}")
+        return number
+
+    def __bool__(self) -> bool:
+        holds_truth = isinstance(self.raw, Tensor) or self._plain() is not None
+        return bool(self._number("bool")) if holds_truth else True
+
+    def __index__(self) -> int:
+        number = self._plain()
+        return self._held().__index__() if number is None else operator.index(number)
+
+    def __str__(self) -> str:
+        value = self.raw
+        single = value.ndim == 0 if isinstance(value, Tensor) else self._plain() is not None
+        return str(value) if single else repr(self)
 
     def _held(self) -> Tensor:
         value = self.raw

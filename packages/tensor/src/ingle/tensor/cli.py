@@ -122,7 +122,7 @@ def _add_backend(report: Report, name: str, known: Discovery) -> None:
 
 
 def _add_default(report: Report) -> None:
-    named = os.environ.get("INGLE_DEVICE")
+    named = os.environ.get("INGLE_DEVICE", "").strip()
     try:
         where = Device.parse(named) if named else Device(backends_by_priority()[0])
     except IndexError:

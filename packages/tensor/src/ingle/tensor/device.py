@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from .errors import BackendError, DeviceError
+from .errors import BackendError, DeviceError, SettingError
 
 if TYPE_CHECKING:
     from .contract import Backend
@@ -72,12 +73,27 @@ def default_device() -> Device:
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
-    named = os.environ.get("INGLE_DEVICE")
+    named = os.environ.get("INGLE_DEVICE", "").strip()
     if named:
-        return Device.parse(named)
-    from .plugins import best_device
+        return _named(named)
+    best: Device = _plugins().best_device()
+    return best
 
-    return best_device()
+
+@cache
+def _plugins() -> ModuleType:
+    """The module that loads backends, which needs this one. It is asked for once: finalizers make
+    tensors when Python goes down, and imports nothing any more."""
+    from . import plugins
+
+    return plugins
+
+
+def _named(named: str) -> Device:
+    try:
+        return Device.parse(named)
+    except DeviceError as error:
+        raise SettingError(f"the variable INGLE_DEVICE is {named!r}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -136,14 +152,13 @@ def backend_of(where: Device | str | None) -> Backend:
 
 
 def _installed(where: Device | str | None) -> Backend:
-    from .plugins import load_backend
-
+    load_backend: Callable[[Device], Backend] = _plugins().load_backend
     if where is not None:
         return load_backend(Device.parse(where))
     try:
         return load_backend(default_device())
     except BackendError as error:
-        if _chosen.get() is None and os.environ.get("INGLE_DEVICE"):
-            named = os.environ["INGLE_DEVICE"]
+        named = os.environ.get("INGLE_DEVICE", "").strip()
+        if _chosen.get() is None and named:
             raise BackendError(f"the variable INGLE_DEVICE={named!r} is wrong: {error}") from None
         raise

@@ -10,12 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
+
 from .contract import Aval, Backend, Handle, Scalar
 from .device import Device, backend_of, new_tensors_on
-from .dtypes import DType, default_float, promote_types, scalar_dtype
+from .dtypes import (
+    ALL_DTYPES,
+    LARGEST_EXPONENT,
+    STORAGE_DTYPES,
+    DType,
+    default_float,
+    promote_types,
+    scalar_dtype,
+)
 from .errors import DeviceError, DTypeError, IngleError, OperandError, spoken_by
 from .numbers import is_followed
-from .operation import Op, Operation, infer
+from .operation import OPERATIONS, Op, Operation, infer
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -47,6 +57,27 @@ def install(tensor_type: type[Tensor]) -> None:
     _Tensor = _tensor_type = tensor_type
 
 
+Watcher: TypeAlias = Callable[[Op, Sequence[Handle | Scalar], Sequence[Handle]], None]
+_watcher: Watcher | None = None
+
+
+def watch(watcher: Watcher | None) -> None:
+    """Shows every operation that runs, with inputs and outputs, to a function; None for none."""
+    global _watcher
+    _watcher = watcher
+
+
+def _shown(op: Op, inputs: Sequence[Handle | Scalar], outputs: tuple[Handle, ...]) -> None:
+    # Another thread may have ended the watch meanwhile.
+    watcher = _watcher
+    if watcher is not None:
+        watcher(op, inputs, outputs)
+
+
+checking: set[type] = set()
+"""Backends that check their operands themselves, as what they write down has to be known."""
+
+
 def wrap(handle: Handle) -> Tensor:
     """A tensor of a handle, for backends that run composites on their own level."""
     return _Tensor(handle)
@@ -54,15 +85,18 @@ def wrap(handle: Handle) -> Tensor:
 
 def run1(op: Op, x: Handle) -> Tensor:
     """Runs an operation of one tensor and one output."""
-    inputs = (x,)
-    infer(op, inputs)
-    return _Tensor(x.backend.execute(op, inputs)[0])
+    inputs, backend = (x,), x.backend
+    if type(backend) not in checking:
+        infer(op, inputs)
+    outputs = backend.execute(op, inputs)
+    if _watcher is not None:
+        _shown(op, inputs, outputs)
+    return _Tensor(outputs[0])
 
 
 def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
     """Runs an operation of two operands and one output."""
     inputs = (a, b)
-    infer(op, inputs)
     if type(a) is Scalar:
         backend = b.backend
     elif type(b) is Scalar:
@@ -72,13 +106,21 @@ def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
         if b.backend is not backend:
             backend = highest(op, inputs)
     assert backend is not None, "two numbers never get here"
-    return _Tensor(backend.execute(op, inputs)[0])
+    if type(backend) not in checking:
+        infer(op, inputs)
+    outputs = backend.execute(op, inputs)
+    if _watcher is not None:
+        _shown(op, inputs, outputs)
+    return _Tensor(outputs[0])
 
 
 def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
     """Runs an operation of any number of operands and outputs."""
     infer(op, inputs)
-    return tuple(map(_Tensor, highest(op, inputs).execute(op, inputs)))
+    outputs = highest(op, inputs).execute(op, inputs)
+    if _watcher is not None:
+        _shown(op, inputs, outputs)
+    return tuple(map(_Tensor, outputs))
 
 
 def create(op: Op, device: Device | str | None, inputs: Sequence[Scalar] = ()) -> Tensor:
@@ -140,9 +182,18 @@ def handle_of(x: object, name: str, argument: str = "x") -> Handle:
     if show is not None:
         return show(x)._handle  # type: ignore[no-any-return]
     raise OperandError(
-        f"{name}: {argument} must be a tensor, got {type(x).__name__}; "
-        f"make one with asarray({argument})"
+        f"{name}: {argument} must be a tensor, got {type(x).__name__}; {made_by(x, argument)}"
     )
+
+
+def made_by(x: object, argument: str) -> str:
+    """How something that is no tensor becomes one, for messages."""
+    library = type(x).__module__.partition(".")[0]
+    if library != "numpy" and hasattr(x, "__dlpack__"):
+        # PyTorch exports nothing that it records gradients for.
+        detached = ".detach()" if getattr(x, "requires_grad", False) else ""
+        return f"it is {library}'s: use ingle.tensor.from_dlpack({argument}{detached})"
+    return f"make one with asarray({argument})"
 
 
 def call1(op: Op, x: object, argument: str = "x") -> Tensor:
@@ -160,9 +211,13 @@ def call2(op: Op, x1: object, x2: object) -> Tensor:
             b = x2._handle  # type: ignore[attr-defined]
             if a.dtype is b.dtype:
                 return run2(op, a, b)
-        elif (type(x2) is float or type(x2) is int) and a.dtype.is_inexact:
+        elif (
+            type(x2) is float or (type(x2) is int and x2.bit_length() < LARGEST_EXPONENT)
+        ) and a.dtype.is_inexact:
             return run2(op, a, Scalar(x2, a.dtype))
-    elif type(x2) is _tensor_type and (type(x1) is float or type(x1) is int):
+    elif type(x2) is _tensor_type and (
+        type(x1) is float or (type(x1) is int and x1.bit_length() < LARGEST_EXPONENT)
+    ):
         b = x2._handle  # type: ignore[attr-defined]
         if b.dtype.is_inexact:
             return run2(op, Scalar(x1, b.dtype), b)
@@ -182,10 +237,33 @@ def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
     return run2(op, h1, h2)
 
 
+def as_number(x: Any) -> Any:
+    """A NumPy scalar, or a number of a class derived from Python's, as the plain number.
+
+    Anything else, tensors and numbers that a recording follows among it, is returned as it is.
+    """
+    kind = type(x)
+    if kind in _NUMBERS or kind is _tensor_type or is_followed(x):
+        return x
+    to: Callable[[Any], Number] | None = None
+    if isinstance(x, np.generic):
+        to = {"b": bool, "i": int, "u": int, "f": float, "c": complex}.get(x.dtype.kind)
+        if to is None and x.dtype in _EXTENDED:
+            to = float if _EXTENDED[x.dtype].holds == "float" else int
+    else:
+        to = next((t for t in (int, float, complex) if isinstance(x, t)), None)
+    return x if to is None else to(x)
+
+
+_NUMBERS = frozenset({bool, int, float, complex})
+_EXTENDED = {d.dtype: d for d in (*ALL_DTYPES, *STORAGE_DTYPES) if d.dtype.kind == "V"}
+
+
 def promote(
     name: str, *operands: tuple[str, object], dtype: DType | None = None
 ) -> list[Handle | Scalar]:
     """Operands as handles and scalars of one dtype: the promoted one, or `dtype` if given."""
+    operands = tuple([(argument, as_number(x)) for argument, x in operands])
     found: list[Handle | None] = []
     for argument, x in operands:
         if isinstance(x, (bool, int, float, complex)):
@@ -213,6 +291,13 @@ def promote(
     ]
 
 
+def promote_tensors(name: str, *operands: tuple[str, object]) -> list[Tensor]:
+    """Operands of which none may be a number, as tensors of one dtype."""
+    for argument, x in operands:
+        handle_of(x, name, argument)
+    return [_Tensor(h) for h in promote(name, *operands)]  # type: ignore[arg-type]
+
+
 def _common(name: str, a: DType, b: DType) -> DType:
     try:
         return promote_types(a, b)
@@ -233,9 +318,7 @@ def cast_handle(handle: Handle, dtype: DType) -> Handle:
     """The handle, cast if it has another dtype."""
     if handle.dtype is dtype:
         return handle
-    from .ops.cast import ASTYPE
-
-    return handle.backend.execute(ASTYPE.op(dtype=dtype), (handle,))[0]
+    return handle.backend.execute(OPERATIONS["astype"].op(dtype=dtype), (handle,))[0]
 
 
 def as_floating(x: object, name: str, argument: str = "x") -> Handle:

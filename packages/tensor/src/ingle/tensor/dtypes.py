@@ -1,6 +1,6 @@
 """Data types and the one promotion table.
 
-A `DType` is a singleton compared by identity. The table follows the Array API standard 2024.12
+A `DType` is a singleton compared by identity. The table follows the Array API standard 2025.12
 where that defines a result. Beyond it: an integer with a float gives the float, bfloat16 with
 float16 gives float32, uint64 with a signed integer gives the default float dtype.
 
@@ -188,8 +188,8 @@ def as_dtype(value: object) -> DType:
         }[kind]  # fmt: skip
     try:
         numpy_dtype = np.dtype(value)  # type: ignore[call-overload]
-    except TypeError:
-        raise DTypeError(f"{value!r} is no dtype; Ingle has: {', '.join(_BY_NAME)}") from None
+    except (TypeError, ValueError):
+        raise DTypeError(f"{value!r:.60} is no dtype; Ingle has: {', '.join(_BY_NAME)}") from None
     return from_numpy_dtype(numpy_dtype)
 
 
@@ -250,14 +250,23 @@ def promote_types(a: DType, b: DType) -> DType:
     """The dtype of an operation on two tensors.
 
     Raises:
-        DTypeError: one of them is a storage dtype, and not both of them the same.
+        DTypeError: one of them is no dtype, or a storage dtype and not the same as the other.
 
     >>> import ingle.tensor as it
     >>> it.promote_types(it.int8, it.uint8), it.promote_types(it.bfloat16, it.float16)
     (int16, float32)
     """
-    found = _promote_fixed(a, b)
+    try:
+        found = _promote_fixed(a, b)
+    except (AttributeError, TypeError):
+        if isinstance(a, DType) and isinstance(b, DType):
+            raise
+        return promote_types(as_dtype(a), as_dtype(b))
     return default_float() if found is None else found
+
+
+LARGEST_EXPONENT = 1024
+"""Integers of fewer bits are finite in float64."""
 
 
 def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DType:
@@ -275,6 +284,11 @@ def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DTyp
         dtype = default_int() if dtype is bool_ else dtype
         if dtype.is_integer:
             _check_range(value, dtype, name)
+        elif type(value) is int and value.bit_length() >= LARGEST_EXPONENT:
+            raise DTypeError(
+                f"{name}: the integer of {value.bit_length()} bits does not fit {dtype}; "
+                "give infinity as float('inf')"
+            )
         return dtype
     if isinstance(value, float):
         return dtype if dtype.is_inexact else default_float()

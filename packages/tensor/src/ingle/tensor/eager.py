@@ -8,7 +8,6 @@ the reference backend, which is announced once and counted, or refused if
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from . import settings
 from .contract import Aval, Handle, Scalar
 from .device import Device, backend_of
 from .dispatch import aval_of, execute_body
@@ -159,7 +159,7 @@ class EagerBackend:
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         name = op.operation.name
         what = f"{op!r} on {', '.join(str(aval_of(x)) for x in inputs)}"
-        if os.environ.get("INGLE_HOST_FALLBACK") == "error":
+        if settings.one_of("INGLE_HOST_FALLBACK", ("error", "warn")) == "error":
             raise BackendError(
                 f"backend {self.name!r} has no kernel for {what}, and INGLE_HOST_FALLBACK=error "
                 "forbids to run it on the host; unset it, or give the backend a kernel"

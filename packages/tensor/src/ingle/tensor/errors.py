@@ -31,6 +31,10 @@ class ArgumentError(IngleError, ValueError):
     """An argument that is no shape, dtype or axis has a value that makes no sense."""
 
 
+class SettingError(ArgumentError):
+    """A variable of the environment, `INGLE_*`, has a value that makes no sense."""
+
+
 class LinearAlgebraError(IngleError, np.linalg.LinAlgError):
     """A matrix is singular, not positive definite, or its decomposition does not converge."""
 
@@ -45,6 +49,16 @@ class BackendError(IngleError, RuntimeError):
 
 class GradientError(IngleError, RuntimeError):
     """Gradients were asked for where there are none."""
+
+
+class AnomalyError(IngleError, ArithmeticError):
+    """Inside `anomaly()` an operation gave NaN; the message names it, its module and its line.
+
+    Attributes:
+        backward: whether it was in a backward pass.
+    """
+
+    backward: bool = False
 
 
 class BatchError(IngleError, RuntimeError):

@@ -14,7 +14,7 @@ from .errors import ArgumentError
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 array_api_version = API_VERSIONS[-1]
 _SIGNALS_READ_ONLY = (1, 0)  # the first DLPack version that can
 

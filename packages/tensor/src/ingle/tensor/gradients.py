@@ -9,13 +9,14 @@ from . import ops
 from .cell import Cell
 from .dtypes import float32, float64
 from .errors import GradientError, OperandError
+from .pytree import Node
 
 if TYPE_CHECKING:
     from .device import Device
     from .tensor import Tensor
 
 
-class Gradients:
+class Gradients(Node):
     """Gradients by cell or by the tensor that `require_grad` made. Never changes once made.
 
     Nothing is stored in tensors, so threads may share a model: each gets its own container, and
@@ -76,6 +77,18 @@ class Gradients:
     def tensors(self) -> list[Tensor]:
         """The gradients, in the same order as iteration."""
         return list(self._entries.values())
+
+    def children(self) -> tuple[Tensor, ...]:
+        """The gradients: transforms and `compile` take and return them."""
+        return tuple(self._entries.values())
+
+    def with_children(self, children: tuple[Any, ...]) -> Gradients:
+        """Other gradients of the same cells and tensors."""
+        return Gradients(dict(zip(self._entries, children, strict=True)))
+
+    def outline(self) -> tuple[Any, ...]:
+        """What they are gradients of."""
+        return tuple(self._entries)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Gradients:
         """A container of `function(gradient)` for each gradient."""

@@ -40,7 +40,7 @@ class NamespaceInfo:
         """The device of tensors that are made without one."""
         return default_device()
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> tuple[Device, ...]:
         """The devices that can be used now; broken plugins are left out (`ingle info` names them).
 
         >>> import ingle.tensor as it
@@ -54,7 +54,7 @@ class NamespaceInfo:
             except Exception:  # a stranger's plugin may raise anything: then it has no devices
                 count = 0
             found += [Device(name, i) for i in range(count)]
-        return found
+        return tuple(found)
 
     def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, DType]:
         """The dtypes of tensors that are made without one; `default_dtypes` changes them.

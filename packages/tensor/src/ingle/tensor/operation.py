@@ -10,7 +10,7 @@ import inspect
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .contract import Aval, Handle, Scalar
 from .dtypes import DType
@@ -69,6 +69,28 @@ class VjpRule:
     wants: tuple[tuple[str, Literal["input", "output", "aval", "static", "needs"], int], ...]
 
 
+class Loop(NamedTuple):
+    """A program that an operation runs once for each slice of some of its inputs.
+
+    The inputs are the carries, then what is sliced along its first axis, then what is the same in
+    each step; the outputs are the last carries, then what the steps make, stacked.
+
+    Attributes:
+        carries, sequences: how many inputs are carried and sliced.
+        length: how many steps there are.
+        reverse: whether the last slice comes first.
+        size: how many operations a step has.
+        of_length: the operation with another number of steps.
+    """
+
+    carries: int
+    sequences: int
+    length: int
+    reverse: bool
+    size: int
+    of_length: Callable[[int], Op]
+
+
 class Operation:
     """One operation: shape rule, gradient rules, traits, body, samples and reference.
 
@@ -89,6 +111,8 @@ class Operation:
             that comes again may repeat what they did. None: not differentiable; an empty mapping:
             the gradient is zero everywhere.
         body: the operation in terms of other operations, `(*tensors, **statics)`.
+        loop: what it repeats, by its op, if it runs a program once for each slice of its inputs:
+            whoever plans it may run some steps at a time.
         training: another operation with the same inputs that also returns what the gradient rule
             wants; autodiff runs it instead. The rule of the whole is then written there. Or, for an
             operation with many outputs, a function `(op, needs, device)` that returns the op to run
@@ -108,6 +132,7 @@ class Operation:
         "_plain",
         "batch",
         "body",
+        "loop",
         "many_outputs",
         "name",
         "outputs",
@@ -136,6 +161,7 @@ class Operation:
         many_outputs: bool = False,
         vjp: Mapping[str | tuple[str, ...], Callable[..., Any]] | None = None,
         body: Callable[..., Any] | None = None,
+        loop: Callable[[Op], Loop] | None = None,
         training: Operation | Training | None = None,
         batch: Batch | None = None,
         public: Callable[..., Any] | None = None,
@@ -153,6 +179,7 @@ class Operation:
         self.rule = rule
         self.traits = traits
         self.body = body
+        self.loop = loop
         self.training = training
         self.batch = batch
         self.public = public
@@ -241,6 +268,8 @@ def typed_key(value: Any) -> Any:
         return (kind, value)
     if isinstance(value, int):
         return (int, int(value))
+    if isinstance(value, (float, complex)):  # NumPy's, which derive from Python's
+        return typed_key(float(value) if isinstance(value, float) else complex(value))
     raise TypeError(
         f"a static attribute must be a number, a string, a dtype, None or a tuple of these, "
         f"got {value!r} of type {kind.__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Never
 
@@ -10,6 +11,7 @@ import numpy as np
 from . import ops
 from .errors import AxisError, OperandError
 from .ops import IndexedUpdate
+from .pytorch_methods import PyTorchMethods
 
 if TYPE_CHECKING:
     from .contract import Shape
@@ -18,23 +20,51 @@ if TYPE_CHECKING:
 Binary = Callable[[Any, Any], "Tensor"]
 
 
-def _operator(function: Callable[..., Tensor], mirror: str) -> Binary:
+def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> Binary:
     """`self OP other`; leaves it to `other` if that is a stranger with an operator of its own."""
 
     def method(self: Any, other: Any) -> Any:
         try:
             return function(self, other)
         except OperandError:
-            if isinstance(other, (np.ndarray, np.generic)) or not hasattr(type(other), mirror):
+            a, b = _number_in(self), _number_in(other)
+            if a is not self or b is not other:
+                return python(a, b)
+            if is_array(other) or not hasattr(type(other), mirror):
                 raise
             return NotImplemented
 
     return method
 
 
-def _mirrored(function: Callable[..., Tensor]) -> Binary:
+def _mirrored(function: Callable[..., Tensor], python: Binary) -> Binary:
     def method(self: Any, other: Any) -> Tensor:
-        return function(other, self)
+        try:
+            return function(other, self)
+        except OperandError:
+            number = _number_in(self)
+            if number is self:
+                raise
+            return python(other, number)
+
+    return method
+
+
+def is_array(x: object) -> bool:
+    """Whether it is another library's array: it could compute too, and would mix the two."""
+    return isinstance(x, (np.ndarray, np.generic)) or hasattr(type(x), "__dlpack__")
+
+
+def _number_in(x: Any) -> Any:
+    """The number that a cell holds; anything else as it is."""
+    held = x._plain() if isinstance(x, CellOperators) else None
+    return x if held is None else held
+
+
+def _unary(function: Callable[..., Tensor], python: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        number = _number_in(self)
+        return function(self) if number is self else python(number)
 
     return method
 
@@ -49,10 +79,19 @@ def _refused(sign: str) -> Callable[[Any, Any], Never]:
     return method
 
 
-class NoInPlace:
-    """Refuses in-place operators, for what is kept by name: cells."""
+class CellOperators:
+    """Operators where a cell is no tensor: in place, which it refuses, and of what it holds."""
 
     __slots__ = ()
+
+    def _plain(self) -> Any:
+        """The Python number that is held, if it is one; else None."""
+        return None
+
+    __neg__ = _unary(ops.negative, operator.neg)
+    __pos__ = _unary(ops.positive, operator.pos)
+    __abs__ = _unary(ops.abs, abs)
+    __invert__ = _unary(ops.bitwise_invert, operator.invert)
 
     __iadd__ = _refused("+")
     __isub__ = _refused("-")
@@ -69,7 +108,7 @@ class NoInPlace:
     __irshift__ = _refused(">>")
 
 
-class Operators:
+class Operators(PyTorchMethods):
     """What can be done with a tensor or a cell."""
 
     __slots__ = ()
@@ -79,39 +118,39 @@ class Operators:
         @property
         def shape(self) -> Shape: ...
 
-    __add__: Binary = _operator(ops.add, "__radd__")
-    __radd__: Binary = _mirrored(ops.add)
-    __sub__: Binary = _operator(ops.subtract, "__rsub__")
-    __rsub__: Binary = _mirrored(ops.subtract)
-    __mul__: Binary = _operator(ops.multiply, "__rmul__")
-    __rmul__: Binary = _mirrored(ops.multiply)
-    __truediv__: Binary = _operator(ops.divide, "__rtruediv__")
-    __rtruediv__: Binary = _mirrored(ops.divide)
-    __floordiv__: Binary = _operator(ops.floor_divide, "__rfloordiv__")
-    __rfloordiv__: Binary = _mirrored(ops.floor_divide)
-    __mod__: Binary = _operator(ops.remainder, "__rmod__")
-    __rmod__: Binary = _mirrored(ops.remainder)
-    __pow__: Binary = _operator(ops.pow, "__rpow__")
-    __rpow__: Binary = _mirrored(ops.pow)
-    __matmul__: Binary = _operator(ops.matmul, "__rmatmul__")
-    __rmatmul__: Binary = _mirrored(ops.matmul)
-    __and__: Binary = _operator(ops.bitwise_and, "__rand__")
-    __rand__: Binary = _mirrored(ops.bitwise_and)
-    __or__: Binary = _operator(ops.bitwise_or, "__ror__")
-    __ror__: Binary = _mirrored(ops.bitwise_or)
-    __xor__: Binary = _operator(ops.bitwise_xor, "__rxor__")
-    __rxor__: Binary = _mirrored(ops.bitwise_xor)
-    __lshift__: Binary = _operator(ops.bitwise_left_shift, "__rlshift__")
-    __rlshift__: Binary = _mirrored(ops.bitwise_left_shift)
-    __rshift__: Binary = _operator(ops.bitwise_right_shift, "__rrshift__")
-    __rrshift__: Binary = _mirrored(ops.bitwise_right_shift)
+    __add__: Binary = _operator(ops.add, operator.add, "__radd__")
+    __radd__: Binary = _mirrored(ops.add, operator.add)
+    __sub__: Binary = _operator(ops.subtract, operator.sub, "__rsub__")
+    __rsub__: Binary = _mirrored(ops.subtract, operator.sub)
+    __mul__: Binary = _operator(ops.multiply, operator.mul, "__rmul__")
+    __rmul__: Binary = _mirrored(ops.multiply, operator.mul)
+    __truediv__: Binary = _operator(ops.divide, operator.truediv, "__rtruediv__")
+    __rtruediv__: Binary = _mirrored(ops.divide, operator.truediv)
+    __floordiv__: Binary = _operator(ops.floor_divide, operator.floordiv, "__rfloordiv__")
+    __rfloordiv__: Binary = _mirrored(ops.floor_divide, operator.floordiv)
+    __mod__: Binary = _operator(ops.remainder, operator.mod, "__rmod__")
+    __rmod__: Binary = _mirrored(ops.remainder, operator.mod)
+    __pow__: Binary = _operator(ops.pow, operator.pow, "__rpow__")
+    __rpow__: Binary = _mirrored(ops.pow, operator.pow)
+    __matmul__: Binary = _operator(ops.matmul, operator.matmul, "__rmatmul__")
+    __rmatmul__: Binary = _mirrored(ops.matmul, operator.matmul)
+    __and__: Binary = _operator(ops.bitwise_and, operator.and_, "__rand__")
+    __rand__: Binary = _mirrored(ops.bitwise_and, operator.and_)
+    __or__: Binary = _operator(ops.bitwise_or, operator.or_, "__ror__")
+    __ror__: Binary = _mirrored(ops.bitwise_or, operator.or_)
+    __xor__: Binary = _operator(ops.bitwise_xor, operator.xor, "__rxor__")
+    __rxor__: Binary = _mirrored(ops.bitwise_xor, operator.xor)
+    __lshift__: Binary = _operator(ops.bitwise_left_shift, operator.lshift, "__rlshift__")
+    __rlshift__: Binary = _mirrored(ops.bitwise_left_shift, operator.lshift)
+    __rshift__: Binary = _operator(ops.bitwise_right_shift, operator.rshift, "__rrshift__")
+    __rrshift__: Binary = _mirrored(ops.bitwise_right_shift, operator.rshift)
 
-    __lt__: Binary = _operator(ops.less, "__gt__")
-    __le__: Binary = _operator(ops.less_equal, "__ge__")
-    __gt__: Binary = _operator(ops.greater, "__lt__")
-    __ge__: Binary = _operator(ops.greater_equal, "__le__")
-    __eq__ = _operator(ops.equal, "__eq__")  # type: ignore[assignment]
-    __ne__ = _operator(ops.not_equal, "__ne__")  # type: ignore[assignment]
+    __lt__: Binary = _operator(ops.less, operator.lt, "__gt__")
+    __le__: Binary = _operator(ops.less_equal, operator.le, "__ge__")
+    __gt__: Binary = _operator(ops.greater, operator.gt, "__lt__")
+    __ge__: Binary = _operator(ops.greater_equal, operator.ge, "__le__")
+    __eq__ = _operator(ops.equal, operator.eq, "__eq__")  # type: ignore[assignment]
+    __ne__ = _operator(ops.not_equal, operator.ne, "__ne__")  # type: ignore[assignment]
 
     __neg__ = ops.negative
     __pos__ = ops.positive

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import threading
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from .contract import CONTRACT_VERSION, Backend
 from .device import Device
-from .errors import BackendError, MissingPackageError
+from .dtypes import as_dtype
+from .errors import BackendError, DTypeError, MissingPackageError, SettingError
+from .locks import renewed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -52,7 +54,7 @@ class Discovery:
     owners: dict[str, str] = field(default_factory=dict)
 
 
-_lock = threading.RLock()
+_lock = renewed(sys.modules[__name__], "_lock")
 _found: Discovery | None = None
 _extra: dict[str, object] = {}
 _descriptions: dict[str, BackendDescription] = {}
@@ -211,14 +213,36 @@ def describe(name: str) -> BackendDescription:
     return description
 
 
+_PUBLISHED = {"numpy": "ingle-numpy", "cpu": "ingle-cpu"}
+"""Backends that are published with Ingle. A command to install any name would invite squatters."""
+
+
 def _unknown(name: str, known: Discovery) -> str:
     from difflib import get_close_matches
 
+    dtype = _dtype_of(name)
+    if dtype is not None:
+        return (
+            f"{name!r} is a dtype, and a device was expected. To cast, write "
+            f"x.astype({dtype!r}) for a tensor, or module.to(dtype={dtype!r}) for a module"
+        )
     near = get_close_matches(name, known.backends, n=1, cutoff=0.7)
     guess = f"; did you mean {near[0]!r}?" if near else "."
     have = ", ".join(repr(n) for n in known.backends) or "none"
-    install = "" if near else f"\n  Try: pip install ingle-{name}"
+    install = ""
+    if name in _PUBLISHED and name not in known.failures:
+        install = f"\n  Try: pip install {_PUBLISHED[name]}"
+    elif not near:
+        install = "\n  A device comes with a plugin: `ingle info` shows what is installed here"
     return f"no backend named {name!r}{guess} Installed: {have}.{failure_lines(known)}{install}"
+
+
+def _dtype_of(name: str) -> str | None:
+    """The dtype that somebody took for a device: `model.to("float64")`, `x.to("half")`."""
+    try:
+        return as_dtype(name).name if len(name) > 2 else None
+    except (DTypeError, TypeError, ValueError, SyntaxError):  # NumPy parses lists of fields
+        return None
 
 
 def failure_lines(known: Discovery) -> str:
@@ -249,6 +273,8 @@ def load_backend(where: Device) -> Backend:
         if where not in _backends:
             try:
                 _backends[where] = description.create(where.index)
+            except SettingError:
+                raise  # another device would not be what the user has set
             except Exception as error:
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
     return _backends[where]
@@ -290,6 +316,8 @@ def best_device() -> Device:
     for name in backends_by_priority():
         try:
             load_backend(Device(name))
+        except SettingError:
+            raise
         except Exception as error:
             known.failures[name] = f"{type(error).__name__}: {error}"
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -17,6 +18,10 @@ class Node:
     def children(self) -> tuple[Any, ...]:
         """The parts, trees themselves."""
         raise NotImplementedError
+
+    def outline(self) -> Any:
+        """What else it holds, as a key: two that differ here are not recorded alike."""
+        return None
 
     def with_children(self, children: tuple[Any, ...]) -> Self:
         """The same with other parts, in the same order."""
@@ -47,11 +52,22 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     {'a': [2, 4], 'b': (6,)}
     """
     if isinstance(tree, dict):
-        return {key: tree_map(function, value) for key, value in tree.items()}
+        mapped = {key: tree_map(function, value) for key, value in tree.items()}
+        if type(tree) is dict:
+            return mapped
+        # With what else it is made of, such as the factory of a defaultdict.
+        like = copy.copy(tree)
+        for key, value in mapped.items():
+            like[key] = value
+        return like
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(tree_map(function, value) for value in tree))
-    if isinstance(tree, (tuple, list)):
+    if type(tree) is list or isinstance(tree, tuple):
         return type(tree)(tree_map(function, value) for value in tree)
+    if isinstance(tree, list):
+        items = copy.copy(tree)
+        items[:] = [tree_map(function, value) for value in tree]
+        return items
     if isinstance(tree, Node):
         return tree.with_children(tree_map(function, tree.children()))
     return function(tree)

@@ -1,4 +1,8 @@
-"""How a tensor prints: NumPy's values, then shape, dtype, device and backend."""
+"""How a tensor prints: NumPy's values, then shape, dtype, device and backend.
+
+A single value prints as the number alone where `str` is asked: in `print`, f-strings and progress
+bars.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +25,11 @@ def tensor_repr(x: Tensor) -> str:
         values = values.astype(np.float32 if x.dtype.holds == "float" else np.int8)
     body = np.array2string(values, separator=", ", prefix="tensor(")
     return f"tensor({body}{known}"
+
+
+def tensor_str(x: Tensor) -> str:
+    """The number of a 0-d tensor, shortest first; of others what `repr` says."""
+    if x.shape or x._handle.base().abstract:
+        return tensor_repr(x)
+    values = x.numpy()
+    return tensor_repr(x) if values.ndim else str(values[()])

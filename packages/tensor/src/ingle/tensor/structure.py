@@ -12,13 +12,19 @@ again, as after `eval()` and `train()`. Whatever else changes moves it to where 
 
 from __future__ import annotations
 
-import threading
+import sys
 from random import SystemRandom
+from typing import Any, Never
 from weakref import ref
+
+from .locks import renewed
+
+owners: list[type] = []
+"""The classes whose instances move the epoch: who records what they hold need not compare it."""
 
 _bits = SystemRandom().getrandbits
 _epoch = 0
-_lock = threading.Lock()
+_lock = renewed(sys.modules[__name__], "_lock")
 _marks: dict[int, tuple[ref[object], dict[object, int]]] = {}
 _MOST = 256
 """Values of one owner that are told apart; a counter among its attributes takes one each."""
@@ -56,6 +62,55 @@ def assigned(owner: object, name: str, old: object, new: object) -> None:
             marks = _marks_of(owner)
             bits = [marks.setdefault((name, type(v), v), _bits(128)) for v in (old, new)]
         _move(bits[0] ^ bits[1])
+
+
+class Frozen(dict[Any, Any]):
+    """A dict that never changes, so that who records it need not look into it.
+
+    >>> from ingle.tensor.structure import Frozen
+    >>> names = Frozen(a=1)
+    >>> names["a"]
+    1
+    >>> names["b"] = 2
+    Traceback (most recent call last):
+        ...
+    TypeError: this dict never changes; make another one: {**old, name: value}
+    """
+
+    def _refused(self, *args: Any, **kwargs: Any) -> Never:
+        raise TypeError("this dict never changes; make another one: {**old, name: value}")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refused
+
+    def __copy__(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frozen, (dict(self),)
+
+
+class Structured:
+    """A base for classes besides modules whose attributes are constants of what is recorded.
+
+    >>> from ingle.tensor import structure
+    >>> class Clipping(structure.Structured):
+    ...     def __init__(self, most):
+    ...         self.most = most
+    >>> clipping = Clipping(1)
+    >>> before = structure.epoch()
+    >>> clipping.most = 2
+    >>> structure.epoch() == before
+    False
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = vars(self).get(name, self)
+        object.__setattr__(self, name, value)
+        assigned(self, name, old, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        changed()
 
 
 def _marks_of(owner: object) -> dict[object, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from .dtypes import DType
 from .errors import ArgumentError, DTypeError, ShapeError
 from .exchange import Exchange
 from .in_place import assigned, combined
+from .number_protocol import NumberProtocol
 from .operators import Operators
 from .plugins import require_transform
+from .pytorch_methods import Elements, elements
+from .repr import tensor_repr, tensor_str
+from .temporaries import FEW, is_lost
 
 if TYPE_CHECKING:
     from .gradients import Gradients
@@ -46,7 +51,7 @@ def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Te
     return method
 
 
-class Tensor(Operators, Exchange):
+class Tensor(NumberProtocol, Operators, Exchange):
     """An n-dimensional array on a device. Made by `asarray`, `zeros` and the operations.
 
     A tensor never changes: `x[i] = v` and `x += y` rebind this Python object to an updated
@@ -98,9 +103,10 @@ class Tensor(Operators, Exchange):
         return len(self._handle.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self._handle.shape)
+    def size(self) -> Elements:
+        """The number of elements; `x.size(0)` is an axis's, as in PyTorch."""
+        shape = self._handle.shape
+        return elements(math.prod(shape), shape)
 
     @property
     def nbytes(self) -> int:
@@ -165,12 +171,13 @@ class Tensor(Operators, Exchange):
         """The gradients of this tensor by everything it was computed from that wants one.
 
         Args:
-            cotangent: the gradient of the final result by this tensor, of its shape; ones if not
-                given, so that for a tensor of several elements it is that of their sum.
+            cotangent: the gradient of the final result by this tensor, of its shape; a tensor of
+                one element needs none.
             create_graph: whether the gradients can be differentiated in turn.
 
         Raises:
-            GradientError: nothing that led here records gradients.
+            GradientError: nothing that led here records gradients, or the tensor has several
+                elements and no cotangent was given.
         """
         run = require_transform("backward", "backward")
         return run(self, cotangent, create_graph=create_graph)  # type: ignore[no-any-return]
@@ -178,23 +185,14 @@ class Tensor(Operators, Exchange):
     def _number(self, to: str) -> Any:
         handle = self._handle
         if handle.shape and math.prod(handle.shape) != 1:
+            cure = {"bool": "x.any() or x.all()", "round": "it.round(x)"}.get(to, "x.tolist()")
             raise ArgumentError(
-                f"{to}(x): needs a tensor of one element, got shape {self.shape}"
-                + ("; use x.any() or x.all()" if to == "bool" else "; use x.tolist()")
+                f"{to}(x): needs a tensor of one element, got shape {self.shape}; use {cure}"
             )
         return handle.item()
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))
-
-    def __int__(self) -> int:
-        return int(self._number("int"))
-
-    def __float__(self) -> float:
-        return float(self._number("float"))
-
-    def __complex__(self) -> complex:
-        return complex(self._number("complex"))
 
     def __index__(self) -> int:
         if not self.dtype.is_integer or self.ndim:
@@ -204,6 +202,12 @@ class Tensor(Operators, Exchange):
         return int(self.numpy().item())
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if getrefcount(self) <= FEW and is_lost(1):
+            raise ArgumentError(
+                "x[...] = value: x is a temporary tensor that nobody holds, and the write would be "
+                "lost, since indexing and reading a cell make new tensors; write y[i, j] = value "
+                "for y[i][j] = value, and cell[i] = value for cell.value[i] = value"
+            )
         handle = assigned(self, key, value)
         self._rebind(ops.updated(self, key, value)._handle if handle is None else handle)
 
@@ -227,9 +231,10 @@ class Tensor(Operators, Exchange):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        from .repr import tensor_repr
-
         return tensor_repr(self)
+
+    def __str__(self) -> str:
+        return tensor_str(self)
 
     def __copy__(self) -> Tensor:
         return Tensor(self._handle)

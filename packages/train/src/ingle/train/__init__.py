@@ -2,6 +2,7 @@
 
 from .callbacks import Callback as Callback
 from .callbacks import EarlyStopping as EarlyStopping
+from .errors import CheckpointWarning as CheckpointWarning
 from .errors import NonFiniteLossError as NonFiniteLossError
 from .errors import TrainingError as TrainingError
 from .history import CSVLogger as CSVLogger

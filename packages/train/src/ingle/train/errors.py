@@ -18,3 +18,7 @@ class NonFiniteLossError(TrainingError, NonFiniteError):
     def __init__(self, message: str, step: int) -> None:
         super().__init__(message)
         self.step = step
+
+
+class CheckpointWarning(UserWarning):
+    """A folder of checkpoints is not as it was left; the training goes on."""

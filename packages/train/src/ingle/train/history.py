@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingle.nn import atomic_write
+from ingle.nn import atomic_write, writing
 from ingle.tensor.errors import ArgumentError
 
 from .callbacks import Callback, Record
@@ -51,25 +51,35 @@ class JSONLLogger(Callback):
         self._append(record)
 
     def _append(self, line: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
 def _before(line: dict[str, Any], learner: Learner) -> bool:
     """Whether a line was written before the checkpoint that the learner stands at."""
-    if "epoch" in line:
-        return bool(line["epoch"] <= learner.epoch)
-    return bool(line["step"] <= learner.steps)
+    for name, now in (("epoch", learner.epoch), ("step", learner.steps)):
+        if isinstance(line.get(name), int):
+            return bool(line[name] <= now)
+    raise TrainingError(
+        f"a line of the log has neither epoch nor step, which no JSONLLogger wrote: {line!r:.80}; "
+        "remove it, or the file"
+    )
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines of a `JSONLLogger`'s file. A last line that a crash cut off is left out."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise TrainingError(f"{path}: this is no log of a training: {error}") from None
     found = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(json.loads(line))
-        except ValueError as error:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError(f"expected an object, got {record!r:.80}")
+            found.append(record)
+        except (ValueError, RecursionError) as error:
             if number == len(lines) and not line.endswith("\n"):
                 break
             raise TrainingError(

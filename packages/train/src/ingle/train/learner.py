@@ -14,7 +14,7 @@ from typing import Any
 import ingle.tensor as it
 from ingle.autodiff import no_grad
 from ingle.dataset import Loader
-from ingle.nn import Module
+from ingle.nn import Module, require_writable
 from ingle.optim import Optimizer, clip_grad_norm
 from ingle.tensor import Gradients, Tensor
 from ingle.tensor.errors import ArgumentError
@@ -133,6 +133,8 @@ class Learner:
         Raises:
             NonFiniteLossError: the loss became NaN or infinite; the step was not taken.
             CheckpointError: the checkpoint cannot be read, or the folder holds another training's.
+            FileWriteError: a checkpoint or log cannot be written. What was learned until then is
+                in the model; calling again goes on with it.
         """
         self.epochs = epochs
         self.stopped = None
@@ -259,6 +261,7 @@ class Learner:
             if resume is not False:
                 raise TrainingError("fit: resume needs Learner(..., checkpoints=FOLDER)")
             return False
+        require_writable(store.folder)
         store.clean()
         if resume is False:
             if self.steps == 0 and store.paths():
@@ -271,7 +274,8 @@ class Learner:
         path = store.latest() if resume is True else Path(resume)
         if path is None:
             return False
-        return resuming.restore(self, batches, store.load(path, self._parts()))
+        with it.transaction():
+            return resuming.restore(self, batches, store.load(path, self._parts()))
 
     def _end_epoch(self, record: Record, batches: Iterable[Any]) -> None:
         self.epoch += 1

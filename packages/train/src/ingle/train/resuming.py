@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ingle.dataset import Loader
+from ingle.dataset import DatasetError, Loader
 from ingle.nn import CheckpointError, Module
 from ingle.tensor import transaction
+from ingle.tensor.errors import IngleError
 from ingle.tensor.random import Generator, default_generator
 
 if TYPE_CHECKING:
@@ -31,7 +32,27 @@ def collect(learner: Learner, batches: Iterable[Any]) -> dict[str, Any]:
 
 
 def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> bool:
-    """Takes back what `collect` gave; whether that was within an epoch."""
+    """Takes back what `collect` gave; whether that was within an epoch.
+
+    Raises:
+        CheckpointError: the state was collected of another training, or makes no sense.
+        DatasetError: the loader is not as it was.
+    """
+    try:
+        return _restore(learner, batches, state)
+    except (IngleError, DatasetError):
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise CheckpointError(
+            f"cannot resume: the state of the training in this checkpoint makes no sense "
+            f"({error!r:.200}); resume from another one, or start anew"
+        ) from error
+
+
+def _restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> bool:
+    steps, epoch = int(state["steps"]), int(state["epoch"])
+    last_lr, last_loss = float(state["last_lr"]), float(state["last_loss"])
+    history = [dict(record) for record in state["history"]]
     _same("metrics", len(state["metrics"]), len(learner.metrics))
     found = dict(generators(learner.model))
     _same("random generators", sorted(state["generators"]), sorted(found))
@@ -45,11 +66,9 @@ def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> 
     with transaction():
         for name, generator in found.items():
             generator.state = tuple(state["generators"][name])
-    learner.steps = state["steps"]
-    learner.epoch = state["epoch"]
-    learner.last_lr = state["last_lr"]
-    learner.last_loss = state["last_loss"]
-    learner.history[:] = state["history"]
+    learner.steps, learner.epoch = steps, epoch
+    learner.last_lr, learner.last_loss = last_lr, last_loss
+    learner.history[:] = history
     for metric, saved in zip(learner.metrics, state["metrics"], strict=True):
         metric.load_state(saved)
     for callback, saved in zip(learner.callbacks, state["callbacks"], strict=False):

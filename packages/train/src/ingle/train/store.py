@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ingle.nn import CheckpointError, atomic_write, load, save
+from ingle.nn import CheckpointError, FileWriteError, atomic_write, load, save, writing
 from ingle.tensor import transaction
 from ingle.tensor.errors import ArgumentError
 
 from .callbacks import Mode, better, monitored
+from .errors import CheckpointWarning
 
 FORMAT = 1
 """The version of what `CheckpointStore.save` puts into a file's metadata."""
 
+_LONGEST = 1 << 16
+"""Bytes of `best.json` and `latest` at most: they have one line."""
 _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 
@@ -58,12 +62,21 @@ class CheckpointStore:
         return [found[step] for step in sorted(found, reverse=True)]
 
     def latest(self) -> Path | None:
-        """The checkpoint to resume from; None if there is none."""
+        """The checkpoint to resume from; None if there is none.
+
+        Warns with `CheckpointWarning` where `latest` names none of this folder, and takes the one
+        of the most steps.
+        """
         pointer = self.folder / "latest"
-        if pointer.exists():
-            return self.folder / pointer.read_text().strip()
         # A crash between the first checkpoint and its pointer leaves only the former.
-        return next(iter(self.paths()), None)
+        newest = next(iter(self.paths()), None)
+        if not _is_there(pointer):
+            return newest
+        said = _short_text(pointer)
+        if said is None or not _NAME.fullmatch(said.strip()):
+            _warn(pointer, f"it names no checkpoint of this folder; the newest one is {newest}")
+            return newest
+        return self.folder / said.strip()
 
     def best(self) -> Path | None:
         """The checkpoint with the best `monitor`; None if there is none."""
@@ -80,7 +93,22 @@ class CheckpointStore:
             parts: the model, the optimizer and whatever else has a `state_dict`, by name.
             state: all else, as values that JSON can hold.
             record: the numbers of the epoch that just ended, in which `monitor` is looked up.
+
+        Raises:
+            FileWriteError: the disk is full or read-only; older checkpoints are left alone.
         """
+        older = self.paths()
+        try:
+            return self._saved(step, parts, state, record)
+        except FileWriteError as error:
+            good = f"; the last good checkpoint is {older[0]}" if older else ""
+            explained = FileWriteError(f"{error}{good}")
+            explained.errno = error.errno
+            raise explained from error
+
+    def _saved(
+        self, step: int, parts: Mapping[str, Any], state: Any, record: Mapping[str, float] | None
+    ) -> Path:
         path = self.folder / f"step-{step:08}.safetensors"
         text = json.dumps(state)
         crc = zlib.crc32(text.encode())
@@ -118,21 +146,30 @@ class CheckpointStore:
     def clear(self) -> None:
         """Deletes all checkpoints and what interrupted writes left. Other files stay."""
         for path in [*self.paths(), self.folder / "latest", self.folder / "best.json"]:
-            path.unlink(missing_ok=True)
+            _delete(path)
         self.clean()
 
     def clean(self) -> None:
         """Deletes what interrupted writes left; no other process may be writing."""
         for pattern in (".step-*.part", ".latest.*.part", ".best.json.*.part"):
             for path in self.folder.glob(pattern):
-                path.unlink(missing_ok=True)
+                _delete(path)
 
     def _best(self) -> dict[str, Any] | None:
         pointer = self.folder / "best.json"
-        if not pointer.exists():
+        if not _is_there(pointer):
             return None
-        found: dict[str, Any] = json.loads(pointer.read_text())
-        return found if found["monitor"] == self.monitor else None
+        try:
+            found = json.loads(_short_text(pointer) or "")
+            value = found["value"]
+            sensible = isinstance(value, int | float) and not isinstance(value, bool)
+            if not sensible or not _NAME.fullmatch(found["file"]):
+                raise ValueError(f"it has {found}")
+            entry = {"file": found["file"], "monitor": found["monitor"], "value": float(value)}
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            _warn(pointer, f"it is damaged ({error!r:.200}); the best one so far is not known")
+            return None
+        return entry if entry["monitor"] == self.monitor else None
 
     def _note_best(self, path: Path, value: float) -> None:
         found = self._best()
@@ -146,7 +183,32 @@ class CheckpointStore:
         spare = {newest, self.best()}
         for path in self.paths()[self.keep :]:
             if path not in spare:
-                path.unlink()
+                _delete(path)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything of this name, be it a link to nowhere."""
+    return os.path.lexists(path)
+
+
+def _short_text(path: Path) -> str | None:
+    """What a file of one line says; None if it is none that anybody could have written here."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return file.read(_LONGEST).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _warn(pointer: Path, why: str) -> None:
+    warnings.warn(f"{pointer}: {why}", CheckpointWarning, stacklevel=4)
+
+
+def _delete(path: Path) -> None:
+    with writing(path, " (it was to be deleted)"):
+        path.unlink(missing_ok=True)
 
 
 def _state(path: Path, metadata: Any) -> Any:
@@ -155,15 +217,22 @@ def _state(path: Path, metadata: Any) -> Any:
             f"{path}: this file holds values but no training to resume; load it with "
             "ingle.nn.load(path, model)"
         )
+    if type(metadata["training"]) is not int:
+        raise CheckpointError(f"{path}: the file is damaged: its training format is no number")
     if metadata["training"] > FORMAT:
         raise CheckpointError(
             f"{path}: it has training format {metadata['training']}, and this ingle-train reads "
             f"formats up to {FORMAT}; upgrade with `pip install --upgrade ingle-train`"
         )
     text = metadata.get("state", "")
-    if zlib.crc32(text.encode()) != metadata.get("crc32"):
-        raise CheckpointError(f"{path}: the file is damaged: the checksum of its state is wrong")
-    return json.loads(text)
+    try:
+        if zlib.crc32(text.encode()) == metadata.get("crc32"):
+            return json.loads(text)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: the file is damaged: its state cannot be read: {error!r:.200}"
+        ) from error
+    raise CheckpointError(f"{path}: the file is damaged: the checksum of its state is wrong")
 
 
 def _readable(path: Path) -> bool:

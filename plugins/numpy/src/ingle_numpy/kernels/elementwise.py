@@ -11,6 +11,7 @@ from ingle.tensor.operation import Op
 
 from ..memory import LARGE, empty_like, output
 from .error_function import erf
+from .integers import whole
 from .quotients import floor_divide, logaddexp, remainder
 
 Kernel = Callable[..., Any]
@@ -54,8 +55,10 @@ def through_float32(function: Kernel) -> Kernel:
     return kernel
 
 
-def _astype(op: Op, x: np.ndarray) -> np.ndarray:
+def _astype(op: Op, x: np.ndarray) -> Any:
     dtype = op.attributes["dtype"].dtype
+    if dtype.kind in "iu" and (x.dtype.kind == "f" or is_half(x)):
+        return whole(x, dtype)
     if x.nbytes < LARGE:
         return x.astype(dtype)
     out = empty_like(x, dtype, op)
@@ -176,8 +179,10 @@ BINARY: dict[str, np.ufunc] = {
     "copysign": np.copysign,
     "divide": np.divide,
     "equal": np.equal,
+    "gcd": np.gcd,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
+    "lcm": np.lcm,
     "less": np.less,
     "less_equal": np.less_equal,
     "logical_and": np.logical_and,

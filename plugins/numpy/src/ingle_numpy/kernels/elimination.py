@@ -27,24 +27,25 @@ def _lu_factor(op: Op, x: Array) -> tuple[Array, Array]:
     for start in range(0, k, _PANEL):
         stop = min(start + _PANEL, k)
         for i in range(start, stop):
-            _eliminate(a, pivots, i, stop)
+            _eliminate(a, pivots, i, stop, op.attributes["pivot"])
         if stop < n:
             _update(a, start, stop)
     return a.reshape(x.shape), pivots.reshape(*x.shape[:-2], k)
 
 
-def _eliminate(a: Array, pivots: Array, i: int, stop: int) -> None:
+def _eliminate(a: Array, pivots: Array, i: int, stop: int, pivot: bool) -> None:
     """Step i: the largest element becomes the pivot; only the panel up to `stop` is updated."""
     every = np.arange(len(a))
     column = a[:, i:, i]
     size = np.abs(column) if a.dtype.kind == "f" else np.abs(column.real) + np.abs(column.imag)
-    chosen = i + np.argmax(size, axis=1)
+    chosen = i + np.argmax(size, axis=1) if pivot else np.full(len(a), i)
     pivots[:, i] = chosen
     row = a[every, chosen]
     a[every, chosen] = a[:, i]
     a[:, i] = row
-    pivot = row[:, i, None]
-    a[:, i + 1 :, i] /= np.where(pivot == 0, 1, pivot)
+    divisor = row[:, i, None]
+    # A column whose largest element is zero has nothing to divide.
+    a[:, i + 1 :, i] /= np.where(divisor == 0, 1, divisor) if pivot else divisor
     a[:, i + 1 :, i + 1 : stop] -= a[:, i + 1 :, i, None] * row[:, None, i + 1 : stop]
 
 

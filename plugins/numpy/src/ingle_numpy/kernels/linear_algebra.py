@@ -28,6 +28,19 @@ def _lapack(function: Kernel, hint: str) -> Kernel:
     return kernel
 
 
+def _eig(x: np.ndarray) -> Any:
+    # Where no eigenvalue has an imaginary part, NumPy leaves it out.
+    return tuple([_as_complex(part, x) for part in np.linalg.eig(x)])
+
+
+def _eigvals(x: np.ndarray) -> Any:
+    return _as_complex(np.linalg.eigvals(x), x)
+
+
+def _as_complex(part: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return part.astype(np.result_type(x.dtype, np.complex64), copy=False)
+
+
 def _singular_values(x: np.ndarray) -> Any:
     return np.linalg.svd(x, compute_uv=False)
 
@@ -38,7 +51,9 @@ _ENDLESS = "the iteration did not converge, which NaN and inf among the elements
 KERNELS: dict[str, Kernel] = {
     "cholesky": _lapack(np.linalg.cholesky, "add a multiple of the identity, or use eigh"),
     "det": _lapack(np.linalg.det, _SINGULAR),
+    "eig": _lapack(_eig, _ENDLESS),
     "eigh": _lapack(np.linalg.eigh, _ENDLESS),
+    "eigvals": _lapack(_eigvals, _ENDLESS),
     "eigvalsh": _lapack(np.linalg.eigvalsh, _ENDLESS),
     "inv": _lapack(np.linalg.inv, _SINGULAR),
     "qr": _lapack(np.linalg.qr, _ENDLESS),

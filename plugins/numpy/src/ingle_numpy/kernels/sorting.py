@@ -87,7 +87,13 @@ def _comparable(x: Array) -> Array:
 
 
 def _searchsorted(op: Op, x1: Array, x2: Array) -> Any:
-    return np.searchsorted(_comparable(x1), _comparable(x2), side=op.attributes["side"])
+    side, a, b = op.attributes["side"], _comparable(x1), _comparable(x2)
+    if a.ndim == 1:
+        return np.searchsorted(a, b, side=side)
+    out = np.empty(b.shape, np.int64)
+    for row in np.ndindex(a.shape[:-1]):
+        out[row] = np.searchsorted(a[row], b[row], side=side)
+    return out
 
 
 def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:

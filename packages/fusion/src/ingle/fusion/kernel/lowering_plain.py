@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ingle.tensor.operation import Op
 
-from .code import FLOATS, INTEGERS
+from .code import FLOATS, INTEGERS, SIZES
 from .expression import Expression, where
 
 Rule = Callable[[Op, Sequence[Expression], str], Expression]
@@ -42,7 +42,24 @@ def _as_bool(x: Expression) -> Expression:
 
 
 def _astype(op: Op, x: Sequence[Expression], out: str) -> Expression:
-    return x[0].cast(out)
+    (value,) = x
+    is_cut = value.dtype in FLOATS and out in INTEGERS
+    return _whole(value.widen(), out) if is_cut else value.cast(out)
+
+
+def _whole(x: Expression, out: str) -> Expression:
+    """A float cut to an integer, as `astype` says it for what has no place there.
+
+    Processors differ in that, and what the renderers' casts make of it is undefined.
+    """
+    wide = "int64" if out in ("int64", "uint32", "uint64") else "int32"
+    end = 2.0 ** (8 * SIZES[wide] - 1)
+    if out != "uint64":
+        return where(abs(x) < end, x, -end).cast(wide).cast(out)
+    upper = (x >= end) & (x < 2 * end)
+    low = where(upper, x - end, x)
+    whole = where(abs(low) < end, low, -end).cast(wide).cast(out)
+    return where(upper, whole ^ (1 << 63), whole)
 
 
 def _bitcast(op: Op, x: Sequence[Expression], out: str) -> Expression:

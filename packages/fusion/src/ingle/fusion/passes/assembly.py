@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,10 +46,10 @@ def placements(
     found: dict[int, View] = {}
     for position in reversed([p for p, role in enumerate(roles) if role == "assembly"]):
         node = graph.nodes[position]
-        roots = [views.of(a).root for a in node.args]
+        roots = Counter([views.of(a).root for a in node.args])
         for source, target in _parts(graph, views, position, home(graph, found, node.results[0])):
             root = source.root
-            alone = users[root] == {position} and roots.count(root) == 1 and root not in outputs
+            alone = users[root] == {position} and roots[root] == 1 and root not in outputs
             maker = grouping.producer(root)
             if alone and maker is not None and source.contiguous:
                 place = _place(graph, roles, grouping, source, target)

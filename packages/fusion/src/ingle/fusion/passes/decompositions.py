@@ -149,14 +149,14 @@ def spreading(graph: Graph, views: Views) -> set[int]:
 
     They begin the kernel that reduces them: anywhere else they would be written to memory.
     """
-    users = graph.users()
+    users, outputs = graph.users(), frozenset(graph.outputs)
     found = set()
     for position, node in enumerate(graph.nodes):
         if node.op.operation.traits.kind != "elementwise" or len(node.results) != 1:
             continue
         (value,) = node.results
         takers = users.get(value, [])
-        reduced = len(takers) == 1 and value not in graph.outputs
+        reduced = len(takers) == 1 and value not in outputs
         if reduced and reduction_of(graph.nodes[takers[0]].op) is not None:
             size = _elements(graph, value)
             if all(_elements(graph, views.of(a).root) < size for a in node.args):

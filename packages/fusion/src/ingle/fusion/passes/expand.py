@@ -15,6 +15,8 @@ from ingle.tensor.numbers import Tape
 from ingle.tensor.operation import Op, Operation
 
 from ..graph import Graph, read_log
+from ..host_program import HostProgram
+from ..pace import tick
 from ..recorder import LazyHandle, Recorder
 from ..staging import Staging
 from .decompositions import decomposition
@@ -23,8 +25,12 @@ from .pieces import FIRST_START, SCATTERS, outside
 if TYPE_CHECKING:
     from ..fusion import Fusion
 
+RECORDED = 3
+"""To how many steps of passes it comes to record an operation."""
 MOST_NODES = 256
 """A body that is longer than this is left whole: it is a program, no decomposition."""
+MOST_STEPS = 768
+"""Likewise of a loop, which gains more from being unrolled: its steps become one plan."""
 
 Asked = Callable[[Op, Sequence[Aval]], bool]
 
@@ -55,6 +61,7 @@ class _Unfolding(Staging):
         self._anew = False
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        tick("writing composites out", RECORDED)
         avals = avals_of(inputs)
         if self._owned(op, avals):
             self._foreign += 1
@@ -72,7 +79,7 @@ class _Unfolding(Staging):
             results = super().record(op, inputs)
             self._dividing = False
             return results
-        if op.operation.body is None:
+        if op.operation.body is None or is_long_loop(op):
             self._foreign += 1
             return super().record(op, inputs)
         mark = len(self.written), self._count, len(self.given), len(self.numbers), len(self.checks)
@@ -85,7 +92,9 @@ class _Unfolding(Staging):
         self._within.append(op.operation)
         try:
             made = execute_body(op, inputs, self.backend.device)
-            short = len(self.written) - mark[0] <= MOST_NODES
+            most = MOST_NODES if op.operation.loop is None else MOST_STEPS
+            # Each result takes some operations: a piece of many is cut out and reshaped.
+            short = len(self.written) - mark[0] <= most + 4 * len(made)
             if short and (self._foreign == foreign or not self._native(op, avals)):
                 return made  # type: ignore[return-value]
         except (_NeedsValueError, TraceError):
@@ -201,9 +210,17 @@ class Expanded:
         self.checks = [text for _, text in unfolding.checks]
         self.graph = read_log(unfolding.written, outputs)
         self.constants = list(unfolding.given)
-        self.host = tape.program(unfolding.numbers)
+        self.host = HostProgram.of(tape, unfolding.numbers)
         for handle in unfolding.living():
             handle.recorder = None
+
+
+def is_long_loop(op: Op) -> bool:
+    """Whether an operation repeats a program so often that it stays a loop."""
+    if op.operation.loop is None:
+        return False
+    loop = op.operation.loop(op)
+    return loop.length * loop.size > MOST_STEPS
 
 
 def avals_of(inputs: Sequence[Any]) -> list[Aval]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..graph import Graph
+from ..pace import tick
 from .alignment import ANYWHERE, GATHERED, alignment, axes_seen
 from .columns import kept_axes
 from .folding import folded_axes, lanes_of, left_over
@@ -88,12 +89,21 @@ class Grouping:
         self._order = Order()
         self._uses = Uses(graph, views, roles)
         for position, role in enumerate(roles):
+            tick("grouping")
             self._place(position, role, position in alone)
         self.groups = self._order.runnable()
 
     def producer(self, value: int) -> Group | None:
         """The group that computes a root value, if one does."""
         return self._group_of.get(value)
+
+    def apart(self, groups: Iterable[Group]) -> list[Group]:
+        """Those of some groups that none before them in the list passes anything to or from."""
+        found: dict[Group, None] = {}
+        for group in groups:
+            if not self._order.touches(group, found):
+                found[group] = None
+        return list(found)
 
     def _place(self, position: int, role: Role, alone: bool) -> None:
         node = self._graph.nodes[position]
@@ -187,9 +197,7 @@ class Grouping:
         sources = self._sources(position)
         before = self._before(position, sources)
         # A product first, whose result then need not be written; else what was begun last.
-        best = sorted(
-            sources, key=lambda g: (g.kind != "contraction", -self._order.groups.index(g))
-        )
+        best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._order.number(g)))
         for group in best:
             places = self._fitting(group, position, sources[group])
             full = len(group.nodes) >= MOST_NODES
@@ -390,7 +398,7 @@ class Grouping:
         group.coordinates.update(other.coordinates)
         if group.inner is None:
             group.inner, group.lanes = other.inner, other.lanes
-        for value, owner in self._group_of.items():
-            if owner is other:
+        for position in other.nodes:
+            for value in self._graph.nodes[position].results:
                 self._group_of[value] = group
         self._order.absorb(group, other)

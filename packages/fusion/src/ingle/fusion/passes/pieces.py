@@ -78,7 +78,7 @@ def pieces_of(graph: Graph, views: Views, position: int, home: View) -> Pieces |
         return Pieces(tuple(found), True)
     whole, *rest = found
     steps = node.op.attributes["steps"]
-    if rest and _repeats(graph, whole.source) and set(steps) <= {1}:
+    if rest and _repeats(views, whole.source) and set(steps) <= {1}:
         sizes = inputs[1].shape
         first = first_places(node.op, out.shape, inputs[2:], sizes, steps)
         return Pieces((*_around(whole, first, sizes), *rest), True)
@@ -91,10 +91,9 @@ def _lies_inside(op: Op, inputs: Sequence[Any]) -> bool:
     return all(from_the_front(s.value, n, m, t) is not None for s, n, m, t in each)
 
 
-def _repeats(graph: Graph, view: View) -> bool:
+def _repeats(views: Views, view: View) -> bool:
     """Whether all elements of a view are one number."""
-    made = any(view.root in n.results and n.op.operation.name == "full" for n in graph.nodes)
-    return made or not any(view.strides)
+    return views.is_full(view.root) or not any(view.strides)
 
 
 def _around(whole: Piece, starts: Sequence[int], lengths: Sequence[int]) -> list[Piece]:

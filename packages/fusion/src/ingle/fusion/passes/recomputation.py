@@ -81,11 +81,6 @@ class Recomputation:
         self._traffic = traffic
         self._until = until
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
-        self._known: dict[Group, frozenset[Argument]] = {}
-
-    def changed(self) -> None:
-        """Forgets what was found out before groups changed."""
-        self._known.clear()
 
     def way(self, value: int, group: Group) -> Again | None:
         """How a reader would compute a value by itself; None where it has to be in memory."""
@@ -227,19 +222,14 @@ class Recomputation:
         view = self._views.of(self._graph.nodes[position].args[number])
         return argument_along(view, self._along(group, position, number), len(group.space))
 
-    def _reads(self, group: Group) -> frozenset[Argument]:
+    def _reads(self, group: Group) -> set[Argument]:
         """What a group reads from memory where its loops stand."""
-        known = self._known.get(group)
-        if known is None:
-            known = self._known[group] = frozenset(
-                [
-                    self.argument(group, position, number)
-                    for readers in self._traffic.readers.values()
-                    for position, number in readers.get(group, ())
-                    if self._in_register(position, number)
-                ]
-            )
-        return known
+        return {
+            self.argument(group, position, number)
+            for uses in self._traffic.reads[group].values()
+            for position, number in uses
+            if self._in_register(position, number)
+        }
 
     def _bytes(self, group: Group, read: Argument) -> int:
         return bytes_along(self._graph, read.root, group.space, read.strides)

@@ -22,10 +22,12 @@ is not read any later than it was.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..graph import Graph
+from ..graph import Donors, Graph
+from ..pace import tick
 from .groups import Group, Grouping
 from .nests import EXPENSIVE
 from .operands import Operands, Unnestable
@@ -47,7 +49,7 @@ def rematerialized(
     grouping: Grouping,
     stored: Mapping[Group, Sequence[int]],
     placed: Mapping[int, View],
-    donors: Sequence[tuple[int, int]],
+    donors: Donors,
 ) -> dict[Group, list[int]]:
     """What each group still stores, once groups compute again what is cheaper so.
 
@@ -57,7 +59,7 @@ def rematerialized(
         graph, views, roles, inline, grouping: the plan as it stands.
         stored: the values that each group stores.
         placed: of these the ones that lie in another value, with where.
-        donors: positions of inputs and of outputs that may lie in an input's memory.
+        donors: positions of inputs, and of outputs that may lie in their memory.
     """
     work = _Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors)
     return work.run()
@@ -67,7 +69,7 @@ class _Rematerialization:
     def __init__(
         self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
         grouping: Grouping, stored: Mapping[Group, Sequence[int]],
-        placed: Mapping[int, View], donors: Sequence[tuple[int, int]],
+        placed: Mapping[int, View], donors: Donors,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -81,29 +83,26 @@ class _Rematerialization:
         until = self._overwritten(donors)
         self._ways = Recomputation(graph, views, roles, inline, grouping, self._traffic, until)
         self._sizes: dict[Group, tuple[int, ...]] = {}
-        self._changed()
-
-    def _changed(self) -> None:
-        """Forgets what was found out before groups changed."""
         self._peak = self._traffic.peak({})
-        self._ways.changed()
 
-    def _overwritten(self, donors: Sequence[tuple[int, int]]) -> dict[int, int]:
+    def _overwritten(self, donors: Donors) -> dict[int, int]:
         """For inputs that may be written over, the first group that may do so."""
         traffic, found = self._traffic, dict[int, int]()
         for given, made in donors:
-            source = self._graph.inputs[given]
-            maker = self._grouping.producer(self._views.of(self._graph.outputs[made]).root)
-            if maker is None:
-                continue
-            at = traffic.place[maker]
-            if all(traffic.place[g] <= at for g in traffic.readers.get(source, ())):
-                found[source] = min(at, found.get(source, at))
+            roots = [self._views.of(self._graph.outputs[o]).root for o in made]
+            makers = [m for r in roots if (m := self._grouping.producer(r)) is not None]
+            places = sorted({traffic.place[m] for m in makers})
+            for source in [self._graph.inputs[i] for i in given]:
+                last = max([traffic.place[g] for g in traffic.readers.get(source, ())], default=0)
+                first = bisect_left(places, last)
+                if first < len(places):
+                    found[source] = min(places[first], found.get(source, places[first]))
         return found
 
     def run(self) -> dict[Group, list[int]]:
         """Later values first: what these are made of is looked at with its new readers."""
         for group in reversed(self._grouping.groups):
+            tick("choosing what is computed again")
             if group.kind != "host":
                 for value in sorted(self._traffic.stored[group], reverse=True):
                     if value in self._traffic.stored[group] and self._may(value, group):
@@ -143,12 +142,12 @@ class _Rematerialization:
             cost = sum([w.cost for w in able]) + HALF_BYTES * moved
             if self._pays(value, cost, able, True) and self._take(value, group, able):
                 self._traffic.forget(value, group)
-                self._changed()
+                self._peak = self._traffic.peak({})
                 return
         for way in able:
             pays = not way.more and self._pays(value, way.cost, [way], False)
             if pays and self._take(value, group, [way]):
-                self._changed()
+                self._peak = self._traffic.peak({})
 
     def _storing(self, ways: Sequence[Again]) -> int:
         """Bytes of what would be stored in addition."""
@@ -159,7 +158,7 @@ class _Rematerialization:
         nbytes = self._traffic.nbytes(value)
         if cost * EVEN > HALF_BYTES * nbytes:
             return False
-        more = self._traffic.peak(self._lives(value, ways, whole)) - self._peak
+        more: int = self._traffic.peak(self._lives(value, ways, whole)) - self._peak
         return more * FEW <= nbytes if cost < 0 else more < 0
 
     def _lives(self, value: int, ways: Sequence[Again], whole: bool) -> dict[int, Lives | None]:
@@ -187,10 +186,10 @@ class _Rematerialization:
             return False
         if more and not self._same_storing(maker, more):
             return False
-        self._traffic.stored[maker].update(more)
+        self._traffic.store(maker, more)
         for way in ways:
             group = way.group
-            del self._traffic.readers[value][group]
+            self._traffic.leave(value, group)
             group.nodes = sorted(group.nodes + way.nodes)
             group.coordinates.update(way.places)
             group.rounded.update(self._rounded.intersection(way.places))

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from ..graph import Graph
 from ..kernel.lowering import SORTS, reduction_of, running_of
+from ..pace import tick
 from .columns import is_columns
 from .pieces import ASSEMBLED, is_assembly
 from .views import Views
@@ -25,7 +26,11 @@ def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> li
         views: of the graph's values.
         can_lower: whether the kernels know the operation at a position on its dtypes.
     """
-    return [_role(graph, views, position, can_lower) for position in range(len(graph.nodes))]
+    found = []
+    for position in range(len(graph.nodes)):
+        tick("finding roles")
+        found.append(_role(graph, views, position, can_lower))
+    return found
 
 
 def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], bool]) -> Role:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from ..kernel.code import CodeBuilder
+from ..wishes import is_exact
 
 
 def code_builder() -> CodeBuilder:
@@ -14,8 +13,3 @@ def code_builder() -> CodeBuilder:
     difference between the two is a mistake and no gain in accuracy.
     """
     return CodeBuilder(exact=is_exact())
-
-
-def is_exact() -> bool:
-    """Whether each operation of a kernel rounds as it would alone."""
-    return os.environ.get("INGLE_FUSION_EXACT") == "1"

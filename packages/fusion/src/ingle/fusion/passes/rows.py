@@ -21,6 +21,7 @@ from ingle.tensor.operation import OPERATIONS, Op
 
 from ..graph import Graph, Node
 from ..kernel.lowering import reduction_of
+from ..pace import tick
 from .folding import folded_axes
 from .views import Views
 
@@ -185,6 +186,7 @@ class _Rewriting:
     def run(self) -> Graph:
         """The new graph."""
         for node in self._graph.nodes:
+            tick("splitting rows")
             if self._is_split(node):
                 self._write_split(node)
             elif not self._waits(node):

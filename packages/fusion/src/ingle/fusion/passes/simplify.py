@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Graph
+from ..pace import tick
 from .algebra import Algebra, Work
 
 
@@ -17,6 +18,7 @@ def simplify(graph: Graph) -> Graph:
     algebra = Algebra(new)
     seen: dict[Work, tuple[int, ...]] = {}
     for position, node in enumerate(graph.nodes):
+        tick("simplifying")
         if not needed[position]:
             continue
         args = tuple([place[a] for a in node.args])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 ALIGNMENT = 64
@@ -29,18 +30,90 @@ def packed(spans: Sequence[Span]) -> tuple[dict[int, int], int]:
     ({7: 0, 9: 0, 8: 128}, 192)
     """
     offsets: dict[int, int] = {}
-    placed: list[tuple[int, int, Span]] = []
+    calendar = _Calendar(max([span.last for span in spans], default=0) + 1)
     size = 0
     for span in sorted(spans, key=lambda s: (-s.nbytes, s.first, s.value)):
         room = -(-span.nbytes // ALIGNMENT) * ALIGNMENT
         at = 0
-        for start, end, other in sorted(placed):
-            if other.last < span.first or span.last < other.first:
-                continue
+        for start, end in sorted(calendar.taken(span.first, span.last)):
             if at + room <= start:
                 break
             at = max(at, end)
         offsets[span.value] = at
-        placed.append((at, at + room, span))
+        calendar.take(span.first, span.last, at, at + room)
         size = max(size, at + room)
     return offsets, size
+
+
+class _Pieces:
+    """Pieces of the arena that do not touch, in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Makes one piece of it and all that it touches."""
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._starts, self._ends, strict=True)
+
+
+class _Calendar:
+    """Which pieces of the arena are taken when.
+
+    A tree of halves of all steps: each node has the pieces that are taken in every step of it, and
+    those that are taken in some. What many values take side by side is one piece, so that it does
+    not matter how many live at a time.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._first = 1 << (steps - 1).bit_length()
+        self._every: dict[int, _Pieces] = {}
+        self._some: dict[int, _Pieces] = {}
+
+    def _cover(self, first: int, last: int) -> list[int]:
+        """The largest nodes that make up the steps from one to another, both included."""
+        left, right = self._first + first, self._first + last + 1
+        found = []
+        while left < right:
+            if left & 1:
+                found.append(left)
+                left += 1
+            if right & 1:
+                right -= 1
+                found.append(right)
+            left, right = left >> 1, right >> 1
+        return found
+
+    @staticmethod
+    def _above(nodes: Iterable[int]) -> set[int]:
+        """All nodes that others are parts of."""
+        found: set[int] = set()
+        for node in nodes:
+            node >>= 1
+            while node and node not in found:
+                found.add(node)
+                node >>= 1
+        return found
+
+    def take(self, first: int, last: int, start: int, end: int) -> None:
+        """A piece is taken from a step to another."""
+        nodes = self._cover(first, last)
+        for node in nodes:
+            self._every.setdefault(node, _Pieces()).add(start, end)
+        for node in self._above(nodes).union(nodes):
+            self._some.setdefault(node, _Pieces()).add(start, end)
+
+    def taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Pieces that are not free at some time between two steps; they may overlap."""
+        nodes = self._cover(first, last)
+        for node in nodes:
+            yield from self._some.get(node, ())
+        for node in self._above(nodes):
+            yield from self._every.get(node, ())

@@ -20,15 +20,18 @@ class Uses:
     def __init__(self, graph: Graph, views: Views, roles: Sequence[Role]) -> None:
         self._views = views
         self._outputs = frozenset([views.of(o).root for o in graph.outputs])
-        self._found: dict[int, list[tuple[Role, View]]] = {}
+        self._seen: dict[int, set[Role]] = {}
+        self._maps: dict[int, View] = {}
         for node, role in zip(graph.nodes, roles, strict=True):
             for value in node.args if role != "view" else ():
                 view = views.of(value)
-                self._found.setdefault(view.root, []).append((role, view))
+                self._seen.setdefault(view.root, set()).add(role)
+                if role == "map":
+                    self._maps.setdefault(view.root, view)
 
     def first_map(self, root: int) -> View | None:
         """How the first elementwise operation on a value sees it."""
-        return next((view for role, view in self._found.get(root, ()) if role == "map"), None)
+        return self._maps.get(root)
 
     def stored_twice(self, value: int, args: Iterable[int]) -> bool:
         """Whether an elementwise result would be stored beside what it is made of, for a sum.
@@ -40,7 +43,7 @@ class Uses:
         return any(self._is_needed(self._views.of(a).root) for a in args)
 
     def _roles(self, root: int) -> set[Role]:
-        return {role for role, _ in self._found.get(root, ())}
+        return self._seen.get(root, set())
 
     def _is_needed(self, root: int, *others: Role) -> bool:
         """Whether somebody needs a value in memory who is no map, nor one of these."""

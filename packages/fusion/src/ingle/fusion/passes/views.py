@@ -135,7 +135,10 @@ class Views:
         self._graph = graph
         self._found: dict[int, View] = {}
         self._after: dict[int, frozenset[int]] = {}
+        self._full: set[int] = set()
         for node in graph.nodes:
+            if node.op.operation.name == "full":
+                self._full.update(node.results)
             if node.op.operation.traits.family == "movement" or node.op.operation is DEPEND:
                 view = self._through(node)
                 if view is not None:
@@ -164,6 +167,10 @@ class Views:
     def is_view(self, value: int) -> bool:
         """Whether the value is another one's elements."""
         return self.of(value).root != value
+
+    def is_full(self, value: int) -> bool:
+        """Whether all elements of a root are one number."""
+        return value in self._full
 
     def after(self, value: int) -> frozenset[int]:
         """The roots that have to be computed before a view is read."""

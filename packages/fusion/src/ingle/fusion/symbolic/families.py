@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from ingle.tensor.locks import renewed
 
 from ..errors import PlanWarning
 from ..graph import Graph
@@ -28,7 +29,7 @@ class Families:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock")
         self._families: OrderedDict[Any, _Family] = OrderedDict()
 
     def outlined(self, graph: Graph, surroundings: Hashable, planned: Planned) -> Outlined:
@@ -46,8 +47,7 @@ class Families:
             self._families.move_to_end(key)
             if len(self._families) > MOST_FAMILIES:
                 self._families.popitem(last=False)
-        with family.lock:
-            return family.outlined(graph, numbers, planned)
+        return family.outlined(graph, numbers, planned)
 
 
 _of: WeakKeyDictionary[Any, Families] = WeakKeyDictionary()
@@ -62,7 +62,7 @@ class _Family:
     """Graphs that differ in their numbers."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self._lock = renewed(self, "_lock")
         self._examples: list[tuple[Any, ...]] = []
         self._plans: list[SymbolicOutline] = []
         self._made = self._served = 0
@@ -73,18 +73,28 @@ class _Family:
             if found is not None:
                 self._served += 1
                 return found
-        if numbers not in self._examples:
+        examples = self._worth_a_symbol(numbers)
+        # Not under the lock: planning may be interrupted, and wait for its turn; see `pace`.
+        made = _attempted(graph, examples, planned) if examples else None
+        if made is None:
+            return Outlined(planned(graph))
+        with self._lock:
+            self._plans = [made, *self._plans[: MOST_PLANS - 1]]
+        found = made.at(graph, numbers)
+        assert found is not None, "the example answers like itself"
+        return found
+
+    def _worth_a_symbol(self, numbers: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The examples that a plan for all sizes is to be made of; none if it is not yet time."""
+        with self._lock:
+            if numbers in self._examples:
+                return []
             self._note(numbers)
             # What serves nobody is not worth making: it takes longer than a plan of fixed sizes.
-            if len(self._examples) >= EXAMPLES and self._made <= 2 + self._served // 2:
-                self._made += 1
-                made = _attempted(graph, self._examples, planned)
-                if made is not None:
-                    self._plans = [made, *self._plans[: MOST_PLANS - 1]]
-                    found = made.at(graph, numbers)
-                    assert found is not None, "the example answers like itself"
-                    return found
-        return Outlined(planned(graph))
+            if len(self._examples) < EXAMPLES or self._made > 2 + self._served // 2:
+                return []
+            self._made += 1
+            return list(self._examples)
 
     def _note(self, numbers: tuple[Any, ...]) -> None:
         """Keeps examples, of many the first and the last ones."""

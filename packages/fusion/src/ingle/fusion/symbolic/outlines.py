@@ -32,20 +32,6 @@ class Outlined(NamedTuple):
     sources: Sequence[int] | None = None
     constants: Sequence[Any] = ()
 
-    def host(self, before: Callable[..., Sequence[Any] | None]) -> Callable[..., Any]:
-        """What computes the scalars, from what computes those of the graph or says None."""
-        sources, constants = self.sources, self.constants
-        assert sources is not None
-
-        def after(*numbers: Any) -> list[Any] | None:
-            scalars = before(*numbers)
-            if scalars is None:
-                return None
-            every = [*scalars, *constants]
-            return [every[k] for k in sources]
-
-        return after
-
 
 Planned: TypeAlias = Callable[[Graph], Outline]
 

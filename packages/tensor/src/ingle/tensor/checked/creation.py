@@ -101,6 +101,21 @@ def _linspace(start: Any, stop: Any, num: int, *, dtype: Any, endpoint: bool = T
 _creates(ops.linspace, _lines, _linspace)
 
 
+def _powers(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for args, options in (
+            ((-2, 3), {"num": draw.size(5)}), ((0, 4.5, 8), {"base": 2.0, "endpoint": False}),
+        ):  # fmt: skip
+            yield Sample(args, {**options, "dtype": draw.dtype}, gradient=False)
+
+
+def _logspace(*args: Any, dtype: Any, **options: Any) -> Any:
+    return np.logspace(*args, **options).astype(dtype.dtype)
+
+
+_creates(ops.logspace, _powers, _logspace)
+
+
 def _frequencies(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
         for n, d in ((8, 1.0), (5, 0.25), (1, 3)):

@@ -47,18 +47,6 @@ def _positives(draw: Draw) -> Iterator[Sample]:
 Checked(ops.positive, samples=_positives, reference=np.positive, traits=_ELEMENTWISE)
 
 
-def _remainders(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.kind == "bool" or draw.dtype.is_complex:
-        return
-    for a, b in _PAIRS:
-        x1, x2 = draw.array(a, low=-9.0, high=9.0), draw.array(b, low=1.0, high=4.0)
-        yield Sample((x1, x2), gradient=False)
-    yield Sample((draw.array((3,), low=-9.0, high=9.0), 3), gradient=False)
-
-
-Checked(ops.fmod, samples=_remainders, reference=np.fmod, traits=_ELEMENTWISE)
-
-
 def _alike(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.kind == "bool":
         return

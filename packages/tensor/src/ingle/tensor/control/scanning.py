@@ -10,7 +10,7 @@ import numpy as np
 from ..contract import Aval
 from ..device import Device
 from ..errors import ArgumentError, OperandError, ShapeError
-from ..operation import Operation, Traits
+from ..operation import Loop, Op, Operation, Traits
 from ..ops import moveaxis, stack, unstack, zeros
 from ..ops._batching import repeated
 from ..ops._rules import as_int
@@ -259,6 +259,24 @@ def _body(
     return (*carry, *empty)
 
 
+def _loop(op: Op) -> Loop:
+    have = op.attributes
+    return Loop(
+        have["carries"], have["sequences"], have["length"], have["reverse"], _size(have["body"]),
+        lambda length: op.operation.op(**{**have, "length": length}),
+    )  # fmt: skip
+
+
+def _size(program: Program) -> int:
+    """How many operations a program has, with those of each step of a loop in it."""
+    sizes = []
+    for step in program.steps:
+        loop = step.op.operation.loop
+        inner = None if loop is None else loop(step.op)
+        sizes.append(1 if inner is None else inner.length * inner.size)
+    return sum(sizes)
+
+
 def _batch(
     flags: tuple[bool, ...],
     *operands: Any,
@@ -376,6 +394,7 @@ SCAN = Operation(
     vjp={"operands": scan_vjp},
     training=scan_training,
     body=_body,
+    loop=_loop,
     batch=_batch,
     public=recorded(scan),
     samples=_samples,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+from .. import settings
 from ..device import Device, backend_of
-from ..errors import BackendError
+from ..errors import ArgumentError, BackendError, SettingError
 from .blocks import Source
 from .pool import Pool
 from .statistics import Statistics, read_bytes
+from .strategies import STRATEGIES
 
 
 def stats(device: Device | str | None = None) -> Statistics:
@@ -89,9 +90,10 @@ def pool_of(device: Device | str | None = None) -> Pool:
 
 def pool_from_environment(source: Source) -> Pool:
     """A pool as `INGLE_MEMORY` (a strategy) and `INGLE_MEMORY_LIMIT` (such as `8GiB`) say."""
-    bound = os.environ.get("INGLE_MEMORY_LIMIT")
-    return Pool(
-        source,
-        os.environ.get("INGLE_MEMORY") or "bins",
-        read_bytes(bound, "INGLE_MEMORY_LIMIT") if bound else None,
-    )
+    strategy = settings.one_of("INGLE_MEMORY", (*STRATEGIES, "off")) or "bins"
+    bound = settings.setting("INGLE_MEMORY_LIMIT")
+    try:
+        limit = read_bytes(bound, "the variable INGLE_MEMORY_LIMIT") if bound else None
+    except ArgumentError as error:
+        raise SettingError(str(error)) from None
+    return Pool(source, "direct" if strategy == "off" else strategy, limit)

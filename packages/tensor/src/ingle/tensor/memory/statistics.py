@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import ArgumentError
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*(?:([kmgt]?)(?:i?b)?)?", re.IGNORECASE)
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{0,18})?)\s*(?:([kmgt]?)(?:i?b)?)?", re.IGNORECASE)
 
 
 def shown_bytes(nbytes: float) -> str:

@@ -1,5 +1,6 @@
 """The rooms: every public operation, one explicit line each."""
 
+from ..habits import install as _install_habits
 from ._rules import sum_to as sum_to
 from .activations import celu as celu
 from .activations import elu as elu
@@ -36,6 +37,7 @@ from .average_pooling import avg_pool1d as avg_pool1d
 from .average_pooling import avg_pool2d as avg_pool2d
 from .average_pooling import avg_pool3d as avg_pool3d
 from .axes import broadcast_arrays as broadcast_arrays
+from .axes import broadcast_shapes as broadcast_shapes
 from .axes import expand_dims as expand_dims
 from .axes import flatten as flatten
 from .axes import moveaxis as moveaxis
@@ -43,7 +45,11 @@ from .axes import squeeze as squeeze
 from .axes import swapaxes as swapaxes
 from .batch_normalization import batch_norm as batch_norm
 from .batch_normalization import batch_norm_training as batch_norm_training
+from .bessel import i0 as i0
+from .bessel import i1 as i1
 from .bitcast import bitcast as bitcast
+from .blending import heaviside as heaviside
+from .blending import lerp as lerp
 from .calibration import QuantizedTensor as QuantizedTensor
 from .calibration import quantization_parameters as quantization_parameters
 from .calibration import quantization_range as quantization_range
@@ -55,9 +61,13 @@ from .classification import cross_entropy as cross_entropy
 from .classification import nll_loss as nll_loss
 from .closeness import allclose as allclose
 from .closeness import deg2rad as deg2rad
-from .closeness import fmod as fmod
 from .closeness import isclose as isclose
 from .closeness import rad2deg as rad2deg
+from .combining import bilinear as bilinear
+from .combining import cartesian_prod as cartesian_prod
+from .combining import combinations as combinations
+from .combining import ravel_multi_index as ravel_multi_index
+from .combining import unravel_index as unravel_index
 from .comparison import equal as equal
 from .comparison import greater as greater
 from .comparison import greater_equal as greater_equal
@@ -105,10 +115,18 @@ from .diagonals import tri as tri
 from .diagonals import tril_indices as tril_indices
 from .diagonals import triu_indices as triu_indices
 from .differences import diff as diff
+from .differences import gradient as gradient
+from .differences import trapezoid as trapezoid
+from .division import fmod as fmod
+from .divisors import gcd as gcd
+from .divisors import lcm as lcm
 from .dropout import dropout as dropout
 from .einsum import einsum as einsum
 from .embedding_bags import embedding_bag as embedding_bag
+from .error_functions import erfc as erfc
+from .error_functions import erfinv as erfinv
 from .exponential import exp as exp
+from .exponential import exp2 as exp2
 from .exponential import expm1 as expm1
 from .exponential import log as log
 from .exponential import log1p as log1p
@@ -120,12 +138,17 @@ from .extrema import maximum as maximum
 from .extrema import minimum as minimum
 from .fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
 from .fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
+from .gamma_functions import digamma as digamma
+from .gamma_functions import lgamma as lgamma
+from .gamma_functions import polygamma as polygamma
 from .gathering import take as take
 from .gathering import take_along_axis as take_along_axis
 from .grid_sampling import affine_grid as affine_grid
 from .grid_sampling import grid_sample as grid_sample
 from .group_normalization import group_norm as group_norm
 from .group_normalization import instance_norm as instance_norm
+from .incomplete_gamma import igamma as igamma
+from .incomplete_gamma import igammac as igammac
 from .indexing import IndexedUpdate as IndexedUpdate
 from .indexing import getitem as getitem
 from .indexing import updated as updated
@@ -146,6 +169,8 @@ from .linear_algebra import tensordot as tensordot
 from .linear_algebra import vecdot as vecdot
 from .linear_index import ravel_index as ravel_index
 from .local_response import local_response_norm as local_response_norm
+from .logarithmic import logit as logit
+from .logarithmic import xlogy as xlogy
 from .logical import bitwise_and as bitwise_and
 from .logical import bitwise_invert as bitwise_invert
 from .logical import bitwise_left_shift as bitwise_left_shift
@@ -177,6 +202,13 @@ from .margin_losses import triplet_margin_loss as triplet_margin_loss
 from .max_unpooling import max_unpool1d as max_unpool1d
 from .max_unpooling import max_unpool2d as max_unpool2d
 from .max_unpooling import max_unpool3d as max_unpool3d
+from .missing import fmax as fmax
+from .missing import fmin as fmin
+from .missing import nan_to_num as nan_to_num
+from .missing import nanmean as nanmean
+from .missing import nanmedian as nanmedian
+from .missing import nanquantile as nanquantile
+from .missing import nansum as nansum
 from .nonzero import nonzero as nonzero
 from .normal import inverse_normal as inverse_normal
 from .normal import random_normal as random_normal
@@ -208,6 +240,7 @@ from .quantization import quantize as quantize
 from .random_bits import random_bits as random_bits
 from .ranges import arange as arange
 from .ranges import linspace as linspace
+from .ranges import logspace as logspace
 from .ranges import meshgrid as meshgrid
 from .rearranging import flip as flip
 from .rearranging import repeat as repeat
@@ -221,6 +254,8 @@ from .reductions import max as max
 from .reductions import min as min
 from .reductions import prod as prod
 from .reductions import sum as sum
+from .repeats import unique as unique
+from .repeats import unique_consecutive as unique_consecutive
 from .rms_normalization import rms_norm as rms_norm
 from .rounding import ceil as ceil
 from .rounding import floor as floor
@@ -241,6 +276,7 @@ from .selection import masked_select as masked_select
 from .selection import median as median
 from .selection import mode as mode
 from .selection import quantile as quantile
+from .sets import isin as isin
 from .sets import unique_all as unique_all
 from .sets import unique_counts as unique_counts
 from .sets import unique_inverse as unique_inverse
@@ -251,6 +287,7 @@ from .similarity import cosine_similarity as cosine_similarity
 from .similarity import cov as cov
 from .similarity import normalize as normalize
 from .similarity import pairwise_distance as pairwise_distance
+from .sinc import sinc as sinc
 from .slicing import slice as slice
 from .slicing import slice_update as slice_update
 from .smooth_activations import gelu as gelu
@@ -273,9 +310,19 @@ from .special import erf as erf
 from .special import nextafter as nextafter
 from .spectrograms import istft as istft
 from .spectrograms import stft as stft
+from .stacking import column_stack as column_stack
+from .stacking import dstack as dstack
+from .stacking import hstack as hstack
+from .stacking import kron as kron
+from .stacking import rot90 as rot90
+from .stacking import tensor_split as tensor_split
+from .stacking import vstack as vstack
 from .statistics import mean as mean
 from .statistics import std as std
 from .statistics import var as var
+from .strides import as_strided as as_strided
+from .strides import masked_scatter as masked_scatter
+from .strides import sliding_window_view as sliding_window_view
 from .tapers import bartlett_window as bartlett_window
 from .tapers import blackman_window as blackman_window
 from .tapers import hamming_window as hamming_window
@@ -303,3 +350,6 @@ from .unfolding import unfold as unfold
 from .uniform import random_uniform as random_uniform
 from .where import masked_fill as masked_fill
 from .where import where as where
+
+# What users call understands PyTorch's spellings too; rooms import from each other's files.
+_install_habits(globals())

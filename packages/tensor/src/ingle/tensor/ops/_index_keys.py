@@ -136,6 +136,8 @@ def _expanded(item: Any, x: Handle) -> Sequence[Any]:
         return (item,)
     if hasattr(item, "_handle") or hasattr(type(item), "__ingle_tensor__"):
         return _tensor_items(wrap(handle_of(item, "x[...]", "index")))
+    if hasattr(type(item), "__dlpack__") and not isinstance(item, np.ndarray):
+        handle_of(item, "x[...]", "index")  # another library's array: says what to do
     if isinstance(item, np.generic) or not isinstance(item, (np.ndarray, list, tuple, range)):
         return (_number(item),)
     if isinstance(item, (list, tuple)) and holds_tensors(item):

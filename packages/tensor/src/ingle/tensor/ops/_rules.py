@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval, Shape
@@ -108,9 +109,12 @@ def normalize_axes(axis: object, ndim: int, name: str, argument: str = "axis") -
 
 def as_int(value: object, name: str, argument: str) -> int:
     """A Python integer; refuses bools, floats and tensors, with the argument's name."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{name}: {argument} must be an integer, got {value!r}")
-    return operator.index(value)
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # Arrays and tensors have the method, whatever they hold.
+        pass
+    raise ArgumentError(f"{name}: {argument} must be an integer, got {value!r:.60}") from None
 
 
 def as_ints(value: object, name: str, argument: str) -> tuple[int, ...]:
@@ -167,6 +171,14 @@ def as_flag(value: object, name: str, argument: str) -> bool:
     return value
 
 
+def check_numbers(name: str, **given: object) -> None:
+    """Refuses what is neither a real number nor a tensor or array of one."""
+    for argument, value in given.items():
+        one = getattr(value, "size", 0) == 1
+        if isinstance(value, bool) or not (isinstance(value, numbers.Real) or one):
+            raise ArgumentError(f"{name}: {argument} must be a number, got {value!r:.60}")
+
+
 def as_number(value: object, name: str, argument: str) -> float:
     """A real number as a float."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -192,14 +204,21 @@ def sum_to(g: Tensor, shape: Shape) -> Tensor:
     """A cotangent summed over the axes along which `shape` was broadcast."""
     if g.shape == shape:
         return g
-    from .manipulation import reshape
-    from .reductions import sum as reduce_sum
-
+    reshape, reduce_sum = _room("manipulation").reshape, _room("reductions").sum
     extra = g.ndim - len(shape)
     axes = tuple(
         i for i, n in enumerate(g.shape) if i < extra or (shape[i - extra] == 1 and n != 1)
     )
-    return reshape(reduce_sum(g, axis=axes, keepdims=True), shape) if axes else reshape(g, shape)
+    summed: Tensor = reduce_sum(g, axis=axes, keepdims=True) if axes else g
+    whole: Tensor = reshape(summed, shape)
+    return whole
+
+
+@cache
+def _room(name: str) -> Any:
+    """A room that needs this module. It is asked for once: finalizers compute when Python goes
+    down, and imports nothing any more."""
+    return importlib.import_module(f".{name}", __package__)
 
 
 def conj(x: Any) -> Any:
@@ -210,13 +229,12 @@ def conj(x: Any) -> Any:
         return x.conjugate()
     if not x.dtype.is_complex:
         return x
-    from .complex import conj as conj_room
-
-    return conj_room(x)
+    return _room("complex").conj(x)
 
 
 def widened(x: Tensor) -> Tensor:
     """A float16 or bfloat16 tensor as float32, for sums in bodies; others as they are."""
-    from .cast import astype
-
-    return astype(x, float32) if x.dtype.itemsize == 2 else x
+    if x.dtype.itemsize != 2:
+        return x
+    wide: Tensor = _room("cast").astype(x, float32)
+    return wide

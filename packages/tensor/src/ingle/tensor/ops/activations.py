@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Scalar
-from ..dispatch import TensorLike, as_floating, handle_of, promote, run, run2
+from ..dispatch import TensorLike, as_floating, handle_of, promote, run, run2, wrap
 from ..errors import ArgumentError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -83,23 +83,27 @@ def _off_kinks(x: np.ndarray) -> np.ndarray:
 
 
 def relu(x: TensorLike, /) -> Tensor:
-    """`max(x, 0)`; NaN stays NaN. The gradient at 0 is 0.
+    """`max(x, 0)`; NaN stays NaN, and integers integers. The gradient at 0 is 0.
 
     >>> import ingle.tensor as it
     >>> it.relu(it.asarray([-1.0, 2.0])).tolist()
     [0.0, 2.0]
     """
-    return apply(_RELU, x)
+    handle = handle_of(x, "relu")
+    return maximum(wrap(handle), 0) if handle.dtype.is_integer else apply(_RELU, x)
 
 
 def relu6(x: TensorLike, /) -> Tensor:
-    """`min(max(x, 0), 6)` (Krizhevsky: Convolutional deep belief networks on CIFAR-10, 2010).
+    """`min(max(x, 0), 6)`, also of integers.
+
+    Krizhevsky: Convolutional deep belief networks on CIFAR-10, 2010.
 
     >>> import ingle.tensor as it
     >>> it.relu6(it.asarray([-1.0, 2.0, 8.0])).tolist()
     [0.0, 2.0, 6.0]
     """
-    return apply(_RELU6, x)
+    handle = handle_of(x, "relu6")
+    return clip(wrap(handle), 0, 6) if handle.dtype.is_integer else apply(_RELU6, x)
 
 
 @guarded

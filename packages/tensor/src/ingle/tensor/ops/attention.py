@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..contract import Aval, Handle, Scalar, Shape
-from ..dispatch import TensorLike, handle_of, promote, run
+from ..dispatch import TensorLike, handle_of, promote, run, wrap
 from ..dtypes import DType, bool_, float32
-from ..errors import DTypeError, ShapeError
-from ..operation import Operation, Traits
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..operation import Operation, Traits, infer
 from ..sample import Draw, Sample
 from ._guarding import guarded
 from ._rules import broadcast_shapes, sum_to, widened
+from .axes import expand_dims
 from .cast import astype
 from .comparison import isfinite
+from .dropout import dropout
 from .exponential import exp, log
 from .linear_algebra import matmul
 from .manipulation import broadcast_to, reshape
@@ -26,6 +28,7 @@ from .reductions import logsumexp, max, sum
 from .where import where
 
 if TYPE_CHECKING:
+    from ..random import Generator
     from ..tensor import Tensor
 
 
@@ -36,8 +39,11 @@ def scaled_dot_product_attention(
     value: TensorLike,
     attn_mask: TensorLike | None = None,
     *,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
     """`softmax(query @ key.mT * scale + mask) @ value` (Vaswani et al., arXiv 1706.03762).
 
@@ -47,8 +53,13 @@ def scaled_dot_product_attention(
         value: (..., S, V).
         attn_mask: broadcasts to (..., L, S): bools, of which the true ones take part, or floats,
             which are added to the scores.
+        dropout_p: with which probability a key is left out of a query's average; the others count
+            more in its place. The scores are then kept for gradients.
         is_causal: whether query i sees only the keys up to i.
         scale: what the scores are multiplied by; 1 / sqrt(E) if not given.
+        enable_gqa: whether several heads of queries, neighbours on axis -3, share one of the fewer
+            heads of keys and values (Ainslie et al., arXiv 2305.13245).
+        generator: of the dropout; the default generator if not given.
 
     Returns:
         (..., L, V); zeros for a query that may see no key.
@@ -61,8 +72,49 @@ def scaled_dot_product_attention(
     >>> it.scaled_dot_product_attention(x, x, it.asarray([[1.0], [3.0]])).tolist()
     [[2.0], [2.0]]
     """
+    if enable_gqa:
+        more: dict[str, Any] = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+        return _grouped(query, key, value, attn_mask, generator=generator, **more)
     operands = _operands(query, key, value, attn_mask, scale)
-    return run(ATTENTION.op(causal=bool(is_causal)), operands)[0]
+    if not 0 <= dropout_p <= 1:
+        raise ArgumentError(f"{_NAME}: dropout_p must be a probability in [0, 1], got {dropout_p}")
+    if dropout_p:
+        infer(ATTENTION.op(causal=is_causal), operands)
+        return _dropped(operands, dropout_p, is_causal, generator)
+    return run(ATTENTION.op(causal=is_causal), operands)[0]
+
+
+def _dropped(
+    operands: Sequence[Handle | Scalar], p: float, causal: bool, generator: Generator | None
+) -> Tensor:
+    values: list[Any] = [x.value if isinstance(x, Scalar) else wrap(x) for x in operands]
+    query, key, value, mask, scale = values
+    shares = dropout(_shares(_scores(query, key, mask, scale, causal)), p, generator=generator)
+    return matmul(astype(shares, value.dtype), value)
+
+
+def _grouped(
+    query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """Attention of groups of heads, which share keys and values by broadcasting."""
+    named = ("query", query), ("key", key), ("value", value)
+    q, k, v = (wrap(handle_of(x, _NAME, argument)) for argument, x in named)
+    heads, shared = q.shape[-3] if q.ndim > 2 else 0, k.shape[-3] if k.ndim > 2 else 0
+    if not shared or v.shape[-3:-2] != (shared,) or heads % shared:
+        raise ShapeError(
+            f"{_NAME}: with enable_gqa key and value must have the same number of heads on axis "
+            f"-3, which divides that of query, got {q.shape}, {k.shape} and {v.shape}"
+        )
+    split = (*q.shape[:-3], shared, heads // shared, *q.shape[-2:])
+    if attn_mask is not None:
+        mask = wrap(handle_of(attn_mask, _NAME, "attn_mask"))
+        if mask.ndim > 2:
+            of_heads = (shared, heads // shared) if mask.shape[-3] == heads else (1, 1)
+            attn_mask = reshape(mask, (*mask.shape[:-3], *of_heads, *mask.shape[-2:]))
+    k, v = expand_dims(k, axis=-3), expand_dims(v, axis=-3)
+    out = scaled_dot_product_attention(reshape(q, split), k, v, attn_mask, **options)
+    return reshape(out, (*out.shape[:-4], heads, *out.shape[-2:]))
 
 
 @guarded
@@ -162,6 +214,16 @@ def _training(
     return out, broadcast_to(lse, out.shape[:-1])
 
 
+def _shares(scores: Tensor) -> Tensor:
+    """Softmax, and zeros where no key may be seen: every score is -inf there."""
+    if not scores.size:
+        return scores
+    top = max(scores, axis=-1, keepdims=True)
+    e = exp(scores - where(isfinite(top), top, 0.0))
+    total = sum(e, axis=-1, keepdims=True)
+    return e / where(total == 0, 1.0, total)
+
+
 def _attention(*operands: Any, causal: bool) -> Tensor:
     return _training(*operands, causal=causal)[0]
 
@@ -211,6 +273,14 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((*arrays, draw.array((q[-2], k[-2]))), condition=64)
 
 
+def _grouped_samples(draw: Draw) -> Iterator[Sample]:
+    yield from _samples(draw)
+    if draw.dtype.is_floating:
+        arrays = draw.array((2, 4, 3, 5)), draw.array((2, 2, 8, 5)), draw.array((2, 2, 8, 3))
+        seen = np.arange(4 * 3 * 8).reshape(4, 3, 8) % 3 > 0
+        yield Sample((*arrays, seen), {"enable_gqa": True}, condition=64)
+
+
 def _training_reference(
     query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
     scale: float | None = None,
@@ -229,7 +299,11 @@ def _training_reference(
     return np.einsum("...ls,...sv->...lv", np.exp(scores - lse[..., None]), value), lse
 
 
-def _reference(*arrays: Any, **options: Any) -> Any:
+def _reference(*arrays: Any, enable_gqa: bool = False, **options: Any) -> Any:
+    if enable_gqa:
+        query, key, value, *mask = arrays
+        times = query.shape[-3] // key.shape[-3]
+        arrays = (query, np.repeat(key, times, -3), np.repeat(value, times, -3), *mask)
     return _training_reference(*arrays, **options)[0]
 
 
@@ -257,6 +331,6 @@ ATTENTION = Operation(
     body=_attention,
     training=ATTENTION_TRAINING,
     public=scaled_dot_product_attention,
-    samples=_samples,
+    samples=_grouped_samples,
     reference=_reference,
 )

@@ -30,7 +30,7 @@ from ._windows import (
 from .cast import astype
 from .extrema import maximum, minimum
 from .manipulation import reshape
-from .pooling import CASES, images_of, pool_attributes
+from .pooling import CASES, check_images, images_of, pool_attributes
 from .ranges import arange
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def avg_pool1d(
     padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     """The average of each window of sequences; see `avg_pool2d` for the arguments.
 
@@ -56,7 +57,7 @@ def avg_pool1d(
     >>> it.avg_pool1d(it.asarray([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
     [[2.0, 1.0]]
     """
-    options = (stride, padding, ceil_mode, count_include_pad)
+    options = (stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _average(1, "avg_pool1d", x, kernel_size, *options)
 
 
@@ -69,6 +70,7 @@ def avg_pool2d(
     padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     """The average of each window of pictures.
 
@@ -80,6 +82,8 @@ def avg_pool2d(
         ceil_mode: whether a last window that reaches over the border counts, if it starts inside
             of the image or its padding. What it sees beyond the padding never counts.
         count_include_pad: whether the zeros of the padding count as elements.
+        divisor_override: what the sum of each window is divided by, instead of the number of its
+            elements.
 
     Raises:
         ShapeError: ranks do not fit, or the window is larger than the padded image.
@@ -88,7 +92,7 @@ def avg_pool2d(
     >>> it.avg_pool2d(it.ones((1, 2, 2)), 2, padding=1, count_include_pad=False).tolist()
     [[[1.0, 1.0], [1.0, 1.0]]]
     """
-    options = (stride, padding, ceil_mode, count_include_pad)
+    options = (stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _average(2, "avg_pool2d", x, kernel_size, *options)
 
 
@@ -101,6 +105,7 @@ def avg_pool3d(
     padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
     """The average of each window of volumes; see `avg_pool2d` for the arguments.
 
@@ -111,20 +116,26 @@ def avg_pool3d(
     >>> it.avg_pool3d(it.ones((2, 3, 4, 4, 4)), 2).shape
     (2, 3, 2, 2, 2)
     """
-    options = (stride, padding, ceil_mode, count_include_pad)
+    options = (stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _average(3, "avg_pool3d", x, kernel_size, *options)
 
 
 def _average(
     rank: int, name: str, x: TensorLike, kernel_size: object, stride: object, padding: object,
-    ceil_mode: bool, count_include_pad: bool,
+    ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
     images, alone = images_of(name, rank, x)
     size = images.shape[2:]
     attributes = _attributes(
         name, size, kernel_size, stride, padding, ceil_mode, count_include_pad
     )  # fmt: skip
+    if divisor_override == 0:
+        raise ArgumentError(f"{name}: divisor_override must not be 0")
+    if divisor_override is not None:  # Every place counts, also beyond the padding.
+        attributes["counted"] = attributes["padding"]
     out = run1(AVG_POOL.op(**attributes), images)
+    if divisor_override is not None:
+        out = out * (math.prod(attributes["kernel"]) / divisor_override)
     return reshape(out, out.shape[1:]) if alone else out
 
 
@@ -145,7 +156,8 @@ def _require_floats(name: str, x: Aval, argument: str = "x") -> None:
 
 
 def _rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Aval:
-    name = f"avg_pool{x.ndim - 2}d"
+    check_images("avg_pool", x, len(kernel))
+    name = f"avg_pool{len(kernel)}d"
     _require_floats(name, x)
     out = out_sizes(name, x.shape[2:], kernel, stride, padding, (1,) * len(kernel))
     return Aval((*x.shape[:2], *out), x.dtype)
@@ -224,7 +236,8 @@ def _gradient_vjp(
 def avg_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
     """`avg_pool1d`, `avg_pool2d` or `avg_pool3d`, by the rank of images with a batch axis."""
     rank = len(handle_of(x, "avg_pool").shape) - 2
-    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, **options}
+    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True,
+            "divisor_override": None, **options}  # fmt: skip
     return _average(rank, f"avg_pool{rank}d", x, kernel_size, **more)
 
 

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..contract import Shape
 from ..dispatch import TensorLike, handle_of
-from ..errors import AxisError, ShapeError
+from ..errors import ArgumentError, AxisError, ShapeError
+from . import _rules
 from ._guarding import guarded
-from ._rules import as_ints, broadcast_shapes, normalize_axes, normalize_axis
+from ._rules import as_ints, normalize_axes, normalize_axis
 from .manipulation import broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor
 
 def expand_dims(x: TensorLike, /, axis: int | Sequence[int] = 0) -> Tensor:
     """The tensor with new axes of size 1, which are the axes `axis` of the result.
+
+    Args:
+        x: a tensor.
+        axis: one axis or several; negative ones count from the end of the result.
 
     >>> import ingle.tensor as it
     >>> it.expand_dims(it.zeros((2, 3)), axis=1).shape
@@ -132,7 +138,7 @@ def flatten(x: TensorLike, /, start_axis: int = 0, end_axis: int = -1) -> Tensor
 
 
 @guarded
-def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
+def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """Each tensor broadcast to the shape that all have in common.
 
     Raises:
@@ -144,7 +150,29 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     """
     shapes = [handle_of(x, "broadcast_arrays", f"arrays[{i}]").shape for i, x in enumerate(arrays)]
     if not shapes:
-        return []
+        return ()
     names = [f"arrays[{i}]" for i in range(len(shapes))]
-    common = broadcast_shapes("broadcast_arrays", *shapes, arguments=names)
-    return [broadcast_to(x, common) for x in arrays]
+    common = _rules.broadcast_shapes("broadcast_arrays", *shapes, arguments=names)
+    return tuple([broadcast_to(x, common) for x in arrays])
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """The shape that tensors of some shapes broadcast to; that of none is ().
+
+    Args:
+        shapes: sequences of sizes, none of them negative.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    >>> import ingle.tensor as it
+    >>> it.broadcast_shapes((3, 1), (2,))
+    (3, 2)
+    """
+    name = "broadcast_shapes"
+    names = [f"shapes[{i}]" for i in range(len(shapes))]
+    for argument, shape in zip(names, shapes, strict=True):
+        if not isinstance(shape, (tuple, list)):
+            raise ArgumentError(f"{name}: {argument} must be a tuple of sizes, got {shape!r:.60}")
+    sizes = [_rules.as_shape(s, name, n) for s, n in zip(shapes, names, strict=True)]
+    return _rules.broadcast_shapes(name, *sizes, arguments=names) if sizes else ()

@@ -127,7 +127,7 @@ def quantization_range(
         raise DTypeError(
             f"{name}: x must be floats, got {handle.dtype}; cast it with x.astype(...)"
         )
-    if method not in ("minmax", "absmean"):
+    if not isinstance(method, str) or method not in ("minmax", "absmean"):
         raise ArgumentError(f"{name}: method={method!r} must be 'minmax' or 'absmean'")
     if axis is not None and block_size is not None:
         raise ArgumentError(f"{name}: give axis={axis} or block_size={block_size}, not both")
@@ -171,6 +171,8 @@ def quantization_parameters(
         given = handle_of(value, name, argument)
         if not given.dtype.is_floating:
             raise DTypeError(f"{name}: {argument} must be floats, got {given.dtype}; cast it first")
+    if not isinstance(scheme, str):
+        raise ArgumentError(f"{name}: scheme must be 'symmetric' or 'affine', got {scheme!r:.60}")
     if scheme == "symmetric":
         return _symmetric(name, low, high, to), None
     if scheme != "affine":
@@ -202,8 +204,8 @@ def quantize_dynamic(
 
     >>> import ingle.tensor as it
     >>> q = it.quantize_dynamic(it.asarray([0.0, -0.7, 1.4]), dtype="int4")
-    >>> q.values.tolist(), round(q.scale.item(), 4)
-    ([0, -4, 7], 0.2)
+    >>> q.values.tolist(), f"{q.scale.item():.4f}"
+    ([0, -4, 7], '0.2000')
     """
     low, high = quantization_range(x, axis=axis, block_size=block_size, method=method)
     scale, zero_point = quantization_parameters(low, high, dtype=dtype, scheme=scheme)

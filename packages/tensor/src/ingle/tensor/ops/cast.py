@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract import Aval, Handle
 from ..device import Device
 from ..dispatch import TensorLike, handle_of, run1, wrap
-from ..dtypes import DType, complex128, float32, float64, int8, int32
+from ..dtypes import DType, complex128, float32, float64, int8, int32, uint8
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -29,7 +29,9 @@ def astype(
     """The values in another dtype. Floats become integers towards zero; complex stays complex.
 
     Rounding to a narrower float is to the nearest, ties to even. Beyond the range, an integer dtype
-    keeps an integer's lowest bits, and what it makes of a float is the device's affair;
+    keeps an integer's lowest bits. A float is cut to an integer of 32 bits, for uint32 and those of
+    64 bits to one of 64, whose lowest bits are kept: -1.0 is 255 as uint8. What has no place
+    there, NaN included, counts as the smallest such integer, on every device and processor;
     float8_e4m3fn, which has no infinity, has NaN beyond 464, and float8_e5m2 infinity, so clip
     first where that matters, as `quantize` does. What is cast to a storage dtype is a constant for
     gradients.
@@ -90,6 +92,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     else:
         # No integer stands for NaN or an infinity.
         yield Sample((draw.array((8,)), int32), gradient=False, special=False)
+        wide = draw.array((8,), low=-300, high=300)
+        yield Sample((wide, uint8), gradient=False, special=False, label="lowest bits")
 
 
 def _reference(x: Any, dtype: DType) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import TensorLike, run1
+from ..dispatch import TensorLike, run1, wrap
 from ..operation import Operation
 from ..sample import Draw, Sample
 from ._guarding import guarded
@@ -22,6 +22,8 @@ from ._matrices import (
     square_matrices,
 )
 from .linear_systems import solve
+from .triangular import eye
+from .triangular_systems import solve_triangular
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -45,6 +47,42 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     """
     lower = run1(_CHOLESKY, hermitian_part(square_matrices("cholesky", x))._handle)
     return adjoint(lower) if upper else lower
+
+
+@guarded
+def cholesky_solve(x1: TensorLike, x2: TensorLike, /, *, upper: bool = False) -> Tensor:
+    """The solution `x` of `a @ x = x2` from what `cholesky(a)` returned.
+
+    Args:
+        x1: triangular matrices `(..., m, m)` of `cholesky`; the other triangle is not looked at.
+        x2: one vector `(m,)`, or matrices `(..., m, k)`; leading axes broadcast.
+        upper: whether `x1` are upper triangles.
+
+    >>> import ingle.tensor as it
+    >>> factor = it.linalg.cholesky(it.asarray([[4.0, 2.0], [2.0, 2.0]]))
+    >>> it.linalg.cholesky_solve(factor, it.asarray([6.0, 4.0])).tolist()
+    [1.0, 1.0]
+    """
+    factor = wrap(square_matrices("cholesky_solve", x1, "x1"))
+    lower, raised = (adjoint(factor), factor) if upper else (factor, adjoint(factor))
+    return solve_triangular(raised, solve_triangular(lower, x2, upper=False), upper=True)
+
+
+@guarded
+def cholesky_inverse(x: TensorLike, /, *, upper: bool = False) -> Tensor:
+    """The inverse of the matrices `a` of which `cholesky(a)` returned `x`.
+
+    Args:
+        x: triangular matrices `(..., m, m)`; the other triangle is not looked at.
+        upper: whether they are upper triangles.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.cholesky_inverse(it.asarray([[2.0, 0.0], [0.0, 1.0]])).tolist()
+    [[0.25, 0.0], [0.0, 1.0]]
+    """
+    factor = wrap(square_matrices("cholesky_inverse", x))
+    one = eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return cholesky_solve(factor, one, upper=upper)
 
 
 def _vjp(g: Tensor, out: Tensor) -> Tensor:

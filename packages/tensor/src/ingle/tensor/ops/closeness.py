@@ -1,4 +1,4 @@
-"""Equality up to a tolerance, angles in degrees and radians, and the remainder of C."""
+"""Equality up to a tolerance, and angles in degrees and radians."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from ..contract import Handle, Scalar
 from ..dispatch import Operand, TensorLike, as_floating, promote, wrap
 from ..dtypes import default_float
 from ._guarding import guarded
-from .arithmetic import abs, remainder
+from .arithmetic import abs
 from .cast import astype
 from .comparison import equal, isfinite, isnan, less_equal
 from .creation import full
 from .logical import logical_and, logical_or
 from .reductions import all as all_of
-from .special import copysign
-from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -88,23 +86,6 @@ def rad2deg(x: TensorLike, /) -> Tensor:
     [180.0]
     """
     return wrap(as_floating(x, "rad2deg")) * (180 / math.pi)
-
-
-@guarded
-def fmod(x1: Operand, x2: Operand, /) -> Tensor:
-    """What is left of `x1` after dividing by `x2`, with the sign of `x1`, as in C; exact.
-
-    `remainder` has the sign of `x2`.
-
-    >>> import ingle.tensor as it
-    >>> it.fmod(it.asarray([-7.0, 7.0]), 3).tolist()
-    [-1.0, 1.0]
-    """
-    a, b = _tensors("fmod", x1, x2)
-    rest = remainder(abs(a), abs(b))
-    if a.dtype.is_inexact:
-        return copysign(rest, a)
-    return rest if a.dtype.kind == "unsigned" else where(a < 0, -rest, rest)
 
 
 def _tensors(name: str, x1: Operand, x2: Operand) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +18,17 @@ from ..dtypes import (
     default_complex,
     default_float,
     default_int,
+    float64,
     from_numpy_dtype,
+    int64,
     integer_range,
 )
 from ..errors import ArgumentError, DTypeError, OperandError
+from ..numbers import is_followed, plain
 from .cast import astype, between
+from .creation import full
 from .joining import stack
+from .manipulation import reshape
 
 if TYPE_CHECKING:
     from ..contract import Backend, Handle
@@ -66,6 +73,8 @@ def asarray(
         if copy is False:
             raise ArgumentError("asarray: copy=False, but stacking a list of tensors copies them")
         return _of_tensor(_stacked(obj), to, device, copy)
+    if copy is not False and holds_followed(obj):
+        return _of_numbers(obj, to, device)
     if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray):
         _refuse_elsewhere(obj, "asarray", device)
     backend = backend_of(device)
@@ -127,6 +136,35 @@ def _of_tensor(
         )
     # Tensors never change: only as one Python object do two names both see `x[i] = v`.
     return obj if type(obj) is type(x) else out
+
+
+def holds_followed(obj: Any) -> bool:
+    """Whether it is, or nested lists hold, a number that a recording follows."""
+    if isinstance(obj, (list, tuple)):
+        return any(map(holds_followed, obj))
+    return is_followed(obj)
+
+
+def _of_numbers(obj: Any, to: DType | None, device: Device | str | None) -> Tensor:
+    """A tensor of numbers, each of which may be another one in later runs."""
+    like = _host_array(_plain_lists(obj), to)  # says what is wrong with them, too
+    dtype = from_numpy_dtype(like.dtype)
+    made = [
+        _of_number(functools.reduce(operator.getitem, place, obj), dtype, device)
+        for place in np.ndindex(like.shape)
+    ]
+    return reshape(stack(made), like.shape) if like.shape else made[0]
+
+
+def _of_number(number: Any, to: DType, device: Device | str | None) -> Tensor:
+    whole = isinstance(number, (int, np.integer))
+    if to.kind == "bool" or (to.holds in ("signed", "unsigned") and not whole):
+        return astype(full((), number, dtype=int64 if whole else float64, device=device), to)
+    return full((), number, dtype=to, device=device)
+
+
+def _plain_lists(obj: Any) -> Any:
+    return [_plain_lists(x) for x in obj] if isinstance(obj, (list, tuple)) else plain(obj)
 
 
 def _moved(x: Tensor, device: Device | str | None, copy: bool | None) -> Tensor:

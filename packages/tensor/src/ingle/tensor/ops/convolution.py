@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..contract import Aval
 from ..dispatch import TensorLike, handle_of, promote, run, wrap
+from ..dtypes import DType
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -227,9 +228,10 @@ def window_attributes(
 
 def _pairs(name: str, padding: object, kernel: Ints, stride: Ints, dilation: Ints) -> Pairs:
     rank = len(kernel)
-    if padding == "valid":
+    named = padding if isinstance(padding, str) else None
+    if named == "valid":
         return ((0, 0),) * rank
-    if padding == "same":
+    if named == "same":
         if any(s != 1 for s in stride):
             raise ArgumentError(
                 f"{name}: padding='same' keeps the size only for stride 1, got stride={stride}; "
@@ -250,12 +252,20 @@ def _pairs(name: str, padding: object, kernel: Ints, stride: Ints, dilation: Int
     return tuple((p, p) for p in per_axis(padding, rank, name, "padding", least=0))
 
 
+def check_floats(name: str, argument: str, dtype: DType) -> None:
+    """Refuses images of integers or bools."""
+    if dtype.kind not in INEXACT:
+        raise DTypeError(
+            f"{name}: {argument} must be floats, got {dtype}; cast with "
+            f"{argument}.astype('float32')"
+        )
+
+
 def _rule(
     x: Aval, weight: Aval, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
     name = f"conv{x.ndim - 2}d"
-    if x.dtype.kind not in INEXACT:
-        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
+    check_floats(name, "x", x.dtype)
     features, channels = weight.shape[:2]
     if x.shape[1] != channels * groups:
         raise ShapeError(

@@ -20,7 +20,7 @@ from ..sample import Draw, Sample
 from ._guarding import guarded
 from ._rules import conj
 from ._windows import Ints, Pairs, PerAxis, cropped, out_sizes, per_axis, put_back
-from .convolution import CONV, Padding, window_attributes
+from .convolution import CONV, Padding, check_floats, window_attributes
 from .manipulation import permute_dims, reshape
 from .slicing import slice
 
@@ -136,6 +136,7 @@ def _input_shape(
     g: Aval, weight: Aval, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
     name = "conv_input_gradient"
+    check_floats(name, "g", g.dtype)
     out = out_sizes(name, size, weight.shape[2:], stride, padding, dilation, "weight")
     if g.shape[1] != weight.shape[0] or weight.shape[0] % groups or g.shape[2:] != out:
         raise ShapeError(
@@ -150,6 +151,7 @@ def _weight_shape(
     x: Aval, g: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
     name = "conv_weight_gradient"
+    check_floats(name, "x", x.dtype)
     out = out_sizes(name, x.shape[2:], kernel, stride, padding, dilation, "kernel")
     if g.shape[0] != x.shape[0] or g.shape[2:] != out or g.shape[1] % groups or x.shape[1] % groups:
         raise ShapeError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..dispatch import TensorLike, handle_of, promote, run, wrap
+from ..dispatch import TensorLike, handle_of, promote_tensors, run
 from ..errors import ArgumentError, ShapeError
 from ._guarding import guarded
 from ._windows import Ints, PerAxis, per_axis
-from .convolution import check_bias, window_attributes
+from .convolution import check_bias, check_floats, window_attributes
 from .convolution_gradients import CONV_INPUT_GRADIENT
 from .manipulation import reshape
 from .padding import pad
@@ -142,9 +142,11 @@ def _transposed(
         )
     if bias is not None:
         check_bias(name, bias, kernel[1] * attributes["groups"])
-        a, b, c = map(wrap, promote(name, ("x", x), ("weight", weight), ("bias", bias)))  # type: ignore[arg-type]
+        a, b, c = promote_tensors(name, ("x", x), ("weight", weight), ("bias", bias))
+        check_floats(name, "x", a.dtype)
         return _spread(name, a, b, more, **attributes) + reshape(c, (-1, *(1,) * rank))
-    a, b = map(wrap, promote(name, ("x", x), ("weight", weight)))  # type: ignore[arg-type]
+    a, b = promote_tensors(name, ("x", x), ("weight", weight))
+    check_floats(name, "x", a.dtype)
     return _spread(name, a, b, more, **attributes)
 
 

@@ -9,12 +9,13 @@ from ..dispatch import TensorLike, handle_of, refuse_storage, wrap
 from ..dtypes import default_float, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ._guarding import guarded
-from ._rules import as_int, as_number
+from ._rules import MOST, as_int, as_number, as_size, widened
 from .cast import astype
 from .creation import ones, zeros
 from .differences import diff
 from .manipulation import reshape
 from .ranges import linspace
+from .reductions import accumulator
 from .reductions import all as all_of
 from .reductions import max as reduce_max
 from .reductions import min as reduce_min
@@ -39,7 +40,8 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: 
         minlength: the least size of the result.
 
     Returns:
-        Counts in int64, or sums in the dtype of the weights.
+        Counts in int64, or sums in the dtype of the weights; like `sum`, in int64 or uint64 of
+        smaller integers.
 
     Raises:
         ArgumentError: a number is negative.
@@ -60,9 +62,8 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: 
         raise ArgumentError(f"bincount: x must not be negative, got {int(reduce_min(numbers))}")
     size = max(int(reduce_max(numbers)) + 1 if numbers.size else 0, least)
     counts = _counted("bincount", weights, numbers)
-    return scatter_add(
-        zeros((size,), dtype=counts.dtype, device=counts.device), astype(numbers, int64), counts
-    )
+    to = counts.dtype if weights is None else accumulator(handle_of(weights, "bincount").dtype)
+    return astype(_added(counts, astype(numbers, int64), size), to)
 
 
 @guarded
@@ -89,7 +90,7 @@ def histogram(
         density: divide by the sum and by the widths, so that the integral is 1.
 
     Returns:
-        The counts, in the dtype of the weight or of `x`, and the edges, one more.
+        The counts, in the dtype of `x` or, as from `sum`, of the weight, and the edges, one more.
 
     >>> import ingle.tensor as it
     >>> counts, edges = it.histogram(it.asarray([1.0, 2.0, 1.0, 4.0]), 3)
@@ -104,22 +105,25 @@ def histogram(
     dtype = handle.dtype if handle.dtype.is_floating else default_float()
     values = astype(reshape(wrap(handle), (math.prod(handle.shape),)), dtype)
     edges = _edges(name, values, bins, range)
-    counts = ones(values.shape, dtype=dtype, device=values.device)
+    counts = reshape(_counted(name, weight, wrap(handle)), values.shape)
     if weight is not None:
-        counts = _counted(name, weight, wrap(handle))
-        counts = reshape(counts, values.shape)
+        dtype = accumulator(handle_of(weight, name).dtype)
     size = edges.shape[0] - 1
     place = searchsorted(edges, values, side="right") - 1
     place = where(values == edges[-1], size - 1, place)
     # What lies outside goes to one more place, which is cut off again.
     place = where((place < 0) | (place >= size), size, place)
-    empty = zeros((size + 1,), dtype=counts.dtype, device=counts.device)
-    found = scatter_add(empty, place, counts)[:size]
+    found = astype(_added(counts, place, size + 1)[:size], dtype)
     return (found / diff(edges) / reduce_sum(found) if density else found), edges
 
 
+def _added(counts: Tensor, places: Tensor, size: int) -> Tensor:
+    """The sum of what is counted at each place."""
+    return scatter_add(zeros((size,), dtype=counts.dtype, device=counts.device), places, counts)
+
+
 def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
-    """What each element counts."""
+    """What each element counts, in a dtype whose sums neither wrap nor stop at 2048."""
     if weights is None:
         return ones(x.shape, dtype=int64, device=x.device)
     argument = "weight" if name == "histogram" else "weights"
@@ -128,7 +132,7 @@ def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
         raise ShapeError(
             f"{name}: {argument} must have the shape {x.shape} of x, got {handle.shape}"
         )
-    return wrap(handle)
+    return widened(astype(wrap(handle), accumulator(handle.dtype)))
 
 
 def _edges(
@@ -144,9 +148,7 @@ def _edges(
         if not bool(all_of(edges[1:] >= edges[:-1])):
             raise ArgumentError(f"{name}: the edges in bins must ascend, got {edges.tolist()}")
         return edges
-    count = as_int(bins, name, "bins")
-    if count < 1:
-        raise ArgumentError(f"{name}: bins must be positive, got {count}")
+    count = as_size(bins, name, "bins", 1, MOST)
     if limits is None:
         limits = (float(reduce_min(x)), float(reduce_max(x))) if x.size else (0.0, 1.0)
     if not isinstance(limits, (list, tuple)) or len(limits) != 2:

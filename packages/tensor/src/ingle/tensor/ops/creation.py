@@ -19,6 +19,7 @@ from ..dtypes import (
     integer_range,
 )
 from ..errors import DTypeError, OperandError
+from ..numbers import is_followed
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import full_batch
@@ -61,7 +62,7 @@ def full(
     >>> it.full((2,), 7).tolist()
     [7, 7]
     """
-    if isinstance(fill_value, np.generic):
+    if isinstance(fill_value, np.generic):  # also one that is followed, and goes on to be
         fill_value = fill_value.item()
     if not isinstance(fill_value, (bool, int, float, complex)):
         return _spread(shape, handle_of(fill_value, "full", "fill_value"), dtype, device)
@@ -91,8 +92,10 @@ def _fitting(value: Number, dtype: DType) -> Number:
         return bool(value)
     if whole and dtype.holds in ("signed", "unsigned"):
         low, high = integer_range(dtype)
-        if low <= int(value.real) <= high:
-            return int(value.real)
+        # A number that is followed stays what it is.
+        number = value if isinstance(value, int) and is_followed(value) else int(value.real)
+        if low <= number <= high:
+            return number
     raise DTypeError(
         f"full: fill_value={value!r} does not fit {dtype}; choose a dtype that holds it"
     )

@@ -302,7 +302,8 @@ def _gradient_rule(
             "one time and class, targets "
             f"(batch, longest), input_lengths and target_lengths (batch,), got {got}"
         )
-    if not log_probs.dtype.is_floating or any(not a.dtype.is_integer for a in (targets, *lengths)):
+    of_floats = log_probs.dtype.is_floating and g.dtype is log_probs.dtype
+    if not of_floats or any(not a.dtype.is_integer for a in (targets, *lengths)):
         raise DTypeError(
             f"ctc_loss_gradient: needs float log_probs and integer targets and lengths, got "
             f"{log_probs}, {targets}, {lengths[0]} and {lengths[1]}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Handle, Scalar
-from ..dispatch import TensorLike, as_floating, run
+from ..dispatch import TensorLike, as_floating, run, wrap
 from ..dtypes import float32
 from ..errors import ArgumentError
 from ..operation import Operation, Traits
@@ -26,6 +26,7 @@ def dropout(
     x: TensorLike,
     p: float = 0.5,
     *,
+    training: bool = True,
     generator: Generator | None = None,
     place: tuple[int, int] | None = None,
 ) -> Tensor:
@@ -36,20 +37,25 @@ def dropout(
     Args:
         x: a float tensor.
         p: the probability, in [0, 1].
+        training: whether to do that; if not, the result is `x`.
         generator: to draw the mask from; the default generator if not given.
         place: a key and counter to draw at, instead of from a generator; see `random_bits`.
 
     >>> import ingle.tensor as it
     >>> sorted(set(it.dropout(it.ones(100), 0.5).tolist()))
     [0.0, 2.0]
+    >>> it.dropout(it.ones(2), 0.5, training=False).tolist()
+    [1.0, 1.0]
     """
-    from ..random import default_generator
+    from ..random.generator import draws_from
 
     handle = as_floating(x, "dropout")
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must be a probability in [0, 1], got {p}")
+    if not training:
+        return wrap(handle)
     if place is None:
-        place = (generator or default_generator()).draw(blocks(handle.shape))
+        place = draws_from("dropout", generator).draw(blocks(handle.shape))
     return _at(handle, float(p), Place.of("dropout", place).words())
 
 

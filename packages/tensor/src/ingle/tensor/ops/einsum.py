@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..dispatch import TensorLike, promote, wrap
+from ..dispatch import TensorLike, promote_tensors
 from ..errors import ArgumentError, OperandError, ShapeError
 from ._guarding import guarded
 from .linear_algebra import matmul
@@ -62,8 +62,7 @@ def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
     if not isinstance(equation, str):
         equation, operands = _from_lists((equation, *operands))
     inputs, output = _read(equation, len(operands))
-    handles = promote("einsum", *((f"operands[{i}]", x) for i, x in enumerate(operands)))
-    tensors = [wrap(h) for h in handles]  # type: ignore[arg-type]
+    tensors = promote_tensors("einsum", *((f"operands[{i}]", x) for i, x in enumerate(operands)))
     labels = [_labels(equation, i, inputs[i], x.ndim) for i, x in enumerate(tensors)]
     terms = _unrepeated(equation, [Term(x, n) for x, n in zip(tensors, labels, strict=True)])
     wanted = _output(equation, output, labels)

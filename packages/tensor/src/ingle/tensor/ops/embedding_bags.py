@@ -35,6 +35,7 @@ def embedding_bag(
     mode: str = "mean",
     per_sample_weights: TensorLike | None = None,
     padding_idx: int | None = None,
+    include_last_offset: bool = False,
 ) -> Tensor:
     """For each bag of indices the sum, mean or maximum of the rows of a table; 0 for an empty bag.
 
@@ -47,6 +48,8 @@ def embedding_bag(
         mode: `"sum"`, `"mean"` or `"max"`.
         per_sample_weights: of the shape of the indices: multiply the rows, for `"sum"` only.
         padding_idx: a row that does not count and gets no gradient.
+        include_last_offset: whether the last offset is where the last bag ends, as in compressed
+            rows of sparse matrices, instead of where another one begins.
 
     Returns:
         (bags, features).
@@ -70,7 +73,7 @@ def embedding_bag(
         raise ShapeError(f"{name}: weight must be (rows, features), got shape {table.shape}")
     if not places.dtype.is_integer:
         raise DTypeError(f"{name}: indices must be integers, got {places.dtype}")
-    flat, bags, count = _bags(name, wrap(places), offsets)
+    flat, bags, count = _bags(name, wrap(places), offsets, include_last_offset)
     rows = embedding(flat, weight, padding_idx=padding_idx)
     if per_sample_weights is not None:
         rows = rows * _factors(name, per_sample_weights, places.shape, mode, rows)
@@ -86,7 +89,9 @@ def embedding_bag(
     return scatter_reduce(start, bags, rows, _MODES[mode], include_self=False)[:count]
 
 
-def _bags(name: str, indices: Tensor, offsets: TensorLike | None) -> tuple[Tensor, Tensor, int]:
+def _bags(
+    name: str, indices: Tensor, offsets: TensorLike | None, with_end: bool
+) -> tuple[Tensor, Tensor, int]:
     """The indices in a row, the number of the bag of each, and how many bags there are."""
     if indices.ndim == 2:
         if offsets is not None:
@@ -106,7 +111,13 @@ def _bags(name: str, indices: Tensor, offsets: TensorLike | None) -> tuple[Tenso
         )
     begin = astype(wrap(starts), int64)
     numbers = arange(indices.shape[0], dtype=int64, device=indices.device)
-    return indices, searchsorted(begin, numbers, side="right") - 1, starts.shape[0]
+    if not with_end:
+        return indices, searchsorted(begin, numbers, side="right") - 1, starts.shape[0]
+    count = starts.shape[0] - 1
+    if count < 0:
+        raise ShapeError(f"{name}: offsets must have at least the end with include_last_offset")
+    # What lies behind the end goes where rows that do not count go.
+    return indices, searchsorted(begin, numbers, side="right") - 1, count
 
 
 def _factors(

@@ -29,6 +29,16 @@ def exp(x: TensorLike, /) -> Tensor:
     return run1(_EXP, as_floating(x, "exp"))
 
 
+def exp2(x: TensorLike, /) -> Tensor:
+    """2 to the power of each element.
+
+    >>> import ingle.tensor as it
+    >>> it.exp2(it.asarray([3.0, -1.0])).tolist()
+    [8.0, 0.5]
+    """
+    return run1(_EXP2, as_floating(x, "exp2"))
+
+
 def expm1(x: TensorLike, /) -> Tensor:
     """`exp(x) - 1`, exact to the last places where x is small.
 
@@ -98,11 +108,35 @@ def _logaddexp(x1: Any, x2: Any) -> Tensor:
 
 
 def _share(g: Tensor, x: Any, other: Any) -> Tensor:
-    return g / (1 + exp(where(x == other, 0.0, other - x)))
+    from .smooth_activations import sigmoid
+
+    # Two equal infinities differ by NaN; only there is the difference replaced, since between
+    # finite ties its derivative counts.
+    endless = (x == other) & (abs(x) == math.inf)
+    return g * sigmoid(where(endless, 0.0, x) - where(endless, 0.0, other))
 
 
 _EXP = unary(
     "exp", exp, vjp=lambda g, out: g * conj(out), kinds=INEXACT, reference=np.exp, precision="high"
+).op()
+
+
+def _exp2(x: Tensor) -> Tensor:
+    from .powers import pow
+
+    # Other than exp(x * log(2)) it does not round what is multiplied.
+    return pow(2.0, x)
+
+
+_EXP2 = unary(
+    "exp2",
+    exp2,
+    vjp=lambda g, out: g * (out * _LN2),
+    kinds=("float",),
+    domain=(-8.0, 8.0),
+    body=_exp2,
+    reference=np.exp2,
+    precision="high",
 ).op()
 _EXPM1 = unary(
     "expm1",

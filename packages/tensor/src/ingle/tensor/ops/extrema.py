@@ -53,7 +53,7 @@ def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = Non
     """Each element, or the bound that it lies beyond; NaN stays NaN.
 
     At a bound the gradient belongs to `x`, beyond it to the bound. Where `min` is larger than
-    `max` the result is `max`.
+    `max` the result is `max`, which has the gradient, too.
 
     Args:
         x: a real tensor.
@@ -150,8 +150,8 @@ _CLIP = Operation(
     traits=Traits("elementwise"),
     vjp={
         "x": _clip_vjp,
-        "min": lambda g, x, min: where(x < min, g, 0),
-        "max": lambda g, x, max: where(x > max, g, 0),
+        "min": lambda g, x, min, max: where((x < min) & (min <= max), g, 0),
+        "max": lambda g, x, min, max: where((x > max) | (min > max), g, 0),
     },
     body=_clip,
     public=clip,

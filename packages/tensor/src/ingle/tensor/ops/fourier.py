@@ -249,7 +249,7 @@ def _real_output(name: str, x: TensorLike, s: Any, axes: Any, norm: str) -> Tens
     handle = as_floating(x, name)
     places, sizes = _plan(name, handle, s, axes, norm, least=1)
     last = sizes[-1]
-    if s is None or tuple(s)[-1] == -1:
+    if s is None or as_ints(s, name, "s")[-1] == -1:
         last = 2 * (last - 1)
     if last < 1:
         raise ShapeError(

@@ -13,7 +13,7 @@ from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._guarding import guarded
 from ._resampling import Grid, Table, resampled, scale_of, table, transposed
-from ._rules import widened
+from ._rules import as_shape, widened
 from ._windows import Ints, PerAxis, per_axis
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .cast import astype
@@ -148,7 +148,8 @@ def _sizes(
             f"interpolate: scale_factor must be a positive number, or one for each of the {rank} "
             f"image axes, got {scale_factor!r}"
         )
-    wanted = tuple(math.floor(n * f) for n, f in zip(image, factors, strict=True))
+    sizes = (math.floor(n * f) for n, f in zip(image, factors, strict=True))
+    wanted = as_shape(tuple(sizes), "interpolate", "scale_factor")
     if min(wanted) < 1:
         raise ArgumentError(
             f"interpolate: scale_factor={scale_factor!r} leaves nothing of the image sizes {image}"

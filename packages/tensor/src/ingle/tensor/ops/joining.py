@@ -36,7 +36,7 @@ def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     >>> it.concat([it.asarray([1, 2]), it.asarray([3])]).tolist()
     [1, 2, 3]
     """
-    parts = _sequence("concat", arrays)
+    parts = listed("concat", arrays)
     if axis is None:
         parts, axis = [reshape(p, (-1,)) for p in parts], 0
     handles = promote("concat", *((f"arrays[{i}]", p) for i, p in enumerate(parts)))
@@ -54,7 +54,7 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     >>> it.stack([it.asarray([1, 2]), it.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    parts = _sequence("stack", arrays)
+    parts = listed("stack", arrays)
     shapes = [handle_of(p, "stack", f"arrays[{i}]").shape for i, p in enumerate(parts)]
     if len(set(shapes)) > 1:
         other = next(s for s in shapes if s != shapes[0])
@@ -130,7 +130,8 @@ def chunk(x: TensorLike, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]
     return split(x, max(1, -(-shape[place] // count)), axis=place)
 
 
-def _sequence(name: str, arrays: object) -> list[Any]:
+def listed(name: str, arrays: object) -> list[Any]:
+    """The tensors of a list or tuple of at least one."""
     if not isinstance(arrays, (list, tuple)):
         raise OperandError(
             f"{name}: needs a list or tuple of tensors, got {type(arrays).__name__}; "

@@ -126,6 +126,8 @@ def _meeting(axes: Any, n1: int, n2: int) -> tuple[tuple[int, ...], tuple[int, .
         raise AxisError(f"tensordot: axes must be a number or a pair of sequences, got {axes!r}")
     found = []
     for of, n in zip(axes, (n1, n2), strict=True):
+        if not isinstance(of, (list, tuple)):
+            raise AxisError(f"tensordot: axes must be a pair of sequences, got {axes!r:.60}")
         normalize_axes(tuple(of), n, "tensordot", "axes")
         found.append(tuple(as_int(i, "tensordot", "axes") % n for i in of))
     if len(found[0]) != len(found[1]):

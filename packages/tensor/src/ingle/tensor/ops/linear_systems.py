@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..errors import ShapeError
 from ..operation import Operation
 from ..sample import Draw, Sample
 from ._batching import solve_batch
+from ._guarding import guarded
 from ._matrices import (
     DECOMPOSITION,
     adjoint,
@@ -23,19 +24,23 @@ from ._matrices import (
     square_matrices,
 )
 from ._rules import broadcast_shapes, sum_to
+from .linear_algebra import matrix_transpose
 from .manipulation import reshape
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
+@guarded
+def solve(x1: TensorLike, x2: TensorLike, /, *, left: bool = True) -> Tensor:
     """The solution `x` of `x1 @ x = x2` for each matrix of a stack.
 
     Args:
         x1: square matrices of full rank, `(..., m, m)`.
         x2: one vector `(m,)`, or matrices `(..., m, k)` whose columns are the right-hand sides;
             leading axes broadcast.
+        left: whether `x1` stands on the left. If not, `x @ x1 = x2` is solved, for one vector or
+            the rows of matrices `(..., k, m)`.
 
     Raises:
         LinearAlgebraError: a matrix is singular.
@@ -46,6 +51,10 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """
     a = square_matrices("solve", x1, "x1")
     b = handle_of(x2, "solve", "x2")
+    if not left:
+        turned = matrix_transpose(wrap(b)) if len(b.shape) > 1 else wrap(b)
+        out = solve(matrix_transpose(wrap(a)), turned)
+        return matrix_transpose(out) if len(b.shape) > 1 else out
     if not b.shape:
         raise ShapeError("solve: x2 must be a vector or a stack of matrices, got a 0-d tensor")
     right = x2 if len(b.shape) > 1 else reshape(x2, (*b.shape, 1))
@@ -96,11 +105,18 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
     ):  # fmt: skip
         left, right = sample_matrix(draw, draw.shape(a)), draw.array(draw.shape(b))
         yield Sample((left, right), condition=16)
+    rows = draw.array(draw.shape((2, 3)))
+    matrix = sample_matrix(draw, (rows.shape[-1], rows.shape[-1]))
+    yield Sample((matrix, rows), {"left": False}, condition=16)
 
 
 def _inv_samples(draw: Draw) -> Iterator[Sample]:
     for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0), (0, 3, 3)):
         yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=16)
+
+
+def _reference(x1: Any, x2: Any, left: bool = True) -> Any:
+    return np.linalg.solve(x1, x2) if left else np.linalg.solve(x1.mT, x2.mT).mT
 
 
 _SOLVE = Operation(
@@ -112,7 +128,7 @@ _SOLVE = Operation(
     batch=solve_batch,
     public=solve,
     samples=_solve_samples,
-    reference=np.linalg.solve,
+    reference=_reference,
 ).op()
 _INV = Operation(
     "inv",

@@ -10,6 +10,7 @@ from ..contract import Handle
 from ..dispatch import (
     Operand,
     TensorLike,
+    as_number,
     call1,
     call2,
     cast_handle,
@@ -130,6 +131,7 @@ def bitwise_right_shift(x1: Operand, x2: Operand, /) -> Tensor:
 
 def _logical(op: Op, x1: Operand, x2: Operand) -> Tensor:
     name = op.operation.name
+    x1, x2 = as_number(x1), as_number(x2)
     a, b = (bool(x) if isinstance(x, (bool, int, float, complex)) else x for x in (x1, x2))
     if isinstance(a, bool) or isinstance(b, bool):
         return run2(op, *promote(name, ("x1", a), ("x2", b), dtype=bool_))

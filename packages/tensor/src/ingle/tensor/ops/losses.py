@@ -337,13 +337,17 @@ def _log_distributions(draw: Draw) -> Iterator[Sample]:
 
 
 def _smooth_l1(x: Tensor, target: Tensor, beta: float) -> Tensor:
-    off = abs(x - target)
-    return where(off < beta, square(off) * (0.5 / beta), off - 0.5 * beta)
+    off = x - target
+    near = abs(off) < beta
+    return where(near, square(where(near, off, 0)) * (0.5 / beta), abs(off) - 0.5 * beta)
 
 
 def _huber(x: Tensor, target: Tensor, delta: float) -> Tensor:
-    off = abs(x - target)
-    return where(off <= delta, square(off) * 0.5, (off - 0.5 * delta) * delta)
+    # Of the difference itself: that of its absolute value has no second derivative at 0. And
+    # beyond, the square's derivative would be infinite, which is NaN times 0.
+    off = x - target
+    near = abs(off) <= delta
+    return where(near, square(where(near, off, 0)) * 0.5, (abs(off) - 0.5 * delta) * delta)
 
 
 def _kl(x: Tensor, target: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ class PLU(NamedTuple):
     U: Tensor
 
 
-def lu_factor(x: TensorLike, /) -> LUFactors:
+@guarded
+def lu_factor(x: TensorLike, /, *, pivot: bool = True) -> LUFactors:
     """The triangles of `lu` in one matrix, and the pivots, as LAPACK has them.
 
     The upper triangle with the diagonal is `U`; below it is `L` without its ones. A singular matrix
@@ -55,6 +56,8 @@ def lu_factor(x: TensorLike, /) -> LUFactors:
 
     Args:
         x: matrices `(..., m, n)`.
+        pivot: whether rows are swapped. Without, a zero on the diagonal on the way makes inf or
+            NaN, and a small one large errors.
 
     Returns:
         The matrices, and pivots `(..., min(m, n))` in int32: in step i, row i was swapped with row
@@ -65,22 +68,23 @@ def lu_factor(x: TensorLike, /) -> LUFactors:
     >>> packed.tolist(), pivots.tolist()
     ([[2.0, 4.0], [0.5, 1.0]], [1, 1])
     """
-    return LUFactors(*run(_LU_FACTOR, (matrices("lu_factor", x),)))
+    return LUFactors(*run(_LU_FACTOR.op(pivot=pivot), (matrices("lu_factor", x),)))
 
 
 @guarded
-def lu(x: TensorLike, /) -> PLU:
+def lu(x: TensorLike, /, *, pivot: bool = True) -> PLU:
     """Each matrix as `P @ L @ U`, with partial pivoting.
 
     Args:
         x: matrices `(..., m, n)`. `L` is `(..., m, k)` and `U` `(..., k, n)`, k the lesser of both.
+        pivot: whether rows are swapped; see `lu_factor`. Without, `P` is the identity.
 
     >>> import ingle.tensor as it
     >>> p, l, u = it.linalg.lu(it.asarray([[1.0, 3.0], [2.0, 4.0]]))
     >>> p.tolist(), l.tolist(), u.tolist()
     ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.5, 1.0]], [[2.0, 4.0], [0.0, 1.0]])
     """
-    packed, pivots = LUFactors(*run(_LU_FACTOR, (matrices("lu", x),)))
+    packed, pivots = run(_LU_FACTOR.op(pivot=pivot), (matrices("lu", x),))
     m = packed.shape[-2]
     order = expand_dims(lu_permutation(pivots, m), axis=-2)
     chosen = equal(order, reshape(arange(m, device=packed.device), (m, 1)))
@@ -164,7 +168,7 @@ def _triangles(packed: Tensor) -> tuple[Tensor, Tensor]:
     return tril(slice_axis(packed, -1, 0, k), k=-1) + one, triu(slice_axis(packed, -2, 0, k))
 
 
-def _rule(x: Aval) -> tuple[Aval, Aval]:
+def _rule(x: Aval, *, pivot: bool) -> tuple[Aval, Aval]:
     check_dtype("lu_factor", x)
     return x, Aval((*x.shape[:-2], min(x.shape[-2:])), int32)
 
@@ -217,6 +221,10 @@ def _vjp(g: tuple[Any, Any], lu: Tensor, pivots: Tensor) -> Tensor | None:
 def _samples(draw: Draw) -> Iterator[Sample]:
     for shape in ((3, 3), (5, 3), (3, 5), (2, 3, 3), (2, 1, 3, 2), (1, 1), (0, 3), (3, 0)):
         yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
+    x = draw.array((3, 3), low=-0.3, high=0.3)
+    if draw.dtype.is_inexact:
+        x = np.asarray(x + np.eye(3), draw.dtype.dtype)
+        yield Sample((x,), {"pivot": False}, condition=32, magnitude=2.5)
 
 
 def _permutation_samples(draw: Draw) -> Iterator[Sample]:
@@ -226,7 +234,7 @@ def _permutation_samples(draw: Draw) -> Iterator[Sample]:
             yield Sample((np.asarray(swaps, draw.dtype.dtype), rows), gradient=False, exact=True)
 
 
-def elimination_reference(x: Any) -> Any:
+def elimination_reference(x: Any, pivot: bool = True) -> Any:
     """Plain elimination, a row at a time."""
     m, n = x.shape[-2:]
     wide = np.array(x, np.result_type(x, np.float64))
@@ -235,7 +243,7 @@ def elimination_reference(x: Any) -> Any:
     for a, swaps in zip(flat, pivots, strict=True):
         for i in range(min(m, n)):
             column = np.abs(a[i:, i].real) + np.abs(a[i:, i].imag)
-            swaps[i] = i + np.argmax(column)
+            swaps[i] = i + np.argmax(column) if pivot else i
             a[[i, swaps[i]]] = a[[swaps[i], i]]
             if a[i, i] != 0:
                 a[i + 1 :, i] /= a[i, i]
@@ -256,6 +264,7 @@ def _permutation_reference(pivots: Any, rows: int) -> Any:
 _LU_FACTOR = Operation(
     "lu_factor",
     tensors=("x",),
+    statics=("pivot",),
     outputs=("lu", "pivots"),
     rule=_rule,
     traits=DECOMPOSITION,
@@ -264,7 +273,7 @@ _LU_FACTOR = Operation(
     public=lu_factor,
     samples=_samples,
     reference=elimination_reference,
-).op()
+)
 _LU_PERMUTATION = Operation(
     "lu_permutation",
     tensors=("pivots",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dispatch import TensorLike, handle_of, promote, wrap
+from ..dispatch import TensorLike, handle_of, promote_tensors, wrap
 from ..errors import DTypeError, ShapeError
 from ._guarding import guarded
 from ._matrices import square_matrices
@@ -84,9 +84,7 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
     >>> it.linalg.cross(it.asarray([1, 0, 0]), it.asarray([0, 1, 0])).tolist()
     [0, 0, 1]
     """
-    for argument, x in (("x1", x1), ("x2", x2)):
-        handle_of(x, "cross", argument)
-    a, b = (wrap(h) for h in promote("cross", ("x1", x1), ("x2", x2)))  # type: ignore[arg-type]
+    a, b = promote_tensors("cross", ("x1", x1), ("x2", x2))
     if a.dtype.kind not in NUMERIC:
         raise DTypeError(f"cross: x1 must be numbers, got {a.dtype}; cast first with x.astype(...)")
     ndim = max(a.ndim, b.ndim)

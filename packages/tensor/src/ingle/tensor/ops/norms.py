@@ -73,6 +73,8 @@ def matrix_norm(
     (6.0, 7.0)
     """
     matrices("matrix_norm", x)
+    if not isinstance(ord, (int, float, str, type(None))):
+        raise ArgumentError(f"matrix_norm: ord must be a number or a name, got {ord!r:.60}")
     if ord is None or ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord == "nuc" or ord in (2, -2):

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._guarding import guarded
-from ._rules import as_int, dtype_argument, normalize_axis
+from ._rules import MOST, as_size, dtype_argument, normalize_axis
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,7 +42,7 @@ def one_hot(
     from .axes import moveaxis
 
     handle = handle_of(indices, "one_hot", "indices")
-    count = as_int(num_classes, "one_hot", "num_classes")
+    count = as_size(num_classes, "one_hot", "num_classes", most=MOST)
     if count < 1:
         raise ArgumentError(f"one_hot: num_classes must be at least 1, got {count}")
     to = dtype_argument(dtype, "one_hot", default_float)

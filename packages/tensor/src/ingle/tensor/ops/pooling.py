@@ -221,10 +221,20 @@ def _positions(
     return at + asarray(first, device=tap.device)
 
 
+def check_images(name: str, x: Aval, rank: int) -> None:
+    """Refuses what is no batch of images of channels."""
+    if x.ndim != rank + 2:
+        raise ShapeError(
+            f"{name}: x must be (batch, channels, *size) with {rank} image axes, got shape "
+            f"{x.shape}"
+        )
+
+
 def pool_rule(
     name: str, x: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Aval:
     """The shape of a pooling's result."""
+    check_images(name, x, len(kernel))
     out = out_sizes(f"{name}{x.ndim - 2}d", x.shape[2:], kernel, stride, padding, dilation)
     return Aval((*x.shape[:2], *out), x.dtype)
 

@@ -12,6 +12,7 @@ from ._windows import PerAxis, out_sizes
 from .average_pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from .pooling import images_of, pool_attributes
 from .powers import pow
+from .where import where
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -104,4 +105,9 @@ def _power(
     out_sizes(name, size, **statics)
     pool = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[rank]
     mean = pool(pow(x, norm_type), kernel_size, stride=stride, ceil_mode=ceil_mode)
-    return pow(mean * math.prod(statics["kernel"]), 1 / norm_type)
+    total = mean * math.prod(statics["kernel"])
+    if norm_type < 0 or norm_type == 1:
+        return pow(total, 1 / norm_type)
+    # The root's slope at 0 is infinite: a window of zeros has a gradient of 0, as a norm has.
+    none = total == 0
+    return where(none, 0, pow(where(none, 1, total), 1 / norm_type))

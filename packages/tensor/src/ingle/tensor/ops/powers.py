@@ -19,12 +19,14 @@ from ..dispatch import (
     handle_of,
     run1,
 )
+from ..dtype_functions import finfo
 from ..errors import ArgumentError, DTypeError
 from ._families import binary, unary
 from ._rules import INEXACT, conj
 from .arithmetic import positive, reciprocal
 from .complex import real
 from .exponential import log
+from .logical import logical_not
 from .where import where
 
 if TYPE_CHECKING:
@@ -116,18 +118,21 @@ _SHORT: dict[float, Callable[[Any], Tensor]] = {
 def _pow_by_base(g: Tensor, x1: Tensor, x2: Any) -> Tensor:
     if isinstance(x2, (int, float, complex)):
         return g * conj(x1 ** (x2 - 1) * x2) if x2 != 0 else g * 0
-    # 0 ** -1 is inf, and inf * 0 NaN, but the power 0 is 1 everywhere.
-    return where(x2 == 0, 0, g * conj(x2 * pow(x1, x2 - 1)))
+    # The power 0 is 1 everywhere, but 0 * 0 ** -1 is NaN. Elsewhere this rule has to be right for
+    # exponents around 0, too, because its derivative by the exponent is not 0.
+    tiny = finfo(x1.dtype).smallest_normal
+    still = (x2 == 0) & logical_not(abs(x1) >= tiny)
+    return where(still, 0, g * conj(x2 * pow(where(still, 1, x1), x2 - 1)))
 
 
 def _pow_by_exponent(g: Tensor, x1: Any, x2: Tensor, out: Tensor) -> Tensor:
     base_log: Any
+    # 0 to a positive power is 0 around it as well, but log 0 is -inf, and so is its derivative.
+    still = (real(x2) >= 0) & (x1 == 0)
     if isinstance(x1, (int, float, complex)):
         base_log = _log_of_number(complex(x1) if out.dtype.is_complex else x1)
     else:
-        base_log = log(x1)
-    # 0 to a positive power is 0 around it as well, but log 0 is -inf.
-    still = (real(x2) >= 0) & (x1 == 0)
+        base_log = log(where(still, 1, x1))
     return where(still, 0, g * conj(out * base_log))
 
 

@@ -22,7 +22,7 @@ from ._matrices import (
     matrices,
     sample_matrix,
 )
-from .creation import zeros_like
+from .creation import zeros, zeros_like
 from .joining import concat
 from .linear_systems import solve
 from .slicing import slice_axis
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class QR(NamedTuple):
-    """`x == Q @ R`, with orthonormal columns in `Q` and zeros below the diagonal of `R`."""
+    """`x == Q @ R`, with orthonormal columns in `Q` and zeros below the diagonal of `R`.
+
+    Of `mode="r"`, `Q` is empty.
+    """
 
     Q: Tensor
     R: Tensor
@@ -48,15 +51,19 @@ def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
         x: matrices of shape `(..., m, n)`, of full rank if there are to be gradients.
         mode: `"reduced"` for `Q` with min(m, n) columns, `"complete"` for m columns. The further
             columns are arbitrary but for the space that they span: gradients are right for what
-            depends on nothing else of them, such as `q2 @ conj(q2).mT`.
+            depends on nothing else of them, such as `q2 @ conj(q2).mT`. `"r"` for `R` alone, as of
+            `"reduced"`, beside a `Q` without elements.
 
     >>> import ingle.tensor as it
     >>> q, r = it.linalg.qr(it.asarray([[3.0, 1.0], [4.0, 2.0]]))
     >>> [round(v, 5) for v in it.abs(r)[0].tolist()]
     [5.0, 2.2]
     """
-    if mode not in ("reduced", "complete"):
-        raise ArgumentError(f"qr: mode={mode!r} must be 'reduced' or 'complete'")
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(f"qr: mode={mode!r} must be 'reduced', 'complete' or 'r'")
+    if mode == "r":
+        r = run(_QR.op(mode="reduced"), (matrices("qr", x),))[1]
+        return QR(zeros((0,), dtype=r.dtype, device=r.device), r)
     return QR(*run(_QR.op(mode=mode), (matrices("qr", x),)))
 
 
@@ -93,6 +100,10 @@ def _unsigned(q: Any, r: Any) -> tuple[Any, Any]:
     return q @ r, q[..., :, :1] @ r[..., :1, :]
 
 
+def _squared(q: Any, r: Any) -> Any:
+    return r.conj().mT @ r
+
+
 def _samples(draw: Draw) -> Iterator[Sample]:
     for shape in map(draw.shape, ((5, 3), (3, 3), (2, 3, 5), (1, 2), (3, 0))):
         yield Sample(
@@ -103,6 +114,14 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         (sample_matrix(draw, (5, 3)),), {"mode": "complete"}, condition=32,
         magnitude=1.0, view=_unsigned,
     )  # fmt: skip
+    yield Sample(
+        (sample_matrix(draw, (3, 2)),), {"mode": "r"}, condition=32, magnitude=4.0, view=_squared
+    )
+
+
+def _reference(x: Any, mode: str = "reduced") -> Any:
+    found = np.linalg.qr(x, mode=mode)  # type: ignore[call-overload]
+    return (np.zeros(0, x.dtype), found) if mode == "r" else found
 
 
 _QR = Operation(
@@ -116,5 +135,5 @@ _QR = Operation(
     batch=(),
     public=qr,
     samples=_samples,
-    reference=np.linalg.qr,
+    reference=_reference,
 )

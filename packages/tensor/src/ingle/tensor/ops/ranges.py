@@ -128,7 +128,43 @@ def linspace(
 
 
 @guarded
-def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
+def logspace(
+    start: float,
+    stop: float,
+    /,
+    num: int,
+    *,
+    base: float = 10.0,
+    dtype: object = None,
+    device: Device | str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Numbers from `base ** start` to `base ** stop`, each the same multiple of the one before.
+
+    Args:
+        start, stop: the first and the last exponent.
+        num: how many.
+        base: of the powers.
+        dtype: a float dtype; the default one if not given. Computed in float64.
+        device: where to put them; the default device if not given.
+        endpoint: whether `stop` itself is the last exponent.
+
+    >>> import ingle.tensor as it
+    >>> it.logspace(0, 3, 4).tolist()
+    [1.0, 10.0, 100.0, 1000.0]
+    """
+    from .cast import astype
+    from .powers import pow
+
+    to = dtype_argument(dtype, "logspace", default_float)
+    if not to.is_floating:
+        raise DTypeError(f"logspace: dtype must be float, got {to}")
+    exponents = linspace(start, stop, num, dtype=float64, device=device, endpoint=endpoint)
+    return astype(pow(float(base), exponents), to)
+
+
+@guarded
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid from those of its axes: each tensor repeated along the others' axes.
 
     Args:

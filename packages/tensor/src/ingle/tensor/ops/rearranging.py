@@ -143,7 +143,10 @@ def _repeated(x: Tensor, times: int, axis: int) -> Tensor:
 def _counts(repeats: Any, size: int) -> np.ndarray:
     if hasattr(type(repeats), "__ingle_tensor__"):
         repeats = repeats.__ingle_tensor__()
-    counts = repeats.numpy() if hasattr(repeats, "_handle") else np.asarray(repeats)
+    try:
+        counts = repeats.numpy() if hasattr(repeats, "_handle") else np.asarray(repeats)
+    except ValueError:  # rows of different lengths
+        raise ArgumentError(f"repeat: repeats must be numbers, got {repeats!r:.60}") from None
     if not counts.size and not hasattr(repeats, "shape"):
         counts = counts.astype(np.int64)
     if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts < 0).any():

@@ -128,7 +128,7 @@ def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) ->
     """`log(sum(exp(x)))` over axes without overflow; -inf for no elements.
 
     Args:
-        x: a real tensor; integers are cast to the default float dtype.
+        x: a float or complex tensor; integers are cast to the default float dtype.
         axis: an axis, several, or None for all.
         keepdims: keep reduced axes with size 1.
 
@@ -136,7 +136,12 @@ def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) ->
     >>> it.logsumexp(it.asarray([1000.0, float("-inf")])).tolist()
     1000.0
     """
-    return run_reduction(_LOGSUMEXP, as_floating(x, "logsumexp"), axis, keepdims)
+    handle = as_floating(x, "logsumexp")
+    if handle.dtype.is_complex:
+        return _complex_logsumexp(
+            wrap(handle), normalize_axes(axis, len(handle.shape), "logsumexp"), keepdims
+        )
+    return run_reduction(_LOGSUMEXP, handle, axis, keepdims)
 
 
 def run_reduction(
@@ -264,6 +269,20 @@ def _logsumexp(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
         return log(sum(x, axis=axis, keepdims=keepdims))
     top = max(x, axis=axis, keepdims=True)
     # An infinite maximum would give inf - inf.
+    top = where(isfinite(top), top, 0)
+    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
+    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
+
+
+def _complex_logsumexp(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    """The largest real part goes in front: it says how large an exponential is."""
+    from .complex import real
+    from .manipulation import reshape
+
+    as_flag(keepdims, "logsumexp", "keepdims")
+    if not x.size:
+        return log(sum(x, axis=axis, keepdims=keepdims))
+    top = max(real(x).detach(), axis=axis, keepdims=True)
     top = where(isfinite(top), top, 0)
     out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
     return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..dispatch import TensorLike, handle_of, run1, wrap
+from ..dispatch import TensorLike, handle_of, refuse_storage, run1, wrap
 from ..operation import Op
 from ._families import unary
+from ._guarding import guarded
 from ._rules import INEXACT
 
 if TYPE_CHECKING:
@@ -45,14 +46,28 @@ def trunc(x: TensorLike, /) -> Tensor:
     return _rounded(_TRUNC, x)
 
 
-def round(x: TensorLike, /) -> Tensor:
+@guarded
+def round(x: TensorLike, /, *, decimals: int = 0) -> Tensor:
     """The nearest whole number, the even one of two; each part of complex elements.
+
+    Args:
+        x: a numeric tensor.
+        decimals: how many digits behind the point to keep; negative for zeros before it, of
+            integers, too. Computed in float64; a digit 5 is binary and so seldom a tie.
 
     >>> import ingle.tensor as it
     >>> it.round(it.asarray([0.5, 1.5, -1.7])).tolist()
     [0.0, 2.0, -2.0]
+    >>> it.round(it.asarray([1250, 1350]), decimals=-2).tolist()
+    [1200, 1400]
     """
-    return _rounded(_ROUND, x)
+    if not decimals:
+        return _rounded(_ROUND, x)
+    from .decimals import rounded
+
+    handle = handle_of(x, "round")
+    refuse_storage("round", "x", handle.dtype)
+    return rounded(wrap(handle), decimals)
 
 
 def _rounded(op: Op, x: TensorLike) -> Tensor:

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._guarding import guarded
-from ._rules import NUMERIC, broadcast_shapes, normalize_axis
+from ._rules import NUMERIC, broadcast_shapes, normalize_axis, widened
 from .arithmetic import floor_divide, multiply
 from .cast import astype
 from .creation import full, ones
@@ -25,6 +25,7 @@ from .gathering import Indices, index_handle, take, taken_shape
 from .joining import concat
 from .linear_index import flat_positions, ravel_index
 from .manipulation import broadcast_to, permute_dims, reshape
+from .reductions import accumulator
 from .scattering import scatter_add, scatter_set
 from .slicing import slice_axis
 from .sorting import argsort
@@ -175,12 +176,15 @@ def _added(
         return scatter_add(x, indices, updates, axis=axis)
     counts = _counts(x, indices, axis)
     start = x if include_self else where(counts > 0, 0, x)
-    total = scatter_add(start, indices, updates, axis=axis)
     if not mean:
-        return total
+        return scatter_add(start, indices, updates, axis=axis)
+    # A mean fits the dtype of its numbers, their sum need not.
+    to = accumulator(x.dtype)
+    start, updates = widened(astype(start, to)), widened(astype(updates, to))
+    total = scatter_add(start, indices, updates, axis=axis)
     share = counts + (1 if include_self else 0)
-    share = astype(where(share == 0, 1, share), x.dtype)
-    return total / share if x.dtype.is_inexact else floor_divide(total, share)
+    share = astype(where(share == 0, 1, share), total.dtype)
+    return astype(total / share if x.dtype.is_inexact else floor_divide(total, share), x.dtype)
 
 
 def _combined(

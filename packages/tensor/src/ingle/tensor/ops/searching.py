@@ -60,15 +60,14 @@ def argmin(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False)
 def _search(operation: Operation, x: TensorLike, axis: int | None, keepdims: bool) -> Tensor:
     handle = handle_of(x, operation.name)
     shape = handle.shape
+    as_flag(keepdims, operation.name, "keepdims")
     if axis is None:
         flat = reshape(wrap(handle), (math.prod(shape),))._handle
         found = run1(operation.op(axis=0, keepdims=False, dtype=default_int()), flat)
         return reshape(found, (1,) * len(shape)) if keepdims else found
     place = normalize_axis(axis, len(shape), operation.name)
     return run1(
-        operation.op(
-            axis=place, keepdims=as_flag(keepdims, operation.name, "keepdims"), dtype=default_int()
-        ),
+        operation.op(axis=place, keepdims=keepdims, dtype=default_int()),
         handle,
     )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..contract import Aval
-from ..dispatch import TensorLike, handle_of, promote, run2
+from ..contract import Aval, Scalar
+from ..dispatch import Operand, TensorLike, handle_of, promote, run2, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
@@ -18,7 +18,7 @@ from ._rules import ORDERED
 from .comparison import isnan
 from .creation import full, zeros
 from .extrema import minimum
-from .gathering import take
+from .gathering import take, take_along_axis
 from .where import where
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @guarded
 def searchsorted(
     x1: TensorLike,
-    x2: TensorLike,
+    x2: Operand,
     /,
     *,
     side: str = "left",
@@ -37,13 +37,14 @@ def searchsorted(
     """The indices at which elements would have to be inserted to keep a tensor sorted.
 
     Args:
-        x1: a real tensor of one axis in ascending order, NaN last.
-        x2: the elements; promoted to one dtype with `x1`.
+        x1: a real tensor in ascending order along its last axis, NaN last. If it has further axes,
+            `x2` has the same, and each row of it looks in its own row of `x1`.
+        x2: the elements, or a number; promoted to one dtype with `x1`.
         side: `"left"` for the first such index, before equal elements; `"right"` for the last.
         sorter: the indices that sort `x1`, if it is not sorted.
 
     Returns:
-        int64 indices from 0 to the size of `x1`, of the shape of `x2`.
+        int64 indices from 0 to the size of the last axis of `x1`, of the shape of `x2`.
 
     >>> import ingle.tensor as it
     >>> x = it.asarray([1, 3, 3, 5])
@@ -55,31 +56,42 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r} must be 'left' or 'right'")
     shape = handle_of(x1, "searchsorted", "x1").shape
-    if len(shape) != 1:
-        raise ShapeError(f"searchsorted: x1 must have one axis, got shape {shape}")
+    if not shape:
+        raise ShapeError("searchsorted: x1 must have at least one axis, got a 0-d tensor")
     if sorter is not None:
         if handle_of(sorter, "searchsorted", "sorter").shape != shape:
             raise ShapeError(f"searchsorted: sorter must have the shape {shape} of x1")
-        x1 = take(x1, sorter)
+        x1 = take_along_axis(x1, sorter, axis=-1)
     a, b = promote("searchsorted", ("x1", x1), ("x2", x2))
+    if isinstance(b, Scalar):
+        b = full((), b.value, dtype=b.dtype, device=wrap(a).device)._handle  # type: ignore[arg-type]
     return run2(_SEARCHSORTED.op(side=side), a, b)
 
 
 def _rule(x1: Aval, x2: Aval, *, side: str) -> Aval:
     if x1.dtype.kind not in ORDERED:
         raise DTypeError(f"searchsorted: x1 and x2 must be ordered, got {x1.dtype}; use abs(x)")
+    if x1.ndim > 1 and x1.shape[:-1] != x2.shape[:-1]:
+        raise ShapeError(
+            f"searchsorted: x2 must have a row for each of x1 {x1.shape}, so all axes but the last "
+            f"agree, got {x2.shape}"
+        )
     return Aval(x2.shape, int64)
 
 
 def _body(x1: Tensor, x2: Tensor, *, side: str) -> Tensor:
     """Halves the interval of each element, all at once."""
-    size = x1.shape[0]
+    size = x1.shape[-1]
+    if x1.ndim > 1 and not size:
+        return zeros(x2.shape, dtype=int64, device=x2.device)
     low = zeros(x2.shape, dtype=int64, device=x2.device)
     high = full(x2.shape, size, dtype=int64, device=x2.device)
     last = full((), max(size - 1, 0), dtype=int64, device=x2.device)
     for _ in range(size.bit_length()):
         middle = (low + high) // 2
-        beyond = _before(take(x1, minimum(middle, last)), x2, side) & (low < high)
+        place = minimum(middle, last)
+        found = take(x1, place) if x1.ndim == 1 else take_along_axis(x1, place, axis=-1)
+        beyond = _before(found, x2, side) & (low < high)
         low, high = where(beyond, middle + 1, low), where(beyond, high, middle)
     return low
 
@@ -104,6 +116,9 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         odd = np.asarray([-np.inf, 0.0, 1.0, 1.0, np.inf, np.nan, np.nan], draw.dtype.dtype)
         for side in ("left", "right"):
             yield Sample((odd, odd), {"side": side}, gradient=False, exact=True)
+    n, m = draw.size(8), draw.size(5)
+    rows = np.sort(draw.array((2, n)).astype("float32")).astype(draw.dtype.dtype)
+    yield Sample((rows, draw.array((2, m))), {"side": "right"}, gradient=False, exact=True)
     unsorted = draw.array((8,))
     order = np.argsort(unsorted.astype("float32"))
     yield Sample((unsorted, draw.array((3,))), {"sorter": order}, gradient=False, exact=True)
@@ -112,6 +127,9 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 def _reference(x1: Any, x2: Any, side: str = "left", sorter: Any = None) -> Any:
     if x1.dtype.kind == "V":
         x1, x2 = x1.astype(np.float32), x2.astype(np.float32)
+    if x1.ndim > 1:
+        rows = zip(x1.reshape(-1, x1.shape[-1]), x2.reshape(len(x1), -1), strict=True)
+        return np.reshape([np.searchsorted(a, b, side=side) for a, b in rows], x2.shape)  # type: ignore[call-overload]
     return np.asarray(np.searchsorted(x1, x2, side=side, sorter=sorter))  # type: ignore[call-overload]
 
 

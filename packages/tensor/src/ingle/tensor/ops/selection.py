@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..contract import Shape
@@ -87,10 +87,8 @@ def median(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False)
     >>> it.median(it.asarray([[4, 1, 3, 2], [5, 6, 7, 8]]), axis=1).tolist()
     [2, 6]
     """
-    flat, place, shape = _along("median", x, axis, keepdims)
-    size = flat.shape[place]
-    if not size:
-        raise ShapeError(f"median: axis {place} of shape {flat.shape} has no elements")
+    flat, place, shape = along("median", x, axis, keepdims)
+    size = require_elements("median", flat, place)
     value, _ = kthvalue(flat, (size + 1) // 2, axis=place, keepdims=True)
     if flat.dtype.is_floating:
         value = where(any(isnan(flat), axis=place, keepdims=True), float("nan"), value)
@@ -126,29 +124,18 @@ def quantile(
     [2.5, 4.0]
     """
     name = "quantile"
-    if interpolation not in _INTERPOLATIONS:
-        known = ", ".join(map(repr, _INTERPOLATIONS))
-        raise ArgumentError(f"{name}: interpolation must be one of {known}, got {interpolation!r}")
+    check_interpolation(name, interpolation)
     floats = wrap(as_floating(x, name))
-    shares = _shares(name, q, floats)
-    flat, place, shape = _along(name, floats, axis, keepdims)
-    size = flat.shape[place]
-    if not size:
-        raise ShapeError(f"{name}: axis {place} of shape {flat.shape} has no elements")
+    shares = shares_of(name, q, floats)
+    flat, place, shape = along(name, floats, axis, keepdims)
+    size = require_elements(name, flat, place)
     ordered = moveaxis(sort(widened(flat), axis=place), place, 0)
-    at = reshape(shares, (shares.size,)) * float(size - 1)
-    low, high = floor(at), ceil(at)
-    if interpolation in ("lower", "higher", "nearest"):
-        at = {"lower": low, "higher": high, "nearest": round(at)}[interpolation]
-        values = take(ordered, astype(at, int64), axis=0)
-    else:
-        share = at - low if interpolation == "linear" else where(high > low, 0.5, 0.0)
-        below = take(ordered, astype(low, int64), axis=0)
-        above = take(ordered, astype(high, int64), axis=0)
-        share = astype(reshape(share, (shares.size, *(1,) * (ordered.ndim - 1))), below.dtype)
-        # Two equal infinities must not be subtracted from each other.
-        apart = (share > 0) & ((above != below) | isfinite(above))
-        values = where(apart, below + where(apart, above - below, 0) * share, below)
+    at = reshape(shares, (shares.size, *(1,) * (ordered.ndim - 1))) * float(size - 1)
+
+    def pick(places: Tensor) -> Tensor:
+        return take(ordered, astype(reshape(places, (shares.size,)), int64), axis=0)
+
+    values = between(at, interpolation, pick)
     values = where(isnan(slice_axis(ordered, 0, size - 1, 1)), float("nan"), values)
     return astype(reshape(values, (*shares.shape, *shape)), floats.dtype)
 
@@ -172,9 +159,7 @@ def mode(x: TensorLike, /, *, axis: int = -1, keepdims: bool = False) -> tuple[T
     """
     shape = handle_of(x, "mode").shape
     place = normalize_axis(axis, len(shape), "mode")
-    size = shape[place]
-    if not size:
-        raise ShapeError(f"mode: axis {place} of shape {shape} has no elements")
+    size = require_elements("mode", wrap(handle_of(x, "mode")), place)
     order = argsort(x, axis=place)
     ordered = take_along_axis(x, order, axis=place)
     same = slice_axis(ordered, place, 1, size - 1) == slice_axis(ordered, place, 0, size - 1)
@@ -213,7 +198,34 @@ def _dropped(x: Tensor, axis: int, keepdims: bool) -> Tensor:
     return x if keepdims else reshape(x, reduced_shape(x.shape, (axis,), False))
 
 
-def _along(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> tuple[Tensor, int, Shape]:
+def require_elements(name: str, x: Tensor, axis: int) -> int:
+    """The size of an axis, which is not 0."""
+    if not x.shape[axis]:
+        raise ShapeError(f"{name}: axis {axis} of shape {x.shape} has no elements")
+    return x.shape[axis]
+
+
+def check_interpolation(name: str, interpolation: str) -> None:
+    """Refuses what is no way to interpolate."""
+    if interpolation not in _INTERPOLATIONS:
+        known = ", ".join(map(repr, _INTERPOLATIONS))
+        raise ArgumentError(f"{name}: interpolation must be one of {known}, got {interpolation!r}")
+
+
+def between(at: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor]) -> Tensor:
+    """Values at places between whole ones; `pick` has those at whole ones."""
+    low, high = floor(at), ceil(at)
+    if interpolation in ("lower", "higher", "nearest"):
+        return pick({"lower": low, "higher": high, "nearest": round(at)}[interpolation])
+    below, above = pick(low), pick(high)
+    share = at - low if interpolation == "linear" else where(high > low, 0.5, 0.0)
+    share = astype(share, below.dtype)
+    # Two equal infinities must not be subtracted from each other.
+    apart = (share > 0) & ((above != below) | isfinite(above))
+    return where(apart, below + where(apart, above - below, 0) * share, below)
+
+
+def along(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> tuple[Tensor, int, Shape]:
     """The tensor, the axis to go along (all in one if None), and the shape without it."""
     handle = handle_of(x, name)
     refuse_storage(name, "x", handle.dtype)
@@ -227,7 +239,7 @@ def _along(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> tuple[
     return wrap(handle), place, reduced_shape(shape, (place,), keepdims)
 
 
-def _shares(name: str, q: float | Sequence[float] | TensorLike, like: Tensor) -> Tensor:
+def shares_of(name: str, q: float | Sequence[float] | TensorLike, like: Tensor) -> Tensor:
     """The shares in the dtype that places are computed in; checked to lie in [0, 1]."""
     wide = float64 if like.dtype is float64 else float32
     if hasattr(q, "_handle") or hasattr(type(q), "__ingle_tensor__"):

@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..contract import Aval
-from ..dispatch import TensorLike, handle_of, run, wrap
-from ..dtypes import int64
+from ..dispatch import Operand, TensorLike, handle_of, promote, refuse_storage, run, wrap
+from ..dtypes import DType, bool_, int64
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._guarding import guarded
+from .axes import expand_dims
+from .cast import astype
 from .complex import imag, real
+from .conversion import asarray
+from .creation import full, zeros
 from .cumulative import cumulative_sum
+from .extrema import minimum
 from .gathering import take
 from .joining import concat
-from .manipulation import reshape
+from .logical import logical_not
+from .manipulation import broadcast_to, reshape
 from .nonzero import nonzero
 from .ranges import arange
+from .reductions import any as any_of
 from .scattering import scatter_add, scatter_set
+from .searchsorted import searchsorted
 from .slicing import slice_axis, zeros_of
-from .sorting import argsort
+from .sorting import argsort, sort
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -108,6 +116,57 @@ def unique_values(x: TensorLike, /) -> Tensor:
     [1, 3]
     """
     return unique_all(_checked("unique_values", x)).values
+
+
+@guarded
+def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of `x1` occurs in `x2`; NaN occurs nowhere.
+
+    Args:
+        x1, x2: tensors, or one of them a number; promoted to one dtype.
+        invert: whether it does not occur instead.
+
+    Returns:
+        Bools of the shape of `x1`.
+
+    >>> import ingle.tensor as it
+    >>> it.isin(it.asarray([[1, 2], [3, 4]]), it.asarray([4, 2, 9])).tolist()
+    [[False, True], [False, True]]
+    """
+    dtype = promote("isin", ("x1", x1), ("x2", x2))[0].dtype
+    refuse_storage("isin", "x1", dtype)
+    x, known = (_flat(v, dtype, (x1, x2)) for v in (x1, x2))
+    shape = () if isinstance(x1, (bool, int, float, complex)) else handle_of(x1, "isin").shape
+    if not known.size:
+        found = zeros(x.shape, dtype=bool_, device=x.device)
+    elif known.size <= FEW:
+        found = any_of(expand_dims(x, axis=-1) == known, axis=-1)
+    elif dtype.is_complex:
+        # Values that are equal have one number.
+        numbers = unique_inverse(concat([x, known])).inverse_indices
+        table = zeros(numbers.shape, dtype=bool_, device=x.device)
+        first, second = numbers[: x.size], numbers[x.size :]
+        hits = broadcast_to(asarray(True, device=x.device), second.shape)
+        found = take(scatter_set(table, second, hits), first)
+    else:
+        ordered = sort(known)
+        place = minimum(searchsorted(ordered, x), known.size - 1)
+        found = take(ordered, place) == x
+    return reshape(logical_not(found) if invert else found, shape)
+
+
+FEW = 16
+"""As many elements are compared with all others one by one."""
+
+
+def _flat(x: Operand, dtype: DType, among: tuple[Operand, Operand]) -> Tensor:
+    """An operand in a row, on the device of the one that is a tensor."""
+    if isinstance(x, (bool, int, float, complex)):
+        other = next(v for v in among if not isinstance(v, (bool, int, float, complex)))
+        device = handle_of(other, "isin").backend.device
+        return full((1,), x, dtype=dtype, device=device)
+    tensor = wrap(handle_of(x, "isin"))
+    return astype(reshape(tensor, (math.prod(tensor.shape),)), dtype)
 
 
 def _checked(name: str, x: TensorLike) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dispatch import TensorLike, as_floating, handle_of, promote, wrap
-from ..dtypes import default_float
+from ..dispatch import TensorLike, as_floating, handle_of, promote_tensors, wrap
+from ..dtypes import default_float, real_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ._guarding import guarded
 from ._rules import broadcast_shapes, conj, normalize_axis
@@ -175,7 +175,7 @@ def cov(
         off = rows - reduce_sum(rows * weights, axis=1, keepdims=True) / total
         left = total - correction
         if aweights is not None:
-            shares = astype(wrap(handle_of(aweights, "cov", "aweights")), rows.dtype)
+            shares = astype(wrap(handle_of(aweights, "cov", "aweights")), weights.dtype)
             left = total - reduce_sum(weights * shares) * correction / total
         out = matmul(off * weights, conj(matrix_transpose(off))) / maximum(left, 0.0)
     return reshape(out, ()) if rows.shape[0] == 1 else out
@@ -205,8 +205,7 @@ def corrcoef(x: TensorLike, /) -> Tensor:
 
 
 def _floats(name: str, x1: TensorLike, x2: TensorLike) -> tuple[Tensor, Tensor]:
-    handles = promote(name, ("x1", x1), ("x2", x2))
-    a, b = (wrap(h) for h in handles)  # type: ignore[arg-type]
+    a, b = promote_tensors(name, ("x1", x1), ("x2", x2))
     if not a.dtype.is_inexact:
         a, b = astype(a, default_float()), astype(b, default_float())
     if a.dtype.is_complex:
@@ -243,6 +242,8 @@ def _weights(
             )
         if argument == "fweights" and not handle.dtype.is_integer:
             raise DTypeError(f"cov: fweights must be integers, got {handle.dtype}")
-        values = astype(wrap(handle), rows.dtype)
+        if handle.dtype.is_complex:
+            raise DTypeError(f"cov: {argument} must be real, got {handle.dtype}")
+        values = astype(wrap(handle), real_dtype(rows.dtype))
         found = values if found is None else found * values
     return found

@@ -83,6 +83,10 @@ def _values_rule(x: Aval) -> Aval:
 def _vjp(g: tuple[Any, Any, Any], u: Tensor, s: Tensor, vh: Tensor, full_matrices: bool) -> Tensor:
     """Wan and Zhang, Automatic differentiation for complex valued SVD (2019)."""
     k = s.shape[-1]
+    if g[0] is None and g[2] is None:
+        # Singular values alone: nothing turns, so that equal ones are no matter.
+        u, vh = slice_axis(u, -1, 0, k), slice_axis(vh, -2, 0, k)
+        return (u * expand_dims(g[1], axis=-2)) @ vh
     if full_matrices:
         g, u, vh = _narrowed(g, u, vh, k)
     gu, gs, gvh = g

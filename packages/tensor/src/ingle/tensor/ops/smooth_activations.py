@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..contract import Aval
-from ..dispatch import TensorLike, as_floating, run1
+from ..dispatch import TensorLike, as_floating, handle_of, run1, wrap
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -18,6 +18,7 @@ from ._rules import elementwise_rule, normalize_axis, widened
 from .activations import activation, apply
 from .arithmetic import abs, negative
 from .cast import astype
+from .complex import real
 from .exponential import exp, log1p
 from .extrema import clip, maximum, minimum
 from .joining import concat
@@ -38,11 +39,22 @@ _CUBIC = 0.044715
 def sigmoid(x: TensorLike, /) -> Tensor:
     """`1 / (1 + exp(-x))`.
 
+    Args:
+        x: a float or complex tensor; integers are cast to the default float dtype.
+
     >>> import ingle.tensor as it
     >>> it.sigmoid(it.asarray([-1000.0, 0.0, 1000.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return apply(_SIGMOID, x)
+    handle = handle_of(x, "sigmoid")
+    return _complex_sigmoid(wrap(handle)) if handle.dtype.is_complex else apply(_SIGMOID, x)
+
+
+def _complex_sigmoid(x: Tensor) -> Tensor:
+    """By the exponential that does not overflow."""
+    right = real(x) >= 0
+    e = exp(where(right, -x, x))
+    return where(right, 1, e) / (1 + e)
 
 
 def logsigmoid(x: TensorLike, /) -> Tensor:
@@ -74,10 +86,16 @@ def softplus(x: TensorLike, /, beta: float = 1.0, threshold: float = 20.0) -> Te
 def silu(x: TensorLike, /) -> Tensor:
     """`x * sigmoid(x)`, also known as swish (Elfwing et al., arXiv 1702.03118).
 
+    Args:
+        x: a float or complex tensor; integers are cast to the default float dtype.
+
     >>> import ingle.tensor as it
     >>> it.silu(it.asarray([0.0, 100.0])).tolist()
     [0.0, 100.0]
     """
+    handle = handle_of(x, "silu")
+    if handle.dtype.is_complex:
+        return wrap(handle) * _complex_sigmoid(wrap(handle))
     return apply(_SILU, x)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..device import Device
 from ..dtypes import default_float
-from ..errors import ArgumentError, DTypeError
+from ..errors import DTypeError
 from ._guarding import guarded
-from ._rules import as_int, dtype_argument
+from ._rules import MOST, as_size, dtype_argument
 from .conversion import asarray
 
 if TYPE_CHECKING:
@@ -163,9 +163,7 @@ def _window(
     dtype: object,
     device: Device | str | None,
 ) -> Tensor:
-    size = as_int(window_length, name, "window_length")
-    if size < 0:
-        raise ArgumentError(f"{name}: window_length must not be negative, got {size}")
+    size = as_size(window_length, name, "window_length", most=MOST)
     to = dtype_argument(dtype, name, default_float)
     if not to.is_floating:
         raise DTypeError(f"{name}: dtype must be a float dtype, got {to}")

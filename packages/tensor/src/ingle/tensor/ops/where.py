@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..contract import Aval, Handle, Scalar
-from ..dispatch import Number, Operand, TensorLike, handle_of, promote, run
-from ..dtypes import default_complex, default_float, default_int, scalar_dtype
+from ..dispatch import Number, Operand, TensorLike, as_number, cast_handle, handle_of, promote, run
+from ..dtypes import default_complex, default_float, default_int, promote_types, scalar_dtype
 from ..errors import DTypeError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
@@ -40,8 +40,11 @@ def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
     mask = _mask("where", "condition", condition)
     a: Handle | Scalar
     b: Handle | Scalar
+    x1, x2 = as_number(x1), as_number(x2)
     if isinstance(x1, (bool, int, float, complex)) and isinstance(x2, (bool, int, float, complex)):
         dtype = _dtype_of_numbers(x1, x2)
+        for argument, x in (("x1", x1), ("x2", x2)):
+            scalar_dtype(x, dtype, f"where: {argument}")
         a, b = Scalar(x1, dtype), Scalar(x2, dtype)
     else:
         a, b = promote("where", ("x1", x1), ("x2", x2))
@@ -49,13 +52,13 @@ def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
 
 
 @guarded
-def masked_fill(x: TensorLike, mask: TensorLike, value: Number, /) -> Tensor:
+def masked_fill(x: TensorLike, mask: TensorLike, value: Operand, /) -> Tensor:
     """`x` with one number wherever the mask is true, in the dtype of `x`.
 
     Args:
         x: a tensor.
         mask: a bool tensor that broadcasts with `x`.
-        value: the number; it has to fit the dtype of `x`.
+        value: the number, or a tensor of one that broadcasts; it has to fit the dtype of `x`.
 
     >>> import ingle.tensor as it
     >>> it.masked_fill(it.asarray([1.0, 2.0]), it.asarray([False, True]), 0).tolist()
@@ -63,12 +66,24 @@ def masked_fill(x: TensorLike, mask: TensorLike, value: Number, /) -> Tensor:
     """
     handle = handle_of(x, "masked_fill")
     mask_handle = _mask("masked_fill", "mask", mask)
-    fill = weak_scalar("masked_fill", "value", value, handle.dtype)
+    fill: Handle | Scalar
+    number = as_number(value)
+    if isinstance(number, (bool, int, float, complex)):
+        fill = weak_scalar("masked_fill", "value", number, handle.dtype)
+    else:
+        fill = handle_of(value, "masked_fill", "value")
+        if promote_types(fill.dtype, handle.dtype).kind != handle.dtype.kind:
+            raise DTypeError(
+                f"masked_fill: value of dtype {fill.dtype} does not fit the dtype {handle.dtype} "
+                "of x; cast x first with x.astype(...)"
+            )
+        fill = cast_handle(fill, handle.dtype)
     return run(_WHERE, (mask_handle, fill, handle))[0]
 
 
 def weak_scalar(name: str, argument: str, value: object, dtype: DType) -> Scalar:
     """A number that takes a tensor's dtype; raises `DTypeError` where that cannot hold it."""
+    value = as_number(value)
     if not isinstance(value, (bool, int, float, complex)):
         raise DTypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
     if dtype.kind == "bool" and isinstance(value, int) and value in (0, 1):

@@ -97,6 +97,9 @@ class Program(Static):
             for x, a in zip(inputs, self.avals, strict=False)
         ]
         where = next((x.device for x in values if not isinstance(x, Scalar)), None)  # type: ignore[union-attr]
+        planned = _planning(values) if len(self.steps) > 1 else None
+        if planned is not None:
+            return tuple(map(wrap, planned(self, [_operand(x) for x in values])))
         for step, dying in zip(self.steps, self._dying, strict=True):
             operands = [x if isinstance(x, Scalar) else _operand(values[x]) for x in step.inputs]
             values += map(wrap, _execute(step.op, operands, where))
@@ -165,6 +168,12 @@ def is_unrolled(op: Op) -> bool:
 
 def _reference(x: int | Scalar) -> object:
     return (typed_key(x.value), x.dtype) if isinstance(x, Scalar) else x
+
+
+def _planning(values: Sequence[Any]) -> Any:
+    """What runs whole programs on the backend of some operands, if it does that."""
+    found = {x._handle.backend for x in values if not isinstance(x, Scalar)}
+    return getattr(found.pop(), "run_program", None) if len(found) == 1 else None
 
 
 def _operand(x: Any) -> Handle | Scalar:

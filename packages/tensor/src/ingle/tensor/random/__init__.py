@@ -7,7 +7,10 @@ A process starts with seed 0, so that a run repeats until it asks for something 
 from .basic import bernoulli as bernoulli
 from .basic import normal as normal
 from .basic import permutation as permutation
+from .basic import rand_like as rand_like
 from .basic import randint as randint
+from .basic import randint_like as randint_like
+from .basic import randn_like as randn_like
 from .basic import truncated_normal as truncated_normal
 from .basic import uniform as uniform
 from .continuous import beta as beta

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .. import ops
 from ..contract import Shape
 from ..device import Device
-from ..dispatch import TensorLike, handle_of, wrap
+from ..dispatch import TensorLike, as_number, handle_of, wrap
 from ..dtypes import DType, as_dtype, default_float, float32, float64, int32, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._rules import as_shape, broadcast_shapes
@@ -80,6 +80,7 @@ def parameters(
     """The shape to draw, and the parameters as positive tensors of a dtype that broadcast to it."""
     found = []
     for argument, value in given:
+        value = as_number(value)
         if isinstance(value, (bool, int, float)):
             tensor = ops.full((), float(value), dtype=dtype, device=device)
         else:

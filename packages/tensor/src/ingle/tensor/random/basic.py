@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from .. import ops
 from ..device import Device, default_device
+from ..dispatch import TensorLike, handle_of
 from ..dtypes import as_dtype, default_float, default_int, float32, float64, uint64
 from ..errors import ArgumentError, DTypeError
 from ..ops import _rules
 from ..ops.random_bits import blocks
 from ..ops.uniform import words_of
 from ..tensor import Tensor
-from .generator import Generator, default_generator
+from .generator import Generator, draws_from
 
 Shape = int | Sequence[int]
 
@@ -42,9 +43,10 @@ def uniform(
     """
     size = _rules.as_shape(shape, "uniform")
     to = default_float() if dtype is None else as_dtype(dtype)
+    _rules.check_numbers("uniform", low=low, high=high)
     if not low <= high:
         raise ArgumentError(f"uniform: low must not exceed high, got low={low}, high={high}")
-    place = (generator or default_generator()).draw(blocks(size, words_of(to)))
+    place = draws_from("uniform", generator).draw(blocks(size, words_of(to)))
     x = ops.random_uniform(size, place, dtype=to, device=device)
     return x if (low, high) == (0.0, 1.0) else x * float(high - low) + float(low)
 
@@ -73,9 +75,10 @@ def normal(
     """
     size = _rules.as_shape(shape, "normal")
     to = default_float() if dtype is None else as_dtype(dtype)
+    _rules.check_numbers("normal", mean=mean, std=std)
     if not std >= 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")
-    place = (generator or default_generator()).draw(blocks(size, words_of(to)))
+    place = draws_from("normal", generator).draw(blocks(size, words_of(to)))
     x = ops.random_normal(size, place, dtype=to, device=device)
     return x if (mean, std) == (0.0, 1.0) else x * float(std) + float(mean)
 
@@ -107,6 +110,7 @@ def truncated_normal(
     True
     """
     to = default_float() if dtype is None else as_dtype(dtype)
+    _rules.check_numbers("truncated_normal", mean=mean, std=std, low=low, high=high)
     if not (low < high and std > 0):
         raise ArgumentError(
             f"truncated_normal: needs low < high and std > 0, got {low=}, {high=}, {std=}"
@@ -151,10 +155,95 @@ def randint(
     span = _rules.as_int(high, "randint", "high") - _rules.as_int(low, "randint", "low")
     if not 0 < span < 1 << 63:
         raise ArgumentError(f"randint: needs low < high, got low={low}, high={high}")
-    place = (generator or default_generator()).draw(blocks(size, 2))
+    place = draws_from("randint", generator).draw(blocks(size, 2))
     words = ops.random_bits((*size, 2), place, device=device).astype(uint64)
     wide = words[..., 0] << 32 | words[..., 1]
     return (wide % span).astype(to) + low
+
+
+def rand_like(
+    x: TensorLike,
+    /,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Floats equally likely in [0, 1), of a tensor's shape, dtype and device.
+
+    Args:
+        x: a tensor; its values do not matter.
+        dtype: a float dtype; that of `x` if not given.
+        device: where to put them; that of `x` if not given.
+        generator: to draw from; the default generator if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.random.rand_like(it.zeros((2, 3))).shape
+    (2, 3)
+    """
+    shape, to, where = _like("rand_like", x, dtype, device)
+    return uniform(shape, dtype=to, device=where, generator=generator)
+
+
+def randn_like(
+    x: TensorLike,
+    /,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Floats of the standard normal distribution, of a tensor's shape, dtype and device.
+
+    Args:
+        x, dtype, device, generator: see `rand_like`.
+
+    >>> import ingle.tensor as it
+    >>> it.random.randn_like(it.zeros((2, 3))).shape
+    (2, 3)
+    """
+    shape, to, where = _like("randn_like", x, dtype, device)
+    return normal(shape, dtype=to, device=where, generator=generator)
+
+
+def randint_like(
+    x: TensorLike,
+    low: int,
+    high: int | None = None,
+    /,
+    *,
+    dtype: object = None,
+    device: Device | str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers in [low, high), or in [0, low), of a tensor's shape, dtype and device.
+
+    Args:
+        x: a tensor; its values do not matter.
+        low, high: the range.
+        dtype: an integer dtype; that of `x` if not given.
+        device, generator: see `rand_like`.
+
+    >>> import ingle.tensor as it
+    >>> it.random.randint_like(it.asarray([5, 5]), 1).tolist()
+    [0, 0]
+    """
+    shape, to, where = _like("randint_like", x, dtype, device)
+    return randint(low, high, shape, dtype=to, device=where, generator=generator)
+
+
+def _like(
+    name: str, x: TensorLike, dtype: object, device: Device | str | None
+) -> tuple[Shape, object, Device | str]:
+    """The shape of a tensor, and its dtype and device if no other ones are asked for."""
+    handle = handle_of(x, name)
+    to = _rules.dtype_argument(dtype, name, lambda: handle.dtype)
+    if name == "randint_like":
+        if not to.is_integer:
+            raise DTypeError(f"{name}: dtype must be an integer dtype, got {to}; give dtype=")
+    elif not to.is_floating:
+        raise DTypeError(f"{name}: dtype must be a float dtype, got {to}; give dtype=")
+    return handle.shape, to, handle.backend.device if device is None else device
 
 
 def bernoulli(
@@ -170,6 +259,7 @@ def bernoulli(
     >>> it.random.bernoulli(1.0, 3).tolist()
     [True, True, True]
     """
+    _rules.check_numbers("bernoulli", p=p)
     if not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p must be in [0, 1], got {p}")
     return uniform(shape, dtype=float32, device=device, generator=generator) < p
@@ -184,7 +274,7 @@ def permutation(
     >>> sorted(it.random.permutation(5).tolist())
     [0, 1, 2, 3, 4]
     """
-    (size,) = _rules.as_shape(n, "permutation", "n")
-    place = (generator or default_generator()).draw(blocks((size,), 2))
+    size = _rules.as_size(n, "permutation", "n")
+    place = draws_from("permutation", generator).draw(blocks((size,), 2))
     words = ops.random_bits((size, 2), place, device=device or default_device()).astype(uint64)
     return ops.argsort(words[..., 0] << 32 | words[..., 1])

@@ -15,7 +15,7 @@ from ..device import Device
 from ..dispatch import TensorLike, handle_of, wrap
 from ..dtypes import DType, float64
 from ..errors import ArgumentError, ShapeError
-from ..ops._rules import as_shape
+from ..ops._rules import as_shape, check_numbers
 from ..ops.normal import polynomial_log as log
 from ..tensor import Tensor
 from ._elementary import (
@@ -80,6 +80,7 @@ def laplace(
     >>> it.random.laplace((2, 3)).shape
     (2, 3)
     """
+    check_numbers("laplace", loc=loc)
     _positive("laplace", scale=scale)
     to, size = float_dtype("laplace", dtype), as_shape(shape, "laplace")
     first = _waiting(size, wide_dtype(to), device, generator)
@@ -109,6 +110,7 @@ def gumbel(
     >>> it.random.gumbel((2, 3)).shape
     (2, 3)
     """
+    check_numbers("gumbel", loc=loc)
     _positive("gumbel", scale=scale)
     to, size = float_dtype("gumbel", dtype), as_shape(shape, "gumbel")
     u = open_uniform(size, wide_dtype(to), device, generator)
@@ -137,6 +139,7 @@ def cauchy(
     >>> it.random.cauchy((2, 3)).shape
     (2, 3)
     """
+    check_numbers("cauchy", loc=loc)
     _positive("cauchy", scale=scale)
     to, size = float_dtype("cauchy", dtype), as_shape(shape, "cauchy")
     over, under = (
@@ -272,6 +275,7 @@ def dirichlet(
 
 
 def _positive(name: str, **numbers: float) -> None:
+    check_numbers(name, **numbers)
     for argument, value in numbers.items():
         if not value > 0:
             raise ArgumentError(f"{name}: {argument} must be positive, got {value}")

@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from ._elementary import Parameter, exp, open_uniform, parameters, until_accepted, wide_dtype
 from .basic import Shape as ShapeLike
 from .continuous import gumbel
-from .generator import Generator, default_generator
+from .generator import Generator, draws_from
 
 _LARGE = 10.0
 """The rate from which on Poisson numbers are drawn by rejection."""
@@ -176,7 +176,7 @@ def _with_replacement(rows: Tensor, count: int, generator: Generator | None) -> 
     total = ops.sum(steps, axis=-1, keepdims=True)
     ends = ops.cumulative_sum(ops.reshape(steps, (n * classes,)))
     begin = ops.cumulative_sum(total, axis=0) - total
-    place = (generator or default_generator()).draw(blocks((n, count), 2))
+    place = draws_from("multinomial", generator).draw(blocks((n, count), 2))
     words = ops.random_bits((n, count, 2), place, device=rows.device).astype(int64)
     wide = (words[..., 0] >> 1) << 32 | words[..., 1]
     found = ops.searchsorted(ends, wide % total + begin, side="right")

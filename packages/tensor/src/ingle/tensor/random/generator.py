@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Sequence
 
-from ..cell import Cell
+from ..cell import Cell, undisturbed
 from ..errors import ArgumentError
+from ..locks import renewed
+from ..numbers import is_followed
 from ..ops import _rules
 from ..ops.random_bits import Place
 
@@ -15,8 +16,8 @@ from ..ops.random_bits import Place
 class Generator(Cell[int]):
     """A stream of random numbers: a key, and a counter of how many blocks were drawn.
 
-    Being a cell, it takes part in transactions: what is drawn inside one that is discarded is
-    drawn again.
+    Key and counter are in cells, so they take part in transactions (what is drawn inside one that
+    is discarded is drawn again), and compiled functions go on from where they are.
 
     Args:
         seed: an integer in [0, 2**64), or None for one from the operating system.
@@ -34,41 +35,51 @@ class Generator(Cell[int]):
 
     def __init__(self, seed: int | None = 0) -> None:
         super().__init__(0)
-        self._lock = threading.Lock()
+        self._key = Cell(0)
+        self._lock = renewed(self, "_lock")
         self.seed(seed)
 
     def seed(self, seed: int | None) -> None:
         """Starts the stream of a seed from its beginning; None takes a fresh seed."""
         if seed is None:
             seed = secrets.randbits(63)
-        number = _rules.as_int(seed, "Generator", "seed")
+        self._begin(seed, 0)
+
+    def _begin(self, seed: int, counter: int) -> None:
+        number = seed if is_followed(seed) else _rules.as_int(seed, "Generator", "seed")
         if not 0 <= number < 1 << 64:
             raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
-        self._key = number
-        self.value = 0
+        with undisturbed, self._lock:
+            self._key.value = number
+            self.value = counter
 
     @property
     def state(self) -> tuple[int, int]:
         """The seed and the counter: all there is to save."""
-        return self._key, self.raw
+        return self._key.raw, self.raw
 
     @state.setter
     def state(self, state: tuple[int, int]) -> None:
-        key, counter = state
-        self.seed(key)
-        self.value = counter
+        self._begin(*state)
 
     def draw(self, count: int) -> Place:
         """Takes `count` blocks of the stream and returns where they begin."""
+        # Not `undisturbed`, which a compiled step may hold while it runs: loaders go on meanwhile.
         with self._lock:
-            start = self.raw
+            key, start = self.state
             self.value = start + count
-        return Place(self._key, start & ((1 << 64) - 1))
+        return Place(key, start & ((1 << 64) - 1))
 
     @staticmethod
     def merged(counters: Sequence[int]) -> int:
         """The counter after one of several branches that drew: beyond all that was drawn."""
         return max(counters)
+
+    def _plain(self) -> None:
+        """A generator is no number, though its counter is one."""
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def __getstate__(self) -> tuple[int, int]:
         return self.state
@@ -78,10 +89,26 @@ class Generator(Cell[int]):
         self.state = state
 
     def __repr__(self) -> str:
-        return f"Generator(seed={self._key}, drawn={self.raw})"
+        return f"Generator(seed={self._key.raw}, drawn={self.raw})"
 
 
 _default = Generator(0)
+
+
+def draws_from(name: str, generator: Generator | None) -> Generator:
+    """The generator that was given, or the default one.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if generator is None:
+        return default_generator()
+    if not isinstance(generator, Generator):
+        raise ArgumentError(
+            f"{name}: generator must be a random.Generator, got {type(generator).__name__}; seed "
+            "one with it.random.Generator(seed)"
+        )
+    return generator
 
 
 def default_generator() -> Generator:

@@ -1,0 +1,103 @@
+"""Convolutional nets as functions of an array library: each system runs the same formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GROUPS = 4
+"""Of channels, for norms."""
+
+
+def convnet_shapes(layers: int, channels: int) -> dict[str, tuple[int, ...]]:
+    """The weights of a plain net on images of three channels, ten classes."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i in range(layers):
+        shapes[f"{i}.weight"] = (channels, channels if i else 3, 3, 3)
+        shapes[f"{i}.bias"] = (channels,)
+    return shapes | {"out.weight": (10, channels), "out.bias": (10,)}
+
+
+def unet_shapes(channels: int, embedded: int) -> dict[str, tuple[int, ...]]:
+    """The weights of a UNet of two halvings on images of one channel."""
+    c = channels
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def conv(name: str, come: int, go: int, size: int = 3) -> None:
+        shapes.update({f"{name}.weight": (go, come, size, size), f"{name}.bias": (go,)})
+
+    def norm(name: str, size: int) -> None:
+        shapes.update({f"{name}.scale": (size,), f"{name}.bias": (size,)})
+
+    conv("in", 1, c)
+    for name, come, go in (
+        ("down1", c, c), ("down2", c, 2 * c), ("middle", 2 * c, 2 * c),
+        ("up2", 4 * c, c), ("up1", 2 * c, c),
+    ):  # fmt: skip
+        norm(f"{name}.norm1", come)
+        conv(f"{name}.conv1", come, go)
+        shapes |= {f"{name}.time.weight": (go, embedded), f"{name}.time.bias": (go,)}
+        norm(f"{name}.norm2", go)
+        conv(f"{name}.conv2", go, go)
+        if come != go:
+            conv(f"{name}.skip", come, go, 1)
+    conv("half1", c, c)
+    conv("half2", 2 * c, 2 * c)
+    norm("norm", c)
+    conv("out", c, 1)
+    return shapes
+
+
+@dataclass(frozen=True)
+class Nets:
+    """Nets in one library.
+
+    Attributes:
+        conv: of images, a weight and a bias, with a stride, as large as the input at stride 1.
+        linear, relu, silu, cross_entropy: as usual.
+        norm: of images by groups of channels, with scale and bias.
+        join: images by their channels.
+        double: images, each pixel as four.
+        pooled: the mean of each channel.
+    """
+
+    conv: Callable[[Any, Any, Any, int], Any]
+    linear: Callable[[Any, Any, Any], Any]
+    relu: Callable[[Any], Any]
+    silu: Callable[[Any], Any]
+    cross_entropy: Callable[[Any, Any], Any]
+    norm: Callable[[Any, Any, Any], Any]
+    join: Callable[[list[Any]], Any]
+    double: Callable[[Any], Any]
+    pooled: Callable[[Any], Any]
+
+    def convnet(self, p: Mapping[str, Any], x: Any, y: Any, layers: int) -> Any:
+        """The loss of a plain net."""
+        for i in range(layers):
+            x = self.relu(self.conv(x, p[f"{i}.weight"], p[f"{i}.bias"], 1))
+        x = self.pooled(x)
+        return self.cross_entropy(self.linear(x, p["out.weight"], p["out.bias"]), y)
+
+    def unet(self, p: Mapping[str, Any], x: Any, time: Any, noise: Any) -> Any:
+        """How far a UNet is from the noise in images; `time` is embedded already."""
+        first = self._conv(p, "in", x)
+        one = self._block(p, "down1", first, time)
+        two = self._block(p, "down2", self._conv(p, "half1", one, 2), time)
+        h = self._block(p, "middle", self._conv(p, "half2", two, 2), time)
+        h = self._block(p, "up2", self.join([self.double(h), two]), time)
+        h = self._block(p, "up1", self.join([self.double(h), one]), time)
+        h = self.silu(self.norm(h, p["norm.scale"], p["norm.bias"]))
+        difference = self._conv(p, "out", h) - noise
+        return (difference * difference).mean()
+
+    def _conv(self, p: Mapping[str, Any], name: str, x: Any, stride: int = 1) -> Any:
+        return self.conv(x, p[f"{name}.weight"], p[f"{name}.bias"], stride)
+
+    def _block(self, p: Mapping[str, Any], name: str, x: Any, time: Any) -> Any:
+        h = self.silu(self.norm(x, p[f"{name}.norm1.scale"], p[f"{name}.norm1.bias"]))
+        shift = self.linear(self.silu(time), p[f"{name}.time.weight"], p[f"{name}.time.bias"])
+        h = self._conv(p, f"{name}.conv1", h) + shift[:, :, None, None]
+        h = self.silu(self.norm(h, p[f"{name}.norm2.scale"], p[f"{name}.norm2.bias"]))
+        h = self._conv(p, f"{name}.conv2", h)
+        return h + (self._conv(p, f"{name}.skip", x) if f"{name}.skip.weight" in p else x)

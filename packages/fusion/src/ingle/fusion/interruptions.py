@@ -1,0 +1,79 @@
+"""What comes in between: handlers of signals, and finalizers that the collector calls.
+
+Both run in the middle of whatever their thread is doing, with its context variables: what they ask
+for is no part of the function that is being written down, nor are their errors those of the
+operation that was running.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from functools import partial
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+from weakref import finalize
+
+
+class Outside:
+    """Tells what interrupts a piece of work from what is part of it.
+
+    Args:
+        frame: that of the function inside of which the work is done.
+    """
+
+    def __init__(self, frame: FrameType) -> None:
+        main = threading.current_thread() is threading.main_thread()
+        self._codes = (_handlers() if main else frozenset()) | {finalize.__call__.__code__}
+        self._inside: FrameType | None = frame
+
+    def speaks(self) -> bool:
+        """Whether the call comes from a handler of signals or from a finalizer; or from behind the
+        work, whose end was itself interrupted."""
+        codes, inside = self._codes, self._inside
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame is inside:
+                return False
+            code = frame.f_code
+            if code in codes or code.co_name == "__del__":
+                return True
+            frame = frame.f_back
+        return True
+
+    def end(self) -> None:
+        """The work is done: its frame is let go of."""
+        self._inside = None
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether a handler of signals raised an error."""
+    handlers = _handlers()
+    place = error.__traceback__ if handlers else None
+    while place is not None:
+        if place.tb_frame.f_code in handlers:
+            return True
+        place = place.tb_next
+    return False
+
+
+def _handlers() -> frozenset[CodeType]:
+    """The code of the handlers of signals that are functions of Python."""
+    found = [_code(signal.getsignal(s)) for s in _SIGNALS]
+    return frozenset([code for code in found if code is not None])
+
+
+def _code(handler: Any) -> CodeType | None:
+    """Of a function, a method, a partial or an object that is called."""
+    for _ in range(8):
+        if isinstance(handler, (FunctionType, MethodType)):
+            return handler.__code__
+        if isinstance(handler, partial):
+            handler = handler.func
+        else:
+            handler = getattr(type(handler), "__call__", None)  # noqa: B004
+    return None
+
+
+_SIGNALS = sorted(signal.valid_signals())

@@ -1,0 +1,138 @@
+"""What a plan runs, step by step: all that is left of a schedule once kernels are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ingle.tensor.contract import Aval
+
+from .host_program import HostProgram
+from .host_steps import HostCall, host_call
+from .kernel_device import Argument, Launch
+from .passes.views import View
+from .schedule import Call, HostStep, Schedule, arguments_of, whole
+from .straight import Parts
+
+if TYPE_CHECKING:
+    from .kernel_device import KernelDevice, Ordered, Segment
+
+
+class Kernels(NamedTuple):
+    """Kernels that run one after the other.
+
+    Attributes:
+        segment: runs them.
+        roots: the numbers of the values that are its buffers, behind the arena.
+    """
+
+    segment: Segment
+    roots: tuple[int, ...]
+
+
+class Recipe(NamedTuple):
+    """What a plan runs. Values are known by number: inputs, constants, then `own`, then what the
+    backend's own operations give, in the order of the steps.
+
+    Attributes:
+        inputs: how many there are.
+        host: computes the scalars from those of the recorded graph.
+        scalars: their dtypes.
+        constants: values that are part of the plan.
+        own: what the plan makes.
+        arena: how many bytes of memory the kernels share.
+        steps: what runs.
+        outputs: numbers of values, and where the output is a view of one, that view.
+        checks: numbers of flags, and what is wrong where one is set.
+        donors: for values of `own` that may lie in an input's memory, by number, that input.
+        products: positions of the inputs whose order of axes in memory decides bits.
+    """
+
+    inputs: int
+    host: HostProgram
+    scalars: tuple[str, ...]
+    constants: Sequence[Ordered]
+    own: Sequence[Aval]
+    arena: int
+    steps: Sequence[Kernels | HostCall]
+    outputs: Sequence[tuple[int, View | None]]
+    checks: Sequence[tuple[int, str]]
+    donors: Mapping[int, int]
+    products: tuple[int, ...]
+
+    def parts(self) -> Parts | None:
+        """What there is to run without steps of the backend's own; None where there are some."""
+        segments = [s for s in self.steps if isinstance(s, Kernels)]
+        if len(segments) < len(self.steps):
+            return None
+        return Parts(
+            inputs=self.inputs, constants=self.constants, own=self.own, arena=self.arena,
+            segments=segments, checks=self.checks, outputs=self.outputs, donors=self.donors,
+        )  # fmt: skip
+
+
+def recipe_of(
+    device: KernelDevice, schedule: Schedule, host: HostProgram, constants: Sequence[Ordered],
+    checks: Sequence[str], taken: Mapping[int, int], products: tuple[int, ...],
+) -> Recipe:  # fmt: skip
+    """What a schedule comes to on a device, which compiles its kernels.
+
+    Args:
+        device: which runs it.
+        schedule: whose last outputs are flags, one for each check.
+        host: computes the scalars.
+        constants: the last of the schedule's inputs.
+        checks: what is wrong where a flag is set.
+        taken: values that may lie in an input's memory, with that input.
+        products: see `Recipe`.
+    """
+    graph = schedule.graph
+    scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+    numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
+    place = {s: i for i, s in enumerate(graph.scalars)}
+    steps: list[Kernels | HostCall] = []
+    for step in schedule.steps:
+        if isinstance(step, HostStep):
+            steps.append(host_call(schedule, step, numbers))
+            for value in graph.nodes[step.position].results:
+                numbers[value] = len(numbers)
+            continue
+        roots: dict[int, int] = {}
+        launches = [_launch(schedule, call, roots, place) for call in step]
+        segment = device.segment(launches, 1 + len(roots), scalars)
+        steps.append(Kernels(segment, tuple([numbers[r] for r in roots])))
+    outputs = [_output(schedule, o, numbers) for o in graph.outputs]
+    count = len(outputs) - len(checks)
+    return Recipe(
+        inputs=len(graph.inputs) - len(constants), host=host, scalars=scalars, constants=constants,
+        own=[graph.values[v].aval for v in schedule.own], arena=schedule.arena, steps=steps,
+        outputs=outputs[:count],
+        checks=[(n, text) for (n, _), text in zip(outputs[count:], checks, strict=True)],
+        donors={numbers[value]: given for value, given in taken.items()}, products=products,
+    )  # fmt: skip
+
+
+def _launch(
+    schedule: Schedule, call: Call, roots: dict[int, int], place: Mapping[int, int]
+) -> Launch:
+    graph = schedule.graph
+    pointers = []
+    for argument in arguments_of(call):
+        offset = argument.offset * graph.values[argument.root].aval.dtype.itemsize
+        inside = schedule.offsets.get(argument.root)
+        if inside is not None:
+            pointers.append(Argument(0, inside + offset))
+        else:
+            buffer = roots.setdefault(argument.root, len(roots) + 1)
+            pointers.append(Argument(buffer, offset))
+    names = " ".join([graph.nodes[p].op.operation.name for p in call.nodes])
+    return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]), names)
+
+
+def _output(
+    schedule: Schedule, value: int, numbers: Mapping[int, int]
+) -> tuple[int, View | None]:  # fmt: skip
+    """The number of an output's root, and the view of it if it is not the same memory."""
+    view = schedule.views.of(value)
+    shape = schedule.graph.values[view.root].aval.shape
+    return numbers[view.root], None if whole(view, shape) else view

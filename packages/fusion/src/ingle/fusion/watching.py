@@ -1,0 +1,263 @@
+"""What a function reads of objects while it is recorded, so that later calls can compare it.
+
+Modules say when an attribute is assigned; what changes within a list, an array or a tensor that a
+module keeps, they do not know. Objects among the arguments say nothing at all. So their classes
+get a `__getattribute__` while a function is recorded, which notes what the function reads of them,
+and later calls look at that and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from types import MemberDescriptorType
+from typing import Any, NamedTuple
+from weakref import ref
+
+from ingle.tensor import Tensor
+from ingle.tensor.locks import renewed
+from ingle.tensor.structure import owners
+
+from .contents import Snapshot, content, is_users, name_of, stays
+
+_MISSING = object()
+_IMMUTABLE_TYPE = 1 << 8
+_watching: ContextVar[Watch | None] = ContextVar("ingle_watching", default=None)
+
+Promise = Callable[[Tensor, "Place"], Tensor | None]
+"""A tensor that stands for what a place holds; None where it has to stay what it is."""
+
+
+class Place(NamedTuple):
+    """A leaf of a call's arguments, or an attribute of one, or of that in turn."""
+
+    leaf: int
+    names: tuple[str, ...] = ()
+
+    def attribute(self, name: str) -> Place:
+        return Place(self.leaf, (*self.names, name))
+
+    def find(self, leaves: Sequence[Any]) -> Any:
+        """What is there."""
+        found = leaves[self.leaf]
+        for name in self.names:
+            found = getattr(found, name, None)
+        return found
+
+
+class Itself:
+    """An object that is no argument, wherever it came from."""
+
+    def __init__(self, thing: object) -> None:
+        self._thing: Callable[[], object]
+        try:
+            self._thing = ref(thing)
+        except TypeError:
+            self._thing = lambda: thing
+
+    def find(self, leaves: Sequence[Any]) -> Any:
+        """The object; None if it is no more."""
+        return self._thing()
+
+
+Path = Place | Itself
+
+
+class Shown(NamedTuple):
+    """A tensor that an attribute showed while it was recorded, in place of its own."""
+
+    place: Place
+    owner: Any
+    name: str
+    own: Tensor
+    promise: Tensor
+
+
+class Reading:
+    """An attribute that a recording holds for as long as it is what it was."""
+
+    __slots__ = ("_name", "_owner", "_seen", "told")
+
+    def __init__(self, owner: Path, name: str, seen: Snapshot, told: str) -> None:
+        self._owner, self._name, self._seen, self.told = owner, name, seen, told
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether it is so in a call with these leaves of arguments."""
+        return self._seen.holds(getattr(self._owner.find(leaves), self._name, _MISSING))
+
+
+class Watch:
+    """Notes what is read of some objects, of those that they hold, and of modules.
+
+    Args:
+        function: what is recorded; its own object counts.
+        leaves: of the arguments. Tensors in their attributes are inputs as they are themselves.
+        promise: makes such inputs.
+
+    Attributes:
+        shown: by owner and name the tensors in attributes of arguments that are inputs.
+        readings: what else was read, each attribute once.
+    """
+
+    def __init__(self, function: Any, leaves: Sequence[Any], promise: Promise) -> None:
+        self.shown: dict[tuple[int, str], Shown] = {}
+        self._promise = promise
+        self._noted: dict[tuple[int, str], Reading] = {}
+        self._paths: dict[int, Path] = {}
+        self._kept: list[Any] = []
+        self._classes: list[type] = []
+        self._busy = False
+        self._function = function
+        self._leaves = leaves
+
+    @property
+    def readings(self) -> list[Reading]:
+        return list(self._noted.values())
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """What this thread reads inside is noted."""
+        token = _watching.set(self)
+        try:
+            for kind in owners:
+                self._hook(kind)
+            found: list[Any] = []
+            content(self._function, found)  # a method's object, or one that is called
+            for place, leaf in enumerate(self._leaves):
+                self._reach(leaf, Place(place))
+                content(leaf, found)
+            for thing in found:
+                self._reach(thing, Itself(thing))
+            yield
+        finally:
+            _watching.reset(token)
+            for kind in self._classes:
+                _release(kind)
+            self._classes.clear()
+            self._kept.clear()
+            for shown in self.shown.values():
+                if getattr(shown.owner, shown.name, None) is shown.promise:  # after `o.x += 1`
+                    object.__setattr__(shown.owner, shown.name, shown.own)
+
+    def read(self, owner: Any, name: str, value: Any) -> Any:
+        """An attribute was read; what the function is to see."""
+        path = self._paths.get(id(owner))
+        # Modules say when an attribute is assigned, and Ingle's own also when a list changes.
+        kind: Any = type(owner)
+        if path is None and not _is_users_module(kind):
+            return value
+        hidden = name.startswith("__") and (name != "__dict__" or path is None)
+        if self._busy or hidden or (id(owner), name) in self._noted:
+            return value
+        key = id(owner), name
+        if key not in self.shown:
+            self._busy = True
+            try:
+                self._note(owner, path, name, value)
+            finally:
+                self._busy = False
+        shown = self.shown.get(key)
+        return shown.promise if shown is not None and value is shown.own else value
+
+    def _note(self, owner: Any, path: Path | None, name: str, value: Any) -> None:
+        if path is None:
+            if stays(value):
+                return
+            path = Itself(owner)
+        abstract = isinstance(value, Tensor) and value._handle.abstract
+        if abstract or not _is_kept(owner, name):
+            return
+        if isinstance(value, Tensor) and isinstance(path, Place):
+            place = path.attribute(name)
+            promise = self._promise(value, place)
+            if promise is not None:
+                self.shown[id(owner), name] = Shown(place, owner, name, value, promise)
+                return
+        seen = Snapshot(value)
+        told = f"attribute {name!r} of a {name_of(type(owner))}"
+        self._kept.append(owner)
+        self._noted[id(owner), name] = Reading(path, name, seen, told)
+        for thing in seen.found:
+            if thing is value and isinstance(path, Place):
+                self._reach(thing, path.attribute(name))
+            else:
+                self._reach(thing, Itself(thing))
+
+    def _reach(self, thing: Any, path: Path) -> None:
+        """What is read of this object counts from here on."""
+        kind = type(thing)
+        if is_users(kind) and not isinstance(thing, tuple(owners)) and id(thing) not in self._paths:
+            self._paths[id(thing)] = path
+            self._kept.append(thing)
+            self._hook(kind)
+
+    def _hook(self, kind: type) -> None:
+        if kind not in self._classes and not kind.__flags__ & _IMMUTABLE_TYPE:
+            _watched(kind)
+            self._classes.append(kind)
+
+
+@lru_cache(maxsize=4096)
+def _is_users_module(kind: Any) -> bool:
+    return issubclass(kind, tuple(owners)) and is_users(kind)
+
+
+def _is_kept(owner: Any, name: str) -> bool:
+    """Whether an attribute is data of an object or its class, and not computed when it is read."""
+    if name == "__dict__" or name in getattr(owner, "__dict__", ()):
+        return True
+    for kind in type(owner).__mro__:
+        if name in vars(kind):
+            found = vars(kind)[name]
+            return isinstance(found, MemberDescriptorType) or not hasattr(type(found), "__get__")
+    return False
+
+
+class _Hook:
+    """A class that notes what is read of its instances.
+
+    Attributes:
+        users: how many recordings want that.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self.users = 0
+        self._kind = kind
+        self._own = vars(kind).get("__getattribute__")
+        below = kind.__getattribute__
+
+        def read(thing: Any, name: str) -> Any:
+            value = below(thing, name)
+            watch = _watching.get()
+            return value if watch is None else watch.read(thing, name, value)
+
+        type.__setattr__(kind, "__getattribute__", read)
+
+    def remove(self) -> None:
+        if self._own is None:
+            type.__delattr__(self._kind, "__getattribute__")
+        else:
+            type.__setattr__(self._kind, "__getattribute__", self._own)
+
+
+_lock = renewed(sys.modules[__name__], "_lock")
+_hooks: dict[type, _Hook] = {}
+
+
+def _watched(kind: type) -> None:
+    with _lock:
+        hook = _hooks.get(kind)
+        if hook is None:
+            hook = _hooks[kind] = _Hook(kind)
+        hook.users += 1
+
+
+def _release(kind: type) -> None:
+    with _lock:
+        hook = _hooks[kind]
+        hook.users -= 1
+        if not hook.users:
+            _hooks.pop(kind).remove()

@@ -1,0 +1,116 @@
+"""PyTorch's spellings of arguments: `dim=`, `keepdim=`, an axis by position, sizes one by one.
+
+Public functions that take an axis accept them besides the standard's, where both mean the same.
+Where PyTorch's call means something else (`x.max(dim=1)` gives two tensors there), it is an error
+that says what to write. Rooms call each other without this.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from .errors import ArgumentError
+
+_PAIR = "PyTorch gives the values and their indices there; write "
+_DIFFERENT = {
+    "max": _PAIR + "max(x, axis={0}) and argmax(x, axis={0}); elementwise: maximum(x, y)",
+    "min": _PAIR + "min(x, axis={0}) and argmin(x, axis={0}); elementwise: minimum(x, y)",
+    "median": _PAIR + "median(x, axis={0}), or kthvalue(x, k, axis={0}) for both",
+    "sort": _PAIR + "sort(x, axis={0}) and argsort(x, axis={0})",
+    "var": "PyTorch divides by n - 1 there; write var(x, axis={0}, correction=1)",
+    "std": "PyTorch divides by n - 1 there; write std(x, axis={0}, correction=1)",
+    "repeat": "PyTorch's x.repeat(2, 3) is tile(x, (2, 3)); repeat(x, n, axis=0) repeats elements",
+    "scatter_add": 'use put_along_axis(x, indices, values, axis=..., reduce="sum"), which is '
+    "PyTorch's scatter_add",
+    "scatter_reduce": "use put_along_axis(x, indices, values, axis=..., reduce=...), which is "
+    "PyTorch's scatter_reduce",
+}
+"""What PyTorch's spelling of a call would have meant, by function."""
+
+
+def install(namespace: dict[str, Any], module: str = "ingle.tensor") -> None:
+    """Gives the public functions of a namespace the habits, each where it takes an axis or shape.
+
+    Args:
+        namespace: of a module, changed in place.
+        module: where the functions are found by name, which is what pickles keep of them.
+    """
+    for name, function in list(namespace.items()):
+        if type(function) is FunctionType and not name.startswith("_"):
+            made = with_habits(function)
+            if made is not function:
+                made.__module__, made.__qualname__ = module, name
+                namespace[name] = made
+
+
+def with_habits(function: FunctionType) -> Callable[..., Any]:
+    """A function that understands PyTorch's spellings; itself if it takes no axis and no shape."""
+    code = inspect.unwrap(function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if function.__code__.co_filename == __file__:
+        return function
+    if names[:1] == ("shape",) and code.co_argcount == 1:
+        return _with_sizes(function)
+    axis = next((n for n in ("axis", "axes") if n in names), None)
+    return function if axis is None else _with_dim(function, axis, names, code.co_argcount)
+
+
+def _with_sizes(function: FunctionType) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*sizes: Any, **options: Any) -> Any:
+        return function(sizes, **options) if len(sizes) > 1 else function(*sizes, **options)
+
+    return call
+
+
+def _with_dim(
+    function: FunctionType, axis: str, names: tuple[str, ...], positional: int
+) -> Callable[..., Any]:
+    behind = names[positional:]
+    by_position = [n for n in (axis, "keepdims") if n in behind] if axis in behind else []
+
+    def spelled(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by the standard's names, less those that go by position."""
+        name, extra = function.__name__, args[positional:]
+        if len(extra) > len(by_position) or (extra and not _is_axis(extra[0])):
+            _refuse(name, options, "...")
+            raise TypeError(
+                f"{name}: takes {positional} positional argument{'s' * (positional > 1)}, got "
+                f"{len(args)}; the others are {', '.join(f'{n}=' for n in behind)}"
+            )
+        found = dict(zip(by_position, extra, strict=False))
+        for theirs, ours in (("dim", axis), ("dims", axis), ("keepdim", "keepdims")):
+            if theirs in options and theirs not in names:
+                if ours in found or ours in options or ours not in names:
+                    raise TypeError(
+                        f"{name}: {theirs}={options[theirs]!r} is one argument too many"
+                    )
+                found[ours] = options.pop(theirs)
+        _refuse(name, options, found.get(axis, "..."))
+        return {**options, **found}
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if len(args) > positional or (
+            options and ("dim" in options or "keepdim" in options or "dims" in options)
+        ):
+            options = spelled(args, options)
+            args = args[:positional]
+        return function(*args, **options)
+
+    return call
+
+
+def _refuse(name: str, options: dict[str, Any], axis: object) -> None:
+    if name in _DIFFERENT and "correction" not in options:
+        raise ArgumentError(f"{name}: {_DIFFERENT[name].format(axis)}")
+
+
+def _is_axis(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(isinstance(v, int) for v in value)
+    return value is None or isinstance(value, int)

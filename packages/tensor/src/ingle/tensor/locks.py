@@ -1,0 +1,56 @@
+"""Locks that a forked child does not inherit.
+
+A child has only the thread that forked. What another thread held at that moment would be held for
+good, so the child gets new locks in place of all that are made here. They are re-entrant: a
+handler of signals or a finalizer may come by while its own thread holds one. What such a lock
+guards has to be in order after each statement, therefore, or be made anew where it is not.
+
+Locks whose guarded state could not be used half done are held over the fork instead, by their
+owners: those of memory pools, of the compiler, and `ingle.tensor.cell.undisturbed`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+if TYPE_CHECKING:
+    from threading import RLock as Lock
+else:
+    Lock = Any
+
+_owners: list[tuple[ref[Any], str]] = []
+_most = 256
+
+
+def renewed(owner: object, name: str) -> Lock:
+    """A lock for the attribute `name` of an object or module, which finds another one there in a
+    forked child.
+
+    >>> from ingle.tensor.locks import renewed
+    >>> class Table:
+    ...     def __init__(self):
+    ...         self.lock = renewed(self, "lock")
+    >>> table = Table()
+    >>> with table.lock:
+    ...     pass
+    """
+    global _most
+    _owners.append((ref(owner), name))
+    if len(_owners) > _most:  # No callbacks: in Python's own finalizers Ctrl-C would be lost.
+        _owners[:] = [known for known in _owners[:] if known[0]() is not None]
+        _most = max(256, 2 * len(_owners))
+    return threading.RLock()
+
+
+def _renew() -> None:
+    for owner, name in _owners:
+        found = owner()
+        if found is not None:
+            setattr(found, name, threading.RLock())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

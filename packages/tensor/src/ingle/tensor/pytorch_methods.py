@@ -1,0 +1,266 @@
+"""Methods by PyTorch's names, of tensors and cells, for programs that come from there.
+
+They are other spellings of functions of `ingle.tensor`. What has no method here is an
+`AttributeError` that says what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from . import ops
+from .device import Device
+from .dtypes import DType, as_dtype
+from .errors import ArgumentError, DTypeError
+
+if TYPE_CHECKING:
+    from .contract import Shape
+    from .tensor import Tensor
+
+# The methods `int` and `bool` stand before the classes in the body of theirs.
+Int: TypeAlias = int
+Bool: TypeAlias = bool
+
+_FUNCTIONS = """
+acos acosh add allclose angle asin asinh atan atan2 atanh bincount bitwise_and bitwise_left_shift
+bitwise_or bitwise_right_shift bitwise_xor ceil copysign corrcoef cosh count_nonzero cummax cummin
+deg2rad diag diag_embed diff digamma divide erfc erfinv exp2 expm1 floor floor_divide fmax fmin
+fmod gcd greater greater_equal hardshrink heaviside hypot i0 igamma igammac isclose isfinite isinf
+isnan kron kthvalue lcm lerp less less_equal lgamma log10 log1p log2 log_softmax logaddexp
+logcumsumexp logical_and logical_not logical_or logical_xor logit masked_select matmul maximum
+median minimum mode multiply nan_to_num nanmean nansum negative nextafter not_equal outer pow
+prelu quantile rad2deg reciprocal relu remainder rot90 sigmoid signbit sinc sinh subtract tan
+tensor_split tril triu trunc xlogy
+"""
+_SPELLINGS = {
+    "absolute": "abs", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative",
+    "true_divide": "divide", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
+    "gt": "greater", "ge": "greater_equal", "mm": "matmul", "bmm": "matmul", "mv": "matmul",
+    "clamp": "clip", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
+    "unbind": "unstack", "movedim": "moveaxis", "swapdims": "swapaxes", "transpose": "swapaxes",
+    "unsqueeze": "expand_dims",
+    **{name: name for name in _FUNCTIONS.split()},
+}  # fmt: skip
+
+
+class Elements(int):
+    """How many elements there are: a number, and PyTorch's method `x.size()` for its shape.
+
+    >>> import ingle.tensor as it
+    >>> x = it.zeros((2, 3))
+    >>> x.size, x.size(), x.size(-1)
+    (6, (2, 3), 3)
+    """
+
+    shape: Shape
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
+
+
+def elements(count: int, shape: Shape) -> Elements:
+    """A number of elements that knows the shape."""
+    made = Elements(count)
+    made.shape = shape
+    return made
+
+
+class PyTorchMethods:
+    """See the module; functions of the same meaning are found by `__getattr__`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> Shape: ...
+        @property
+        def dtype(self) -> DType: ...
+        @property
+        def device(self) -> Device: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            function = getattr(ops, _SPELLINGS.get(name, "_"), None)
+            if function is not None:
+                return function.__get__(self)
+            raise AttributeError(_missing(type(self).__name__, name), name=name, obj=self)
+
+    @property
+    def real(self) -> Tensor:
+        """The real part."""
+        return ops.real(self)  # type: ignore[arg-type]
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of a complex tensor."""
+        return ops.imag(self)  # type: ignore[arg-type]
+
+    def view(self, *shape: Any) -> Tensor:
+        """The same elements in another shape, or with a dtype their bytes as that dtype."""
+        if len(shape) == 1 and not isinstance(shape[0], (Int, Sequence)):
+            return ops.bitcast(self, shape[0])  # type: ignore[arg-type]
+        return _reshaped(self, shape)
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """The same elements in the shape of another tensor."""
+        return _reshaped(self, (other.shape,))
+
+    reshape_as = view_as
+
+    def permute(self, *dims: Any) -> Tensor:
+        """The axes in another order: `permute_dims`."""
+        axes = dims[0] if len(dims) == 1 and not isinstance(dims[0], Int) else dims
+        return ops.permute_dims(self, axes)  # type: ignore[arg-type]
+
+    def t(self) -> Tensor:
+        """The transpose of a matrix; a vector or number as it is."""
+        return ops.permute_dims(self, tuple(range(len(self.shape)))[::-1])  # type: ignore[arg-type]
+
+    def expand(self, *sizes: Any) -> Tensor:
+        """Broadcast to a shape, in which -1 keeps a size: `broadcast_to`."""
+        wanted = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], Int) else sizes
+        extra = len(wanted) - len(self.shape)
+        if extra < 0 or -1 in wanted[:extra]:
+            raise ArgumentError(
+                f"expand: sizes {wanted} do not fit shape {self.shape}; they are those of the "
+                "result, with -1 for a size that stays"
+            )
+        shape = tuple(
+            self.shape[i - extra] if n == -1 else n for i, n in enumerate(wanted)
+        )  # fmt: skip
+        return ops.broadcast_to(self, shape)  # type: ignore[arg-type]
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Broadcast to the shape of another tensor."""
+        return ops.broadcast_to(self, other.shape)  # type: ignore[arg-type]
+
+    def dim(self) -> Int:
+        """The number of axes; `x.ndim`."""
+        return len(self.shape)
+
+    ndimension = dim
+
+    def numel(self) -> Int:
+        """The number of elements; `x.size`."""
+        return Int(self.size)  # type: ignore[attr-defined]
+
+    nelement = numel
+
+    def element_size(self) -> Int:
+        """The bytes of an element; `x.dtype.itemsize`."""
+        return self.dtype.itemsize
+
+    def is_floating_point(self) -> Bool:
+        """Whether the dtype is a float; `x.dtype.is_floating`."""
+        return self.dtype.is_floating
+
+    def is_complex(self) -> Bool:
+        """Whether the dtype is complex; `x.dtype.is_complex`."""
+        return self.dtype.is_complex
+
+    def to(self, *to: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Another dtype, device or both: `astype` and `to_device`.
+
+        Args:
+            to: a dtype, a device, or a tensor whose dtype and device are meant.
+            dtype, device: the same by name.
+
+        >>> import ingle.tensor as it
+        >>> it.asarray([1, 2]).to("float64").dtype
+        float64
+        """
+        for wanted in to:
+            if hasattr(type(wanted), "__ingle_tensor__") or hasattr(wanted, "_handle"):
+                dtype, device = wanted.dtype, wanted.device
+            elif isinstance(wanted, Device):
+                device = wanted
+            else:
+                try:
+                    dtype = as_dtype(wanted)
+                except DTypeError:
+                    if not isinstance(wanted, str):
+                        raise
+                    device = wanted
+        x: Tensor = ops.asarray(self)
+        x = x if device is None else x.to_device(device)
+        return x if dtype is None else ops.astype(x, dtype)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Cast to the dtype of another tensor."""
+        return ops.astype(self, other.dtype)  # type: ignore[arg-type]
+
+    def float(self) -> Tensor:
+        """Cast to float32."""
+        return ops.astype(self, "float32")  # type: ignore[arg-type]
+
+    def double(self) -> Tensor:
+        """Cast to float64."""
+        return ops.astype(self, "float64")  # type: ignore[arg-type]
+
+    def half(self) -> Tensor:
+        """Cast to float16."""
+        return ops.astype(self, "float16")  # type: ignore[arg-type]
+
+    def bfloat16(self) -> Tensor:
+        """Cast to bfloat16."""
+        return ops.astype(self, "bfloat16")  # type: ignore[arg-type]
+
+    def long(self) -> Tensor:
+        """Cast to int64."""
+        return ops.astype(self, "int64")  # type: ignore[arg-type]
+
+    def int(self) -> Tensor:
+        """Cast to int32."""
+        return ops.astype(self, "int32")  # type: ignore[arg-type]
+
+    def bool(self) -> Tensor:
+        """Cast to bool."""
+        return ops.astype(self, "bool")  # type: ignore[arg-type]
+
+    def cpu(self) -> Tensor:
+        """The tensor where it is: devices of the host need no move to be read; see `x.numpy()`."""
+        return ops.asarray(self)
+
+    def contiguous(self) -> Tensor:
+        """The tensor as it is: how bytes lie in memory is the backend's affair."""
+        return ops.asarray(self)
+
+    def clone(self) -> Tensor:
+        """A tensor of the same value; since values never change, nothing is copied."""
+        return ops.positive(self)  # type: ignore[arg-type]
+
+    def amax(self, dim: Any = None, keepdim: Any = False) -> Tensor:
+        """The largest elements along axes: `max`."""
+        return ops.max(self, axis=dim, keepdims=keepdim)  # type: ignore[arg-type]
+
+    def amin(self, dim: Any = None, keepdim: Any = False) -> Tensor:
+        """The smallest elements along axes: `min`."""
+        return ops.min(self, axis=dim, keepdims=keepdim)  # type: ignore[arg-type]
+
+    def gather(self, dim: Any, index: Tensor) -> Tensor:
+        """The elements that a tensor of indices names along an axis: `take_along_axis`."""
+        return ops.take_along_axis(self, index, axis=dim)  # type: ignore[arg-type]
+
+    def index_select(self, dim: Any, index: Tensor) -> Tensor:
+        """Slices along an axis: `take`."""
+        return ops.take(self, index, axis=dim)  # type: ignore[arg-type]
+
+
+def _reshaped(x: Any, shape: tuple[Any, ...]) -> Tensor:
+    return ops.reshape(x, shape[0] if len(shape) == 1 else shape)
+
+
+def _missing(kind: str, name: str) -> str:
+    said = f"{kind} has no attribute {name!r}"
+    if name.startswith("_"):
+        return said
+    from .pytorch_names import answer
+
+    told = answer(name, "Tensor")
+    return said if told is None else f"{said}; {told}"

@@ -1,0 +1,63 @@
+"""Arguments of the wrong kind get an error that says so, in each family of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.tensor.errors import IngleError
+
+WRONG: list[Any] = [{"a": 1}, "x", [1.0, "y"], object(), np.ones((2, 2)), it.ones((2, 2))]
+MORE: Any = 1 << 70
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "a dtype": lambda v: it.ones(2).astype(v),
+    "a dtype of floats": lambda v: it.random.normal(2, dtype=v),
+    "a pair of dtypes": lambda v: it.promote_types(v, it.float32),
+    "a generator": lambda v: it.random.uniform(2, generator=v),
+    "a generator of dropout": lambda v: it.dropout(it.ones(2), generator=v),
+    "a mean": lambda v: it.random.normal(2, mean=v),
+    "a scale": lambda v: it.random.laplace(2, scale=v),
+    "a probability": lambda v: it.random.bernoulli(v),
+    "a flag": lambda v: it.argmax(it.ones(3), keepdims=v),
+    "a padding": lambda v: it.conv1d(it.ones((1, 1, 4)), it.ones((1, 1, 2)), padding=v),
+    "a norm": lambda v: it.linalg.matrix_norm(it.ones((2, 2)), ord=v),
+    "a method": lambda v: it.quantization_range(it.ones(4), method=v),
+    "a number of bins": lambda v: it.histogram(it.ones(3), v),
+    "pieces": lambda v: it.tensor_split(it.ones(4), v),
+    "axes": lambda v: it.tensordot(it.ones((2, 2)), it.ones((2, 2)), axes=(v, v)),
+}
+SIZES: dict[str, Callable[[int], Any]] = {
+    "a window": it.hann_window,
+    "classes": lambda n: it.one_hot(it.asarray([0, 1]), n),
+    "bins": lambda n: it.histogram(it.ones(3), n),
+    "pieces": lambda n: it.tensor_split(it.ones(4), n),
+    "a factor": lambda n: it.interpolate(it.ones((1, 1, 4)), scale_factor=n),
+    "a permutation": it.random.permutation,
+    "a number": lambda n: it.asarray([1, 2]) + n,
+    "the larger of a choice": lambda n: it.where(it.asarray([True]), n, 1),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_of_another_kind(what: str) -> None:
+    for value in WRONG:
+        if what == "a number of bins" and isinstance(value, it.Tensor):
+            continue  # which are edges
+        with pytest.raises(IngleError):
+            CALLS[what](value)
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_of_no_size_that_memory_has(what: str) -> None:
+    with pytest.raises(IngleError):
+        SIZES[what](MORE)
+
+
+def test_a_number_beyond_all_floats() -> None:
+    with pytest.raises(IngleError, match="2001 bits does not fit float32"):
+        it.ones(2) * (1 << 2000)
