@@ -486,6 +486,15 @@ def test_numbers_of_numpy():
             np.testing.assert_array_equal(third.numpy(), np.array([1, 2], np.float32) * float(s))
             assert type(twice) is kind
             assert twice == s + s
+        computed = compile(lambda x, s: (x * (s + s), (s - 1) * x, x**-s, it.clip(x, max=s * s)))
+        for v in (1.5, 2, 3.7) if kind is not np.uint8 else ():
+            s = kind(v)
+            x = values(1, 2)
+            a, b, c, d = float(s + s), float(s - 1), float(-s), float(s * s)
+            wanted = (x * a, b * x, x**c, it.clip(x, max=d))
+            for got, want in zip(computed(x, s), wanted, strict=True):
+                np.testing.assert_array_equal(got.numpy(), want.numpy())
+        assert computed.recordings <= 2
     h = compile(lambda x, i: (x[i], x[: i + 1].sum()))
     for i in (0, 1, 2, 1):
         assert h(values(5, 6, 7), np.int64(i))[0].item() == 5 + i

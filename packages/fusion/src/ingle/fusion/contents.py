@@ -73,41 +73,55 @@ def content(x: Any, found: list[Any] | None = None) -> Hashable:
         found: gets these objects.
 
     Raises:
-        CompileError: it can change, and nobody can tell.
+        CompileError: it can change, and nobody can tell; or it contains itself.
     """
+    try:
+        return _content(x, found)
+    except RecursionError:
+        raise CompileError(
+            f"a {name_of(type(x))} contains itself, so that nobody can compare it with what it "
+            "was before; pass what the function needs of it"
+        ) from None
+
+
+def _content(x: Any, found: list[Any] | None) -> Hashable:
     kind: Any = type(x)
     if kind in _PLAIN:
         return (kind, x)
     if kind is float or kind is complex:
         return typed_key(x)  # type: ignore[no-any-return]
     if kind is list or kind is tuple:
-        return (kind, *[content(v, found) for v in x])
+        return (kind, *[_content(v, found) for v in x])
     if isinstance(x, Tensor):
         return (Tensor, Same(x._handle))
     if isinstance(x, (*_THEMSELVES, *owners)):
         return Same(x)
     held = _held(x)
     if held is not None:
-        return (kind, *[content(v, found) for v in held])
+        return (kind, *[_content(v, found) for v in held])
     if isinstance(x, (set, frozenset)):
-        return (kind, frozenset([content(v, found) for v in x]))
+        more = getattr(x, "__dict__", None)
+        return (kind, frozenset([_content(v, found) for v in x]), _content(more, found))
     if isinstance(x, (np.ndarray, np.generic)):
         values = np.asarray(x)
         if values.dtype.hasobject:
-            return (kind, values.shape, *[content(v, found) for v in values.flat])
+            return (kind, values.shape, *[_content(v, found) for v in values.flat])
         return (kind, values.dtype.str, values.shape, values.tobytes())
     if shows_array(x):
-        return (kind, Same(x), content(_on_host(x)))
+        return (kind, Same(x), _content(_on_host(x), found))
     if is_users(kind):
         if found is not None:
             found.append(x)
         return Same(x)
     if kind.__hash__ is not None:
-        # What a class of users adds to one of Python's own, such as `class Name(str)`.
-        more = content(vars(x), found) if hasattr(x, "__dict__") else None
-        return (kind, x, repr(x), more) if _compares(kind) else Same(x)
+        if _compares(kind):
+            # What a class of users adds to one of Python's own, such as `class Name(str)`.
+            more = _content(vars(x), found) if hasattr(x, "__dict__") else None
+            return (kind, x, repr(x), more)
+        memory = _memory(x)
+        return Same(x) if memory is None else (kind, Same(x), memory)
     if hasattr(x, "__dict__"):
-        return (kind, content(vars(x), found))
+        return (kind, _content(vars(x), found))
     raise CompileError(
         f"{user_line()}: a {name_of(kind)} cannot be compared with what it was before, so that a "
         "compiled function would not see it change; pass what it holds in a tuple or a dict, or as "
@@ -124,11 +138,11 @@ def _held(x: Any) -> Sequence[Any] | None:
     if isinstance(x, (list, tuple)):
         return [getattr(x, "__dict__", None), *x]
     if isinstance(x, (bytearray, memoryview)):
-        return [bytes(x)]
+        return [getattr(x, "__dict__", None), bytes(x)]
     if isinstance(x, array):
-        return [x.typecode, x.tobytes()]
+        return [getattr(x, "__dict__", None), x.typecode, x.tobytes()]
     if isinstance(x, deque):
-        return [x.maxlen, *x]
+        return [getattr(x, "__dict__", None), x.maxlen, *x]
     if isinstance(x, slice):
         return [x.start, x.stop, x.step]
     if isinstance(x, functools.partial):
@@ -136,6 +150,14 @@ def _held(x: Any) -> Sequence[Any] | None:
     if isinstance(x, types.MethodType):
         return [x.__func__, x.__self__]
     return [x.outline(), *x.children()] if isinstance(x, Node) else None
+
+
+def _memory(x: Any) -> bytes | None:
+    """The bytes of an object that shows its memory, such as those of `ctypes`."""
+    try:
+        return memoryview(x).tobytes()
+    except TypeError:
+        return None
 
 
 def name_of(kind: type) -> str:

@@ -18,7 +18,7 @@ from .graph import Graph
 from .lines import Line
 from .plans import Executable
 from .recorder import LazyHandle
-from .watching import Place, Reading
+from .watching import Noted, Place
 
 MOST_EPOCHS = 64
 MOST_READINGS = 8
@@ -97,7 +97,7 @@ class Entry:
     shown: dict[Cell[Any] | Place, Any]
     backend: Backend
     wrap: Callable[[Handle], Handle]
-    readings: list[list[Reading]]
+    readings: list[list[Noted]]
     executable: Executable | None = None
     epochs: set[int] = field(default_factory=set)
     verified: bool = False
@@ -150,7 +150,7 @@ class Entry:
             self.epochs.clear()
         self.epochs.add(now)
 
-    def hold_for(self, readings: list[Reading]) -> None:
+    def hold_for(self, readings: list[Noted]) -> None:
         """Notes attributes with which this was recorded as well."""
         self.readings = [readings, *self.readings[: MOST_READINGS - 1]]
 

@@ -89,6 +89,29 @@ class Reading:
         return self._seen.holds(getattr(self._owner.find(leaves), self._name, _MISSING))
 
 
+class Absence:
+    """An attribute that an object of a recording does not have."""
+
+    __slots__ = ("_name", "_owner", "told")
+
+    def __init__(self, owner: Path, name: str, told: str) -> None:
+        self._owner, self._name, self.told = owner, name, told
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether it is still missing in a call with these leaves of arguments."""
+        owner = self._owner.find(leaves)
+        # `getattr` would also ask the class's `__getattr__`, which answers for missing ones.
+        read: Any = type(owner).__getattribute__
+        try:
+            read(owner, self._name)
+        except AttributeError:
+            return owner is not None
+        return False
+
+
+Noted = Reading | Absence
+
+
 class Watch:
     """Notes what is read of some objects, of those that they hold, and of modules.
 
@@ -105,7 +128,7 @@ class Watch:
     def __init__(self, function: Any, leaves: Sequence[Any], promise: Promise) -> None:
         self.shown: dict[tuple[int, str], Shown] = {}
         self._promise = promise
-        self._noted: dict[tuple[int, str], Reading] = {}
+        self._noted: dict[tuple[int, str], Noted] = {}
         self._paths: dict[int, Path] = {}
         self._kept: list[Any] = []
         self._classes: list[type] = []
@@ -114,7 +137,7 @@ class Watch:
         self._leaves = leaves
 
     @property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[Noted]:
         return list(self._noted.values())
 
     @contextmanager
@@ -162,9 +185,19 @@ class Watch:
         shown = self.shown.get(key)
         return shown.promise if shown is not None and value is shown.own else value
 
+    def missed(self, owner: Any, name: str) -> None:
+        """An attribute was asked for that is not there; a module says when it comes."""
+        path = self._paths.get(id(owner))
+        if path is None or self._busy or name.startswith("__") or _is_computed(owner, name):
+            return
+        told = f"attribute {name!r} of a {name_of(type(owner))}, which was not there,"
+        self._kept.append(owner)
+        self._noted.setdefault((id(owner), name), Absence(path, name, told))
+
     def _note(self, owner: Any, path: Path | None, name: str, value: Any) -> None:
         if path is None:
-            if stays(value):
+            # A module tells when an attribute of its own is assigned, and its class does not.
+            if stays(value) and name in vars(owner):
                 return
             path = Itself(owner)
         abstract = isinstance(value, Tensor) and value._handle.abstract
@@ -209,11 +242,20 @@ def _is_kept(owner: Any, name: str) -> bool:
     """Whether an attribute is data of an object or its class, and not computed when it is read."""
     if name == "__dict__" or name in getattr(owner, "__dict__", ()):
         return True
-    for kind in type(owner).__mro__:
-        if name in vars(kind):
-            found = vars(kind)[name]
-            return isinstance(found, MemberDescriptorType) or not hasattr(type(found), "__get__")
-    return False
+    found = _of_class(owner, name)
+    return found is not _MISSING and not _computes(found)
+
+
+def _is_computed(owner: Any, name: str) -> bool:
+    return _computes(_of_class(owner, name))
+
+
+def _of_class(owner: Any, name: str) -> Any:
+    return next((vars(k)[name] for k in type(owner).__mro__ if name in vars(k)), _MISSING)
+
+
+def _computes(found: Any) -> bool:
+    return hasattr(type(found), "__get__") and not isinstance(found, MemberDescriptorType)
 
 
 class _Hook:
@@ -230,9 +272,15 @@ class _Hook:
         below = kind.__getattribute__
 
         def read(thing: Any, name: str) -> Any:
-            value = below(thing, name)
             watch = _watching.get()
-            return value if watch is None else watch.read(thing, name, value)
+            if watch is None:
+                return below(thing, name)
+            try:
+                value = below(thing, name)
+            except AttributeError:
+                watch.missed(thing, name)
+                raise
+            return watch.read(thing, name, value)
 
         type.__setattr__(kind, "__getattribute__", read)
 

@@ -240,11 +240,14 @@ def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
 def as_number(x: Any) -> Any:
     """A NumPy scalar, or a number of a class derived from Python's, as the plain number.
 
-    Anything else, tensors and numbers that a recording follows among it, is returned as it is.
+    Anything else, tensors among it, is returned as it is; a number that a recording follows goes
+    on to be followed.
     """
     kind = type(x)
-    if kind in _NUMBERS or kind is _tensor_type or is_followed(x):
+    if kind in _NUMBERS or kind is _tensor_type:
         return x
+    if is_followed(x):
+        return x.item() if isinstance(x, np.generic) else x
     to: Callable[[Any], Number] | None = None
     if isinstance(x, np.generic):
         to = {"b": bool, "i": int, "u": int, "f": float, "c": complex}.get(x.dtype.kind)

@@ -1,0 +1,121 @@
+"""What a compiled function reads of objects and their classes: never stale."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+
+import numpy as np
+import pytest
+
+import ingle.nn as nn
+import ingle.tensor as it
+from ingle.fusion import CompileError, compile
+
+
+class Settings:
+    def __init__(self):
+        self.factor = 2.0
+
+
+class Falling(Settings):
+    """Has an answer for what it does not have."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return 3.0
+
+
+class Slotted:
+    __slots__ = ("extra",)
+
+
+class Names(set):
+    pass
+
+
+class Recent(deque):
+    pass
+
+
+class Net(nn.Module):
+    temperature = 1.0
+
+    def __init__(self):
+        self.settings = Settings()
+
+    def forward(self, x):
+        return x * self.temperature * getattr(self.settings, "extra", 1.0)
+
+
+def agree(function, edits):
+    """A compiled function gives at each call what the plain one gives, whatever was edited."""
+    x = it.ones(2)
+    f = compile(function)
+    for edit in (lambda: None, lambda: None, *edits):
+        edit()
+        for _ in range(3):
+            np.testing.assert_array_equal(f(x).numpy(), function(x).numpy())
+
+
+@pytest.mark.parametrize("kind", [Settings, Falling, Slotted])
+@pytest.mark.parametrize(
+    "read", [lambda o: getattr(o, "extra", 1.0), lambda o: 5.0 if hasattr(o, "extra") else 1.0]
+)
+def test_attributes_that_come_and_go(kind, read):
+    o = kind()
+    f = compile(lambda x, o: x * read(o))
+    for extra in (None, None, 7.0, None, 7.0, 8.0):
+        if extra is not None:
+            o.extra = extra
+        elif "extra" in getattr(o, "__dict__", ()) or (kind is Slotted and hasattr(o, "extra")):
+            del o.extra
+        for _ in range(3):
+            assert f(it.ones(1), o).item() == read(o)
+
+
+def test_attributes_of_objects_in_modules_and_of_their_classes():
+    net = Net()
+    edits = [
+        lambda: setattr(net.settings, "extra", 5.0), lambda: setattr(Net, "temperature", 4.0),
+        lambda: delattr(net.settings, "extra"), lambda: setattr(net, "temperature", 3.0),
+        lambda: setattr(Net, "temperature", 1.0), lambda: delattr(net, "temperature"),
+    ]  # fmt: skip
+    agree(lambda x: net(x), edits)
+
+
+@pytest.mark.parametrize("kind", [Names, Recent])
+def test_attributes_of_collections(kind):
+    kept = kind([2.0])
+    kept.factor = 1.0
+    f = compile(lambda x, kept: x * kept.factor * sum(kept))
+    for edit in (
+        lambda: None, lambda: None, lambda: setattr(kept, "factor", 3.0),
+        lambda: getattr(kept, "add", getattr(kept, "append", None))(5.0),
+    ):  # fmt: skip
+        edit()
+        for _ in range(3):
+            assert f(it.ones(1), kept).item() == kept.factor * sum(kept)
+
+
+def test_memory_of_c():
+    number = ctypes.c_double(1.0)
+    numbers = (ctypes.c_int * 2)(1, 2)
+    f = compile(lambda x, a, b: x * a.value * b[1])
+    for edit in (
+        lambda: None, lambda: None, lambda: setattr(number, "value", 5.0),
+        lambda: numbers.__setitem__(1, 7),
+    ):  # fmt: skip
+        edit()
+        for _ in range(3):
+            assert f(it.ones(1), number, numbers).item() == number.value * numbers[1]
+
+
+def test_what_contains_itself_is_refused():
+    net = Net()
+    net.settings = [1.0]
+    net.settings.append(net.settings)
+    f = compile(lambda x: x * net.settings[0])
+    with pytest.raises(CompileError, match="contains itself"):
+        f(it.ones(1))
