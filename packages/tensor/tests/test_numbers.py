@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ingle.tensor as it
-from ingle.tensor import numbers
-from ingle.tensor.numbers import Tape, cos, exp, is_followed, log, plain, sqrt
+from ingle.tensor import numbers, tape
+from ingle.tensor.followed import is_followed, plain
+from ingle.tensor.numbers import cos, exp, log, sqrt
+from ingle.tensor.tape import Tape
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv,
           operator.mod, operator.pow]  # fmt: skip
@@ -200,7 +202,7 @@ def test_arrays_take_the_value():
     assert tape.program([])(4.0) is None
 
 
-MATHEMATICAL = sorted(set(numbers._MATHEMATICAL))
+MATHEMATICAL = sorted(set(tape.MATHEMATICAL))
 
 
 @pytest.mark.parametrize("name", MATHEMATICAL)

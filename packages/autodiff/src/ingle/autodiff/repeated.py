@@ -16,9 +16,9 @@ from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.control.calling import region
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import IngleError
-from ingle.tensor.numbers import Tape
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program, tracing
+from ingle.tensor.tape import Tape
 
 from .keeping import KEEP_ALL, kept_by
 from .nodes import Node, TrackedHandle

@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 
 from ingle.tensor import Cell, Gradients, Tensor
-from ingle.tensor.numbers import is_followed, is_number
+from ingle.tensor.followed import is_followed, is_number
 from ingle.tensor.pytree import Node, flatten
 
 from .ambient import ambient

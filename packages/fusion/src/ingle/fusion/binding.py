@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, current_scope, landings, undisturbed
 from ingle.tensor.contract import Handle
-from ingle.tensor.numbers import NAMES, is_number
+from ingle.tensor.followed import is_number
 from ingle.tensor.pytree import Node, flatten, unflatten
 from ingle.tensor.structure import epoch
+from ingle.tensor.tape import NAMES
 
 from .ahead import setting
 from .ambient import asked

@@ -9,9 +9,9 @@ from typing import Any
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, Scope, current_scope, land, landings, undisturbed
 from ingle.tensor.contract import Backend, Handle
-from ingle.tensor.numbers import Tape
 from ingle.tensor.pytree import unflatten
 from ingle.tensor.structure import epoch
+from ingle.tensor.tape import Tape
 
 from .contents import Snapshot
 from .graph import Graph

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ingle.tensor.numbers import NAMES, Tape, is_followed, plain, spelled
+from ingle.tensor.followed import is_followed, plain, spelled
+from ingle.tensor.tape import NAMES, Tape
 
 Host = Callable[..., "Sequence[Any] | None"]
 

@@ -9,7 +9,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, current_scope, scope_of
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.device import backend_of, staged_on
-from ingle.tensor.numbers import is_followed, is_number, plain, spelled
+from ingle.tensor.followed import is_followed, is_number, plain, spelled
 from ingle.tensor.programs import written_down
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 

@@ -13,8 +13,9 @@ import numpy as np
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell, Scope
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.numbers import Tape, is_followed, is_number, plain
+from ingle.tensor.followed import is_followed, is_number, plain
 from ingle.tensor.operation import Op
+from ingle.tensor.tape import Tape
 
 from .errors import CompileError
 from .graph import constant_entry

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ingle.tensor.errors import ArgumentError
+from ingle.tensor.followed import as_float
 from ingle.tensor.hosting import called
-from ingle.tensor.numbers import as_float, cos
+from ingle.tensor.numbers import cos
 
 Schedule = Callable[[int], float]
 Rate: TypeAlias = "float | Schedule"

@@ -24,7 +24,7 @@ from .dtypes import (
     scalar_dtype,
 )
 from .errors import DeviceError, DTypeError, IngleError, OperandError, spoken_by
-from .numbers import is_followed
+from .followed import is_followed
 from .operation import OPERATIONS, Op, Operation, infer
 
 if TYPE_CHECKING:

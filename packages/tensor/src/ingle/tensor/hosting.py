@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .cell import Cell, Scope, current_scope, scope_of
 from .errors import OperandError
-from .numbers import is_followed, is_number, leave, plain
+from .followed import is_followed, is_number, leave, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")

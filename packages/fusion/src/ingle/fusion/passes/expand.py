@@ -11,8 +11,8 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import new_tensors_on, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.errors import TraceError
-from ingle.tensor.numbers import Tape
 from ingle.tensor.operation import Op, Operation
+from ingle.tensor.tape import Tape
 
 from ..graph import Graph, read_log
 from ..host_program import HostProgram

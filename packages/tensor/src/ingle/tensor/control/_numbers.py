@@ -17,9 +17,10 @@ from ..contract import Scalar
 from ..device import Device
 from ..dtypes import DType
 from ..errors import TraceError
-from ..numbers import Tape, is_followed, plain
+from ..followed import is_followed, plain
 from ..ops import add, arange, asarray, full, stack, subtract
 from ..programs import Traced
+from ..tape import Tape
 from ..tensor import Tensor
 
 

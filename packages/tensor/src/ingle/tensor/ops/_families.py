@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
-from ._rules import NUMERIC, Result, elementwise_rule
+from ._rules import NUMERIC, REAL, Result, elementwise_rule
 
 Domain = tuple[float, float]
 _SHAPES = ((), (0,), (3,), (2, 17), (33, 1, 5))
@@ -49,6 +50,29 @@ def unary(
         public=public,
         samples=samples,
         reference=reference,
+    )
+
+
+def special(
+    name: str,
+    public: Callable[..., Any],
+    *,
+    vjp: Callable[..., Any],
+    domain: Domain,
+    body: Callable[..., Any],
+    reference: Callable[..., Any] | str | None = None,
+) -> Operation:
+    """An elementwise function of floats, computed in float64; SciPy has one of the name."""
+    return unary(
+        name,
+        public,
+        vjp=vjp,
+        kinds=("float",),
+        domain=domain,
+        body=body,
+        reference=reference or f"scipy.special:{name}",
+        precision="high",
+        condition=4,
     )
 
 
@@ -104,3 +128,7 @@ def binary(
         samples=samples,
         reference=reference,
     )
+
+
+division = partial(binary, kinds=REAL, low=-9.0, high=9.0, low2=1.0, high2=4.0)
+"""An operation like `binary` that rounds the quotient of real numbers to a whole one."""

@@ -19,8 +19,8 @@ from ..dispatch import (
 )
 from ..dtypes import real_dtype
 from ..errors import DTypeError
-from ._families import binary, unary
-from ._rules import INEXACT, NUMERIC, REAL, conj
+from ._families import binary, division, unary
+from ._rules import INEXACT, NUMERIC, conj
 from .where import where
 
 if TYPE_CHECKING:
@@ -207,26 +207,16 @@ def _floor_divide_reference(x1: Any, x2: Any) -> Any:
     return np.where(infinite, np.floor(np.divide(x1, x2)), np.floor_divide(x1, x2))
 
 
-_FLOOR_DIVIDE = binary(
+_FLOOR_DIVIDE = division(
     "floor_divide",
     floor_divide,
     vjp={},
-    kinds=REAL,
-    low=-9.0,
-    high=9.0,
-    low2=1.0,
-    high2=4.0,
     reference=_floor_divide_reference,
 ).op()
-_REMAINDER = binary(
+_REMAINDER = division(
     "remainder",
     remainder,
     vjp={"x1": lambda g: g, "x2": _remainder_by_divisor},
-    kinds=REAL,
-    low=-9.0,
-    high=9.0,
-    low2=1.0,
-    high2=4.0,
     reference=np.remainder,
     # The remainder jumps where the quotient is whole: finite differences may step over it.
     gradient_samples=False,

@@ -11,7 +11,7 @@ import numpy as np
 from ..dispatch import TensorLike, as_floating, run1
 from ..dtypes import float64
 from . import _approximations as fits
-from ._families import unary
+from ._families import special
 from ._polynomials import polynomial
 from .arithmetic import abs, sign
 from .cast import astype
@@ -100,25 +100,19 @@ def _reference(name: str) -> Callable[[Any], Any]:
     return function
 
 
-_I0 = unary(
+_I0 = special(
     "i0",
     i0,
     vjp=lambda g, x: g * i1(x),
-    kinds=("float",),
     domain=(-12.0, 12.0),
     body=_i0,
     reference=_reference("i0"),
-    precision="high",
-    condition=4,
 ).op()
-_I1 = unary(
+_I1 = special(
     "i1",
     i1,
     vjp=lambda g, x: g * (i0(x) - _i1_by_x(x)),
-    kinds=("float",),
     domain=(-12.0, 12.0),
     body=_i1,
     reference=_reference("i1"),
-    precision="high",
-    condition=4,
 ).op()

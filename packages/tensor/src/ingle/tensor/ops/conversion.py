@@ -24,7 +24,7 @@ from ..dtypes import (
     integer_range,
 )
 from ..errors import ArgumentError, DTypeError, OperandError
-from ..numbers import is_followed, plain
+from ..followed import is_followed, plain
 from .cast import astype, between
 from .creation import full
 from .joining import stack

@@ -19,7 +19,7 @@ from ..dtypes import (
     integer_range,
 )
 from ..errors import DTypeError, OperandError
-from ..numbers import is_followed
+from ..followed import is_followed
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import full_batch

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dispatch import Operand, call2
-from ._families import binary
-from ._rules import REAL
+from ._families import division
 from .arithmetic import remainder
 from .rounding import round
 from .special import copysign
@@ -47,15 +46,10 @@ def _by_divisor(g: Tensor, x1: Any, x2: Any, out: Tensor) -> Tensor:
     return -g * round((x1 - out) / x2)
 
 
-_FMOD = binary(
+_FMOD = division(
     "fmod",
     fmod,
     vjp={"x1": lambda g: g, "x2": _by_divisor},
-    kinds=REAL,
-    low=-9.0,
-    high=9.0,
-    low2=1.0,
-    high2=4.0,
     body=_fmod,
     reference=np.fmod,
     # The rest jumps where the quotient is whole: finite differences may step over it.

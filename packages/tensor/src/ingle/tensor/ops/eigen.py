@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..contract import Aval
 from ..dispatch import TensorLike, run, run1
 from ..dtypes import real_dtype
-from ..operation import Operation
 from ..sample import Draw, Sample
 from ._guarding import guarded
 from ._matrices import (
-    DECOMPOSITION,
     adjoint,
-    check_dtype,
     hermitian_part,
     sample_hermitian,
     square_matrices,
 )
+from ._spectra import values_alone, with_vectors
 from .axes import expand_dims
 from .triangular import eye
 from .where import where
@@ -69,16 +65,6 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
     return run1(_EIGVALSH, hermitian_part(square_matrices("eigvalsh", x))._handle)
 
 
-def _rule(x: Aval) -> tuple[Aval, Aval]:
-    check_dtype("eigh", x)
-    return Aval(x.shape[:-1], real_dtype(x.dtype)), x
-
-
-def _values_rule(x: Aval) -> Aval:
-    check_dtype("eigvalsh", x)
-    return Aval(x.shape[:-1], real_dtype(x.dtype))
-
-
 def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor) -> Tensor:
     """Giles, An extended collection of matrix derivative results (2008), made Hermitian."""
     along, across = g
@@ -92,10 +78,6 @@ def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor) -> Tensor:
     if along is not None:
         total = (v * expand_dims(along, axis=-2)) @ adjoint(v) + total
     return total  # type: ignore[no-any-return]
-
-
-def _eigvalsh(x: Tensor) -> Tensor:
-    return run(_EIGH, (x._handle,))[0]
 
 
 def _unsigned(w: Any, v: Any) -> tuple[Any, Any, Any]:
@@ -118,26 +100,14 @@ def _values_reference(x: Any) -> Any:
     return np.linalg.eigvalsh((x + np.conj(x).mT) / 2)
 
 
-_EIGH = Operation(
-    "eigh",
-    tensors=("x",),
-    outputs=("w", "v"),
-    rule=_rule,
-    traits=DECOMPOSITION,
-    vjp={"x": _vjp},
-    batch=(),
-    public=eigh,
-    samples=partial(_samples, _unsigned),
+_EIGH = with_vectors(
+    eigh,
+    dtypes=(real_dtype, lambda dtype: dtype),
+    vjp=_vjp,
+    samples=_samples,
+    view=_unsigned,
     reference=_reference,
-).op()
-_EIGVALSH = Operation(
-    "eigvalsh",
-    tensors=("x",),
-    rule=_values_rule,
-    traits=DECOMPOSITION,
-    body=_eigvalsh,
-    batch=(),
-    public=eigvalsh,
-    samples=partial(_samples, None),
-    reference=_values_reference,
-).op()
+)
+_EIGVALSH = values_alone(
+    eigvalsh, _EIGH, dtype=real_dtype, samples=_samples, reference=_values_reference
+)

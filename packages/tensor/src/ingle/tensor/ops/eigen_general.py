@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,10 +10,10 @@ import numpy as np
 from ..contract import Aval
 from ..dispatch import TensorLike, run, run1
 from ..dtypes import complex_dtype
-from ..operation import Operation
 from ..sample import Draw, Sample
-from ._matrices import DECOMPOSITION, adjoint, check_dtype, square_matrices
+from ._matrices import adjoint, square_matrices
 from ._rules import conj
+from ._spectra import values_alone, with_vectors
 from .axes import expand_dims
 from .complex import real
 from .diagonals import diag_embed
@@ -75,17 +74,6 @@ def eigvals(x: TensorLike, /) -> Tensor:
     return run1(_EIGVALS, square_matrices("eigvals", x))
 
 
-def _rule(x: Aval) -> tuple[Aval, Aval]:
-    check_dtype("eig", x)
-    dtype = complex_dtype(x.dtype)
-    return Aval(x.shape[:-1], dtype), Aval(x.shape, dtype)
-
-
-def _values_rule(x: Aval) -> Aval:
-    check_dtype("eigvals", x)
-    return Aval(x.shape[:-1], complex_dtype(x.dtype))
-
-
 def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor, x_aval: Aval) -> Tensor:
     """Boeddeker et al., On the computation of complex-valued gradients (2017), eq. 4.77."""
     along, across = g
@@ -102,10 +90,6 @@ def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor, x_aval: Aval) -> Tensor:
         total = diag_embed(along) + total
     found = solve(turned, total @ turned)
     return found if x_aval.dtype.is_complex else real(found)
-
-
-def _eigvals(x: Tensor) -> Tensor:
-    return run(_EIG, (x._handle,))[0]
 
 
 def _without_phases(w: Any, v: Any) -> tuple[Any, Any]:
@@ -129,26 +113,14 @@ def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
         yield Sample((x,), condition=64, magnitude=5.0, view=view, label="a pair")
 
 
-_EIG = Operation(
-    "eig",
-    tensors=("x",),
-    outputs=("w", "v"),
-    rule=_rule,
-    traits=DECOMPOSITION,
-    vjp={"x": _vjp},
-    batch=(),
-    public=eig,
-    samples=partial(_samples, _without_phases),
+_EIG = with_vectors(
+    eig,
+    dtypes=(complex_dtype, complex_dtype),
+    vjp=_vjp,
+    samples=_samples,
+    view=_without_phases,
     reference=np.linalg.eig,
-).op()
-_EIGVALS = Operation(
-    "eigvals",
-    tensors=("x",),
-    rule=_values_rule,
-    traits=DECOMPOSITION,
-    body=_eigvals,
-    batch=(),
-    public=eigvals,
-    samples=partial(_samples, None),
-    reference=np.linalg.eigvals,
-).op()
+)
+_EIGVALS = values_alone(
+    eigvals, _EIG, dtype=complex_dtype, samples=_samples, reference=np.linalg.eigvals
+)

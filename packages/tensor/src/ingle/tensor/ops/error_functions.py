@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..dispatch import TensorLike, as_floating, run1
 from ..dtypes import float64
 from . import _approximations as fits
-from ._families import unary
+from ._families import special
 from ._polynomials import polynomial
 from .arithmetic import abs
 from .cast import astype
@@ -76,25 +76,17 @@ def _erfinv(x: Tensor) -> Tensor:
 
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-_ERFC = unary(
+_ERFC = special(
     "erfc",
     erfc,
     vjp=lambda g, x: g * (exp(-(x * x)) * -_TWO_OVER_ROOT_PI),
-    kinds=("float",),
     domain=(-4.0, 6.0),
     body=_erfc,
-    reference="scipy.special:erfc",
-    precision="high",
-    condition=4,
 ).op()
-_ERFINV = unary(
+_ERFINV = special(
     "erfinv",
     erfinv,
     vjp=lambda g, out: g * (exp(out * out) / _TWO_OVER_ROOT_PI),
-    kinds=("float",),
     domain=(-0.95, 0.95),
     body=_erfinv,
-    reference="scipy.special:erfinv",
-    precision="high",
-    condition=4,
 ).op()

@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from ..operation import Operation, Traits
 from ..sample import Draw, Sample
 from . import _approximations as fits
-from ._families import unary
+from ._families import special
 from ._guarding import guarded
 from ._polynomials import polynomial, sin_pi
 from ._rules import as_int, elementwise_rule
@@ -207,27 +207,20 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((1, draw.array((8,), low=-0.9, high=-0.1)), condition=64)
 
 
-_LGAMMA = unary(
+_LGAMMA = special(
     "lgamma",
     lgamma,
     vjp=lambda g, x: g * digamma(x),
-    kinds=("float",),
     domain=(0.1, 12.0),
     body=_lgamma,
     reference="scipy.special:gammaln",
-    precision="high",
-    condition=4,
 ).op()
-_DIGAMMA = unary(
+_DIGAMMA = special(
     "digamma",
     digamma,
     vjp=lambda g, x: g * polygamma(1, x),
-    kinds=("float",),
     domain=(0.1, 12.0),
     body=_digamma,
-    reference="scipy.special:digamma",
-    precision="high",
-    condition=4,
 ).op()
 _POLYGAMMA = Operation(
     "polygamma",

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dispatch import Operand, TensorLike, as_floating, call2, handle_of, refuse_storage, wrap
+from ..dispatch import Operand, TensorLike, call2, handle_of, refuse_storage, wrap
 from ..dtype_functions import finfo
 from ..dtypes import int64
 from ._families import binary
 from ._guarding import guarded
 from ._rules import ORDERED, widened
-from .axes import moveaxis
 from .cast import astype
 from .comparison import isnan
 from .complex import imag, real
@@ -22,7 +21,7 @@ from .gathering import take_along_axis
 from .logical import logical_not
 from .manipulation import broadcast_to, reshape
 from .reductions import Axis, count_nonzero, sum
-from .selection import along, between, check_interpolation, require_elements, shares_of
+from .selection import along, between, quantiles, require_elements
 from .sorting import sort
 from .statistics import mean
 from .where import where
@@ -151,21 +150,16 @@ def nanquantile(
     >>> it.nanquantile(it.asarray([1.0, float("nan"), 2.0, 3.0]), 0.5).item()
     2.0
     """
-    name = "nanquantile"
-    check_interpolation(name, interpolation)
-    floats = wrap(as_floating(x, name))
-    shares = shares_of(name, q, floats)
-    flat, place, shape = along(name, floats, axis, keepdims)
-    require_elements(name, flat, place)
-    ordered = moveaxis(sort(widened(flat), axis=place), place, 0)
-    last = astype(maximum(moveaxis(_counts(flat, place), place, 0) - 1, 0), shares.dtype)
-    at = reshape(shares, (shares.size, *(1,) * (ordered.ndim - 1))) * last
 
-    def pick(places: Tensor) -> Tensor:
-        return take_along_axis(ordered, astype(places, int64), axis=0)
+    def found(ordered: Tensor, shares: Tensor) -> Tensor:
+        last = astype(maximum(_counts(ordered, 0) - 1, 0), shares.dtype)
 
-    values = between(at, interpolation, pick)
-    return astype(reshape(values, (*shares.shape, *shape)), floats.dtype)
+        def pick(places: Tensor) -> Tensor:
+            return take_along_axis(ordered, astype(places, int64), axis=0)
+
+        return between(shares * last, interpolation, pick)
+
+    return quantiles("nanquantile", x, q, axis, keepdims, interpolation, found)
 
 
 def _counts(x: Tensor, axis: int) -> Tensor:

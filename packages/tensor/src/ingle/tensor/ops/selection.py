@@ -123,21 +123,17 @@ def quantile(
     >>> it.quantile(it.asarray([1.0, 2.0, 3.0, 4.0]), [0.5, 1.0]).tolist()
     [2.5, 4.0]
     """
-    name = "quantile"
-    check_interpolation(name, interpolation)
-    floats = wrap(as_floating(x, name))
-    shares = shares_of(name, q, floats)
-    flat, place, shape = along(name, floats, axis, keepdims)
-    size = require_elements(name, flat, place)
-    ordered = moveaxis(sort(widened(flat), axis=place), place, 0)
-    at = reshape(shares, (shares.size, *(1,) * (ordered.ndim - 1))) * float(size - 1)
 
-    def pick(places: Tensor) -> Tensor:
-        return take(ordered, astype(reshape(places, (shares.size,)), int64), axis=0)
+    def found(ordered: Tensor, shares: Tensor) -> Tensor:
+        last = ordered.shape[0] - 1
 
-    values = between(at, interpolation, pick)
-    values = where(isnan(slice_axis(ordered, 0, size - 1, 1)), float("nan"), values)
-    return astype(reshape(values, (*shares.shape, *shape)), floats.dtype)
+        def pick(places: Tensor) -> Tensor:
+            return take(ordered, astype(reshape(places, (shares.size,)), int64), axis=0)
+
+        values = between(shares * float(last), interpolation, pick)
+        return where(isnan(slice_axis(ordered, 0, last, 1)), float("nan"), values)
+
+    return quantiles("quantile", x, q, axis, keepdims, interpolation, found)
 
 
 @guarded
@@ -205,11 +201,31 @@ def require_elements(name: str, x: Tensor, axis: int) -> int:
     return x.shape[axis]
 
 
-def check_interpolation(name: str, interpolation: str) -> None:
-    """Refuses what is no way to interpolate."""
+def quantiles(
+    name: str,
+    x: TensorLike,
+    q: float | Sequence[float] | TensorLike,
+    axis: int | None,
+    keepdims: bool,
+    interpolation: str,
+    found: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Quantiles of elements along an axis, with the arguments of `quantile` checked.
+
+    Args:
+        found: gives the quantiles, one share a row, of elements in ascending order along axis 0;
+            the shares have as many axes.
+    """
     if interpolation not in _INTERPOLATIONS:
         known = ", ".join(map(repr, _INTERPOLATIONS))
         raise ArgumentError(f"{name}: interpolation must be one of {known}, got {interpolation!r}")
+    floats = wrap(as_floating(x, name))
+    shares = _shares_of(name, q, floats)
+    flat, place, shape = along(name, floats, axis, keepdims)
+    require_elements(name, flat, place)
+    ordered = moveaxis(sort(widened(flat), axis=place), place, 0)
+    values = found(ordered, reshape(shares, (shares.size, *(1,) * (ordered.ndim - 1))))
+    return astype(reshape(values, (*shares.shape, *shape)), floats.dtype)
 
 
 def between(at: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor]) -> Tensor:
@@ -239,7 +255,7 @@ def along(name: str, x: TensorLike, axis: int | None, keepdims: bool) -> tuple[T
     return wrap(handle), place, reduced_shape(shape, (place,), keepdims)
 
 
-def shares_of(name: str, q: float | Sequence[float] | TensorLike, like: Tensor) -> Tensor:
+def _shares_of(name: str, q: float | Sequence[float] | TensorLike, like: Tensor) -> Tensor:
     """The shares in the dtype that places are computed in; checked to lie in [0, 1]."""
     wide = float64 if like.dtype is float64 else float32
     if hasattr(q, "_handle") or hasattr(type(q), "__ingle_tensor__"):

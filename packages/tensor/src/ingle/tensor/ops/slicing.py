@@ -12,7 +12,7 @@ from ..contract import Aval, Handle, Scalar, Shape
 from ..dispatch import TensorLike, handle_of, run, wrap
 from ..dtypes import int64
 from ..errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from ..numbers import is_followed
+from ..followed import is_followed
 from ..operation import Op, Operation, Traits
 from ..sample import Draw, Sample
 from ._batching import slice_batch, update_batch

@@ -22,12 +22,13 @@ from ..cell import Cell, Scope, current_scope, scope_of
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of, staged_on
 from ..errors import OperandError, TraceError
+from ..followed import is_followed
 from ..levels import next_level
-from ..numbers import Tape, is_followed
 from ..operation import Op, infer
 from ..ops.detaching import STOP_GRADIENT
 from ..plugins import transform
 from ..pytree import flatten, unflatten
+from ..tape import Tape
 from ..tensor import Tensor
 from .program import Program, Step
 

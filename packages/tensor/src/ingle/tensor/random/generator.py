@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..cell import Cell, undisturbed
 from ..errors import ArgumentError
+from ..followed import is_followed
 from ..locks import renewed
-from ..numbers import is_followed
 from ..ops import _rules
 from ..ops.random_bits import Place
 
