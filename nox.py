@@ -99,10 +99,18 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
-def api(session: nox.Session) -> None:
-    """Writes the lists of public names in docs/api."""
+def names(session: nox.Session) -> None:
+    """Writes docs/pytorch-names.md, the page of PyTorch's names."""
     develop(session)
-    session.run("python", "docs/api_pages.py")
+    session.run("python", "docs/pytorch_names.py")
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """The documentation as a site in dist/site; a warning or a lost link is an error."""
+    develop(session)
+    session.install("-r", "docs/site/requirements.txt")
+    session.run("python", "docs/site/build.py", str(DIST / "site"))
 
 
 @nox.session
