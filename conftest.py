@@ -2,19 +2,105 @@
 
 from __future__ import annotations
 
+import dis
 import gc
+import inspect
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NoReturn
 
 import pytest
 
 MARKERS = (
-    "slow: takes seconds; `.ci/run slow` runs it on every change, apart from the rest",
+    "slow: takes seconds; `nox -f nox.py -s slow` runs it on every change, apart from the rest",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
 )
+PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors")
+"""Libraries that tests compare with, and that may be absent."""
+JUMPS = {*dis.hasjrel, *dis.hasjabs}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Leaves out early what cannot run, unless a test is asked for by name.
+
+    Nothing is collected of a class that `-m` leaves out whole: the testkit's long tiers are
+    classes of thousands of tests. All tests of a file that need the same absent peer are one skip.
+    """
+    if any("::" in argument for argument in collector.config.args):
+        return None
+    if inspect.isclass(obj):
+        marks = {mark.name for mark in getattr(obj, "pytestmark", ())}
+        return [] if marks & unwanted(collector.config.option.markexpr) else None
+    if collector.istestfunction(obj, name) and (peer := absent_peer(obj)):
+        return AbsentPeer.skipping(collector, peer)
+    return None
+
+
+def unwanted(expression: str) -> set[str]:
+    """The markers of which `-m` leaves out every test."""
+    if "(" in expression or " or " in expression:
+        return set()
+    terms = expression.split(" and ")
+    return {term.removeprefix("not ") for term in terms if term.startswith("not ")}
+
+
+def absent_peer(test: Callable[..., Any]) -> str | None:
+    """The peer without which a test is skipped whatever its parameters, if it is not installed."""
+    code = getattr(inspect.unwrap(test), "__code__", None)
+    if code is None or "importorskip" not in code.co_names:
+        return None
+    asked = False
+    for instruction in dis.get_instructions(code):
+        if instruction.opcode in JUMPS:
+            return None
+        if asked and isinstance(instruction.argval, str):
+            peer = instruction.argval.partition(".")[0]
+            if peer in PEERS and not installed(peer):
+                return peer
+        asked = instruction.argval == "importorskip"
+    return None
+
+
+@cache
+def installed(peer: str) -> bool:
+    """Whether a library can be imported."""
+    return find_spec(peer) is not None
+
+
+class AbsentPeer(pytest.Item):
+    """Stands for all tests of a file that need a library which is not installed."""
+
+    tests = 0
+
+    @classmethod
+    def skipping(cls, collector: pytest.Module | pytest.Class, peer: str) -> list[pytest.Item]:
+        """The item if this is the first such test of the file, nothing for the others."""
+        module = collector.getparent(pytest.Module)
+        assert module is not None
+        items = module.stash.setdefault(ABSENT, {})
+        first = peer not in items
+        if first:
+            items[peer] = cls.from_parent(module, name=f"needs_{peer}")
+        items[peer].tests += 1
+        return [items[peer]] if first else []
+
+    def runtest(self) -> NoReturn:
+        peer = self.name.removeprefix("needs_")
+        pytest.skip(f"{self.tests} test functions need {peer}, which is not installed")
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        return self.path, None, self.name
+
+
+ABSENT = pytest.StashKey[dict[str, AbsentPeer]]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

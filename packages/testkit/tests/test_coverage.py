@@ -2,13 +2,11 @@
 
 import inspect
 
-import pytest
-
 import ingle.tensor as it
 from ingle.tensor.device import backend_of
 from ingle.tensor.eager import EagerBackend
 from ingle.tensor.operation import OPERATIONS
-from ingle.testkit.cases import TIERS, cases, operations, subjects
+from ingle.testkit.cases import operations, subjects
 from ingle.testkit.table import report, rows
 
 NOT_CHECKED = {
@@ -53,12 +51,6 @@ def test_exceptions_are_needed():
     checked = {inspect.unwrap(s.public) for s in subjects()}
     names = {n for n, f in public_functions() if f not in checked}
     assert NOT_CHECKED.keys() <= names
-
-
-@pytest.mark.parametrize("subject", subjects(), ids=lambda s: s.name)
-def test_samples_are_drawn_in_the_standard_tier_or_say_for_which_dtype(subject):
-    drawn = [d for d in TIERS["full"].dtypes if any(True for _ in cases(subject, d))]
-    assert drawn
 
 
 def test_names_are_unique():

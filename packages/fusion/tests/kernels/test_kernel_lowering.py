@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -136,29 +136,21 @@ def tensors(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", sorted(set(RULES) - {"reshape"}))
-def test_samples_of_the_rooms(
-    machine: Any, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def check_samples(machine: Any, name: str, dtype: str, spy: Spy) -> None:
+    """The operations that the room's samples run."""
     operation = OPERATIONS[name]
-    backend = backend_of("numpy")
-    spy = Spy(backend)
-    monkeypatch.setattr(backend, "execute", spy, raising=False)
     assert operation.samples is not None
     assert operation.public is not None
+    spy.seen.clear()
     with it.device("numpy"):
         for sample in operation.samples(Draw(0, dtype)):
             args = [tensors(a) for a in sample.args]
             kwargs = {k: tensors(a) for k, a in sample.kwargs.items()}
-            try:
-                operation.public(*args, **kwargs)
-            except it.errors.DTypeError:
-                pytest.skip(f"{name} takes no {dtype}")
+            operation.public(*args, **kwargs)
     for op, inputs, out in spy.seen:
         aval = Aval(out[0].shape, out[0].dtype)
-        given = [x if isinstance(x, Scalar) else backend.download(x) for x in inputs]
-        check(op, run(machine, op, given, aval), backend.download(out[0]))
+        given = [x if isinstance(x, Scalar) else spy.backend.download(x) for x in inputs]
+        check(op, run(machine, op, given, aval), spy.backend.download(out[0]))
 
 
 SPECIAL = {
@@ -190,14 +182,10 @@ def hard_values(dtype: str) -> np.ndarray:
     )
 
 
-def cases() -> Iterator[tuple[str, str]]:
-    for name in sorted(set(RULES) - CREATIONS - {"reshape", "astype", "bitcast", "where", "clip"}):
-        for dtype in DTYPES:
-            yield name, dtype
-
-
-@pytest.mark.parametrize(("name", "dtype"), list(cases()))
-def test_hard_values(machine: Any, name: str, dtype: str) -> None:
+def check_hard_values(machine: Any, name: str, dtype: str, spy: Spy) -> None:
+    """Each hard value, or each pair of them."""
+    if name in CREATIONS | {"astype", "bitcast", "where", "clip"}:
+        return
     operation = OPERATIONS[name]
     values = hard_values(dtype)
     if len(operation.tensors) == 1:
@@ -206,15 +194,31 @@ def test_hard_values(machine: Any, name: str, dtype: str) -> None:
         inputs = [m.reshape(-1).copy() for m in np.meshgrid(values, values)]
     if name == "pow" and as_dtype(dtype).is_integer:
         inputs[1] = np.maximum(inputs[1], max(-100, values.min()))  # abs(-128) is no int8
-    backend = backend_of("numpy")
-    handles = [backend.upload(x) for x in inputs]
     op = operation.op()
-    try:
-        aval = infer(op, [Aval(x.shape, as_dtype(dtype)) for x in inputs])[0]
-    except it.errors.DTypeError:
-        pytest.skip(f"{name} takes no {dtype}")
-    expected = backend.download(backend.execute(op, handles)[0])
+    aval = infer(op, [Aval(x.shape, as_dtype(dtype)) for x in inputs])[0]
+    handles = [spy.backend.upload(x) for x in inputs]
+    expected = spy.backend.download(spy.execute(op, handles)[0])
     check(op, run(machine, op, inputs, aval), expected)
+
+
+@pytest.mark.parametrize("name", sorted(set(RULES) - {"reshape"}))
+def test_every_dtype(machine: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples and hard values in one test, since most of them run the same kernels."""
+    backend = backend_of("numpy")
+    spy = Spy(backend)
+    monkeypatch.setattr(backend, "execute", spy, raising=False)
+    failed, taken = [], 0
+    for dtype in DTYPES:
+        for checked in (check_samples, check_hard_values):
+            try:
+                checked(machine, name, dtype, spy)
+            except it.errors.DTypeError:
+                continue  # the operation takes no such dtype
+            except AssertionError as error:
+                failed.append(f"{checked.__name__} in {dtype}: {error}")
+            taken += 1
+    assert not failed, "\n".join(failed)
+    assert taken
 
 
 @pytest.mark.parametrize("source", DTYPES)

@@ -73,11 +73,11 @@ def sample(dtype: str, low: float, high: float) -> np.ndarray:
     """Dense in the usual range, all exponents, and what is special."""
     rng = np.random.default_rng(0)
     size = np.dtype(dtype).itemsize
-    bits = rng.integers(0, 1 << 8 * size, 200_000, np.uint64 if size == 8 else np.uint32)
+    bits = rng.integers(0, 1 << 8 * size, 40_000, np.uint64 if size == 8 else np.uint32)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 5e-324, -5e-324, 1e-45, -1e-45, 1e300]
-    parts = [rng.uniform(low, high, 200_000), rng.uniform(-1, 1, 100_000)]
+    parts = [rng.uniform(low, high, 40_000), rng.uniform(-1, 1, 20_000)]
     parts += [
-        np.exp(rng.uniform(-20, 20, 100_000)) * rng.choice([-1, 1], 100_000),
+        np.exp(rng.uniform(-20, 20, 20_000)) * rng.choice([-1, 1], 20_000),
         np.array(special),
     ]
     with np.errstate(over="ignore"):
@@ -104,7 +104,7 @@ def test_unary_functions(machine: Any, name: str, dtype: str, plain: bool) -> No
     out = np.empty_like(x)
     kernel(x, out)
     if name == "erf" and dtype == "float64":
-        x, out = x[::97], out[::97]
+        x, out = x[::47], out[::47]
         exact = np.array([_wide_erf(v) for v in x])
     else:
         with np.errstate(all="ignore"):
@@ -145,7 +145,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         grid = np.meshgrid(np.array(special, dtype), np.array(special, dtype))
     rng = np.random.default_rng(0)
-    n = 100_000
+    n = 30_000
     x = np.concatenate([np.exp(rng.uniform(-80, 80, n)), 1 + rng.normal(size=n) * 1e-3,
                         rng.uniform(-10, 10, n)])  # fmt: skip
     y = np.concatenate([rng.uniform(-1, 1, n), rng.uniform(-5e4, 5e4, n),

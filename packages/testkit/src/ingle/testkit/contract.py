@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -89,6 +90,8 @@ class BackendContract:
             return subjects()
         if test in _THOROUGH and not tier.thorough:
             return []
+        if test == "test_against_torch" and find_spec("torch") is None:
+            return []
         fits = _SELECTED.get(test, bool)
         return [
             o for o in subjects()
@@ -149,8 +152,8 @@ class BackendContract:
         """An operation brings a public function, samples that work, and a reference."""
         lacks = [n for n in ("public", "samples", "reference") if getattr(operation, n) is None]
         assert not lacks, f"the room of {operation.name} lacks {', '.join(lacks)}"
-        drawn = [c for d in TIERS["full"].dtypes for c in cases(operation, d)]
-        assert drawn, f"the samples of {operation.name} are empty in every dtype"
+        drawn = (case for d in TIERS["full"].dtypes for case in cases(operation, d))
+        assert any(True for _ in drawn), f"the samples of {operation.name} are empty in every dtype"
 
     def test_forward(self, operation: Subject, tier: Tier) -> None:
         """Values, dtypes, shapes; untouched inputs; the same bits again."""
@@ -213,7 +216,6 @@ class BackendContract:
 
     def test_against_torch(self, operation: Subject, tier: Tier) -> None:
         """Values and gradients against PyTorch's, where it is installed."""
-        pytest.importorskip("torch")
         dtype = "float32" if "float64" in self.unsupported else "float64"
         count = self._check(check_against_torch, operation, tier, dtypes=(dtype,))
         assert count, f"PyTorch takes none of the calls of {operation.name}: mend `COUNTERPARTS`"
