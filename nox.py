@@ -10,7 +10,6 @@ if __name__ == "nox":
 import re
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 
 import nox
@@ -80,6 +79,7 @@ def types(session: nox.Session) -> None:
     for folder in ROOT.glob("examples/*/src"):
         session.run("mypy", *map(str, folder.rglob("*.py")), env={"MYPYPATH": str(folder)})
     session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))
+    session.run("mypy", *map(str, ROOT.glob("tools/*.py")), "tests/alone.py", "tests/from_index.py")
 
 
 @nox.session
@@ -115,30 +115,17 @@ def site(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """A wheel of each member in dist/, with what belongs into it and nothing else."""
+    """A sdist and a wheel of each member in dist/."""
     session.install("hatchling")
-    for name, folder in MEMBERS.items():
-        wheel(name).unlink(missing_ok=True)
-        with session.chdir(folder):
-            session.run("hatchling", "build", "-t", "wheel", "-d", str(DIST), silent=True)
-        check_wheel(session, name)
-    session.log(f"{len(MEMBERS)} wheels, {sum(wheel(m).stat().st_size for m in MEMBERS):,} bytes")
+    session.run("python", "tools/build_distributions.py", str(DIST), silent=True)
 
 
-def check_wheel(session: nox.Session, name: str) -> None:
-    """Stops the session if a wheel's content is wrong."""
-    files = zipfile.ZipFile(wheel(name)).namelist()
-    code = [f for f in files if ".dist-info/" not in f]
-    roots = {f.split("/")[0] for f in code}
-    own = {"ingle"} if name not in PLUGINS else {f"ingle_{name}"}
-    if not roots <= own:
-        session.error(f"{wheel(name).name} ships {sorted(roots - own)} besides {sorted(own)}")
-    if "ingle/__init__.py" in files:
-        session.error(f"{wheel(name).name} ships ingle/__init__.py, which hides its siblings")
-    if code and not any(f.endswith("/py.typed") for f in code):
-        session.error(f"{wheel(name).name} ships no py.typed")
-    if stray := [f for f in code if "/tests/" in f or f.endswith(".pyc")]:
-        session.error(f"{wheel(name).name} ships {stray}")
+@nox.session(requires=["build"])
+def release(session: nox.Session) -> None:
+    """What an index gets: its content and metadata, the same bytes twice, and pip installs it."""
+    session.install("hatchling", "twine", "virtualenv")
+    session.run("python", "tools/check_distributions.py", str(DIST))
+    session.run("python", "tests/from_index.py", str(DIST))
 
 
 @nox.session(venv_backend="none", requires=["build"])

@@ -2,10 +2,11 @@
 
 import re
 
-from workspace import ROOT
+from workspace import BY_DISTRIBUTION, ROOT
 
 RUN = (ROOT / ".ci" / "run").read_text("utf-8")
 WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+RELEASE = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 BUDGETS = re.findall(r"(\w+)=(\d+)", re.search(r'^budgets="(.*)"$', RUN, re.MULTILINE)[1])
 PARTS = [part for part, _ in BUDGETS]
@@ -32,3 +33,14 @@ def test_the_workflow_covers_systems_and_versions() -> None:
 def test_the_tests_are_those_of_the_readme() -> None:
     (command,) = re.findall(r"requirements-dev\.txt && (python -m pytest.*)", README)
     assert f"tests() {{ {command}; }}" in RUN
+
+
+def test_a_release_publishes_each_distribution_by_itself() -> None:
+    """Without a token; a job that publishes may do nothing else."""
+    listed = re.findall(r"^ {10}- (\S+)$", RELEASE, re.MULTILINE)
+    assert sorted(listed) == sorted(BY_DISTRIBUTION)
+    build, publish = RELEASE.split("\n  publish:\n")
+    assert "nox -f nox.py -s release" in build
+    assert "id-token" not in build
+    assert "id-token: write" in publish
+    assert "secrets." not in RELEASE

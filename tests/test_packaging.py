@@ -26,6 +26,9 @@ def test_members_have_the_same_shape(member: Member) -> None:
         .read_text("utf-8")
         .startswith(f"# {member.distribution}\n")
     )
+    assert f"`pip install {member.distribution}`" in (member.folder / "README.md").read_text(
+        "utf-8"
+    )
     if str(member) == "ingle":
         assert not (member.folder / "src").exists()
         return
