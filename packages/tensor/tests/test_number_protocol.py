@@ -87,12 +87,22 @@ NUMPY_NUMBERS = [
 @pytest.mark.parametrize("values", [[1.5, 2.5], 3.0], ids=["vector", "0-d"])
 def test_numpys_numbers_are_weak_on_both_sides(op: Any, number: Any, values: Any) -> None:
     python = {"b": bool, "i": int, "u": int, "c": complex}.get(np.dtype(number).kind, float)(number)
-    x = it.asarray(values)
-    for given, plain in (((number, x), (python, x)), ((x, number), (x, python))):
-        got, want = op(*given), op(*plain)
-        assert type(got) is it.Tensor
-        assert got.dtype is want.dtype
-        assert got.tolist() == want.tolist()
+    for x in (it.asarray(values), it.Cell(it.asarray(values))):
+        for given, plain in (((number, x), (python, x)), ((x, number), (x, python))):
+            got, want = op(*given), op(*plain)
+            assert type(got) is it.Tensor
+            assert got.dtype is want.dtype
+            assert got.tolist() == want.tolist()
+
+
+def test_numpys_numbers_and_cells_of_numbers() -> None:
+    steps = it.Cell(4)
+    assert np.float32(2) * steps == steps * np.float32(2) == 8.0
+    assert np.float64(9) - steps == 5.0
+    assert bool(np.float32(2) < steps)
+    np.testing.assert_array_equal(np.array([1.0, 2.0]) * steps, [4.0, 8.0])
+    assert np.asarray(steps).item() == 4
+    assert np.asarray([steps, it.Cell(2.5)]).tolist() == [4.0, 2.5]
 
 
 def test_numpys_numbers_elsewhere() -> None:

@@ -90,8 +90,9 @@ def test_numbers_are_weak():
         it.asarray(np.asarray([1], np.uint8)) + 300
 
 
-def test_strangers():
-    x = it.ones(2)
+@pytest.mark.parametrize("make", [lambda x: x, it.Cell], ids=["tensor", "cell"])
+def test_strangers(make):
+    x = make(it.ones(2))
     with pytest.raises(OperandError, match="asarray"):
         x + np.ones(2)
     with pytest.raises(OperandError, match="asarray"):

@@ -283,7 +283,10 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
         return self._held().tolist() if number is None else number
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self._held().__array__(dtype, copy)
+        number = self._plain()
+        if number is None:
+            return self._held().__array__(dtype, copy)
+        return np.array(number, dtype, copy=True if copy is None else copy)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.value = ops.updated(self._held(), key, value)  # type: ignore[assignment]

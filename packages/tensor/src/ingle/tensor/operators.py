@@ -113,6 +113,10 @@ class Operators(PyTorchMethods):
 
     __slots__ = ()
 
+    # NumPy must leave `array + tensor` and `number + cell` to us: it would make an array of a
+    # parameter, which records no gradient.
+    __array_ufunc__ = None
+
     if TYPE_CHECKING:
 
         @property

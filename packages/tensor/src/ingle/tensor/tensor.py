@@ -60,9 +60,6 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
     __slots__ = ("__weakref__", "_handle")
 
-    # NumPy must leave `array + tensor` to the tensor, which says what to do about it.
-    __array_ufunc__ = None
-
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         if handle.owned is not None:
