@@ -20,7 +20,7 @@ MEMBERS = {p.parent.name: p.parent for p in sorted(ROOT.glob("p*s/*/pyproject.to
 PLUGINS = {name: folder for name, folder in MEMBERS.items() if folder.parent.name == "plugins"}
 
 nox.needs_version = ">=2025.10"
-nox.options.sessions = ["lint", "types", "tests", "docs", "alone"]
+nox.options.sessions = ["lint", "types", "tests", "slow", "docs", "alone"]
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = False
 
@@ -84,9 +84,18 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests; `-- -k name` chooses."""
+    """The tests of the README's command; `-- -k name` chooses."""
     develop(session)
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """The tests that take seconds each, on every change."""
+    develop(session)
+    session.run(
+        "python", "-m", "pytest", "-n", "auto", "-m", "slow and not nightly", *session.posargs
+    )
 
 
 @nox.session

@@ -40,6 +40,7 @@ OPTIMIZERS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_twenty_steps_in_float64(name: str) -> None:
     ours, theirs = network(nn).to(dtype="float64"), network(torch.nn).double()

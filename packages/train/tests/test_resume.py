@@ -52,6 +52,7 @@ def whole(tmp_path_factory):
     return tiny.digest(learner), learner.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3, None])
 def test_an_exception_at_every_step(tmp_path, whole, every):
     expected, steps = whole
@@ -64,6 +65,7 @@ def test_an_exception_at_every_step(tmp_path, whole, every):
         assert tiny.digest(learner) == expected, f"interrupted at step {step}"
 
 
+@pytest.mark.slow
 def test_a_crash_at_every_system_call_of_saving(tmp_path, whole, monkeypatch):
     expected, _ = whole
     calls = {"left": 0}

@@ -53,18 +53,24 @@ def test_the_third_call_keeps_them_and_the_memory_is_counted() -> None:
     assert it.memory.stats("cpu").in_use - before >= w.nbytes
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-@pytest.mark.parametrize("rows", [9, 40, 250, 300])
-@pytest.mark.parametrize(
-    ("shape", "use"),
-    [
-        ((DEEP, WIDE), lambda x, w: x @ w),
-        ((WIDE, DEEP), lambda x, w: it.linear(x, w)),
-        ((DEEP + 5, WIDE + 3), lambda x, w: x @ w[2 : 2 + DEEP, 3:]),
-        ((3, DEEP, WIDE), lambda x, w: it.relu(x @ w[1]) + 1.0),
-    ],
-)
-def test_results_have_the_same_bits(shape: Any, use: Any, rows: int, dtype: str) -> None:
+USES: dict[str, tuple[Any, Any]] = {
+    "product": ((DEEP, WIDE), lambda x, w: x @ w),
+    "linear": ((WIDE, DEEP), lambda x, w: it.linear(x, w)),
+    "part": ((DEEP + 5, WIDE + 3), lambda x, w: x @ w[2 : 2 + DEEP, 3:]),
+    "one of three": ((3, DEEP, WIDE), lambda x, w: it.relu(x @ w[1]) + 1.0),
+}
+EVERY_PAIR = [
+    pytest.param(use, rows, dtype, marks=[pytest.mark.nightly] if (i + j + k) % 4 else [])
+    for i, use in enumerate(USES)
+    for j, rows in enumerate((9, 40, 250, 300))
+    for k, dtype in enumerate(("float32", "float64", "float16", "bfloat16"))
+]
+"""A Latin square: each use with each number of rows and each dtype. The rest runs at night."""
+
+
+@pytest.mark.parametrize(("name", "rows", "dtype"), EVERY_PAIR)
+def test_results_have_the_same_bits(name: str, rows: int, dtype: str) -> None:
+    shape, use = USES[name]
     x, w = tensor(0, rows, DEEP, dtype=dtype), tensor(1, *shape, dtype=dtype)
     f = compile(use)
     first, *others = [f(x, w).numpy().tobytes() for _ in range(6)]

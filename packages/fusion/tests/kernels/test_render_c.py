@@ -34,7 +34,7 @@ from ingle.tensor.dtypes import as_dtype
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-FLAGS = ["-std=c11", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno"]
+FLAGS = ["-std=c11", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC"]
 FLAGS += ["-Wno-tautological-compare"]  # random code compares values with themselves
 WIDE = ("float32", "float64")

@@ -93,6 +93,7 @@ def _reductions(dtype: str) -> dict[str, Nest]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine_name", MACHINES)
 def test_objects_call_nothing(machine: Any, machine_name: str) -> None:
     target, triple, cpu = MACHINES[machine_name]

@@ -100,7 +100,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("columns", [1, 7, 40])
+@pytest.mark.parametrize("columns", [1, 7, pytest.param(40, marks=pytest.mark.nightly)])
 def test_every_length_gives_what_eager_gives(made, name, columns):
     function = FUNCTIONS[name]
     quick = compile(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,44 +81,74 @@ class Oracle:
             return results if view is None else results_of(view(*results))
 
 
-def check_values(
-    case: Case,
-    results: Sequence[Tensor],
-    ran: Iterable[Operation],
-    arrays: list[np.ndarray] | None = None,
-) -> None:
-    """Compares results with the reference; an `AssertionError` says what differs most.
+class Expected(NamedTuple):
+    """What a case's results are compared with: values, and how far each moves with the inputs."""
 
-    Args:
-        case: the call.
-        results: what the backend returned for it.
-        ran: the operations that it took: a function that puts several together may round often.
-        arrays: inputs to use instead of the case's.
-    """
-    inexact = any(r.dtype.is_inexact for r in results)
-    oracle = Oracle(case, inexact=inexact)
-    inputs = oracle.arrays if arrays is None else oracle.widen(arrays)
-    expected = oracle(inputs)
-    assert len(results) == len(expected), (
-        f"{len(results)} results, the reference has {len(expected)}"
-    )
-    composed = is_composed(case.operation, ran)
-    base = 0.0 if case.sample.exact else base_tolerance(case.operation, composed=composed)
-    direct = case.operation.traits.kind == "elementwise" and not composed
-    sensitivity: Sequence[np.ndarray | float] = [0.0] * len(expected)
-    if inexact and base and not direct:
-        sensitivity = sensitivities(oracle, inputs, expected)
-    base *= case.sample.condition
-    for number, (result, want, moves) in enumerate(
-        zip(results, expected, sensitivity, strict=True)
-    ):
-        allowed = allowance(base, result.dtype, moves, given=case.dtype, composed=composed)
-        problem = compare(
-            result.numpy(),
-            want,
-            result.dtype,
-            allowed=allowed,
-            magnitude=case.sample.magnitude,
-            exact=case.sample.exact,
+    values: list[np.ndarray]
+    sensitivity: Sequence[np.ndarray | float]
+    base: float
+
+
+class Judge:
+    """Compares results of one case with the reference, which runs once for all of them."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._known: dict[tuple[bool, bool], Expected] = {}
+
+    def expected(self, *, inexact: bool, composed: bool) -> Expected:
+        """The reference's values and their tolerance.
+
+        Args:
+            inexact: whether any result is.
+            composed: whether results may have been rounded several times.
+        """
+        known = self._known.get((inexact, composed))
+        if known is None:
+            known = self._known[inexact, composed] = self._expected(inexact, composed)
+        return known
+
+    def _expected(self, inexact: bool, composed: bool) -> Expected:
+        case = self.case
+        oracle = Oracle(case, inexact=inexact)
+        values = oracle(oracle.arrays)
+        base = 0.0 if case.sample.exact else base_tolerance(case.operation, composed=composed)
+        direct = case.operation.traits.kind == "elementwise" and not composed
+        sensitivity: Sequence[np.ndarray | float] = [0.0] * len(values)
+        if inexact and base and not direct:
+            sensitivity = sensitivities(oracle, oracle.arrays, values)
+        return Expected(values, sensitivity, base * case.sample.condition)
+
+    def check(self, results: Sequence[Tensor], ran: Iterable[Operation]) -> None:
+        """Raises an `AssertionError` that says what differs most, if anything does.
+
+        Args:
+            results: what the backend returned for the case.
+            ran: the operations that it took: a function that puts several together may round
+                often.
+        """
+        case = self.case
+        composed = is_composed(case.operation, ran)
+        inexact = any(r.dtype.is_inexact for r in results)
+        values, sensitivity, base = self.expected(inexact=inexact, composed=composed)
+        assert len(results) == len(values), (
+            f"{len(results)} results, the reference has {len(values)}"
         )
-        assert problem is None, f"result {number} ({result.dtype}): {problem}"
+        for number, (result, want, moves) in enumerate(
+            zip(results, values, sensitivity, strict=True)
+        ):
+            allowed = allowance(base, result.dtype, moves, given=case.dtype, composed=composed)
+            problem = compare(
+                result.numpy(),
+                want,
+                result.dtype,
+                allowed=allowed,
+                magnitude=case.sample.magnitude,
+                exact=case.sample.exact,
+            )
+            assert problem is None, f"result {number} ({result.dtype}): {problem}"
+
+
+def check_values(case: Case, results: Sequence[Tensor], ran: Iterable[Operation]) -> None:
+    """Compares results of a case with its reference, as `Judge.check` does."""
+    Judge(case).check(results, ran)
