@@ -246,3 +246,22 @@ def test_bodies_of_other_loops_and_branches_are_planned_whole(
     for flag, wanted in ((True, np.sin(values) * 2.0 + values), (False, values * values - 1.0)) * 2:
         np.testing.assert_allclose(bent(it.asarray(values), it.asarray(flag)).numpy(), wanted)
     assert ran.count(4) + ran.count(5) >= 3 * n.item()  # steps of the condition and the body
+
+
+def test_a_carry_that_is_there_twice_is_not_written_over() -> None:
+    def step(c: Any, x: Any) -> Any:
+        a, b = c
+        return (a * 0.5 + x, a * 0.5 + x), it.tanh(it.permute_dims(b, (1, 0)) @ b)
+
+    def loop(init: Any, xs: Any) -> Any:
+        return it.scan(step, (init, init), xs)[1]
+
+    xs = RNG.standard_normal((300, 40, 40))
+    init = RNG.standard_normal((40, 40))
+    compiled = compile(loop)
+    for _ in range(3):
+        found = compiled(it.asarray(init), it.asarray(xs))
+    h = init
+    for x, got in zip(xs, found.numpy(), strict=True):
+        np.testing.assert_allclose(got, np.tanh(h.T @ h), rtol=1e-9, atol=1e-9)
+        h = h * 0.5 + x

@@ -16,7 +16,7 @@ from ingle.fusion.disk import disk
 from ingle.fusion.execution import KernelExecutable
 from ingle.fusion.graph import Graph
 from ingle.fusion.kernel.code import FLOATS
-from ingle.fusion.kernel_device import Launch, Ordered
+from ingle.fusion.kernel_device import Launch, Ordered, Turns
 from ingle.fusion.lending import Lender, Lent
 from ingle.fusion.own_kernels import has_own, own_kernel
 from ingle.fusion.passes.expand import avals_of
@@ -57,6 +57,14 @@ def _segments() -> ModuleType:
     from . import segments
 
     return segments
+
+
+@cache
+def _turns() -> ModuleType:
+    """What runs loops, which few programs have."""
+    from . import turns
+
+    return turns
 
 
 class Cpu(NumpyBackend):
@@ -124,6 +132,10 @@ class Cpu(NumpyBackend):
         """Kernels, compiled and ready to run."""
         made: Segment = _segments().Segment.of(launches, buffers, scalars)
         return made
+
+    def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
+        """Runs segments one after the other, as often as each of them has addresses."""
+        _turns().run_turns(runs, scalars)
 
     @cached_property
     def shelf(self) -> CpuShelf | None:

@@ -58,7 +58,8 @@ class Gang:
         idle_us: float = 200.0,
     ) -> None:
         text = walker(engine().machine, park_in_kernel)
-        self.run_address, work, clock = engine().addresses(Source(text, ("run", "work", "clock")))
+        names = ("run", "repeat", "work", "clock")
+        self.run_address, self.repeat_address, work, clock = engine().addresses(Source(text, names))
         self.threads = threads
         self.parks_in_kernel = park_in_kernel
         shares = layout.SHARE_BYTES * threads

@@ -67,6 +67,7 @@ class Segment:
     Attributes:
         seconds: how long the last run took that was long enough to be measured.
         renewed: whether it was found on disk and assembled anew.
+        turn_seconds: how long a turn of the last loop took that ran it first; None before that.
     """
 
     renewed = False
@@ -85,6 +86,7 @@ class Segment:
         self._quick = usual.pieces < QUICK
         self._long = usual.pieces > MANY
         self.seconds = 0.0
+        self.turn_seconds: float | None = None
 
     @staticmethod
     def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:

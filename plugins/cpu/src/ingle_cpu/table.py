@@ -20,8 +20,8 @@ from .engine import Code
 from .gang import Gang, gang
 
 # One keeps Python's lock (cheaper, for short plans), the other releases it.
-_HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
-_RELEASING = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
+HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
+RELEASING = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
 
 
 class Entry(NamedTuple):
@@ -119,8 +119,8 @@ class Table:
         self.control_address = self.control.ctypes.data
         self._state = self.gang.state
         self._wakes = not self.gang.parks_in_kernel
-        self._holding = _HOLDING(self.gang.run_address)
-        self._releasing = _RELEASING(self.gang.run_address)
+        self._holding = HOLDING(self.gang.run_address)
+        self._releasing = RELEASING(self.gang.run_address)
 
     def run(self, *, release: bool = True, landing: Landing | None = None) -> None:
         """Runs all entries; `bases` and `args` must hold their values.

@@ -38,7 +38,8 @@ from .layout import (
 
 
 def walker(machine: Host, park_in_kernel: bool) -> str:
-    """The module with `run(control, state)`, `work(state, index)` and `clock()`.
+    """The module with `run(control, state)`, `repeat(loop, state)`, `work(state, index)` and
+    `clock()`.
 
     Args:
         machine: x86-64 or ARM64.
@@ -50,6 +51,7 @@ def walker(machine: Host, park_in_kernel: bool) -> str:
         work_code(park_in_kernel),
         OFFER_CODE,
         _RUN,
+        _REPEAT,
     ]
     return "\n".join(parts)
 
@@ -205,5 +207,51 @@ write:
   br label %out
 out:
   ret void
+}}
+"""
+
+
+_REPEAT = f"""
+; Runs tables one after the other, and that as often as the loop says: each time with the next of
+; their rows of addresses.
+define i64 @repeat(ptr %loop, ptr %state) {{
+start:
+  %turns = load i64, ptr %loop
+  %count_at = getelementptr i64, ptr %loop, i64 1
+  %count = load i64, ptr %count_at
+  %tables = getelementptr i64, ptr %loop, i64 2
+  %bytes = mul i64 %count, 16
+  %end = getelementptr i8, ptr %tables, i64 %bytes
+  br label %turn
+turn:
+  %t = phi i64 [0, %start], [%t1, %turned]
+  %result = phi i64 [{FINISHED}, %start], [%result2, %turned]
+  %over = icmp sge i64 %t, %turns
+  br i1 %over, label %out, label %table
+table:
+  %here = phi ptr [%tables, %turn], [%next, %ran]
+  %before = phi i64 [%result, %turn], [%result2, %ran]
+  %control = load ptr, ptr %here
+  %status = call i64 @run(ptr %control, ptr %state)
+  %result2 = or i64 %before, %status
+  %aborted = icmp eq i64 %status, {ABORTED}
+  br i1 %aborted, label %stopped, label %ran
+ran:
+  %row_at = getelementptr i64, ptr %here, i64 1
+  %row = load i64, ptr %row_at
+{at("bases_at", 8 * CONTROL.index("bases"), "%control")}
+  %bases = load i64, ptr %bases_at
+  %bases1 = add i64 %bases, %row
+  store i64 %bases1, ptr %bases_at
+  %next = getelementptr i64, ptr %here, i64 2
+  %last = icmp eq ptr %next, %end
+  br i1 %last, label %turned, label %table
+turned:
+  %t1 = add i64 %t, 1
+  br label %turn
+stopped:
+  ret i64 {ABORTED}
+out:
+  ret i64 %result
 }}
 """

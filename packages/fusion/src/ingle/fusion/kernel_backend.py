@@ -27,7 +27,7 @@ from .execution import KernelExecutable
 from .fusion import Fusion
 from .graph import Graph
 from .kernel.nest import Nest, units
-from .kernel_device import Launch, Ordered
+from .kernel_device import Launch, Ordered, Turns
 from .launching import Launches, bits_of_number
 from .lending import Lender, Lent
 from .moving import copy_calls, moved_view, pieces
@@ -261,6 +261,12 @@ class KernelBackend(EagerBackend):
     def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Launches:
         """Kernels, compiled and ready to run."""
         return Launches(self, launches, scalars)
+
+    def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
+        """Runs segments one after the other, as often as each of them has addresses."""
+        for rows in zip(*[run.addresses.tolist() for run in runs], strict=True):
+            for run, addresses in zip(runs, rows, strict=True):
+                run.segment(addresses, scalars, keeps=run.keeps)
 
     def empty(self, aval: Aval) -> MemoryHandle:
         """New memory."""

@@ -80,6 +80,20 @@ class Segment(Protocol):
         ...
 
 
+class Turns(NamedTuple):
+    """A segment that runs again and again.
+
+    Attributes:
+        segment: what runs.
+        addresses: of its buffers, int64 in C order: a row for each turn.
+        keeps: as in a call of the segment, for all turns.
+    """
+
+    segment: Segment
+    addresses: np.ndarray
+    keeps: Sequence[Any]
+
+
 class Ordered(Handle):
     """A handle whose elements lie in C order.
 
@@ -129,6 +143,10 @@ class KernelDevice(Protocol):
 
     def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
         """Compiles kernels and makes them ready to run; `scalars` are dtypes."""
+        ...
+
+    def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
+        """Runs segments one after the other, as often as each of them has addresses."""
         ...
 
     def empty(self, aval: Aval) -> Ordered:

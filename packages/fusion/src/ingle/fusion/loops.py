@@ -1,16 +1,19 @@
 """Loops of a plan: a program that is planned once and runs for each slice of its inputs.
 
-A few steps are unrolled into one plan, so that kernels fuse across them and the loop's own work is
-shared by all of them. Where that plan is kernels alone, a run of it is a call of its segments with
-other addresses: slices are read where they lie, what is stacked is written into its place, and a
-carry that the plan may write over stays where it is.
+A few steps are unrolled into one plan, so that kernels fuse across them. Where that plan is kernels
+alone, all its runs are one native call with a row of addresses for each of them: slices are read
+where they lie, what is stacked is written into its place, and a carry that the plan may write over
+stays where it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import staged_on
@@ -22,6 +25,7 @@ from ingle.tensor.ops.creation import FULL
 from ingle.tensor.ops.joining import CONCAT
 
 from .graph import Graph, read_log
+from .kernel_device import Turns
 from .passes.expand import MOST_STEPS
 from .passes.views import View, strides_of
 from .staging import Staging
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 
 UNROLLED = MOST_STEPS // 4
 """Operations in one plan: enough to hide the loop's own work, few enough to be planned soon."""
+FEWER = 4
+"""By which factor fewer steps may be unrolled so that no other plan is needed for the rest."""
+MOST_TURNS = 1024
+"""Runs of a plan in one native call, an even number: their addresses take memory, too."""
 
 
 def is_loop(op: Op) -> bool:
@@ -58,16 +66,17 @@ class LoopPlan:
         self._loop = loop = op.operation.loop(op)
         self._tensors = [i for i, x in enumerate(inputs) if not isinstance(x, Scalar)]
         steps = _steps_at_once(loop)
-        self._chunks = [_Chunk(device, fusion, loop, inputs, steps)] * (loop.length // steps)
-        if rest := loop.length % steps:
-            self._chunks.append(_Chunk(device, fusion, loop, inputs, rest))
+        turns, rest = divmod(loop.length, steps)
+        self._chunks = [(_Chunk(device, fusion, loop, inputs, steps), turns)]
+        if rest:
+            self._chunks.append((_Chunk(device, fusion, loop, inputs, rest), 1))
 
     def run(self, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
         """The outputs of the operation."""
         device = self._device
         given = [device.in_order(self._tensor(inputs[i])) for i in self._tensors]
         rows = _Rows(self._loop)
-        if all(chunk.places is not None for chunk in self._chunks):
+        if all(chunk.places is not None for chunk, _ in self._chunks):
             return _run_by_address(device, self._loop, self._chunks, given, rows)
         return _run_by_handle(device, self._loop, self._chunks, given, rows)
 
@@ -78,9 +87,9 @@ class LoopPlan:
 
 
 def _steps_at_once(loop: Loop) -> int:
-    """How many steps are unrolled: if it can be, a divisor of their number."""
+    """How many steps are unrolled: a divisor of their number, unless that is much fewer."""
     most = max(1, min(loop.length, UNROLLED // max(1, loop.size)))
-    even = [n for n in range(most, most // 2, -1) if loop.length % n == 0]
+    even = [n for n in range(most, most // FEWER, -1) if loop.length % n == 0]
     return even[0] if even else most
 
 
@@ -91,13 +100,13 @@ class _Rows:
         self._reverse = loop.reverse
         self._row = loop.length if loop.reverse else 0
 
-    def next(self, count: int) -> int:
-        """The first of the next ones."""
-        if self._reverse:
-            self._row -= count
-            return self._row
-        self._row += count
-        return self._row - count
+    def next(self, count: int, turns: int = 1) -> tuple[int, int]:
+        """For some turns of as many slices each the first slice of the first turn, and how many
+        slices the next one is away from it."""
+        away = -count if self._reverse else count
+        first = self._row - count if self._reverse else self._row
+        self._row += away * turns
+        return first, away
 
 
 class _Place(NamedTuple):
@@ -113,15 +122,15 @@ class _Places(NamedTuple):
 
     Attributes:
         carries, stacked: of the outputs.
-        kept: carries that are written where they were read, by the number of the new value.
-        free: what else the plan makes; each in two places, since the next run reads what this one
-            wrote.
+        twice: numbers of carries in two places, since a run reads what the one before it wrote.
+        once: of what else the plan makes. Some of these are carries, too, which are written where
+            they were read.
     """
 
     carries: Sequence[_Place]
     stacked: Sequence[_Place]
-    kept: dict[int, int]
-    free: Sequence[int]
+    twice: Sequence[int]
+    once: Sequence[int]
 
 
 class _Chunk:
@@ -133,6 +142,7 @@ class _Chunk:
         plan: what runs them.
         parts: its kernels, if it is kernels alone.
         places: where its values lie; None if it runs by handles.
+        layout: which addresses that makes, if it does not.
     """
 
     def __init__(
@@ -149,6 +159,10 @@ class _Chunk:
         self.scalars: Any = self.plan.host()
         self.parts = self.plan.parts
         self.places = None if self.parts is None else _places(self.parts, loop)
+        self.layout: _Layout | None = None
+        if self.parts is not None and self.places is not None:
+            known = [graph.values[n].aval for n in graph.inputs]
+            self.layout = _Layout(self.parts, self.places, loop, known)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:
@@ -188,13 +202,16 @@ def _places(parts: Parts, loop: Loop) -> _Places | None:
     numbers = [place.number for place in stacked]
     if len(set(numbers)) < len(numbers) or not all(place.whole for place in stacked):
         return None
-    own = range(first, first + len(parts.own))
-    kept = {
-        number: given
-        for number, given in parts.donors.items()
-        if number not in numbers and carries[given] == _Place(number, 0, True)
-    }
-    return _Places(carries, stacked, kept, [n for n in own if n not in numbers and n not in kept])
+    # The next run would find what it wrote over in another carry of the same value.
+    alone = {n for n, count in Counter([c.number for c in carries]).items() if count == 1}
+    over = {n for n, given in parts.donors.items() if carries[given] == _Place(n, 0, True)}
+    kept = over & alone
+    flags = {n for n, _ in parts.checks}
+    own = [n for n in range(first, first + len(parts.own)) if n not in (*numbers, *flags)]
+    twice = {place.number for place in carries} - kept
+    return _Places(
+        carries, stacked, [n for n in own if n in twice], [n for n in own if n not in twice]
+    )
 
 
 def _place(number: int, aval: Aval, view: View | None) -> _Place | None:
@@ -207,108 +224,154 @@ def _place(number: int, aval: Aval, view: View | None) -> _Place | None:
 
 
 def _run_by_address(
-    device: KernelDevice, loop: Loop, chunks: Sequence[_Chunk], given: Sequence[Ordered],
-    rows: _Rows,
+    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[_Chunk, int]],
+    given: Sequence[Ordered], rows: _Rows,
 ) -> list[Handle]:  # fmt: skip
     """Runs chunks whose plans are kernels alone."""
-    count, last = loop.carries, loop.carries + loop.sequences
-    where = [handle.address for handle in given]
-    strides = [_row_bytes(handle) for handle in given[count:last]]
-    carried: list[tuple[Ordered, int]] = [(handle, 0) for handle in given[:count]]
-    made = [device.empty(aval) for aval in _stacked_avals(chunks[0], loop)]
-    steps = [_row_bytes(handle) for handle in made]
-    memory: dict[_Chunk, _Memory] = {}
-    for turn, chunk in enumerate(chunks):
-        parts, places = chunk.parts, chunk.places
-        assert parts is not None
-        assert places is not None
-        own = memory.get(chunk)
-        if own is None:
-            own = memory[chunk] = _Memory(device, parts, places, given, count)
-        row = rows.next(chunk.steps)
-        at = own.at
-        for number, (handle, offset) in enumerate(carried):
-            at[number] = handle.address + offset
-        for number, stride in enumerate(strides, count):
-            at[number] = where[number] + row * stride
-        holders = own.turn(turn, carried)
-        for place, stride, handle in zip(places.stacked, steps, made, strict=True):
-            at[place.number] = handle.address + row * stride
-        for segment, roots, keeps in own.segments:
-            segment((own.arena, *[at[r] for r in roots]), chunk.scalars, keeps=keeps)
-        for number, text in parts.checks:
-            if device.flag(holders[number]):
-                raise OutOfRangeError(text)
-        for place, handle in zip(places.stacked, made, strict=True):
-            holders[place.number] = handle
-        carried = [
-            carried[i] if place.number < parts.inputs
-            else (holders[place.number], at[place.number] - holders[place.number].address
-                  + place.offset)
-            for i, place in enumerate(places.carries)
-        ]  # fmt: skip
-    avals = [Aval(handle.shape, handle.dtype) for handle in given[:count]]
+    carried: list[tuple[Ordered, int]] = [(handle, 0) for handle in given[: loop.carries]]
+    made = [device.empty(aval) for aval in _stacked_avals(chunks[0][0], loop)]
+    for chunk, turns in chunks:
+        memory = _Memory(device, chunk, given, made)
+        for begun in range(0, turns, MOST_TURNS):
+            some = min(MOST_TURNS, turns - begun)
+            carried = memory.run(some, rows.next(chunk.steps, some), carried)
+    avals = [Aval(handle.shape, handle.dtype) for handle in given[: loop.carries]]
     return [
         *[_shown(device, h, o, aval) for (h, o), aval in zip(carried, avals, strict=True)],
         *made,
     ]
 
 
-class _Memory:
-    """What the runs of one chunk share.
+class _Layout:
+    """The part of the addresses of a chunk's values that is the same in all its runs.
 
     Attributes:
-        at: the address of each value of the plan, by number.
-        segments: each with the numbers of its buffers, and the handles that it may keep.
+        first: the number of the first value that the plan makes.
+        strides: of each value, by number, how far it moves from one slice to the next; 0 for the
+            last one, which is the memory that the kernels share.
+        flags: numbers of the values that say that an index is out of range.
+        segments: each with the numbers of its buffers, and those of what it may keep, or None.
+    """
+
+    def __init__(self, parts: Parts, places: _Places, loop: Loop, given: Sequence[Aval]) -> None:
+        self.first = first = parts.inputs + len(parts.constants)
+        self.strides = np.zeros(first + len(parts.own) + 1, np.int64)
+        for number in range(loop.carries, loop.carries + loop.sequences):
+            self.strides[number] = _row_bytes(given[number])
+        for place in places.stacked:
+            self.strides[place.number] = _row_bytes(parts.own[place.number - first])
+        self.flags = sorted({n for n, _ in parts.checks if n >= first})
+        self.segments = [
+            (s, np.array((-1, *roots)), [
+                n if loop.carries <= n < first else None
+                for n in (roots[buffer - 1] for buffer in s.keeps)
+            ])
+            for s, roots in parts.segments
+        ]  # fmt: skip
+
+
+class _Memory:
+    """Where the values of a chunk lie in each of its turns.
+
+    Addresses are a table with a row for each turn and a column for each value, by number.
     """
 
     def __init__(
-        self, device: KernelDevice, parts: Parts, places: _Places, given: Sequence[Ordered],
-        carries: int,
+        self, device: KernelDevice, chunk: _Chunk, given: Sequence[Ordered],
+        made: Sequence[Ordered],
     ) -> None:  # fmt: skip
+        assert chunk.parts is not None
+        assert chunk.places is not None
+        assert chunk.layout is not None
         self._device = device
-        self._parts = parts
-        self._places = places
-        self._first = first = parts.inputs + len(parts.constants)
-        known = [*given, *parts.constants]
-        self.at = [h.address for h in known] + [0] * len(parts.own)
-        self._holders: list[Any] = [*known, *[None] * len(parts.own)]
-        self._pairs: dict[int, list[Ordered]] = {}
+        self._scalars = chunk.scalars
+        self._parts = parts = chunk.parts
+        self._places = places = chunk.places
+        self._layout = chunk.layout
+        self._known = [*given, *parts.constants]
+        numbers = [place.number for place in places.stacked]
+        self._holders: dict[int, Ordered] = dict(zip(numbers, made, strict=True))
+        self._holders |= {number: self._empty(number) for number in (*places.twice, *places.once)}
+        self._seconds = {number: self._empty(number) for number in places.twice}
         # The plan writes there while nobody else may.
         self._within = device.empty(Aval((parts.arena,), uint8)) if parts.arena else None
-        self.arena = self._within.address if self._within is not None else 0
-        lasting = range(carries, first)
-        self.segments = [
-            (s, roots, [known[n] if n in lasting else None
-                        for n in (roots[buffer - 1] for buffer in s.keeps)])
-            for s, roots in parts.segments
+        self._start = np.zeros(len(self._layout.strides), np.int64)
+        self._start[: self._layout.first] = [handle.address for handle in self._known]
+        for number, handle in self._holders.items():
+            self._start[number] = handle.address
+        if self._within is not None:
+            self._start[-1] = self._within.address
+
+    def run(
+        self, turns: int, rows: tuple[int, int], carried: Sequence[tuple[Ordered, int]]
+    ) -> list[tuple[Ordered, int]]:
+        """Runs the chunk some times.
+
+        Args:
+            turns: how often.
+            rows: the first slice of the first turn, and how many the next turn's is away from it.
+            carried: the handles that the carries lie in, and how many bytes into them.
+
+        Returns:
+            The carries behind the last turn.
+
+        Raises:
+            OutOfRangeError: an index is out of range in some turn.
+        """
+        device, parts, layout = self._device, self._parts, self._layout
+        first, away = rows
+        at = np.arange(first, first + away * turns, away)[:, None] * layout.strides
+        at += self._start
+        for number, handle in self._seconds.items():
+            at[1::2, number] = handle.address
+        for number, place in enumerate(self._places.carries):
+            if place.number >= parts.inputs:
+                at[1:, number] = at[:-1, place.number] + place.offset
+        at[0, : len(carried)] = [handle.address + offset for handle, offset in carried]
+        flags = [self._flag(number, at) for number in layout.flags]
+        runs = [
+            Turns(
+                s, np.ascontiguousarray(at[:, roots]),
+                [None if n is None else self._known[n] for n in keeps],
+            )
+            for s, roots, keeps in layout.segments
         ]  # fmt: skip
-        self._mine: dict[int, Ordered] = {}
+        device.run_turns(runs, self._scalars)
+        for number, text in parts.checks:
+            if self._raised(number, flags):
+                raise OutOfRangeError(text)
+        return [
+            self._after(carry, place, at[-1], turns)
+            for carry, place in zip(carried, self._places.carries, strict=True)
+        ]
 
-    def turn(self, turn: int, carried: Sequence[tuple[Ordered, int]]) -> list[Any]:
-        """Says where this run's values lie; returns the handles of them all."""
-        for number in self._places.free:
-            pair = self._pairs.get(number)
-            if pair is None or len(pair) < 2:
-                pair = self._pairs.setdefault(number, [])
-                pair.append(self._empty(number))
-            self._lies(number, pair[turn % len(pair)])
-        for number, place in self._places.kept.items():
-            mine = self._mine.get(number)
-            if mine is None or carried[place][0] is not mine:
-                mine = self._mine[number] = self._empty(number)
-            self._lies(number, mine)
-        return self._holders
+    def _flag(self, number: int, at: np.ndarray) -> Ordered:
+        """Memory for a flag of each turn."""
+        aval = self._parts.own[number - self._layout.first]
+        made = self._device.empty(Aval((len(at), *aval.shape), aval.dtype))
+        at[:, number] = made.address + np.arange(len(at)) * _row_bytes(made)
+        return made
 
-    def _lies(self, number: int, handle: Ordered) -> None:
-        self.at[number] = handle.address
-        self._holders[number] = handle
+    def _raised(self, number: int, flags: Sequence[Ordered]) -> bool:
+        if number < self._layout.first:
+            return self._device.flag(self._known[number])
+        return True in self._device.download(flags[self._layout.flags.index(number)])
+
+    def _after(
+        self, carry: tuple[Ordered, int], place: _Place, at: np.ndarray, turns: int
+    ) -> tuple[Ordered, int]:
+        number = place.number
+        if number < self._parts.inputs:
+            return carry
+        other = self._seconds.get(number)
+        handle = self._holders[number] if other is None or turns % 2 else other
+        return handle, int(at[number]) - handle.address + place.offset
 
     def _empty(self, number: int) -> Ordered:
-        return self._device.empty(self._parts.own[number - self._first])
+        return self._device.empty(self._parts.own[number - self._layout.first])
 
 
-def _row_bytes(handle: Handle) -> int:
+def _row_bytes(handle: Handle | Aval) -> int:
     return math.prod(handle.shape[1:]) * handle.dtype.itemsize
 
 
@@ -327,15 +390,15 @@ def _shown(device: KernelDevice, handle: Ordered, offset: int, aval: Aval) -> Ha
 
 
 def _run_by_handle(
-    device: KernelDevice, loop: Loop, chunks: Sequence[_Chunk], given: Sequence[Ordered],
-    rows: _Rows,
+    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[_Chunk, int]],
+    given: Sequence[Ordered], rows: _Rows,
 ) -> list[Handle]:  # fmt: skip
     """Runs chunks with operations of the backend's own in between."""
     count, last = loop.carries, loop.carries + loop.sequences
     carried: list[Handle] = list(given[:count])
     pieces: list[list[Handle]] = []
-    for chunk in chunks:
-        row = rows.next(chunk.steps)
+    for chunk in [chunk for chunk, turns in chunks for _ in range(turns)]:
+        row, _ = rows.next(chunk.steps)
         slices = [_slice(device, handle, row, chunk.steps) for handle in given[count:last]]
         outputs = chunk.plan.run([*carried, *slices, *given[last:]], chunk.scalars)
         carried = outputs[:count]
