@@ -13,17 +13,22 @@ memory that a run needs beyond what was there before it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import chart
 import numpy as np
 from limits import POOLS, Limits, measured
 from systems import MODULES
@@ -31,6 +36,12 @@ from workloads import SELF_TIMED, Workload, chosen
 
 SLOW = 0.5
 """Seconds above which a workload is measured three times and no more."""
+
+CPU = Path("/proc/cpuinfo")
+LIBRARIES = {
+    "numpy": "numpy", "torch": "torch", "compile": "torch", "jax": "jax", "tinygrad": "tinygrad"
+}  # fmt: skip
+"""The distribution whose version says what a system is."""
 
 DISTURBED = 0.1
 """The share of a core that other processes may take during a block."""
@@ -177,25 +188,16 @@ def show(row: Row) -> str:
     )
 
 
-def plot(rows: list[Row], file: str) -> None:
-    """Bars of `ratio` for each workload and system."""
-    import matplotlib.pyplot as plt
-
-    names = list(dict.fromkeys(r.workload for r in rows))
-    systems = list(dict.fromkeys(r.system for r in rows))
-    height = 0.8 / len(systems)
-    figure, axes = plt.subplots(figsize=(8, 1 + 0.4 * len(names)), layout="constrained")
-    for i, system in enumerate(systems):
-        mine = {r.workload: r.ratio or 0.0 for r in rows if r.system == system}
-        places = [n + i * height for n, name in enumerate(names) if name in mine]
-        axes.barh(places, list(mine.values()), height, label=system)
-    axes.set_yticks([n + 0.4 - height / 2 for n in range(len(names))], names)
-    axes.invert_yaxis()
-    axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set_xscale("log")
-    axes.set_xlabel("speed relative to the fastest peer (higher is faster)")
-    axes.legend()
-    figure.savefig(file)
+def where(threads: int, workers: list[Worker]) -> str:
+    """On what machine and with which versions a run was made, and when."""
+    name = platform.machine()
+    with contextlib.suppress(OSError):  # other systems than Linux have no such file
+        told = re.search(r"^model name\s*: (.*)$", CPU.read_text("utf-8"), re.MULTILINE)
+        name = told[1] if told else name
+    libraries = dict.fromkeys(LIBRARIES[w.system] for w in workers if w.system in LIBRARIES)
+    versions = [f"{library} {version(library)}" for library in libraries]
+    parts = [name, f"{threads} threads", *versions, time.strftime("%Y-%m-%d")]
+    return " \u00b7 ".join(parts)
 
 
 def arguments() -> argparse.Namespace:
@@ -207,10 +209,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--block", type=float, default=0.1, help="seconds of a timed block")
     parser.add_argument("--small", action="store_true", help="sizes that only show what works")
     parser.add_argument("--json", help="write the rows to this file, for bench/compare.py")
-    parser.add_argument("--plot", help="write a bar chart to this file")
+    parser.add_argument("--plot", help="draw a chart of the ratios, an SVG file")
     asked = parser.parse_args()
     if unknown := set(asked.systems.split(",")) - set(MODULES):
         parser.error(f"no system {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+    if asked.plot and not asked.plot.endswith(".svg"):
+        parser.error(f"--plot draws SVG: give a name that ends in .svg, not {asked.plot}")
     if not chosen(asked.workloads):
         parser.error(f"no workload contains {asked.workloads!r}")
     return asked
@@ -234,12 +238,13 @@ def main() -> None:
         for row in measure(workload, workers, asked.rounds, asked.block, limits):
             print(show(row), flush=True)
             rows.append(row)
+    made = where(asked.threads, workers)
     for worker in workers:
         worker.close()
     if asked.json:
         Path(asked.json).write_text(json.dumps([r._asdict() for r in rows], indent=1), "utf-8")
     if asked.plot:
-        plot(rows, asked.plot)
+        chart.write(rows, asked.plot, where=made)
 
 
 if __name__ == "__main__":

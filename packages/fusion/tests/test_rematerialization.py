@@ -11,6 +11,7 @@ import ingle.nn as nn
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, value_and_grad
 from ingle.fusion import compile, explain, planning
+from ingle.fusion.buffers import Buffers
 from ingle.fusion.explaining import _steps
 from ingle.fusion.passes.storage import ALIGNMENT
 from ingle.fusion.schedule import laid_out
@@ -316,7 +317,9 @@ def test_plans_move_and_keep_no_more(storing, monkeypatch):
         other = planning.Scheduler(self._graph, self._generated, self._donors)
         outlines = storing(outline, other), outline(self)
         plans = [laid_out(o) for o in outlines]
-        pairs.append([(sum(s.nbytes for s in _steps(p, {})), p.arena) for p in plans])
+        told = [_steps(p, Buffers(p.graph, p.views), {}) for p in plans]
+        moved = [sum(s.nbytes for s in steps) for steps in told]
+        pairs.append([(n, p.arena) for n, p in zip(moved, plans, strict=True)])
         return outlines[1]
 
     monkeypatch.setattr(planning.Scheduler, "outline", both)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import inspect
 import math
 import statistics
 import time
@@ -14,13 +15,16 @@ from typing import Any
 
 from ingle.tensor.pytree import flatten
 
+from .buffers import Buffer, Buffers, times
 from .compilation import Compiled
+from .drawing import Card, drawn
 from .entries import Entry
 from .execution import KernelExecutable
 from .graph import Graph
 from .lines import Line
 from .passes.nests import NestCall
-from .passes.operands import bytes_along
+from .passes.operands import Argument, bytes_along
+from .passes.views import Views
 from .plans import prepare
 from .recording import Recording
 from .schedule import Call, HostStep, Schedule
@@ -42,6 +46,7 @@ class Step:
         seconds: measured, or None.
         again: the names of what it computes in addition because that costs less than to read what
             an earlier kernel has computed.
+        reads, writes: the memory, as numbers of the explanation's `buffers`.
     """
 
     kind: str
@@ -51,6 +56,8 @@ class Step:
     flops: int
     seconds: float | None = None
     again: tuple[str, ...] = ()
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -66,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `explain` found; print it, or `save` it as a picture.
+    """What `explain` found; print it, or `save` or `draw` it as a picture.
 
     Attributes:
         recorded: how many operations the function asked for.
@@ -75,6 +82,7 @@ class Explanation:
         constants: numbers and tensors that are part of the plan, with the lines they come from.
         seconds: of one run, the best of several; None if nothing was run.
         sources: the kernels' code, if it was asked for.
+        buffers: the memory that kernels read and write.
     """
 
     recorded: int
@@ -83,6 +91,7 @@ class Explanation:
     constants: tuple[str, ...]
     seconds: float | None
     sources: tuple[str, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
 
     def __str__(self) -> str:
         lines = [
@@ -110,6 +119,23 @@ class Explanation:
         Bars of kernels that compute something again have a dashed border.
         """
         Path(path).write_text(self._repr_svg_(), "utf-8")
+
+    def draw(self, path: str | Path) -> None:
+        """Draws the plan as an SVG picture: the kernels in order, and the memory between them.
+
+        Each kernel shows the operations that were fused into it. Lines lead from what a kernel
+        reads, and to what it stores.
+        """
+        cards = [
+            Card(
+                s.kind, f"{s.kind} {times(s.sizes)}",
+                _bytes(s.nbytes) + ("" if s.seconds is None else f", {_time(s.seconds)}"),
+                s.operations, s.again, s.reads, s.writes,
+            )
+            for s in self.steps
+        ]  # fmt: skip
+        head = f"{self.recorded} operations become {len(self.steps)} kernels"
+        Path(path).write_text(drawn(head, cards, self.buffers), "utf-8")
 
     def _repr_svg_(self) -> str:
         times = [s.seconds or s.estimate for s in self.steps]
@@ -163,14 +189,21 @@ def explain(
     seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
     constants = tuple(_constants(entry.signature[0], entry.lines))
     recorded = len(entry.graph.nodes)
+    names = _names(_written(function), leaves, args)
     if not isinstance(executable, KernelExecutable):
-        steps = tuple([_host_step(entry.graph, n) for n in range(recorded)])
-        return Explanation(recorded, steps, 0, constants, seconds)
+        memory = Buffers(entry.graph, Views(entry.graph))
+        memory.name(entry, names)
+        steps = tuple([_host_step(memory, n) for n in range(recorded)])
+        return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
     plan = executable.plan(numbers)
-    times = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
-    steps = tuple(_steps(plan.schedule, times))
+    measured = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
+    memory = Buffers(plan.schedule.graph, plan.schedule.views)
+    memory.name(entry, names)
+    steps = tuple(_steps(plan.schedule, memory, measured))
     sources = tuple(plan.sources()) if source else ()
-    return Explanation(recorded, steps, plan.schedule.arena, constants, seconds, sources)
+    return Explanation(
+        recorded, steps, plan.schedule.arena, constants, seconds, sources, tuple(memory.found)
+    )
 
 
 def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
@@ -201,11 +234,14 @@ def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
 def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Recording, Entry, list[Any]]:
-    if isinstance(function, Compiled):
-        function = function.function
     leaves = flatten((args, kwargs))
-    recording = Recording(function, args, kwargs, leaves)
+    recording = Recording(_written(function), args, kwargs, leaves)
     return recording, recording.entry()[0], leaves
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it was written, before `compile`."""
+    return function.function if isinstance(function, Compiled) else function
 
 
 def _measured(run: Callable[[], Any], runs: int) -> float:
@@ -218,17 +254,27 @@ def _measured(run: Callable[[], Any], runs: int) -> float:
     return min(times) if runs < 3 else statistics.median_low(sorted(times)[: runs // 2 + 1])
 
 
-def _steps(schedule: Schedule, times: dict[int, float]) -> list[Step]:
+def _names(function: Callable[..., Any], leaves: Sequence[Any], args: Sequence[Any]) -> list[str]:
+    """What a function calls its arguments, if each of them is one thing."""
+    if len(leaves) != len(args) or any(a is not b for a, b in zip(leaves, args, strict=True)):
+        return []
+    try:
+        return [*inspect.signature(function).bind(*args).arguments]
+    except ValueError:  # a builtin that does not tell
+        return []
+
+
+def _steps(schedule: Schedule, memory: Buffers, times: dict[int, float]) -> list[Step]:
     found: list[Step] = []
     done: set[int] = set()
     for step in schedule.steps:
         if isinstance(step, HostStep):
-            found.append(_host_step(schedule.graph, step.position, times.get(len(found))))
+            found.append(_host_step(memory, step.position, times.get(len(found))))
             continue
         for call in step:
             again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
             done.update(call.nodes)
-            found.append(_kernel_step(schedule.graph, call, times.get(len(found)), again))
+            found.append(_kernel_step(memory, call, times.get(len(found)), again))
     return found
 
 
@@ -237,13 +283,14 @@ def _is_map(graph: Graph, position: int) -> bool:
     return graph.nodes[position].op.operation.traits.kind == "elementwise"
 
 
-def _kernel_step(
-    graph: Graph, call: Call, seconds: float | None, again: Sequence[int]
-) -> Step:  # fmt: skip
+def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequence[int]) -> Step:
+    graph = memory.graph
     first = [p for p in call.nodes if p not in again]
     names, more = [
         tuple([graph.nodes[p].op.operation.name for p in nodes]) for nodes in (first, again)
     ]
+    reads = memory.numbers(a.root for a in _arguments(call) if not a.output)
+    writes = memory.numbers(a.root for a in _arguments(call) if a.output)
     if isinstance(call, NestCall):
         # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
         skipped = 1 if call.nest.scattered else 0
@@ -252,7 +299,7 @@ def _kernel_step(
         nbytes = sum(
             bytes_along(graph, a.root, sizes, s) for a, s in zip(call.arguments, steps, strict=True)
         )
-        return Step("nest", names, sizes, nbytes, 0, seconds, more)
+        return Step("nest", names, sizes, nbytes, 0, seconds, more, reads, writes)
     m, n, k = call.sizes
     sizes = (*call.batch, m, n, k)
     nbytes = (
@@ -261,15 +308,22 @@ def _kernel_step(
         + sum(bytes_along(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
     )
     shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
-    return Step("product", names, shown, nbytes, 2 * math.prod(sizes), seconds, more)
+    flops = 2 * math.prod(sizes)
+    return Step("product", names, shown, nbytes, flops, seconds, more, reads, writes)
 
 
-def _host_step(graph: Graph, position: int, seconds: float | None = None) -> Step:
+def _arguments(call: Call) -> tuple[Argument, ...]:
+    return call.arguments if isinstance(call, NestCall) else (call.a, call.b, *call.operands)
+
+
+def _host_step(memory: Buffers, position: int, seconds: float | None = None) -> Step:
+    graph = memory.graph
     node = graph.nodes[position]
     avals = [graph.values[v].aval for v in (*node.args, *node.results)]
     nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
     shape = graph.values[node.results[0]].aval.shape
-    return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds)
+    reads, writes = memory.numbers(node.args), memory.numbers(node.results)
+    return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds, (), reads, writes)
 
 
 def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:
