@@ -100,7 +100,7 @@ def test_runs_are_compared(small_run: tuple[Path, str], tmp_path: Path) -> None:
     assert worse.stdout.count("0.50x") == 2 * len(rows)
 
 
-@pytest.mark.parametrize("option", ["--systems=abacus", "--workloads=weaving"])
+@pytest.mark.parametrize("option", ["--systems=abacus", "--workloads=weaving", "--plot=bars.png"])
 def test_unknown_names_are_refused(option: str) -> None:
     done = bench("run.py", option)
     assert done.returncode == 2
