@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import gc
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -110,3 +110,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plans_of_this_session() -> Iterator[None]:
+    """Plans are made in this process: one from disk would leave nothing to see of how it is made.
+
+    Without this a test that watches or replaces a pass would fail, or check nothing, in the second
+    session that runs it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if installed("ingle.fusion"):
+            patch.setattr("ingle.fusion.execution.kept_plans", lambda device, graph: None)
+        yield

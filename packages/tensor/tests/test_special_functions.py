@@ -114,5 +114,52 @@ def test_incomplete_gamma_at_the_edges() -> None:
     np.testing.assert_allclose(it.igammac(1, x).numpy(), np.exp(-x.numpy()), rtol=1e-15)
     density = grad(lambda x: it.sum(it.igamma(1, x)))(x)
     np.testing.assert_allclose(density.numpy(), np.exp(-x.numpy()), rtol=1e-14)
-    with pytest.raises(GradientError, match="igamma: there is no gradient by x1"):
-        grad(lambda a: it.igamma(a, 1.0))(at(2.0))
+
+
+# Derivatives of P by its shape, by mpmath with 60 digits:
+# mp.diff(lambda a: mp.gammainc(a, 0, x, regularized=True), a)
+BY_SHAPE = [
+    (1e-06, 0.001, -6.331500918790854),
+    (0.01, 0.5, -0.5655459117152578),
+    (0.3, 1.05, -0.31552530263396283),
+    (0.5, 12.0, -4.357465486573707e-06),
+    (1.0, 1.0, -0.4317297106348987),
+    (1.3, 1.15, -0.3917108390867127),
+    (3.0, 0.02, -6.789959227319137e-06),
+    (7.0, 7.5, -0.1449027549511783),
+    (9.9, 9.7, -0.12891123589225248),
+    (25.0, 24.0, -0.08003842834756351),
+    (25.0, 60.0, -1.010202848134979e-07),
+    (300.0, 310.0, -0.01925383837470143),
+    (1.5e6, 1.5e6 * 0.9995, -0.00027009446709394617),
+    (1e8, 1e8, -3.989422807338846e-05),
+    (40000.0, 39900.0, -0.001762166542151858),
+]
+
+
+@pytest.mark.parametrize(("a", "x", "want"), BY_SHAPE)
+def test_incomplete_gamma_by_its_shape(a: float, x: float, want: float) -> None:
+    for function, sign in ((it.igamma, 1), (it.igammac, -1)):
+        got = grad(lambda v, f=function: it.sum(f(v, x)))(at([a]))
+        np.testing.assert_allclose(got.numpy(), [sign * want], rtol=2e-12)
+
+
+def test_incomplete_gamma_by_its_shape_at_the_edges() -> None:
+    a = at([0.0, 1.0, 2.0, INF, 0.0, -1.0, NAN])
+    x = at([INF, 0.0, INF, 3.0, 0.0, 1.0, 1.0])
+    got = grad(lambda v: it.sum(it.igamma(v, x)))(a)
+    np.testing.assert_array_equal(got.numpy(), [0.0, 0.0, 0.0, 0.0, NAN, NAN, NAN])
+    # Exponential integrals are the limits for a shape of 0.
+    x = at([0.01, 0.7, 1.2, 20.0])
+    got = grad(lambda v: it.sum(it.igamma(v, x)))(at([0.0] * 4))
+    np.testing.assert_allclose(got.numpy(), -special.exp1(x.numpy()), rtol=1e-13)
+
+
+def test_incomplete_gamma_has_no_second_derivative_by_its_shape() -> None:
+    # Mixed second derivatives are the density's derivative, in either order.
+    mixed = grad(lambda x: grad(lambda a: it.igamma(a, x))(at(2.0)))(at(3.0))
+    other = grad(lambda a: grad(lambda x: it.igamma(a, x))(at(3.0)))(at(2.0))
+    want = 3.0 * np.exp(-3.0) * (np.log(3.0) - special.digamma(2.0))
+    np.testing.assert_allclose([mixed.item(), other.item()], want, rtol=1e-13)
+    with pytest.raises(GradientError, match="igamma: there is no second derivative by x1"):
+        grad(grad(lambda a: it.igamma(a, 1.0)))(at(2.0))

@@ -331,9 +331,11 @@ print("both fine")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_fork_after_the_gang_started() -> None:
     code = FORKED.format(tests=os.path.dirname(__file__))
+    environment = {**os.environ, "INGLE_NUM_THREADS": "2"}  # on one core nothing would start
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=120, check=False, env=environment,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "both fine\n"
 

@@ -17,11 +17,11 @@ import numpy as np
 from ingle.tensor.operation import Op
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_EPS = 2.0**-53
-_LARGE = 1e6
+EPS = 2.0**-53
+LARGE = 1e6
 """From here on Temme's expansion has two terms."""
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-_C0 = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515)
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+C0 = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515)
 """Temme's first coefficient in powers of eta; the second one is -1 / 540 - eta / 288 at first."""
 
 
@@ -66,10 +66,10 @@ def _choice(a: Array, x: Array) -> Array:
     """Which method is exact: 0 the series, 1 that of Q, 2 the fraction, 3 Temme's expansion."""
     tiny = np.where(x <= 0.5, -0.4 / np.log(np.minimum(x, 0.5)) >= a, x * 1.1 >= a)
     choice = np.where(x <= 1.1, tiny.astype(np.int64), np.where(x > a, 2, 0))
-    return np.where((a >= _LARGE) & (np.abs(x - a) < 0.05 * a), 3, choice)
+    return np.where((a >= LARGE) & (np.abs(x - a) < 0.05 * a), 3, choice)
 
 
-def _log1p_less(m: Array) -> Array:
+def log1p_less(m: Array) -> Array:
     """`log1p(m) - m`, of which little is left where m is small."""
     near = np.abs(m) < 0.3
     inside = np.where(near, m, 0.0)
@@ -80,30 +80,38 @@ def _log1p_less(m: Array) -> Array:
     return np.where(near, total * inside * inside, np.log1p(outside) - outside)
 
 
-def _factor(a: Array, x: Array) -> Array:
+def factor(a: Array, x: Array) -> Array:
     """`x**a exp(-x) / gamma(a + 1)`."""
     large = np.maximum(a, 10.0)
     series = np.zeros(a.shape)
-    for c in _STIRLING[::-1]:
+    for c in STIRLING[::-1]:
         series = series / (large * large) + c
-    exponent = large * _log1p_less((x - large) / large) - series / large
+    exponent = large * log1p_less((x - large) / large) - series / large
     small = np.minimum(a, 10.0)
     short = np.exp(small * np.log(x) - x) / _gamma(small + 1).astype(np.float64)
     return np.where(a < 10, short, np.exp(exponent) / np.sqrt(2 * math.pi * large))
 
 
-def _repeated(step: Callable[[int, list[Array]], list[Array]], state: list[Array]) -> Array:
-    """Runs a step until the first of the state says so everywhere; returns the last of it.
+def repeated(
+    step: Callable[[int, list[Array]], list[Array]], state: list[Array], results: int = 1
+) -> list[Array]:
+    """Runs a step until the first of the state is small everywhere; returns the last ones of it.
 
     Elements that are done leave.
+
+    Args:
+        step: from its number and the state to the next state.
+        state: at first: the size of the last change, then anything.
+        results: how many of the last parts of the state to return.
     """
-    out = np.empty(state[0].shape)
-    left = np.arange(out.size)
+    out = [np.empty(state[0].shape) for _ in range(results)]
+    left = np.arange(state[0].size)
     for n in range(1, 1 << 20):
         state = step(n, state)
-        done = state[0] <= _EPS
+        done = state[0] <= EPS
         if done.any():
-            out[left[done]] = state[-1][done]
+            for whole, found in zip(out, state[-results:], strict=True):
+                whole[left[done]] = found[done]
             left, state = left[~done], [v[~done] for v in state]
             if not left.size:
                 break
@@ -117,7 +125,7 @@ def _series(a: Array, x: Array) -> tuple[Array, Array]:
         return [term / total, a, x, term, total + term]
 
     one = np.ones(a.shape)
-    p = np.minimum(_factor(a, x) * _repeated(step, [one, a, x, one, one]), 1.0)
+    p = np.minimum(factor(a, x) * repeated(step, [one, a, x, one, one])[0], 1.0)
     return p, 1 - p
 
 
@@ -138,7 +146,7 @@ def _small(a: Array, x: Array) -> tuple[Array, Array]:
     logarithm = near * (near * logarithm - _EULER)
     logarithm = np.where(a < 0.2, logarithm, np.log(_gamma(a + 1).astype(np.float64)))
     exponent = a * np.log(x) - logarithm
-    rest = np.exp(exponent) * a * _repeated(step, [one, a, x, one, zero])
+    rest = np.exp(exponent) * a * repeated(step, [one, a, x, one, zero])[0]
     q = -np.expm1(exponent) - rest
     return 1 - q, q
 
@@ -146,8 +154,8 @@ def _small(a: Array, x: Array) -> tuple[Array, Array]:
 def _fraction(a: Array, x: Array) -> tuple[Array, Array]:
     def step(n: int, state: list[Array]) -> list[Array]:
         _, a, b, c, d, found = state
-        b, factor = b + 2, -n * (n - a)
-        d, c = factor * d + b, factor / c + b
+        b, part = b + 2, -n * (n - a)
+        d, c = part * d + b, part / c + b
         d = 1 / np.where(d == 0, 1e-300, d)
         c = np.where(c == 0, 1e-300, c)
         change = c * d
@@ -155,15 +163,20 @@ def _fraction(a: Array, x: Array) -> tuple[Array, Array]:
 
     b = x + 1 - a
     d = 1 / np.where(b == 0, 1e-300, b)
-    q = _factor(a, x) * a * _repeated(step, [d, a, b, np.full(a.shape, 1e300), d, d])
+    q = factor(a, x) * a * repeated(step, [d, a, b, np.full(a.shape, 1e300), d, d])[0]
     return 1 - q, q
 
 
-def _uniform(a: Array, x: Array) -> tuple[Array, Array]:
+def uniform_angle(a: Array, x: Array) -> tuple[Array, Array]:
+    """`m = x / a - 1`, and Temme's eta, for which `eta**2 / 2 = m - log1p(m)`, with m's sign."""
     m = (x - a) / a
-    eta = np.copysign(np.sqrt(-2 * _log1p_less(m)), m)
+    return m, np.copysign(np.sqrt(-2 * log1p_less(m)), m)
+
+
+def _uniform(a: Array, x: Array) -> tuple[Array, Array]:
+    _, eta = uniform_angle(a, x)
     first = np.zeros(a.shape)
-    for c in _C0[::-1]:
+    for c in C0[::-1]:
         first = first * eta + c
     terms = first - (1 / 540 + eta / 288) / a
     rest = np.exp(-0.5 * a * eta * eta) / np.sqrt(2 * math.pi * a) * terms
