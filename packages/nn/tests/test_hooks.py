@@ -12,7 +12,10 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.autodiff import checkpoint
 from ingle.fusion import compile
+from ingle.tensor.contract import Aval
+from ingle.tensor.dispatch import wrap
 from ingle.tensor.errors import AnomalyError, OperandError
+from ingle.tensor.programs import trace
 
 torch = pytest.importorskip("torch")
 
@@ -176,6 +179,23 @@ def test_the_first_nan_is_named_backward(compiled: bool) -> None:
     with it.anomaly(infinite=True), pytest.raises(AnomalyError, match="NaN or infinite"):
         run(it.ones((1, 2)))
     assert np.isnan(run(it.ones((1, 2))).numpy()).all()
+
+
+@pytest.mark.parametrize("kind", ["scan", "while_loop", "cond"])
+def test_the_operation_in_a_program_is_named_not_the_loop(kind: str) -> None:
+    def written(x: Any) -> Any:
+        if kind == "scan":
+            return it.scan(lambda c, v: (c + v, it.log(v) * 2.0), it.asarray(0.0), x)[1]
+        if kind == "while_loop":
+            begun = x, it.asarray(0)
+            return it.while_loop(lambda c: c[1] < 3, lambda c: (it.log(c[0]), c[1] + 1), begun)[0]
+        return it.cond(it.sum(x) < 9.0, lambda: it.log(x) * 2.0, lambda: x)
+
+    traced = trace(written, [Aval((3,), it.float32)])
+    given = [it.asarray([1.0, -3.0, 2.0]), *map(wrap, traced.closed)]
+    with it.anomaly(), pytest.raises(AnomalyError, match=r"^log: 1 of") as caught:
+        traced.program.run(*given)
+    assert kind == "cond" or str(caught.value).endswith(f"This is a step of {kind}")
 
 
 def test_nothing_is_watched_behind_the_block() -> None:

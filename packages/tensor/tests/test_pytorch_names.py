@@ -165,3 +165,22 @@ def test_a_tensor_of_pytorch_is_no_operand() -> None:
     with pytest.raises(OperandError, match=r"from_dlpack\(x\.detach\(\)\)"):
         it.exp(theirs.requires_grad_())
     np.testing.assert_array_equal(it.from_dlpack(theirs.detach()).numpy(), X)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("x.var(unbiased=False)", r"var\(x, axis=..., correction=0\)"),
+        ("x.std(1, unbiased=True)", r"std\(x, axis=..., correction=1\)"),
+        ("it.var(x, dim=0, unbiased=True)", r"var\(x, axis=..., correction=1\)"),
+        ("x.add(x, alpha=2)", r"write x \+ 2 \* y"),
+        ("x.sub(x, alpha=0.5)", r"write x - 0.5 \* y"),
+        ("x.div(x, rounding_mode='floor')", r"floor_divide\(x, y\)"),
+    ],
+)
+def test_options_that_only_pytorch_has_say_what_to_write(call: str, told: str) -> None:
+    x = it.ones((2, 3))
+    with pytest.raises(ArgumentError, match=told):
+        eval(call, {"it": it, "x": x})
+    assert x.add(x).tolist() == [[2.0] * 3] * 2
+    assert x.div(2.0).tolist() == [[0.5] * 3] * 2

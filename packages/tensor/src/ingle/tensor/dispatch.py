@@ -67,7 +67,13 @@ def watch(watcher: Watcher | None) -> None:
     _watcher = watcher
 
 
-def _shown(op: Op, inputs: Sequence[Handle | Scalar], outputs: tuple[Handle, ...]) -> None:
+def watched() -> bool:
+    """Whether somebody watches operations, in some thread."""
+    return _watcher is not None
+
+
+def show(op: Op, inputs: Sequence[Handle | Scalar], outputs: tuple[Handle, ...]) -> None:
+    """Shows an operation that ran to the watcher."""
     # Another thread may have ended the watch meanwhile.
     watcher = _watcher
     if watcher is not None:
@@ -90,7 +96,7 @@ def run1(op: Op, x: Handle) -> Tensor:
         infer(op, inputs)
     outputs = backend.execute(op, inputs)
     if _watcher is not None:
-        _shown(op, inputs, outputs)
+        show(op, inputs, outputs)
     return _Tensor(outputs[0])
 
 
@@ -110,7 +116,7 @@ def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
         infer(op, inputs)
     outputs = backend.execute(op, inputs)
     if _watcher is not None:
-        _shown(op, inputs, outputs)
+        show(op, inputs, outputs)
     return _Tensor(outputs[0])
 
 
@@ -119,7 +125,7 @@ def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
     infer(op, inputs)
     outputs = highest(op, inputs).execute(op, inputs)
     if _watcher is not None:
-        _shown(op, inputs, outputs)
+        show(op, inputs, outputs)
     return tuple(map(_Tensor, outputs))
 
 

@@ -30,6 +30,8 @@ _DIFFERENT = {
     "PyTorch's scatter_reduce",
 }
 """What PyTorch's spelling of a call would have meant, by function."""
+_SPELLINGS = frozenset({"dim", "dims", "keepdim", "unbiased"})
+"""PyTorch's names of arguments."""
 
 
 def install(namespace: dict[str, Any], module: str = "ingle.tensor") -> None:
@@ -76,6 +78,11 @@ def _with_dim(
     def spelled(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
         """The arguments by the standard's names, less those that go by position."""
         name, extra = function.__name__, args[positional:]
+        if "unbiased" in options and "correction" in names:
+            raise ArgumentError(
+                f"{name}: unbiased={options['unbiased']!r} is PyTorch's; write {name}(x, axis=..., "
+                f"correction={int(bool(options['unbiased']))})"
+            )
         if len(extra) > len(by_position) or (extra and not _is_axis(extra[0])):
             _refuse(name, options, "...")
             raise TypeError(
@@ -95,9 +102,7 @@ def _with_dim(
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if len(args) > positional or (
-            options and ("dim" in options or "keepdim" in options or "dims" in options)
-        ):
+        if len(args) > positional or (options and not _SPELLINGS.isdisjoint(options)):
             options = spelled(args, options)
             args = args[:positional]
         return function(*args, **options)

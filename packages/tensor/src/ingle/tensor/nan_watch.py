@@ -19,6 +19,7 @@ from .contract import Handle, Scalar
 from .errors import AnomalyError
 from .locks import renewed
 from .operation import Op
+from .programs import Program
 from .programs.tracing import user_line
 
 active = 0
@@ -74,11 +75,29 @@ class Watch:
                 self.places[step.order] = f"{name}{self._module()}, at {user_line()}"
             count = self._bad(x)
             if count:
+                self._look_inside(op, inputs)
                 raise AnomalyError(
                     f"{name}: {count} of {np.prod(x.shape, dtype=int)} elements of the result "
                     f"({x.dtype}, shape {x.shape}) are {self.bad}; "
                     f"{'; '.join(self._told(op, inputs))}{self._module()}, at {user_line()}"
                 )
+
+    def _look_inside(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Raises for the operation of a program that gives the first such element: of a step of a
+        loop, of a branch."""
+        carries = any(isinstance(value, Program) for value in op.attributes.values())
+        if op.operation.body is None or not carries:
+            return
+        device = next(x.backend for x in inputs if isinstance(x, Handle)).device
+        token = _current.set(self)
+        try:
+            dispatch.execute_body(op, inputs, device)
+        except AnomalyError as error:
+            told = AnomalyError(f"{error}\nThis is a step of {op.operation.name}{self._module()}")
+            told.backward = error.backward
+            raise told from None
+        finally:
+            _current.reset(token)
 
     def _bad(self, x: Handle | Scalar) -> int:
         values = _values(x)

@@ -6,7 +6,8 @@ They are other spellings of functions of `ingle.tensor`. What has no method here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import ops
@@ -42,6 +43,14 @@ _SPELLINGS = {
     "unsqueeze": "expand_dims",
     **{name: name for name in _FUNCTIONS.split()},
 }  # fmt: skip
+
+_SUM, _DIFFERENCE = ("alpha", "x + {0} * y"), ("alpha", "x - {0} * y")
+_QUOTIENT = ("rounding_mode", 'floor_divide(x, y) for "floor", trunc(x / y) for "trunc"')
+_OPTIONS = {
+    "add": _SUM, "sub": _DIFFERENCE, "subtract": _DIFFERENCE, "div": _QUOTIENT,
+    "divide": _QUOTIENT, "true_divide": _QUOTIENT,
+}  # fmt: skip
+"""Of methods an argument of PyTorch's that the functions do not have, and what to write."""
 
 
 class Elements(int):
@@ -88,7 +97,8 @@ class PyTorchMethods:
         def __getattr__(self, name: str) -> Any:
             function = getattr(ops, _SPELLINGS.get(name, "_"), None)
             if function is not None:
-                return function.__get__(self)
+                method = function.__get__(self)
+                return _refusing(method, name) if name in _OPTIONS else method
             raise AttributeError(_missing(type(self).__name__, name), name=name, obj=self)
 
     @property
@@ -254,6 +264,22 @@ class PyTorchMethods:
 
 def _reshaped(x: Any, shape: tuple[Any, ...]) -> Tensor:
     return ops.reshape(x, shape[0] if len(shape) == 1 else shape)
+
+
+def _refusing(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method, which says what to write for an option that only PyTorch's has."""
+    option, told = _OPTIONS[name]
+
+    @functools.wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        if option in options:
+            value = options[option]
+            raise ArgumentError(
+                f"{name}: there is no {option}={value!r}; write {told.format(value)}"
+            )
+        return method(*args, **options)
+
+    return call
 
 
 def _missing(kind: str, name: str) -> str:

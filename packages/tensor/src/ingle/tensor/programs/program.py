@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from ..contract import Aval, Handle, Scalar
 from ..device import Device, backend_of
-from ..dispatch import Number, highest, wrap
+from ..dispatch import Number, highest, show, watched, wrap
 from ..operation import Op, Static, infer, typed_key
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Program(Static):
             for x, a in zip(inputs, self.avals, strict=False)
         ]
         where = next((x.device for x in values if not isinstance(x, Scalar)), None)  # type: ignore[union-attr]
-        planned = _planning(values) if len(self.steps) > 1 else None
+        planned = _planning(values) if len(self.steps) > 1 and not watched() else None
         if planned is not None:
             return tuple(map(wrap, planned(self, [_operand(x) for x in values])))
         for step, dying in zip(self.steps, self._dying, strict=True):
@@ -189,9 +189,13 @@ def _execute(
         found = x.backend
         if found is not None and found is not backend:
             if backend is not None:
-                return highest(op, operands).execute(op, operands)
+                backend = highest(op, operands)
+                break
             backend = found
-    return (backend_of(where) if backend is None else backend).execute(op, operands)
+    outputs = (backend_of(where) if backend is None else backend).execute(op, operands)
+    if watched():
+        show(op, operands, outputs)
+    return outputs
 
 
 def _last_uses(
