@@ -5,9 +5,10 @@ from __future__ import annotations
 import dis
 import gc
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -52,7 +53,7 @@ def unwanted(expression: str) -> set[str]:
     return {term.removeprefix("not ") for term in terms if term.startswith("not ")}
 
 
-def absent_peer(test: Callable[..., Any]) -> str | None:
+def absent_peer(test: Any) -> str | None:
     """The peer without which a test is skipped whatever its parameters, if it is not installed."""
     code = getattr(inspect.unwrap(test), "__code__", None)
     if code is None or "importorskip" not in code.co_names:
@@ -108,8 +109,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     A full collection looked at all of them each time: a second, in every test that asks for one.
     """
+    session.stash[FROZEN_FOR] = None
+    freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Does the same between two files where tests have left many: modules that PyTorch loads late.
+
+    Fixtures of the file before are gone by now, and those of the next are not there yet.
+    """
+    stash = item.session.stash
+    if stash.get(FROZEN_FOR, None) != item.path:
+        stash[FROZEN_FOR] = item.path
+        if len(gc.get_objects()) > MANY:
+            freeze()
+
+
+def freeze() -> None:
+    """Collects garbage, and what is alive is never looked at again."""
     gc.collect()
     gc.freeze()
+
+
+FROZEN_FOR = pytest.StashKey[Path | None]()
+"""The file of the test that ran last."""
+MANY = 100_000
+"""Objects that take a full collection some 20 ms."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -151,6 +151,7 @@ def test_products_are_kept_and_small_results_too():
     assert total == 4  # exp keeps its own result, of one number
 
 
+@pytest.mark.slow
 def test_each_value_is_computed_again_once(monkeypatch):
     backend = values(1).backend
     ran = []

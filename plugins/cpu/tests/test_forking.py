@@ -101,6 +101,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_children_compute_while_a_thread_of_the_parent_works():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, "1", "12"],

@@ -60,6 +60,7 @@ def trained(seed, way, steps=12):
         return {name: v.numpy().copy() for name, v in net.state_dict().items()}
 
 
+@pytest.mark.slow
 @both_ways
 def test_ten_threads_train_ten_models(way):
     alone = [trained(seed, way) for seed in range(10)]

@@ -64,6 +64,7 @@ class TestShapes:
             want = (np.tanh(x.astype(np.float64) * 2) + 1).mean(0)
             np.testing.assert_allclose(f(it.asarray(x)).numpy(), want, rtol=1e-5, atol=1e-6)
 
+    @pytest.mark.slow
     @both_ways
     def test_fifty_batch_lengths_take_no_new_kernels(self, way):
         net = nn.Sequential(nn.Linear(24, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
@@ -356,6 +357,7 @@ with it.device("cpu"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
 @pytest.mark.parametrize("way", ["compile", "plain"])
 def test_control_c_in_the_middle_of_a_plan(way):

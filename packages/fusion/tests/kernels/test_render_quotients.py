@@ -45,6 +45,7 @@ def root_kernel(machine: Any, lanes: int) -> Any:
     return lambda x, out: kernel(x, out, np.empty(x.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_roots(machine: Any, half: bool) -> None:
     """Every mantissa at two exponents, every exponent, and what is special."""

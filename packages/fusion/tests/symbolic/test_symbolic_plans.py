@@ -156,6 +156,7 @@ def trained(compiled, shapes):
     return losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, False])
 def test_training_on_batches_of_many_shapes(made, monkeypatch, compiled):
     batches, lengths = (4, 4, 3, 4, 2, 5, 8, 4, 1, 6), (5, 8, 8, 9, 11, 6, 8, 17, 3, 7)

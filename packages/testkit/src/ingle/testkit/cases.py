@@ -47,13 +47,13 @@ class Tier:
 
 
 TIERS: dict[str, Tier] = {
-    "smoke": Tier(("float32", "int32", "bool"), ("float32",), 1, False, 8, 4),
+    "smoke": Tier(("float32", "int32", "bool"), ("float32",), 1, False, 4, 4),
     "standard": Tier(
         ("float32", "float64", "bfloat16", "float16", "int32", "uint8", "bool", "complex64"),
         ("float64", "float32", "complex128"),
         1,
         True,
-        16,
+        10,
         16,
     ),
     "full": Tier(
