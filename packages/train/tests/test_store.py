@@ -146,7 +146,8 @@ def test_a_store_keeps_at_least_one(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [b"", b"\xff\xfe", b"../../etc/passwd", b"/etc/passwd", b"step-1.safetensors", b"notes.txt",
-     b"../step-00000001.safetensors", b"x" * 100_000, b"step-00000001.safetensors\nmore"],
+     b"../step-00000001.safetensors", b"x" * 100_000, b"step-00000001.safetensors\nmore",
+     b"step-00000009.safetensors\n"],
 )  # fmt: skip
 def test_a_pointer_to_no_checkpoint_of_the_folder_is_passed_over(tmp_path, text):
     store = CheckpointStore(tmp_path)
@@ -179,6 +180,7 @@ def test_pointers_that_are_no_files(tmp_path):
     ["", "{", "[" * 100_000, "null", "[]", "1e400", '{"file": 3, "monitor": "x", "value": 1}',
      '{"file": "../../secret", "monitor": "valid/accuracy", "value": 9}',
      '{"file": "/etc/passwd", "monitor": "valid/accuracy", "value": 9}',
+     '{"file": "step-00000009.safetensors", "monitor": "valid/accuracy", "value": 9}',
      '{"file": "step-00000001.safetensors", "monitor": "valid/accuracy"}',
      '{"file": "step-00000001.safetensors", "value": 1}',
      '{"file": "step-00000001.safetensors", "monitor": "valid/accuracy", "value": "9"}',

@@ -73,7 +73,7 @@ class CheckpointStore:
         if not _is_there(pointer):
             return newest
         said = _short_text(pointer)
-        if said is None or not _NAME.fullmatch(said.strip()):
+        if said is None or not self._holds(said.strip()):
             _warn(pointer, f"it names no checkpoint of this folder; the newest one is {newest}")
             return newest
         return self.folder / said.strip()
@@ -163,13 +163,17 @@ class CheckpointStore:
             found = json.loads(_short_text(pointer) or "")
             value = found["value"]
             sensible = isinstance(value, int | float) and not isinstance(value, bool)
-            if not sensible or not _NAME.fullmatch(found["file"]):
-                raise ValueError(f"it has {found}")
+            if not sensible or not self._holds(found["file"]):
+                raise ValueError(f"it has {found}, which names no checkpoint of this folder")
             entry = {"file": found["file"], "monitor": found["monitor"], "value": float(value)}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             _warn(pointer, f"it is damaged ({error!r:.200}); the best one so far is not known")
             return None
         return entry if entry["monitor"] == self.monitor else None
+
+    def _holds(self, name: str) -> bool:
+        """Whether a note names a checkpoint that is here: somebody may have deleted it."""
+        return _NAME.fullmatch(name) is not None and (self.folder / name).is_file()
 
     def _note_best(self, path: Path, value: float) -> None:
         found = self._best()
