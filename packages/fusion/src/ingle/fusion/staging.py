@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,16 +111,20 @@ class Staging(Recorder):
         return number
 
     def number(self, scalar: Scalar) -> int:
-        if is_followed(scalar.value):
-            value: Any = scalar.value
-            key = (value.tape, value.name, scalar.dtype)
-            known = self._scalars.get(key)
-            number = super().number(scalar) if known is None else known
-            self._scalars[key] = number
+        value: Any = scalar.value
+        if is_followed(value):
+            key: Any = (value.tape, value.name, scalar.dtype)
+            number = self._scalars.get(key)
+            if number is None:
+                number = self._scalars[key] = super().number(scalar)
         else:
-            self.written.append(constant_entry(scalar.value, scalar.dtype))
-            number = self._count
-            self._count += 1
+            entry = constant_entry(value, scalar.dtype)
+            key = entry[:3]
+            number = self._scalars.get(key)
+            if number is None:
+                self.written.append(entry)
+                number = self._scalars[key] = self._count
+                self._count += 1
         self._locate()
         return number
 
@@ -154,7 +159,7 @@ class StagingScope(Scope):
         born: cells that were made while recording.
     """
 
-    __slots__ = ("_shown", "born", "counts", "fixed", "staging")
+    __slots__ = ("_before", "_shown", "born", "counts", "fixed", "staging")
 
     def __init__(self, staging: Staging, parent: Scope | None) -> None:
         super().__init__(parent)
@@ -163,6 +168,7 @@ class StagingScope(Scope):
         self.fixed: dict[Cell[Any], Any] = {}
         self.born: list[Cell[Any]] = []
         self._shown: dict[Cell[Any], Any] = {}
+        self._before = copy_context()
 
     def read(self, cell: Cell[Any]) -> Any:
         if self.staging.interrupted():
@@ -173,12 +179,25 @@ class StagingScope(Scope):
             self._shown[cell] = self._show(cell)
         return self._shown[cell]
 
+    def provide(self, cell: Cell[Any], make: Callable[[], Any]) -> bool:
+        """Gives a cell a value as if it had had it before; False if it cannot be so.
+
+        See `ingle.tensor.providing`. Nothing of it is recorded.
+        """
+        if cell in self.writes or (cell in self._shown and cell not in self.fixed):
+            return False
+        self._before.copy().run(lambda: cell.rebind(make()))
+        self._shown.pop(cell, None)
+        if cell in self.fixed:  # where it stands among others is part of what was recorded
+            self._shown[cell] = self.fixed[cell] = self._held(cell)
+        return True
+
     def shown(self) -> list[Any]:
         """The numbers that the cells in `counts` showed, without their history."""
         return [plain(self._shown[cell]) for cell in self.counts]
 
     def _show(self, cell: Cell[Any]) -> Any:
-        value = cell._value if self.parent is None else self.parent.read(cell)
+        value = self._held(cell)
         if isinstance(value, Tensor):
             handle = value._handle
             if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
@@ -193,3 +212,6 @@ class StagingScope(Scope):
             return value
         self.fixed[cell] = value
         return value
+
+    def _held(self, cell: Cell[Any]) -> Any:
+        return cell._value if self.parent is None else self.parent.read(cell)

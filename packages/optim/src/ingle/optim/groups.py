@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ingle.nn import Module, Parameter, structure
-from ingle.tensor import Cell, DType, Tensor, float32, zeros_like
+from ingle.tensor import Cell, DType, Tensor, asarray, float32
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen, Structured
 
+from .counts import shared
 from .schedule import Rate, Schedule, rate_at
 
 Parameters: TypeAlias = (
@@ -115,12 +119,18 @@ class Slot:
         Raises:
             ShapeError: the parameter has had another shape.
         """
-        parameter, moments = self.parameter.raw, self.moments.raw
-        found = moments.get(name)
+        parameter = self.parameter.raw
+        found = self.moments.raw.get(name)
         if found is None:
-            made = Cell(zeros_like(parameter, dtype=self.dtype))
-            self.moments.value = {**moments, name: made}
-            return made
+            shape, dtype, device = parameter.shape, self.dtype, parameter.device
+
+            def made() -> Frozen:
+                # Uploaded, so that the first step is recorded like all others.
+                zero = asarray(np.zeros(shape, dtype.dtype), device=device)
+                return Frozen({**self.moments.raw, name: Cell(zero)})
+
+            provide(self.moments, made)
+            return self.moments.raw[name]
         held = found.raw
         if held.shape != parameter.shape:
             raise ShapeError(
@@ -143,6 +153,8 @@ class Group(Structured):
 
     def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:
         self.slots = slots
+        for slot, steps in zip(slots, shared([slot.steps for slot in slots]), strict=True):
+            slot.steps = steps
         self._options = Cell(options)
         self._rate: Cell[float] = Cell(0.0)
         self.schedule: Schedule | None = None

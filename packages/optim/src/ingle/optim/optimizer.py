@@ -14,6 +14,7 @@ from ingle.tensor.structure import Structured
 
 from . import state
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
+from .counts import advance
 from .groups import Group, Parameters, Slot, add_groups, make_groups
 from .schedule import Rate
 
@@ -163,8 +164,7 @@ class Optimizer(Structured):
             updates = [
                 (slot, slot.fitting(mine[slot.parameter])) for g, slot, _ in work if g is group
             ]
-            for slot, _ in updates:
-                slot.steps.rebind(slot.steps.raw + 1)
+            advance([slot.steps for slot, _ in updates])
             self.update_group(updates, group.rate.raw, group.options)
         self.steps.value = self.steps.raw + 1
 

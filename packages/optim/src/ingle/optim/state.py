@@ -18,6 +18,8 @@ from ingle.nn.state import as_tensor
 from ingle.tensor import Cell, Tensor, transaction
 from ingle.tensor.errors import OperandError
 
+from .counts import assign
+
 if TYPE_CHECKING:
     from .groups import Slot
     from .optimizer import Optimizer
@@ -108,8 +110,8 @@ def _set(
                 option: _like(old, mapping.get(f"groups.{i}.{option}", old))
                 for option, old in group.options.items()
             }
+        assign({s.steps: int(mapping[f"state.{s.name}.steps"]) for s in moments})
         for slot, values in moments.items():
-            slot.steps.value = int(mapping[f"state.{slot.name}.steps"])
             # Cells keep their identity where there are some: recordings hold them.
             old = slot.moments.raw
             cells = {n: old[n] if n in old else Cell(value) for n, value in values.items()}

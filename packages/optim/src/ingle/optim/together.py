@@ -36,8 +36,8 @@ def together(
     dtype = handles[0].dtype
     scalars = [Scalar(n, dtype) for n in numbers]
     backend = handles[0].backend
-    defers = getattr(backend, "defers", None)
-    if defers is None or not defers() or any([h.backend is not backend for h in handles]):  # noqa: C419 (faster)
+    writes_down = hasattr(backend, "defers")
+    if not writes_down or any([h.backend is not backend for h in handles]):  # noqa: C419 (faster)
         return [run(op, [*[x._handle for x in group], *scalars]) for group in operands]
     key = (op, len(operands), tuple([h.shape for h in handles]), dtype)
     found = _regions.get(key)

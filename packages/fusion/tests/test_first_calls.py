@@ -1,0 +1,147 @@
+"""What the first calls of a compiled function need not do: again, or one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle import nn, optim
+from ingle.fusion import compile
+from ingle.tensor.plugins import discover
+from ingle.tensor.providing import provide
+from ingle.tensor.structure import Frozen
+
+DEVICES = ("numpy", *({"cpu"} & discover().backends.keys()))
+
+
+@pytest.fixture(params=DEVICES, autouse=True)
+def device(request):
+    with it.device(request.param):
+        yield request.param
+
+
+def entry_of(compiled: Any) -> Any:
+    (kept,) = compiled._kept.values()
+    return kept.entries[0]
+
+
+def test_a_number_of_the_code_is_written_down_once():
+    @compile
+    def f(x):
+        for _ in range(4):
+            x = x * 2.0 + 1.0
+        return x
+
+    assert [f(it.asarray(1.0)).item() for _ in range(3)] == [31.0] * 3
+    assert sorted(v.data for v in entry_of(f).graph.values if v.kind == "constant") == [1.0, 2.0]
+
+
+def test_numbers_that_compare_equal_stay_apart():
+    @compile
+    def f(x):
+        zeros = it.copysign(x, 0.0), it.copysign(x, -0.0)
+        return *zeros, it.where(x > 0, 1, 0), it.where(x > 0, True, False), x * float("nan")
+
+    for _ in range(3):
+        a, b, c, d, e = f(it.asarray(1.0))
+        assert (a.item(), b.item(), c.item(), d.item()) == (1.0, -1.0, 1, True)
+        assert (c.dtype.is_integer, d.dtype, it.isnan(e).item()) == (True, it.bool, True)
+
+
+OPTIMIZERS = {
+    "adam": lambda m: optim.Adam(m, lr=0.1),
+    "adamw": lambda m: optim.AdamW(m, lr=0.1, weight_decay=0.1),
+    "amsgrad": lambda m: optim.Adam(m, lr=0.1, amsgrad=True),
+    "momentum": lambda m: optim.SGD(m, lr=0.1, momentum=0.9),
+    "schedule": lambda m: optim.Adam(m, lr=optim.schedule.Cosine(0.1, steps=10)),
+}
+
+
+def trained(make: Any, wrap: Any, steps: int = 5) -> tuple[dict[str, Any], Any]:
+    it.random.seed(3)
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    optimizer = make(model)
+    x = it.asarray(np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
+
+    def step(x: it.Tensor) -> it.Tensor:
+        loss = (model(x) ** 2).mean()
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    run = wrap(step)
+    losses = [run(x).item() for _ in range(steps)]
+    state = {k: v.tolist() for k, v in model.state_dict().items()}
+    state |= {
+        k: v.tolist() if isinstance(v, it.Tensor) else v for k, v in optimizer.state_dict().items()
+    }
+    return {**state, "losses": losses}, run
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_compiled_step_trains_as_a_plain_one(name):
+    assert trained(OPTIMIZERS[name], compile)[0] == trained(OPTIMIZERS[name], lambda f: f)[0]
+
+
+def test_a_step_of_training_is_recorded_twice():
+    """Its moments are there before the first recording ends, so that this is one of all steps."""
+    _, step = trained(OPTIMIZERS["adam"], compile)
+    assert step.recordings == 2
+    nodes = entry_of(step).graph.nodes
+    assert not [n for n in nodes if n.op.operation.name == "adam_update"]  # one for all of them
+
+
+def test_what_a_cell_might_have_held_is_no_part_of_a_recording():
+    cell: it.Cell[Any] = it.Cell(Frozen())
+
+    @compile
+    def f(x):
+        if "total" not in cell.raw:
+            provide(cell, lambda: Frozen(total=it.Cell(it.asarray(10.0))))
+        total = cell.raw["total"]
+        total.value = total.value + x
+        return total.value
+
+    assert [f(it.asarray(float(i))).item() for i in range(4)] == [10.0, 11.0, 13.0, 16.0]
+    assert f.recordings == 2
+    assert cell.raw["total"].item() == 16.0
+
+
+def test_it_is_there_within_transactions_too():
+    cell: it.Cell[Any] = it.Cell(Frozen())
+
+    def f(x):
+        with it.transaction():
+            if not cell.raw:
+                provide(cell, lambda: Frozen(total=it.Cell(it.asarray(10.0))))
+            total = cell.raw["total"]
+            total.value = total.value + x
+        return total.value
+
+    g = compile(f)
+    assert [g(it.asarray(1.0)).item() for _ in range(3)] == [11.0, 12.0, 13.0]
+    assert g.recordings == 2
+
+
+def test_a_cell_that_was_written_gets_its_value_in_turn():
+    cell: it.Cell[Any] = it.Cell(None)
+
+    @compile
+    def f(x):
+        cell.value = ()
+        provide(cell, lambda: (1, 2))
+        return x + len(cell.raw)
+
+    assert [f(it.asarray(1.0)).item() for _ in range(3)] == [3.0] * 3
+    assert cell.raw == (1, 2)
+
+
+def test_plain_code_that_fails_provides_nothing():
+    cell: it.Cell[Any] = it.Cell(None)
+    with pytest.raises(KeyError), it.transaction():
+        provide(cell, lambda: (1,))
+        assert cell.raw == (1,)
+        raise KeyError
+    assert cell.raw is None
