@@ -140,8 +140,13 @@ def test_a_cell_that_was_written_gets_its_value_in_turn():
 
 def test_plain_code_that_fails_provides_nothing():
     cell: it.Cell[Any] = it.Cell(None)
-    with pytest.raises(KeyError), it.transaction():
-        provide(cell, lambda: (1,))
-        assert cell.raw == (1,)
-        raise KeyError
+
+    def failing() -> None:
+        with it.transaction():
+            provide(cell, lambda: (1,))
+            assert cell.raw == (1,)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
     assert cell.raw is None

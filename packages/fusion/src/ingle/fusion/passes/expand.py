@@ -19,6 +19,7 @@ from ..host_program import HostProgram
 from ..pace import tick
 from ..recorder import LazyHandle, Recorder
 from ..staging import Staging
+from .copies import Copies
 from .decompositions import decomposition
 from .pieces import FIRST_START, SCATTERS, outside
 
@@ -59,6 +60,7 @@ class _Unfolding(Staging):
         self._within: list[Operation] = []
         self._dividing = False
         self._anew = False
+        self._copies = Copies(self, self._scalars)
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -89,6 +91,11 @@ class _Unfolding(Staging):
         if op.operation in self._within:
             # Control flow on a promise writes itself down again: it runs whole.
             raise _NeedsValueError
+        key = None if self._within or self._anew else self._copies.key(op, inputs)
+        copied = self._copies.written(key, inputs)
+        if copied is not None:
+            return copied
+        here, checks = self._copies.mark(), len(self.checks)
         self._within.append(op.operation)
         try:
             made = execute_body(op, inputs, self.backend.device)
@@ -96,6 +103,8 @@ class _Unfolding(Staging):
             # Each result takes some operations: a piece of many is cut out and reshaped.
             short = len(self.written) - mark[0] <= most + 4 * len(made)
             if short and (self._foreign == foreign or not self._native(op, avals)):
+                if self._foreign == foreign and len(self.checks) == checks:
+                    self._copies.keep(key, inputs, here, made)
                 return made  # type: ignore[return-value]
         except (_NeedsValueError, TraceError):
             pass
@@ -150,7 +159,9 @@ class _Unfolding(Staging):
         self._count = count
         self._handles = [r for r in self._handles if (h := r()) is not None and h.number < count]
         self._places = {k: n for k, n in self._places.items() if n < count}
-        self._scalars = {k: n for k, n in self._scalars.items() if n < count}
+        for key in [k for k, n in self._scalars.items() if n >= count]:
+            del self._scalars[key]
+        self._copies.forget(count)
 
     def finish(self, wanted: LazyHandle) -> None:
         raise _NeedsValueError
