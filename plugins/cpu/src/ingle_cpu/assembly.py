@@ -199,7 +199,7 @@ class _Assembler:
     def _add_nest(self, call: NestCall, launch: Launch) -> None:
         nest = call.nest
         count = units(nest, call.sizes)
-        grain = _grain(nest, call.sizes)
+        grain = grain_of(nest, call.sizes)
         code = kernel_of(nest)
         self._code.append(code)
         first = len(self._base_of), len(self._args)
@@ -217,7 +217,7 @@ class _Assembler:
         self._args.extend(call.fixed)
 
 
-def _grain(nest: Nest, sizes: Sequence[int]) -> int:
+def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
     """Into multiples of how many units work is split."""
     if is_flat(nest):
         return WORTH

@@ -25,6 +25,7 @@ from ingle.tensor.operation import Op, infer
 
 if TYPE_CHECKING:
     from .flat import FlatCall
+    from .rowwise import RowCalls
 
 ROUNDED_ONCE = frozenset(
     {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
@@ -70,6 +71,7 @@ class Singles:
         self._known: dict[Any, Run] = {}
         self._flat: dict[Any, tuple[int, FlatCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
+        self._rows: dict[Any, RowCalls] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -85,6 +87,7 @@ class Singles:
                 self._known.clear()
                 self._flat.clear()
                 self._forms.clear()
+                self._rows.clear()
             found = self._known[key] = self._choose(op, inputs)
         try:
             return tuple(found(op, inputs))
@@ -113,7 +116,7 @@ class Singles:
         known = self._generated(op, avals) or decomposition(op, avals, True) is not None
         if not known and operation.body is None:
             return self._of_rows if traits.family == "matmul" else self._in_order
-        plan = self._plan(op, avals, [type(x) is Scalar for x in inputs])
+        plan = self._on_rows(op, avals, inputs)
         same = len({a.shape for a, x in zip(avals, inputs, strict=True) if type(x) is not Scalar})
         if traits.kind == "elementwise" and same == 1:
             return self._for_all_shapes(op, inputs, plan)
@@ -134,6 +137,33 @@ class Singles:
         if flat is None:
             return plan
         return lambda op, inputs: flat(inputs) or plan(op, inputs)
+
+    def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        """How an operation runs on rows: on more than two numbers of them, not by plans."""
+        from .rowwise import RowCalls, rows_of
+
+        numbers = [type(x) is Scalar for x in inputs]
+        rows = rows_of(op, inputs)
+        if rows is None:
+            return self._plan(op, avals, numbers)
+        calls = self._rows.get(rows.form)
+        if calls is None:
+            calls = self._rows[rows.form] = RowCalls(self._device)
+        call = calls.call(op, inputs, rows.count)
+        if call is None:
+            return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.count)
+        plan: Run | None = None
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
+            nonlocal plan
+            found = call(inputs)
+            if found is not None:
+                return found
+            if plan is None:
+                plan = self._plan(op, avals, numbers)
+            return plan(op, inputs)
+
+        return run
 
     def _by_numpy(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
         """NumPy's kernel and what is around it, without looking anything up."""
@@ -164,7 +194,11 @@ class Singles:
         """The same on operands in C order: the bits of BLAS depend on how they lie."""
         return self._in_order(op, [self._device.in_order(x) for x in inputs])
 
-    def _plan(self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]) -> Run:
+    def _plan(
+        self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool],
+        calls: RowCalls | None = None, rows: int = 0,
+    ) -> Run:  # fmt: skip
+        """A plan of an operation; `calls`, if given, shall know of it as one on so many rows."""
         graph = Graph()
         args = [
             graph.scalar(a.dtype) if number else graph.input(a)
@@ -178,10 +212,16 @@ class Singles:
             self._device, self._fusion, graph, passing=count >= LASTING, products=products
         )
 
+        unknown = [] if calls is None else [calls]
+
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
             handles = [x for x in inputs if isinstance(x, Handle)]
-            outputs = executable(handles, [x.value for x in inputs if type(x) is Scalar])
+            values = [x.value for x in inputs if type(x) is Scalar]
+            outputs = executable(handles, values)
             self._forms[form] = count + 1, executable.products
+            waiting, unknown[:] = unknown[:], ()
+            for each in waiting:
+                each.note(rows, executable, values)
             return outputs
 
         return run
