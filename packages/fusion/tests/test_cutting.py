@@ -159,9 +159,10 @@ def test_trimming_leaves_what_is_needed():
         it.sin(x * float(k))
     y = it.cos(x * 7.0)
     recorder = y._handle.recorder
-    part = trimmed(recorder.written, [y._handle.number])
+    part = trimmed(recorder.written, read_log(recorder.written, [y._handle.number]))
     assert part.scalars == (5,)
     assert [e[0] for e in part.entries[:2]] == ["input", "scalar"]
-    assert trimmed(part.entries, part.outputs) is None
-    assert in_pieces(part.entries, part.outputs) is None
-    assert places_to_cut(read_log(part.entries, part.outputs)) == []
+    graph = read_log(part.entries, part.outputs)
+    assert trimmed(part.entries, graph) is None
+    assert in_pieces(graph) is None
+    assert places_to_cut(graph) == []

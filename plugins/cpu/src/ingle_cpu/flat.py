@@ -63,7 +63,8 @@ class FlatCall:
         if scalars is None:
             return None
         handles = [self._device.in_order(x) for x in inputs if isinstance(x, Handle)]
-        result = self._device.empty(Aval(handles[0].shape, self._dtype))
+        shape = max([h.shape for h in handles], key=len)
+        result = self._device.empty(Aval(shape, self._dtype))
         size = math.prod(result.shape)
         try:
             table = self._idle.pop()

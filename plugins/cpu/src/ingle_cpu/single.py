@@ -106,8 +106,10 @@ class Singles:
             return self._native
         if operation.name in SIZED or operation.name == "slice_update":
             return self._in_order
-        places = traits.family == "gather" or operation.name in SCATTERS
-        if places and size <= MANY:
+        moves = traits.kind == "movement" and not traits.family and operation.body is not None
+        if (traits.family == "gather" or moves) and _taken(op, avals) <= MANY:
+            return self._in_order
+        if operation.name in SCATTERS and size <= MANY:
             return self._in_order
         if operation.name in ROUNDED_ONCE and size <= FEW:
             return self._by_numpy(op, inputs)
@@ -117,7 +119,7 @@ class Singles:
         if not known and operation.body is None:
             return self._of_rows if traits.family == "matmul" else self._in_order
         plan = self._on_rows(op, avals, inputs)
-        same = len({a.shape for a, x in zip(avals, inputs, strict=True) if type(x) is not Scalar})
+        same = len({_long(x.shape) for x in inputs if type(x) is not Scalar})
         if traits.kind == "elementwise" and same == 1:
             return self._for_all_shapes(op, inputs, plan)
         return plan
@@ -225,3 +227,17 @@ class Singles:
             return outputs
 
         return run
+
+
+def _taken(op: Op, avals: Sequence[Aval]) -> int:
+    """How many elements an operation moves, or asks for: of a table they may be few."""
+    if op.operation.traits.dynamic_shape:
+        return MANY + 1
+    moved = [*infer(op, avals), *[a for a in avals if a.dtype.is_integer]]
+    return max([math.prod(a.shape) for a in moved], default=0)
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its first axes of size 1, which move no element."""
+    first = next((a for a, n in enumerate(shape) if n != 1), len(shape))
+    return shape[first:]

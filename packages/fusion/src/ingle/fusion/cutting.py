@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from .graph import Entry, Graph, constant_entry, read_log
+from .graph import Entry, Graph, constant_entry
 
 
 class Part(NamedTuple):
@@ -39,9 +39,13 @@ def live_nodes(graph: Graph) -> list[bool]:
     return live
 
 
-def trimmed(log: Sequence[Entry], outputs: Sequence[int]) -> Part | None:
-    """A log without what its outputs don't need; None if they need all of it."""
-    graph = read_log(log, outputs)
+def trimmed(log: Sequence[Entry], graph: Graph) -> Part | None:
+    """A log without what its outputs don't need; None if they need all of it.
+
+    Args:
+        graph: of the log.
+    """
+    outputs = graph.outputs
     live = live_nodes(graph)
     used = {a for node, lives in zip(graph.nodes, live, strict=True) if lives for a in node.args}
     used.update(outputs)
@@ -202,11 +206,8 @@ class Cut(NamedTuple):
     pieces: Sequence[Piece]
 
 
-def in_pieces(log: Sequence[Entry], outputs: Sequence[int]) -> Cut | None:
+def in_pieces(graph: Graph) -> Cut | None:
     """A long log in pieces, of which equal ones have equal logs; None if it stays whole."""
-    if len(log) < 2 * TARGET:
-        return None
-    graph = read_log(log, outputs)
     cuts = places_to_cut(graph)
     if not cuts:
         return None

@@ -117,11 +117,22 @@ class _Form:
     Attributes:
         trimmed: what runs in its place, if its outputs don't need all of it.
         cut: what runs in its place, if it is long and repeats.
+        graph: the log read, until it has run once.
+
+    Args:
+        key: the log and its outputs.
+        numbers: those of its first run.
+        is_piece: whether it is a part of a longer one, and nothing can be left out of it.
     """
 
-    def __init__(self, key: tuple[Sequence[Entry], Sequence[int]], numbers: Sequence[Any]) -> None:
-        self.trimmed = trimmed(*key)
-        self.cut = in_pieces(*key) if self.trimmed is None else None
+    def __init__(
+        self, key: tuple[Sequence[Entry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
+    ) -> None:  # fmt: skip
+        graph = read_log(*key)
+        self.trimmed = None if is_piece else trimmed(key[0], graph)
+        self.cut = None if is_piece or self.trimmed is not None else in_pieces(graph)
+        replaced = self.trimmed is not None or self.cut is not None
+        self.graph = None if replaced else graph
         self.first = list(numbers)
         self.keys: list[Any] = [typed_key(n) for n in numbers]
         self.varying: list[bool] = [False] * len(numbers)
@@ -193,7 +204,7 @@ class Planner:
             for value in piece.dying:
                 del values[value]
             scalars = pick(numbers, piece.scalars)
-            form = self._form((piece.entries, piece.outputs), scalars)
+            form = self._form((piece.entries, piece.outputs), scalars, is_piece=True)
             made = self._run(
                 form, piece.entries, piece.outputs, taken, scalars, Landing(), HELD_TWICE
             )  # fmt: skip
@@ -216,8 +227,9 @@ class Planner:
             elif form.executable is None:
                 self._recall(form, log, outputs, numbers)
             executable, varying = form.executable, tuple(form.varying)
+            graph, form.graph = form.graph, None
         if executable is None:
-            return Replay(self._backend, read_log(log, outputs))(given, numbers)
+            return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
         rest = _those(numbers, varying)
         # Two hold each handle here that nobody else holds: the list and the loop.
         free = [refs(h) == held and exclusive(h) for h in given]
@@ -268,12 +280,12 @@ class Planner:
         if shelf is not None and form.key is not None:
             shelf.put(f"form-{form.key}", bytes(form.varying))
 
-    def _form(self, key: Any, numbers: Sequence[Any]) -> _Form:
+    def _form(self, key: Any, numbers: Sequence[Any], is_piece: bool = False) -> _Form:
         """The form of a log; the one used longest ago goes if there are too many."""
         with self._lock:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = _Form(key, numbers)
+                form = self._forms[key] = _Form(key, numbers, is_piece)
                 if len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:
