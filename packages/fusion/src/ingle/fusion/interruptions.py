@@ -60,7 +60,8 @@ def is_from_outside(error: BaseException) -> bool:
 
 def _handlers() -> frozenset[CodeType]:
     """The code of the handlers of signals that are functions of Python."""
-    found = [_code(signal.getsignal(s)) for s in _SIGNALS]
+    set_ones = [h for s in _SIGNALS if callable(h := signal.getsignal(s))]
+    found = [_code(handler) for handler in set_ones]
     return frozenset([code for code in found if code is not None])
 
 

@@ -17,6 +17,8 @@ from .outlines import Outlined, Planned, SymbolicOutline
 
 EXAMPLES = 3
 """Sizes of a graph from which on the next ones are taken to vary: two are a batch and the rest."""
+AGAIN = 8
+"""After so many plans for one size each another one for all sizes is tried."""
 MOST_FAMILIES, MOST_PLANS, MOST_EXAMPLES = 512, 8, 4
 """How many forms are known, and of each how many plans and examples."""
 
@@ -65,7 +67,7 @@ class _Family:
         self._lock = renewed(self, "_lock")
         self._examples: list[tuple[Any, ...]] = []
         self._plans: list[SymbolicOutline] = []
-        self._made = self._served = 0
+        self._made = self._served = self._fixed = 0
 
     def outlined(self, graph: Graph, numbers: tuple[Any, ...], planned: Planned) -> Outlined:
         for plan in self._plans:
@@ -91,7 +93,10 @@ class _Family:
                 return []
             self._note(numbers)
             # What serves nobody is not worth making: it takes longer than a plan of fixed sizes.
-            if len(self._examples) < EXAMPLES or self._made > 2 + self._served // 2:
+            # Sizes may grow out of where each is a case of its own, though, as short rows are.
+            self._fixed += 1
+            worth = 2 + self._served // 2 + self._fixed // AGAIN
+            if len(self._examples) < EXAMPLES or self._made > worth:
                 return []
             self._made += 1
             return list(self._examples)
