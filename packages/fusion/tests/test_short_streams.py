@@ -9,6 +9,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import Fusion
+from ingle.fusion.fusion import READ
+from ingle.fusion.stream import SMALL
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle_numpy.backend import NumpyBackend
@@ -148,3 +150,64 @@ def test_another_thread_that_wants_the_same_value_waits_for_it(below):
         go.set()
         assert [v.result(10) for v in values] == [6.0, 6.0]
     assert below.seen == ["multiply"]
+
+
+def waits(tensor):
+    return tensor._handle.recorder is not None
+
+
+def test_what_is_always_read_at_once_is_not_written_down(below):
+    x, y = it.asarray([6.0, 1.0]), it.asarray([4.0, 2.0])
+    for n in range(2 * READ):
+        total = x + y * 1.0 if n == READ - 1 else x + y  # two operations: counting begins anew
+        assert waits(total)
+        total.numpy()
+    total = x + y
+    assert not waits(total)
+    assert total.tolist() == [10.0, 3.0]
+    assert float((x * 2.0)[1]) == 2.0, "what has other kinds of operations in it waits"
+    for _ in range(READ):
+        float(it.sum(x))
+    assert not waits(x - y), "this one is not read"
+    dropped = x - y
+    assert waits(dropped)
+    assert below.seen[-1] == "subtract"
+    count = len(below.seen)
+    del dropped
+    later = x * y
+    assert later.tolist() == [24.0, 2.0]
+    assert below.seen[count:] == ["multiply"]
+
+
+def test_errors_of_what_is_read_at_once_come_when_it_is_read(below):
+    x = it.asarray([1.0, 2.0])
+    for _ in range(2 * READ):
+        (x + x).numpy()
+
+    def fail(name):
+        raise RuntimeError("no power")
+
+    below.before = fail
+    wrong = x + x
+    below.before = lambda name: None
+    assert wrong.tolist() == [2.0, 4.0], "it is tried again when it is read"
+    for _ in range(2 * READ):
+        (x + x).numpy()
+    below.before = fail
+    wrong = x + x
+    with pytest.raises(RuntimeError, match="no power"):
+        wrong.numpy()
+
+
+def test_large_operands_and_pending_ones_are_written_down():
+    x = it.zeros(SMALL + 1)
+    y = it.zeros(3)
+    for _ in range(2 * READ):
+        (y + 1.0).numpy()
+    assert waits(x + 1.0)
+    (y + 1.0).numpy()
+    first = x + 1.0
+    second = y + 1.0
+    assert waits(first)
+    assert waits(second), "it goes on where the first one is"
+    assert second.tolist() == [1.0] * 3

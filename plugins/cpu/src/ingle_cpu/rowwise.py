@@ -41,11 +41,11 @@ class Rows(NamedTuple):
 
     Attributes:
         form: the operation and its operands, but for the number of rows.
-        count: how many rows there are.
+        number: how many rows there are.
     """
 
     form: Any
-    count: int
+    number: int
 
 
 def rows_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Rows | None:

@@ -151,9 +151,9 @@ class Singles:
         calls = self._rows.get(rows.form)
         if calls is None:
             calls = self._rows[rows.form] = RowCalls(self._device)
-        call = calls.call(op, inputs, rows.count)
+        call = calls.call(op, inputs, rows.number)
         if call is None:
-            return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.count)
+            return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.number)
         plan: Run | None = None
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Sequence
@@ -17,13 +18,25 @@ from . import wishes
 from .plans import Planner
 from .recorder import LazyHandle, Turn, current
 from .staging import Staging
-from .stream import Stream
+from .stream import SMALL, Stream
+
+READ = 8
+"""After so many operations in turn that were read one by one, the next one is taken to be, too."""
+AT_ONCE = frozenset({"elementwise", "reduction"})
+"""Kinds of operations whose results are memory of their own."""
 
 
 class _Streams(threading.local):
-    """A stream for each thread, one after the other under one lock."""
+    """A stream for each thread, one after the other under one lock.
+
+    Attributes:
+        alone: how many streams in turn were one operation each, whose value was read.
+        read: whether the value of the last operation that ran at once was read.
+    """
 
     mine: Stream | None = None
+    alone = 0
+    read = True
 
 
 class Fusion:
@@ -52,8 +65,13 @@ class Fusion:
             # When Python goes down there are no imports, which planning needs; finalizers compute.
             if op.operation.traits.dynamic_shape or sys.is_finalizing():
                 return self.execute_now(op, inputs)
-            recorder = self._streams.mine
+            streams = self._streams
+            recorder = streams.mine
             if recorder is None or recorder.done:
+                if streams.alone >= READ:
+                    made = self._at_once(op, inputs, streams)
+                    if made is not None:
+                        return made
                 return self.record_anew(op, inputs)
         return recorder.record(op, inputs)
 
@@ -66,6 +84,42 @@ class Fusion:
         # Now, so that whatever interrupts this cannot run the stream before it has begun.
         self._streams.mine = stream
         return handles
+
+    def _at_once(
+        self, op: Op, inputs: Sequence[Handle | Scalar], streams: _Streams
+    ) -> tuple[LazyHandle] | None:
+        """An operation on few elements that runs as it comes, where all before it were read one by
+        one: writing it down would take longer. None where that does not go."""
+        if not streams.read or op.operation.traits.kind not in AT_ONCE or op.operation.body:
+            streams.alone = 0
+            return None
+        infer(op, inputs)
+        lowered: list[Handle | Scalar] = []
+        for x in inputs:
+            if x.shape and math.prod(x.shape) > SMALL:
+                return None
+            if type(x) is LazyHandle:
+                if x.recorder is not None or isinstance(x.value, BaseException):
+                    return None
+                x = x.computed()
+            lowered.append(x)
+        try:
+            (handle,) = self.inner.execute(op, lowered)
+        except Exception:  # whoever reads it hears of it
+            streams.alone = 0
+            return None
+        streams.read = False
+        return (self.known(handle),)
+
+    def noted(self, alone: bool) -> None:
+        """Takes notice that a stream of one operation alone, or of several, was read."""
+        streams = self._streams
+        streams.alone = streams.alone + 1 if alone else 0
+        streams.read = True
+
+    def was_read(self) -> None:
+        """Takes notice that somebody has read a value."""
+        self._streams.read = True
 
     def defers(self) -> bool:
         """Whether operations wait here for others: not in a function that is being compiled."""
@@ -120,6 +174,7 @@ class Fusion:
         return self.known(handle)
 
     def download(self, handle: Handle) -> np.ndarray:
+        self._streams.read = True
         if isinstance(handle, LazyHandle):
             handle = handle.computed()
         return self.inner.download(handle)

@@ -75,6 +75,7 @@ class LazyHandle(Handle):
         self.recorder = None
 
     def item(self) -> Any:
+        self.backend.was_read()
         return self.computed().item()
 
 

@@ -119,6 +119,7 @@ class Stream(Recorder):
         return self.backend.record_anew(op, inputs)
 
     def finish(self, wanted: LazyHandle) -> None:
+        self.backend.noted(len(self._handles) == 1)
         self._ran(wanted)
 
     def flush(self) -> None:
