@@ -17,10 +17,12 @@ from ingle.fusion.host_program import HostProgram
 from ingle.fusion.kernel.nest import units
 from ingle.fusion.kernel_device import Launch
 from ingle.fusion.launching import bits_of_number
+from ingle.fusion.own_kernels import registrations
 from ingle.fusion.passes.contractions import ContractionCall
 from ingle.fusion.passes.nests import NestCall
 from ingle.fusion.passes.operands import Argument
 from ingle.fusion.recipes import Kernels
+from ingle.fusion.wishes import is_exact
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
@@ -60,7 +62,7 @@ def rows_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Rows | None:
     count = math.prod(lead)
     if count < 2:
         return None
-    form: list[Any] = [op, tuple([min(n, 2) for n in lead])]
+    form: list[Any] = [op, tuple([min(n, 2) for n in lead]), is_exact(), registrations()]
     for x in inputs:
         if type(x) is Scalar:
             form.append((Scalar, x.dtype))

@@ -25,7 +25,7 @@ from ingle.tensor.operation import Op, infer
 
 if TYPE_CHECKING:
     from .flat import FlatCall
-    from .rowwise import RowCalls
+    from .rowwise import RowCall, RowCalls
 
 ROUNDED_ONCE = frozenset(
     {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
@@ -118,27 +118,29 @@ class Singles:
         known = self._generated(op, avals) or decomposition(op, avals, True) is not None
         if not known and operation.body is None:
             return self._of_rows if traits.family == "matmul" else self._in_order
-        plan = self._on_rows(op, avals, inputs)
         same = len({_long(x.shape) for x in inputs if type(x) is not Scalar})
         if traits.kind == "elementwise" and same == 1:
-            return self._for_all_shapes(op, inputs, plan)
-        return plan
+            return self._for_all_shapes(op, avals, inputs)
+        return self._on_rows(op, avals, inputs)
 
-    def _for_all_shapes(self, op: Op, inputs: Sequence[Handle | Scalar], plan: Run) -> Run:
+    def _for_all_shapes(
+        self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]
+    ) -> Run:
         """How an elementwise operation runs: once it has come with many shapes, not by plans."""
-        key = (op, *[(type(x) is Scalar, x.dtype) for x in inputs])
+        numbers = [type(x) is Scalar for x in inputs]
+        key = (op, *[(number, x.dtype) for number, x in zip(numbers, inputs, strict=True)])
         count, flat = self._flat.get(key, (0, None))
         if count < SHAPES:
             self._flat[key] = count + 1, None
-            return plan
+            return self._on_rows(op, avals, inputs)
         if count == SHAPES:
             from .flat import flat_call
 
             flat = flat_call(self._device, self._fusion, op, inputs)
             self._flat[key] = count + 1, flat
         if flat is None:
-            return plan
-        return lambda op, inputs: flat(inputs) or plan(op, inputs)
+            return self._on_rows(op, avals, inputs)
+        return self._or_by_plan(flat, op, avals, numbers)
 
     def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         """How an operation runs on rows: on more than two numbers of them, not by plans."""
@@ -154,6 +156,12 @@ class Singles:
         call = calls.call(op, inputs, rows.number)
         if call is None:
             return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.number)
+        return self._or_by_plan(call, op, avals, numbers)
+
+    def _or_by_plan(
+        self, call: FlatCall | RowCall, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]
+    ) -> Run:
+        """A call, or a plan where the operands are such that the call does not serve them."""
         plan: Run | None = None
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
