@@ -55,8 +55,10 @@ class LazyHandle(Handle):
         """The handle of the backend below; runs what is written down, if it must."""
         # In this order, since the value counts only if nobody has begun to write over it.
         value = self.value
-        if self.recorder is not None:
-            self.recorder.finish(self)
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.finish(self)
+        if recorder is not None or value is None:  # what interrupted this may have computed it
             value = self.value
         if isinstance(value, Handle):
             return value
