@@ -218,6 +218,20 @@ def test_functions_are_those_of_math(name):
     assert ours(first, *more) == function(first, *more)
 
 
+def test_what_else_numbers_have_is_asked_of_the_value():
+    tape = Tape()
+    single, plain_float = tape.input(np.float32(0.5)), tape.input(0.5)
+    assert single.dtype == np.float32
+    assert single.item() == 0.5
+    assert plain_float.hex() == (0.5).hex()
+    with pytest.raises(AttributeError, match="item"):
+        _ = plain_float.item
+    # Who asked for the dtype or the digits saw these values; `item` is followed.
+    assert tape.program([])(np.float32(0.5), 0.5) == ()
+    assert tape.program([])(np.float32(0.25), 0.5) is None
+    assert tape.program([])(np.float32(0.5), 0.25) is None
+
+
 def test_functions_that_ask_guard_the_answer():
     tape = Tape()
     assert numbers.isfinite(tape.input(1.0))

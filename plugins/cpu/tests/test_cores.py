@@ -61,6 +61,8 @@ def version1(root: Path, group: str, limits: dict[str, str], mounted: str = "/")
         # Without a namespace of its own a container sees the host's name of its group.
         ("/docker/0123", {".": "50000 100000"}, 0.5),
         ("/../other", {".": "50000 100000"}, 0.5),
+        # What lies beside the mount is no group, whatever files are there.
+        ("/../other", {".": "50000 100000", "../other": "10000 100000"}, 0.5),
         ("/", {".": "nonsense"}, math.inf),
         ("/", {".": ""}, math.inf),
         ("/", {".": "100000 0"}, math.inf),

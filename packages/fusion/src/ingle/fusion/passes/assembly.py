@@ -192,9 +192,10 @@ class Assembler:
         code, (root,) = builder.finish(number)
         parts = _Parts(sizes, arguments, strides, [dtype] * len(arguments), scalars)
         parts.stages.append(Map(code, ((len(arguments) - 1, root),)))
-        moved = next((k for k, a in enumerate(arguments) if moves and a.root == moves.root), None)
-        if moves is not None and moved is not None:  # elements of a number are all the same
-            self._begin(position, parts, moved, moves, target.shape)
+        if moves is not None:
+            roots = [a.root for a in arguments]
+            if moves.root in roots:  # elements of a number are all the same
+                self._begin(position, parts, roots.index(moves.root), moves, target.shape)
         return self._call(position, parts)
 
     def _begin(

@@ -128,9 +128,9 @@ class _Unfolding(Staging):
         """Kernels cannot raise: a flag says whether an index is out of range."""
         axis = op.attributes["axis"]
         size, indices = inputs[0].shape[axis], inputs[1]
-        place = Tensor(indices).astype("int64") if isinstance(indices, Handle) else None
-        if place is None or 0 in place.shape:
+        if not isinstance(indices, Handle):
             return
+        place = Tensor(indices).astype("int64")
         self._anew = True
         outside = it.logical_or(place >= size, place < -size)
         self._anew = False
