@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ingle.tensor as it
 from ingle.tensor import numbers, tape
-from ingle.tensor.followed import is_followed, plain
+from ingle.tensor.followed import is_followed, leave, plain
 from ingle.tensor.numbers import cos, exp, log, sqrt
 from ingle.tensor.tape import Tape
 
@@ -216,6 +216,13 @@ def test_functions_are_those_of_math(name):
     assert plain(got) == function(first, *more)
     assert tape.program([got])(second) == (function(second, *more),)
     assert ours(first, *more) == function(first, *more)
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64])
+def test_the_sign_of_zero_is_part_of_a_number_that_leaves(kind):
+    tape = Tape()
+    leave(tape.input(kind(0.0)))
+    assert [tape.program([])(kind(v)) for v in (0.0, -0.0, 1.0)] == [(), None, None]
 
 
 def test_what_else_numbers_have_is_asked_of_the_value():
