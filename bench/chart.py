@@ -17,7 +17,7 @@ NAMES = {
     "ingle-cpu": "Ingle, compiled", "ingle-cpu-eager": "Ingle", "ingle-numpy": "Ingle on NumPy",
     "numpy": "NumPy", "torch": "PyTorch", "compile": "torch.compile", "jax": "JAX",
 }  # fmt: skip
-LABELS, BARS, RIGHT, HEAD, BAR, GAP = 190, 520, 150, 74, 15, 16
+LABELS, BARS, RIGHT, HEAD, BAR, GAP = 220, 500, 190, 74, 15, 16
 MOST = 3.0
 """Longer bars end here, with an arrow; the number says how long they are."""
 
@@ -42,6 +42,7 @@ def style() -> str:
 @media (prefers-color-scheme: dark) {{ :root {{ --back: #14171d; --text: #e4e7ee;
   --soft: #9aa3b2; --grid: #2a303b; {dark}}} }}
 text {{ fill: var(--text); font: 12px ui-sans-serif, system-ui, sans-serif; }}
+.told {{ paint-order: stroke; stroke: var(--back); stroke-width: 4px; }}
 .soft {{ fill: var(--soft); font-size: 11px; }}
 .head {{ font-size: 15px; font-weight: 600; }}
 .strong {{ font-weight: 600; }}
@@ -94,11 +95,12 @@ def _bar(row: Row, y: int, scale: float) -> str:
     length = min(ratio * scale, BARS)
     cut = " \u203a" if ratio * scale > BARS else ""
     kind = "ingle" if row.system.startswith("ingle") else "peer"
-    strong = ' class="strong"' if kind == "ingle" else ""
+    shown = "told strong" if kind == "ingle" else "told"
+    name = html.escape(NAMES.get(row.system, row.system))
     return (
         f'<rect x="{LABELS}" y="{y + 1}" width="{length:.1f}" height="{BAR - 2}" rx="2" '
-        f'fill="var(--{kind})"/><text{strong} x="{LABELS + length + 6:.1f}" y="{y + BAR - 3}">'
-        f"{ratio:.2f}\u00d7{cut} {html.escape(NAMES.get(row.system, row.system))}</text>"
+        f'fill="var(--{kind})"/><text class="{shown}" x="{LABELS + length + 6:.1f}" '
+        f'y="{y + BAR - 3}">{ratio:.2f}\u00d7{cut} {name}</text>'
     )
 
 

@@ -196,6 +196,7 @@ def where(threads: int, workers: list[Worker]) -> str:
         name = told[1] if told else name
     libraries = dict.fromkeys(LIBRARIES[w.system] for w in workers if w.system in LIBRARIES)
     versions = [f"{library} {version(library)}" for library in libraries]
+    name = re.sub(r"\((R|TM)\)", "", name)
     parts = [name, f"{threads} threads", *versions, time.strftime("%Y-%m-%d")]
     return " \u00b7 ".join(parts)
 

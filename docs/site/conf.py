@@ -52,8 +52,18 @@ html_show_sphinx = False
 html_last_updated_fmt = None
 html_theme_options = {
     "navigation_with_keys": True,
-    "light_css_variables": {"color-brand-primary": "#b3471d", "color-brand-content": "#1d5fb3"},
-    "dark_css_variables": {"color-brand-primary": "#ff9a62", "color-brand-content": "#79b0ff"},
+    "light_css_variables": {
+        "color-brand-primary": "#b3471d",
+        "color-brand-content": "#1d5fb3",
+        "color-sidebar-link-text": "#3b4252",
+        "color-sidebar-link-text--top-level": "#3b4252",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#ff9a62",
+        "color-brand-content": "#79b0ff",
+        "color-sidebar-link-text": "#c8cdd8",
+        "color-sidebar-link-text--top-level": "#c8cdd8",
+    },
 }
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
