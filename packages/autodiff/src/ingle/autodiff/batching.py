@@ -10,7 +10,7 @@ import numpy as np
 
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
-from ingle.tensor.device import new_tensors_on
+from ingle.tensor.device import call_on
 from ingle.tensor.dispatch import execute_body, highest
 from ingle.tensor.errors import BatchError
 from ingle.tensor.operation import Op, Operation, infer
@@ -94,8 +94,7 @@ class Batching:
             return self._loop(op, inputs)
         batched = tuple([x.backend is self for x in inputs])
         inner = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
-        with new_tensors_on(self.device):
-            got = self._on_whole(op, axes, batched, inner)
+        got = call_on(self.device, self._on_whole, op, axes, batched, inner)
         return tuple(BatchedHandle(self, h) for h in got)
 
     def _on_whole(

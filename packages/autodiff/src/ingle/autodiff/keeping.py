@@ -7,12 +7,12 @@ each backward pass, and dropped when the pass is behind the step that made it.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingle.tensor import Tensor
+from ingle.tensor.blocks import Block, block, holding
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.dispatch import highest
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError
@@ -146,18 +146,13 @@ keeping = _keeping.get
 """What is kept of what is recorded here; None where nothing is recorded."""
 
 
-@contextlib.contextmanager
-def kept_by(how: Keeping | None) -> Iterator[None]:
+def kept_by(how: Keeping | None) -> Block[Keeping | None]:
     """Recording inside keeps its results in this way; None records nothing."""
-    token = _keeping.set(how)
-    try:
-        yield
-    finally:
-        _keeping.reset(token)
+    return holding(_keeping, how)
 
 
-@contextlib.contextmanager
-def checkpointing(policy: Policy = "balanced") -> Iterator[None]:
+@block
+def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
     """Recording inside keeps fewer results; the backward pass computes the others again.
 
     Gradients are the same bit for bit, of any order; random masks too, since random operations
@@ -203,15 +198,9 @@ def checkpointing(policy: Policy = "balanced") -> Iterator[None]:
 _made: ContextVar[dict[Recipe, tuple[Handle, ...]] | None] = ContextVar("ingle_made", default=None)
 
 
-@contextlib.contextmanager
-def making() -> Iterator[dict[Recipe, tuple[Handle, ...]]]:
+def making() -> Block[dict[Recipe, tuple[Handle, ...]]]:
     """A backward pass: values that are computed again inside are found in the dict."""
-    values: dict[Recipe, tuple[Handle, ...]] = {}
-    token = _made.set(values)
-    try:
-        yield values
-    finally:
-        _made.reset(token)
+    return holding(_made, {})
 
 
 def fetch(value: Value) -> Handle | Scalar:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from ingle.tensor import Cell, Tensor
+from ingle.tensor.blocks import Block, holding
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import execute_body, highest
@@ -333,16 +333,11 @@ def lift(cell: Cell[Any], value: Any) -> Any:
     return value if value._handle.backend.level else Tensor(leaf(value._handle, 1, cell))
 
 
-@contextlib.contextmanager
-def showing(cells: Shown) -> Iterator[None]:
+def showing(cells: Shown) -> Block[tuple[Shown, int]]:
     """Cells show the given tensors inside, as long as they hold the raw values named with them."""
     shown = {**_shown.get()[0], **cells}
     level = max([x.backend.level for _, x in shown.values()], default=0)
-    token = _shown.set((shown, level))
-    try:
-        yield
-    finally:
-        _shown.reset(token)
+    return holding(_shown, (shown, level))
 
 
 def shown_level() -> int:
@@ -383,8 +378,7 @@ def require_grad(x: Tensor) -> Tensor:
     return Tensor(leaf(handle, 1))
 
 
-@contextlib.contextmanager
-def no_grad() -> Iterator[None]:
+def no_grad() -> Block[Keeping | None]:
     """Nothing is recorded inside, for this thread or task only.
 
     >>> import ingle.tensor as it
@@ -395,8 +389,7 @@ def no_grad() -> Iterator[None]:
     >>> y.backend.level
     0
     """
-    with kept_by(None):
-        yield
+    return kept_by(None)
 
 
 def is_recording() -> bool:

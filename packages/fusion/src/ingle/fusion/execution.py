@@ -217,7 +217,7 @@ class KernelExecutable:
             self._slicing.release()
 
     def _made(self, numbers: Sequence[Any]) -> MadePlan:
-        with Watch(len(self._graph.nodes)):
+        with Watch(len(self._graph.nodes)).watched():
             plan = made(self._device, self._fusion, self._graph, numbers, self._passing)
         self._keep(plan, numbers)
         return plan

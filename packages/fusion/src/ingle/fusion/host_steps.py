@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.device import staged_on
+from ingle.tensor.device import call_staged
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.creation import FULL
@@ -131,8 +131,7 @@ class HostSteps:
             if kernels and any(x is not y for x, y in zip(inputs, dense, strict=True)):
                 run = device.execute  # the strides of its operands were no nest
             inputs = dense
-        with staged_on(device):  # type: ignore[arg-type]
-            results = run(call.op, inputs)
+        results = call_staged(device, run, call.op, inputs)  # type: ignore[arg-type]
         known.extend([device.in_order(h) for h in results[: call.results]])
 
     def _input(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
-from ingle.tensor.device import Device, staged_on
+from ingle.tensor.device import Device, call_staged
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import EagerBackend, Road
@@ -204,8 +204,7 @@ class KernelBackend(EagerBackend):
             if moved is not None:
                 return (moved,)
         if op.operation.body is not None:
-            with staged_on(self):
-                return execute_body(op, inputs, self.device)
+            return call_staged(self, execute_body, op, inputs, self.device)
         results = infer(op, inputs) if not op.operation.traits.dynamic_shape else ()
         if results and all(0 in a.shape for a in results):
             return tuple([self.empty(a) for a in results])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.device import staged_on
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar
+from ingle.tensor.device import call_staged, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.dtypes import uint8
 from ingle.tensor.errors import OutOfRangeError
@@ -407,8 +407,9 @@ def _run_by_handle(
         pieces.reverse()
     columns = list(zip(*pieces, strict=True))
     concat = CONCAT.op(axis=0)
-    with staged_on(device):  # type: ignore[arg-type]
-        return [*carried, *[device.execute(concat, column)[0] for column in columns]]
+    below: Backend = device  # type: ignore[assignment]
+    stacked = [call_staged(below, device.execute, concat, column)[0] for column in columns]
+    return [*carried, *stacked]
 
 
 def _slice(device: KernelDevice, handle: Ordered, row: int, count: int) -> Handle:

@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
+
+from ingle.tensor.blocks import block
 
 PATIENCE = 2.0
 """Seconds after which somebody who waits for a plan is told so."""
@@ -52,12 +54,16 @@ class Watch:
         self._steps = 0
         self._told = False
 
-    def __enter__(self) -> None:
+    @block
+    def watched(self) -> Generator[None, Any, None]:
+        """The plan is made inside."""
         self._begun = time.monotonic()
-        self._before, _turn.watch = _turn.watch, self
-
-    def __exit__(self, *error: object) -> None:
-        _turn.watch = self._before
+        before = _turn.watch
+        try:
+            _turn.watch = self
+            yield
+        finally:
+            _turn.watch = before
 
     def tick(self, stage: str) -> None:
         """Looks at the clock now and then."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from typing import Any
+
+from ingle.tensor.blocks import block
 
 _pausing: dict[int, bool] = {}
 """Threads inside, with whether each has stopped the collector."""
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
+@block
+def uncollected() -> Generator[None, Any, None]:
     """Cycles are not looked for here inside: what is recorded and planned is all still in use.
 
     The collector would go through all of it, again and again while it grows.
@@ -26,12 +28,15 @@ def uncollected() -> Iterator[None]:
     if me in _pausing:
         yield
         return
-    _pausing[me] = gc.isenabled()
-    gc.disable()
+    enabled = gc.isenabled()
     try:
+        _pausing[me] = enabled
+        gc.disable()
         yield
     finally:
-        if _pausing.pop(me):
+        # In this order: no call comes before the second, and what is left by nobody is harmless.
+        del _pausing[me]
+        if enabled:
             gc.enable()
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ingle.tensor import Tensor
+from ingle.tensor.blocks import block, holding
 from ingle.tensor.cell import Cell, Scope
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.followed import is_followed, is_number, plain
@@ -87,18 +87,16 @@ class Staging(Recorder):
         self._count += 1
         return LazyHandle(self.backend, aval, self, self._count - 1)
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    @block
+    def active(self) -> Generator[None, Any, None]:
         """Operations of this thread are recorded here inside."""
-        # That of who says `with`: between are this generator and its decorator.
+        # That of who says `with`: between are this generator and the one that goes on with it.
         self._outside = outside = Outside(sys._getframe(2))
-        before = current.get()
-        try:
-            current.set(self)
-            yield
-        finally:
-            current.set(before)
-            outside.end()
+        with holding(current, self):
+            try:
+                yield
+            finally:
+                outside.end()
 
     def operand(self, handle: Handle) -> int:
         known = len(self.given)

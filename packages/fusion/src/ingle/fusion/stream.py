@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Backend, Handle, Scalar
-from ingle.tensor.device import staged_on
+from ingle.tensor.device import call_staged
 from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import Op
 
@@ -271,8 +271,8 @@ def _one_by_one(
             if op.operation.body is None:
                 values += backend.execute(op, operands)
             else:
-                with staged_on(backend):  # what the body creates belongs below, too
-                    values += backend.execute(op, operands)
+                # What the body creates belongs below, too.
+                values += call_staged(backend, backend.execute, op, operands)
         elif op == "input":
             values.append(next(tensors))
         else:

@@ -9,8 +9,7 @@ and later calls look at that and nothing else.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from types import MemberDescriptorType
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from ingle.tensor import Tensor
+from ingle.tensor.blocks import block, holding
 from ingle.tensor.locks import renewed
 from ingle.tensor.structure import owners
 
@@ -140,30 +140,37 @@ class Watch:
     def readings(self) -> list[Noted]:
         return list(self._noted.values())
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    @block
+    def active(self) -> Generator[None, Any, None]:
         """What this thread reads inside is noted."""
-        token = _watching.set(self)
-        try:
-            for kind in owners:
-                self._hook(kind)
-            found: list[Any] = []
-            content(self._function, found)  # a method's object, or one that is called
-            for place, leaf in enumerate(self._leaves):
-                self._reach(leaf, Place(place))
-                content(leaf, found)
-            for thing in found:
-                self._reach(thing, Itself(thing))
-            yield
-        finally:
-            _watching.reset(token)
-            for kind in self._classes:
-                _release(kind)
-            self._classes.clear()
-            self._kept.clear()
-            for shown in self.shown.values():
-                if getattr(shown.owner, shown.name, None) is shown.promise:  # after `o.x += 1`
-                    object.__setattr__(shown.owner, shown.name, shown.own)
+        with holding(_watching, self):
+            try:
+                for kind in owners:
+                    self._hook(kind)
+                found: list[Any] = []
+                content(self._function, found)  # a method's object, or one that is called
+                for place, leaf in enumerate(self._leaves):
+                    self._reach(leaf, Place(place))
+                    content(leaf, found)
+                for thing in found:
+                    self._reach(thing, Itself(thing))
+                yield
+            finally:
+                try:
+                    self._end()
+                except BaseException:  # Ctrl-C: it goes on when all is as it was
+                    self._end()
+                    raise
+
+    def _end(self) -> None:
+        """Makes all as it was; called again, it goes on where it was interrupted."""
+        while self._classes:
+            _release(self._classes[-1], self)
+            del self._classes[-1]
+        for shown in self.shown.values():
+            if getattr(shown.owner, shown.name, None) is shown.promise:  # after `o.x += 1`
+                object.__setattr__(shown.owner, shown.name, shown.own)
+        self._kept.clear()
 
     def read(self, owner: Any, name: str, value: Any) -> Any:
         """An attribute was read; what the function is to see."""
@@ -229,8 +236,8 @@ class Watch:
 
     def _hook(self, kind: type) -> None:
         if kind not in self._classes and not kind.__flags__ & _IMMUTABLE_TYPE:
-            _watched(kind)
             self._classes.append(kind)
+            _watched(kind, self)
 
 
 @lru_cache(maxsize=4096)
@@ -262,11 +269,11 @@ class _Hook:
     """A class that notes what is read of its instances.
 
     Attributes:
-        users: how many recordings want that.
+        users: the recordings that want that.
     """
 
     def __init__(self, kind: Any) -> None:
-        self.users = 0
+        self.users: set[Watch] = set()
         self._kind = kind
         self._own = vars(kind).get("__getattribute__")
         below = kind.__getattribute__
@@ -282,9 +289,12 @@ class _Hook:
                 raise
             return watch.read(thing, name, value)
 
+        self._read = read
         type.__setattr__(kind, "__getattribute__", read)
 
     def remove(self) -> None:
+        if vars(self._kind).get("__getattribute__") is not self._read:
+            return  # an earlier call was interrupted
         if self._own is None:
             type.__delattr__(self._kind, "__getattribute__")
         else:
@@ -295,17 +305,20 @@ _lock = renewed(sys.modules[__name__], "_lock")
 _hooks: dict[type, _Hook] = {}
 
 
-def _watched(kind: type) -> None:
+def _watched(kind: type, watch: Watch) -> None:
     with _lock:
         hook = _hooks.get(kind)
         if hook is None:
             hook = _hooks[kind] = _Hook(kind)
-        hook.users += 1
+        hook.users.add(watch)
 
 
-def _release(kind: type) -> None:
+def _release(kind: type, watch: Watch) -> None:
     with _lock:
-        hook = _hooks[kind]
-        hook.users -= 1
+        hook = _hooks.get(kind)
+        if hook is None:
+            return
+        hook.users.discard(watch)
         if not hook.users:
-            _hooks.pop(kind).remove()
+            hook.remove()
+            _hooks.pop(kind, None)

@@ -6,17 +6,18 @@ it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from . import ops
+from .blocks import After, Block, block, holding
 from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
@@ -119,10 +120,10 @@ def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
             landings.end()
 
 
-@contextlib.contextmanager
+@block
 def transaction(
     *, commit: bool = True, replay: dict[Cell[Any], Any] | None = None, flush: bool = True
-) -> Iterator[Scope]:
+) -> Generator[Scope, Any, After | None]:
     """Cell writes inside land together at the end, or not at all if the block raises.
 
     Args:
@@ -138,15 +139,21 @@ def transaction(
     >>> counter.value
     0
     """
-    scope = Scope(_scope.get(), replay)
-    token = _scope.set(scope)
+    before = _scope.get()
+    scope = Scope(before, replay)
     try:
+        _scope.set(scope)
         yield scope
     finally:
-        _scope.reset(token)
-    written = scope.commit() if commit else set()
-    # The scope knows old values. If nobody else does, their memory may be written over.
-    del scope
+        _scope.set(before)
+    # Passed on whole: the scope knows old values, and if nobody else does, their memory may be
+    # written over.
+    ended = [scope]
+    return partial(_commit, ended, flush) if commit else None
+
+
+def _commit(ended: list[Scope], flush: bool) -> None:
+    written = ended.pop().commit()
     # A group of writes is where a recording backend begins to compute: the end of a step.
     for backend in written if flush else ():
         begin = getattr(backend, "flush", None)
@@ -159,14 +166,9 @@ def current_scope() -> Scope | None:
     return _scope.get()
 
 
-@contextlib.contextmanager
-def scope_of(scope: Scope) -> Iterator[None]:
+def scope_of(scope: Scope) -> Block[Scope | None]:
     """Reads and writes of cells pass through this scope inside; nothing is committed."""
-    token = _scope.set(scope)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+    return holding(_scope, scope)
 
 
 class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):

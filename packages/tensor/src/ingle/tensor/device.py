@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from .blocks import Block, call_holding, holding
 from .errors import BackendError, DeviceError, SettingError
 
 if TYPE_CHECKING:
     from .contract import Backend
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +99,7 @@ def _named(named: str) -> Device:
         raise SettingError(f"the variable INGLE_DEVICE is {named!r}: {error}") from None
 
 
-@contextlib.contextmanager
-def device(name: str | Device) -> Iterator[Device]:
+def device(name: str | Device) -> Block[Device]:
     """Makes a device the default inside a `with` block, for this thread or task only.
 
     >>> import ingle.tensor as it
@@ -107,41 +109,24 @@ def device(name: str | Device) -> Iterator[Device]:
     """
     where = Device.parse(name)
     backend_of(where)
-    token = _chosen.set(where)
-    try:
-        yield where
-    finally:
-        _chosen.reset(token)
+    return holding(_chosen, where)
 
 
-class new_tensors_on:  # noqa: N801 (a context manager, read as a phrase)
-    """Like `device` for a device that is known to work; runs around every composite's body."""
-
-    __slots__ = ("_token", "_where")
-
-    def __init__(self, where: Device) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        self._token = _chosen.set(self._where)
-
-    def __exit__(self, *error: object) -> None:
-        _chosen.reset(self._token)
+def call_on(where: Device, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Calls a function under `device`, of one that is known to work: every composite's body."""
+    return call_holding(_chosen, where, function, *args, **kwargs)
 
 
-class staged_on:  # noqa: N801 (a context manager, read as a phrase)
+def staged_on(backend: Backend) -> Block[Backend]:
     """Inside, a backend stands for its device's own: what is created goes to a recording."""
+    return holding(_staged, backend)
 
-    __slots__ = ("_backend", "_token")
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    def __enter__(self) -> None:
-        self._token = _staged.set(self._backend)
-
-    def __exit__(self, *error: object) -> None:
-        _staged.reset(self._token)
+def call_staged(
+    backend: Backend, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Calls a function under `staged_on`."""
+    return call_holding(_staged, backend, function, *args, **kwargs)
 
 
 def backend_of(where: Device | str | None) -> Backend:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from .contract import Aval, Backend, Handle, Scalar
-from .device import Device, backend_of, new_tensors_on
+from .device import Device, backend_of, call_on
 from .dtypes import (
     ALL_DTYPES,
     LARGEST_EXPONENT,
@@ -348,8 +348,7 @@ def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tu
     assert body is not None, op
     operands = [x.value if type(x) is Scalar else _Tensor(x) for x in inputs]  # type: ignore[arg-type]
     try:
-        with new_tensors_on(where):
-            result = body(*operands, **op.attributes)
+        result = call_on(where, body, *operands, **op.attributes)
     except IngleError as error:
         told = spoken_by(op.operation.name, error)
         if told is error:

@@ -10,14 +10,15 @@ computed in them: they never take part in promotion, and `astype` is the way in 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextvars import ContextVar
 from functools import cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from .blocks import block, holding
 from .errors import DTypeError
 
 STORAGE = "storage"
@@ -135,8 +136,10 @@ def default_complex() -> DType:
     return complex128 if default_float() is float64 else complex64
 
 
-@contextlib.contextmanager
-def default_dtypes(*, floating: object = None, integer: object = None) -> Iterator[None]:
+@block
+def default_dtypes(
+    *, floating: object = None, integer: object = None
+) -> Generator[None, Any, None]:
     """Changes the default dtypes inside a `with` block, for this thread or task only.
 
     >>> import ingle.tensor as it
@@ -153,12 +156,8 @@ def default_dtypes(*, floating: object = None, integer: object = None) -> Iterat
         i = as_dtype(integer)
         if not i.is_integer:
             raise DTypeError(f"default_dtypes: integer must be an integer dtype, got {i}")
-    token_f, token_i = _default_float.set(f), _default_int.set(i)
-    try:
+    with holding(_default_float, f), holding(_default_int, i):
         yield
-    finally:
-        _default_float.reset(token_f)
-        _default_int.reset(token_i)
 
 
 def from_numpy_dtype(dtype: np.dtype) -> DType:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from . import dispatch
+from .blocks import block, call_holding, holding
 from .contract import Handle, Scalar
 from .errors import AnomalyError
 from .locks import renewed
@@ -25,6 +26,7 @@ from .programs.tracing import user_line
 active = 0
 """How many blocks of `anomaly()` there are, in all threads: who may skip results asks first."""
 
+_all: set[Watch] = set()
 _lock = renewed(sys.modules[__name__], "_lock")
 _current: ContextVar[Watch | None] = ContextVar("ingle_anomaly", default=None)
 
@@ -44,14 +46,15 @@ class Watch:
         self.places: dict[int, str] = {}
         self.bad = "NaN or infinite" if infinite else "NaN"
 
-    @contextlib.contextmanager
-    def inside(self, module: Any) -> Iterator[None]:
+    @block
+    def inside(self, module: Any) -> Generator[None, Any, None]:
         """Operations inside are this module's."""
-        self.modules.append(module)
+        count = len(self.modules)
         try:
+            self.modules.append(module)
             yield
         finally:
-            self.modules.pop()
+            del self.modules[count:]
 
     @contextlib.contextmanager
     def backward_of(self, step: int) -> Iterator[None]:
@@ -148,15 +151,11 @@ def current() -> Watch | None:
 def _look(op: Op, inputs: Sequence[Handle | Scalar], outputs: Sequence[Handle]) -> None:
     watch = _current.get()
     if watch is not None:
-        token = _current.set(None)
-        try:
-            watch.look(op, inputs, outputs)
-        finally:
-            _current.reset(token)
+        call_holding(_current, None, watch.look, op, inputs, outputs)
 
 
-@contextlib.contextmanager
-def anomaly(*, infinite: bool = False) -> Iterator[None]:
+@block
+def anomaly(*, infinite: bool = False) -> Generator[None, Any, None]:
     """Raises `AnomalyError` at the first operation that gives NaN, forward or backward.
 
     The message names the operation, how its inputs were, the module and the line of the program;
@@ -176,16 +175,31 @@ def anomaly(*, infinite: bool = False) -> Iterator[None]:
     ingle.tensor.errors.AnomalyError: log: 1 of 2 elements of the result (float32, shape (2,)) are \
 NaN; x (shape (2,)) is between -1 and 1, at ...
     """
+    watch = Watch(infinite)
+    with holding(_current, watch):
+        try:
+            _begin(watch)
+            yield
+        finally:
+            try:
+                _end(watch)
+            except BaseException:  # Ctrl-C: it goes on when nobody watches any more
+                _end(watch)
+                raise
+
+
+def _begin(watch: Watch) -> None:
     global active
     with _lock:
-        active += 1
+        _all.add(watch)
+        active = len(_all)
         dispatch.watch(_look)
-    token = _current.set(Watch(infinite))
-    try:
-        yield
-    finally:
-        _current.reset(token)
-        with _lock:
-            active -= 1
-            if not active:
-                dispatch.watch(None)
+
+
+def _end(watch: Watch) -> None:
+    global active
+    with _lock:
+        _all.discard(watch)
+        active = len(_all)
+        if not active:
+            dispatch.watch(None)

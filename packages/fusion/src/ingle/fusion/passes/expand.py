@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.device import new_tensors_on, staged_on
+from ingle.tensor.device import call_on, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.errors import TraceError
 from ingle.tensor.operation import Op, Operation
@@ -70,8 +70,8 @@ class _Unfolding(Staging):
             return super().record(op, inputs)
         body = decomposition(op, avals, self._products(op, avals))
         if body is not None:
-            with new_tensors_on(self.backend.device):
-                return (body(*[Tensor(x) for x in inputs])._handle,)  # type: ignore[arg-type, return-value]
+            operands = [Tensor(x) for x in inputs]  # type: ignore[arg-type]
+            return (call_on(self.backend.device, body, *operands)._handle,)  # type: ignore[return-value]
         if self._generated(op, avals):
             if op.operation.traits.family == "gather" or op.operation.name in SCATTERS:
                 self._check(op, inputs)

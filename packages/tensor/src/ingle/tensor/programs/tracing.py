@@ -11,13 +11,14 @@ import contextlib
 import functools
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..blocks import Block, block, holding
 from ..cell import Cell, Scope, current_scope, scope_of
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of, staged_on
@@ -40,14 +41,9 @@ def writing_down() -> bool:
     return _writing.get()
 
 
-@contextlib.contextmanager
-def written_down() -> Iterator[None]:
+def written_down() -> Block[bool]:
     """What runs inside is written down: `call`, `scan` and `while_loop` become one step each."""
-    token = _writing.set(True)
-    try:
-        yield
-    finally:
-        _writing.reset(token)
+    return holding(_writing, True)
 
 
 class TracedHandle(Handle):
@@ -224,8 +220,8 @@ def _identity(handle: Handle | Scalar) -> object:
     return id(key), id(handle.base()), handle.backend.level
 
 
-@contextlib.contextmanager
-def tracing(device: Device | str | None, *, making: bool = False) -> Iterator[Tracer]:
+@block
+def tracing(device: Device | str | None, *, making: bool = False) -> Generator[Tracer, Any, None]:
     """A tracer for what runs inside.
 
     Args:

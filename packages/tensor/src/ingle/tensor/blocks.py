@@ -1,0 +1,160 @@
+"""State that a thread or task has inside a `with` block, and never keeps behind it.
+
+A handler of signals raises wherever Python looks for signals: after calls, and where functions
+begin. The first instruction of a `__exit__` that is written in Python is such a place, so that
+Ctrl-C there leaves everything set which that function was to take back, for all that the thread
+does afterwards. No handler runs between the instructions of C code. So the two ends of a `Block`
+are C functions that go on with a generator, which stands inside of its own `try` at that moment.
+
+`finally` begins with one call of a C function for the same reason: what is raised after that call
+finds the state restored, and nothing can be raised before it. Several states are several blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+After = Callable[[], None]
+_LEFT = ()
+
+
+class Block(Generic[T]):
+    """Entered by one `with` statement, or as a decorator by each call of a function.
+
+    Args:
+        begun: makes the generator that `with` goes on with: once to enter, and four times to leave,
+            sending `()` and the three arguments of `__exit__`.
+    """
+
+    __slots__ = ("__enter__", "__exit__", "_begun")
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> T: ...
+        def __exit__(self, *error: object) -> None: ...
+
+    def __init__(self, begun: Callable[[], Generator[Any, Any, Any]]) -> None:
+        running = begun()
+        self._begun = begun
+        self.__enter__ = running.__next__  # type: ignore[method-assign]
+        # Sends all of them, one after the other, and returns the first, as all keys are equal.
+        self.__exit__ = partial(max, _LEFT, key=running.send)  # type: ignore[method-assign]
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        begun = self._begun
+
+        @wraps(function)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+            with Block(begun):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+def block(work: Callable[P, Generator[T, Any, After | None]]) -> Callable[P, Block[T]]:
+    """Makes blocks of a generator function, as `contextlib.contextmanager` makes managers.
+
+    The function yields once, what `as` names, and never learns what the block raises; what it
+    returns is called if that is nothing.
+
+    >>> from ingle.tensor.blocks import block
+    >>> depth = []
+    >>> @block
+    ... def deeper():
+    ...     count = len(depth)
+    ...     try:
+    ...         depth.append(count)
+    ...         yield count
+    ...     finally:
+    ...         del depth[count:]
+    >>> with deeper(), deeper() as count:
+    ...     count, depth
+    (1, [0, 1])
+    >>> depth
+    []
+    """
+
+    @wraps(work)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Block[T]:
+        return Block(partial(_driven, partial(work, *args, **kwargs)))
+
+    return made
+
+
+def holding(variable: ContextVar[Any], value: T) -> Block[T]:
+    """A context variable has the value inside; what `as` names.
+
+    >>> from contextvars import ContextVar
+    >>> from ingle.tensor.blocks import holding
+    >>> depth = ContextVar("depth", default=0)
+    >>> with holding(depth, 2):
+    ...     depth.get()
+    2
+    >>> depth.get()
+    0
+    """
+    return Block(partial(_held, variable, value))
+
+
+def call_holding(
+    variable: ContextVar[T],
+    value: T,
+    function: Callable[P, R],
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Calls a function while a context variable has the value: `holding` for what is called often.
+
+    >>> from contextvars import ContextVar
+    >>> from ingle.tensor.blocks import call_holding
+    >>> depth = ContextVar("depth", default=0)
+    >>> call_holding(depth, 2, depth.get), depth.get()
+    (2, 0)
+    """
+    before = variable.get()
+    try:
+        variable.set(value)
+        return function(*args, **kwargs)
+    finally:
+        variable.set(before)
+
+
+def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
+    before = variable.get()
+    try:
+        variable.set(value)
+        how = yield value
+    finally:
+        variable.set(before)
+    if how is not _LEFT:
+        raise _entered_again()
+    yield 0
+    yield 0
+    yield 0
+    yield 0
+    raise _entered_again()
+
+
+def _driven(work: Callable[[], Generator[Any, Any, After | None]]) -> Generator[Any, Any, None]:
+    after = yield from work()
+    kind = yield 0
+    if kind is _LEFT:
+        raise _entered_again()
+    if kind is None and after is not None:
+        after()
+    yield 0
+    yield 0
+    yield 0
+    raise _entered_again()
+
+
+def _entered_again() -> RuntimeError:
+    return RuntimeError("a block is entered once: make a new one for each `with` statement")

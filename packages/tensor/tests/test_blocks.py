@@ -1,0 +1,118 @@
+"""Blocks against `contextlib`'s managers: what they set, take back, commit and refuse."""
+
+import contextlib
+import sys
+from contextvars import ContextVar
+
+import pytest
+
+import ingle.tensor as it
+from ingle.tensor.blocks import block, call_holding, holding
+
+DEPTH = ContextVar("DEPTH", default=0)
+
+
+def test_a_variable_has_the_value_inside_and_what_it_had_behind():
+    with holding(DEPTH, 1) as named:
+        with holding(DEPTH, 2):
+            assert (named, DEPTH.get()) == (1, 2)
+        assert DEPTH.get() == 1
+    assert DEPTH.get() == 0
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, StopIteration, GeneratorExit])
+def test_what_the_block_raises_goes_on(error):
+    with pytest.raises(error), holding(DEPTH, 1):
+        raise error
+    assert DEPTH.get() == 0
+    with pytest.raises(error):
+        call_holding(DEPTH, 1, next, iter(()) if error is StopIteration else raising(error))
+    assert DEPTH.get() == 0
+
+
+def raising(error):
+    yield from ()
+    raise error
+
+
+def test_the_end_is_known_to_be_good_or_bad():
+    ends = []
+
+    @block
+    def noted(name):
+        yield name
+        return lambda: ends.append(name)
+
+    with noted("good"):
+        pass
+    with contextlib.suppress(ZeroDivisionError), noted("bad"):
+        1 / 0
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        with noted("in a handler"):
+            pass
+        with contextlib.suppress(ZeroDivisionError), noted("raised again"):
+            raise
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(noted("of a stack"))
+    with contextlib.suppress(ZeroDivisionError), contextlib.ExitStack() as stack:
+        stack.enter_context(noted("of a bad stack"))
+        1 / 0
+    assert ends == ["good", "in a handler", "of a stack"]
+
+
+def test_what_the_end_raises_is_raised_and_nothing_stays():
+    @block
+    def failing():
+        with holding(DEPTH, 5):
+            yield
+        return lambda: 1 / 0
+
+    with pytest.raises(ZeroDivisionError), failing():
+        assert DEPTH.get() == 5
+    assert DEPTH.get() == 0
+
+
+@pytest.mark.parametrize("made", [lambda: holding(DEPTH, 1), it.transaction], ids=["one", "more"])
+def test_a_block_is_entered_once(made):
+    used = made()
+    with used:
+        pass
+    with pytest.raises(RuntimeError, match="make a new one"), used:
+        pass
+    used = made()
+    with pytest.raises(RuntimeError, match="make a new one"), used, used:
+        pass
+    assert DEPTH.get() == 0
+
+
+def test_a_function_runs_in_a_block_of_its_own_each_time():
+    @it.device("numpy")
+    def where(again):
+        """Told."""
+        return (it.zeros(1).device.name, where(False)) if again else it.zeros(1).device.name
+
+    before = it.zeros(1).device
+    assert where(True) == ("numpy", "numpy")
+    assert where(True) == ("numpy", "numpy")
+    assert where.__doc__ == "Told."
+    assert it.zeros(1).device == before
+
+
+def test_a_transaction_of_a_generator_lands_whoever_goes_on_with_it():
+    cell = it.Cell(0)
+
+    def steps():
+        with it.transaction():
+            cell.value = 1
+            yield
+
+    running = steps()
+    next(running)
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        assert sys.exc_info()[0] is ZeroDivisionError
+        next(running, None)
+    assert cell.value == 1
