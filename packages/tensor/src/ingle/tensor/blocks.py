@@ -22,7 +22,38 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 After = Callable[[], None]
-_LEFT = ()
+
+
+class _Enter:
+    """`__enter__`: of a block the C function that begins it, which `with` looks up and calls."""
+
+    def __get__(self, block: Block[Any] | None, kind: type) -> Callable[..., Any]:
+        if block is None:
+            return _enter
+        running: Any = block._running
+        if running.gi_suspended or running.gi_frame is None:
+            raise RuntimeError("a block is entered once: make a new one for each `with` statement")
+        begin: Callable[[], Any] = running.__next__
+        return begin
+
+
+class _Exit:
+    """`__exit__`: of a block the C function that ends it, which `with` looks up when it begins."""
+
+    def __get__(self, block: Block[Any] | None, kind: type) -> Callable[..., Any]:
+        if block is None:
+            return _exit
+        # Sends all of them, one after the other, and returns the first, as all keys are equal.
+        return partial(max, (), key=block._running.send)
+
+
+def _enter(block: Block[Any]) -> Any:
+    """What `ExitStack` finds in the class."""
+    return block.__enter__()
+
+
+def _exit(block: Block[Any], *error: object) -> None:
+    block.__exit__(*error)
 
 
 class Block(Generic[T]):
@@ -33,19 +64,20 @@ class Block(Generic[T]):
             sending `()` and the three arguments of `__exit__`.
     """
 
-    __slots__ = ("__enter__", "__exit__", "_begun")
+    __slots__ = ("_begun", "_running")
 
     if TYPE_CHECKING:
 
         def __enter__(self) -> T: ...
         def __exit__(self, *error: object) -> None: ...
 
+    else:
+        __enter__ = _Enter()
+        __exit__ = _Exit()
+
     def __init__(self, begun: Callable[[], Generator[Any, Any, Any]]) -> None:
-        running = begun()
         self._begun = begun
-        self.__enter__ = running.__next__  # type: ignore[method-assign]
-        # Sends all of them, one after the other, and returns the first, as all keys are equal.
-        self.__exit__ = partial(max, _LEFT, key=running.send)  # type: ignore[method-assign]
+        self._running: Any = begun()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         begun = self._begun
@@ -131,30 +163,20 @@ def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
     before = variable.get()
     try:
         variable.set(value)
-        how = yield value
+        yield value
     finally:
         variable.set(before)
-    if how is not _LEFT:
-        raise _entered_again()
     yield 0
     yield 0
     yield 0
     yield 0
-    raise _entered_again()
 
 
 def _driven(work: Callable[[], Generator[Any, Any, After | None]]) -> Generator[Any, Any, None]:
     after = yield from work()
     kind = yield 0
-    if kind is _LEFT:
-        raise _entered_again()
     if kind is None and after is not None:
         after()
     yield 0
     yield 0
     yield 0
-    raise _entered_again()
-
-
-def _entered_again() -> RuntimeError:
-    return RuntimeError("a block is entered once: make a new one for each `with` statement")
