@@ -137,9 +137,12 @@ class _Writer:
             run = self._run(given)
         else:
             run = self._run_over(given, over) if over else [*self._run(given), *self._writes({})]
+            stepped = [(i, self._name(cell)) for cell, i in entry.stepped().items()]
+            run[:0] = [f"if {name}._value != x{i}: return MISSED" for i, name in stepped]
             if cells or entry.fixed:
                 run.insert(0, "if landings.count != begun: return MISSED")
-            run = ["with undisturbed:", *[f"    {line}" for line in run]]
+            locks = ["undisturbed", *[f"{name}.step_lock" for _, name in stepped]]
+            run = [f"with {', '.join(locks)}:", *[f"    {line}" for line in run]]
         self._lines += run
         for x, (_, result) in zip(changed, entry.rebound, strict=True):
             self._lines.append(f"{x}._rebind(wrap(out[{result.data}]))")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, landings, undisturbed
+from ingle.tensor.cell import Cell, call_alone, landings, undisturbed
 from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import unflatten
 
@@ -60,6 +61,7 @@ class ManyCells:
         self._dtypes = [dtype for _, dtype in shown]
         self._over = sorted(over.values())
         self._none = (False,) * len(entry.sources)
+        self._stepped = entry.stepped()
         self._writes = [
             (c, r.kind, r.data, self._own_place(over, c, r.data) if r.kind == "tensor" else None)
             for c, r in entry.writes
@@ -97,9 +99,22 @@ class ManyCells:
         with undisturbed:
             if landings.count != begun:
                 return self._missed
-            outputs = self._run(handles, given, computed, args)
+            step = partial(self._step, numbers, handles, given, computed, args)
+            outputs = call_alone([*self._stepped], step)
+            if outputs is None:
+                return self._missed
         results = [entry.result_of(r, outputs, computed, args) for r in entry.results]
         return unflatten(entry.tree, results)
+
+    def _step(
+        self, numbers: list[Any], handles: list[Any], given: list[Handle], computed: Sequence[Any],
+        args: Sequence[Any],
+    ) -> Sequence[Handle] | None:  # fmt: skip
+        """Runs and writes; None if a cell was stepped since it was read."""
+        for cell, place in self._stepped.items():
+            if numbers[place] != cell._value:
+                return None
+        return self._run(handles, given, computed, args)
 
     def _handles(self) -> list[Any] | None:
         """The handles of the cells' tensors by place, None elsewhere; None if they do not fit."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, Scope, current_scope, land, landings, undisturbed
+from ingle.tensor.cell import (
+    Cell,
+    Scope,
+    call_alone,
+    current_scope,
+    land,
+    landings,
+    undisturbed,
+)
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.pytree import unflatten
 from ingle.tensor.structure import epoch
@@ -134,8 +143,11 @@ class Entry:
                 if landings.count != begun:
                     continue
                 if self.writes:
-                    outputs = self._outputs(given, computed)
-                    land(self._written(outputs, computed))
+                    step = partial(self._step, leaves, given, computed)
+                    found = call_alone([*self.stepped()], step)
+                    if found is None:
+                        continue
+                    outputs = found
                     break
             outputs = self._outputs(given, computed)
             break
@@ -143,6 +155,23 @@ class Entry:
             found_at(place, leaves)._rebind(self.wrap(outputs[result.data]))
         results = [self.result_of(r, outputs, computed, leaves) for r in self.results]
         return unflatten(self.tree, results)
+
+    def stepped(self) -> dict[Cell[Any], int]:
+        """The cells that others may step meanwhile, generators of random numbers, with their places
+        among the numbers."""
+        written = {cell for cell, _ in self.writes}
+        places = {n: i for i, n in enumerate(self.numbers) if isinstance(n, Cell)}
+        return {c: i for c, i in places.items() if c.step_lock is not None and c in written}
+
+    def _step(
+        self, leaves: Sequence[Any], given: list[Handle], computed: tuple[Any, ...]
+    ) -> list[Handle] | None:
+        """Runs and writes; None if a cell was stepped since it was read."""
+        if self.stepped() and self._computed(leaves, None) != computed:
+            return None
+        outputs = self._outputs(given, computed)
+        land(self._written(outputs, computed))
+        return outputs
 
     def hold(self, now: int) -> None:
         """Notes that this is what is recorded in an epoch; of too many it forgets the others."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -22,6 +22,7 @@ from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
+from .locks import Lock
 from .number_protocol import NumberProtocol
 from .operators import CellOperators, Operators
 from .plugins import transform
@@ -29,6 +30,7 @@ from .pytorch_methods import Elements
 from .tensor import Tensor
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Scope:
@@ -161,6 +163,16 @@ def _commit(ended: list[Scope], flush: bool) -> None:
             begin()
 
 
+def call_alone(cells: Sequence[Cell[Any]], call: Callable[[], R]) -> R:
+    """Calls a function while nobody else steps these cells; with `undisturbed`."""
+    if not cells:
+        return call()
+    lock = cells[0].step_lock
+    assert lock is not None, cells[0]
+    with lock:
+        return call_alone(cells[1:], call)
+
+
 def current_scope() -> Scope | None:
     """The scope that reads and writes of cells pass through here, if there is one."""
     return _scope.get()
@@ -191,6 +203,8 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
     __slots__ = ("__weakref__", "_value", "differentiable", "version")
 
     _value: T
+    step_lock: Lock | None = None
+    """What is held from a read to the write that follows from it, by whoever steps the cell."""
 
     def __init__(self, value: T, *, differentiable: bool = False) -> None:
         self._value = _lowered(value)

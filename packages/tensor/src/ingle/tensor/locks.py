@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 if TYPE_CHECKING:
-    from threading import RLock as Lock
+    Lock: TypeAlias = threading.RLock
 else:
     Lock = Any
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from ..cell import Cell, undisturbed
+from ..cell import Cell, current_scope, landings, undisturbed
 from ..errors import ArgumentError
 from ..followed import is_followed
-from ..locks import renewed
+from ..locks import Lock, renewed
 from ..ops import _rules
 from ..ops.random_bits import Place
 
@@ -18,6 +18,10 @@ class Generator(Cell[int]):
 
     Key and counter are in cells, so they take part in transactions (what is drawn inside one that
     is discarded is drawn again), and compiled functions go on from where they are.
+
+    Threads may share one: no two draws get the same numbers, also where one of the two is in a
+    compiled function. Transactions of two threads that overlap in time both draw from where they
+    found it; give each thread a generator of its own there.
 
     Args:
         seed: an integer in [0, 2**64), or None for one from the operating system.
@@ -31,12 +35,14 @@ class Generator(Cell[int]):
     True
     """
 
-    __slots__ = ("_key", "_lock")
+    __slots__ = ("_key", "step_lock")
+
+    step_lock: Lock
 
     def __init__(self, seed: int | None = 0) -> None:
         super().__init__(0)
         self._key = Cell(0)
-        self._lock = renewed(self, "_lock")
+        self.step_lock = renewed(self, "step_lock")
         self.seed(seed)
 
     def seed(self, seed: int | None) -> None:
@@ -49,9 +55,14 @@ class Generator(Cell[int]):
         number = seed if is_followed(seed) else _rules.as_int(seed, "Generator", "seed")
         if not 0 <= number < 1 << 64:
             raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
-        with undisturbed, self._lock:
-            self._key.value = number
-            self.value = counter
+        with undisturbed, self.step_lock:
+            # A compiled step that has read them begins anew.
+            landings.begin()
+            try:
+                self._key.value = number
+                self.value = counter
+            finally:
+                landings.end()
 
     @property
     def state(self) -> tuple[int, int]:
@@ -64,10 +75,19 @@ class Generator(Cell[int]):
 
     def draw(self, count: int) -> Place:
         """Takes `count` blocks of the stream and returns where they begin."""
-        # Not `undisturbed`, which a compiled step may hold while it runs: loaders go on meanwhile.
-        with self._lock:
-            key, start = self.state
-            self.value = start + count
+        # Not `undisturbed`, which a compiled step may hold while it runs: loaders with a generator
+        # of their own go on meanwhile.
+        with self.step_lock:
+            scope = current_scope()
+            if scope is None:
+                key = self._key.raw
+                # No call is between the two: a handler of signals that draws comes before or after.
+                start = self._value
+                self._value = start + count
+                self.version += 1
+            else:
+                key, start = self.state
+                self.value = start + count
         return Place(key, start & ((1 << 64) - 1))
 
     @staticmethod
