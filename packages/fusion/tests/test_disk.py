@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.fusion import disk
+from ingle.fusion import disk, sweeping
 from ingle.fusion.disk import CacheWarning, DiskStore, cache_folder
 from ingle.tensor.errors import ArgumentError
 
@@ -138,7 +138,7 @@ class TestSize:
     def test_there_are_never_very_many_entries(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disk, "_MOST", 40)
+        monkeypatch.setattr(sweeping, "MOST", 40)
         monkeypatch.setattr(disk, "_SWEEP_EVERY", 8)
         store = DiskStore(tmp_path / "k")
         store.put("winners.json", b"{}")
@@ -147,6 +147,41 @@ class TestSize:
         assert len(list((tmp_path / "k").iterdir())) < 50
         assert store.get("plan-99") == b"small"
         assert store.get("winners.json") == b"{}"
+
+    def test_a_large_folder_is_not_gone_through_by_every_process(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks, now = [], [1e9]
+        entries = disk.Directory.entries
+        monkeypatch.setattr(sweeping, "FEW", 4)
+        monkeypatch.setattr(sweeping.time, "time", lambda: now[0])
+        monkeypatch.setattr(
+            disk.Directory, "entries", lambda self: looks.append(1) or entries(self)
+        )
+
+        def process(number: int, store: DiskStore | None = None) -> int:
+            """Writes once, and says how often the folder was looked at."""
+            looks.clear()
+            store = store or DiskStore(tmp_path / "k", limit=20_000)
+            store.put(f"plan-{number % 10}", bytes(100))
+            assert store.get(f"plan-{number % 10}") == bytes(100)
+            return len(looks)
+
+        assert [process(n) for n in range(5)] == [1, 1, 1, 1, 1]  # a few cost nothing
+        noted = [process(n) for n in range(10, 14 + 2 * sweeping.MOST_MARKS)]
+        assert sum(noted) == 2
+        assert process(0) == 0
+        now[0] += sweeping.DAY + 1
+        assert [process(1), process(2)] == [1, 0]
+        now[0] -= 3 * sweeping.DAY  # somebody has set the clock
+        assert [process(1), process(2)] == [1, 0]
+        for damaged in (b"", b"x", b"1 2 3\n", b"-1 -1\n", b"9" * 9999):
+            (tmp_path / "k" / sweeping.NOTE).write_bytes(damaged)
+            assert [process(1), process(2)] == [1, 0]
+        store = DiskStore(tmp_path / "k", limit=20_000)
+        for number in range(300):  # a folder over its limit is swept all the same
+            store.put(f"many-{number}", bytes(100))
+        assert sum(p.stat().st_size for p in (tmp_path / "k").iterdir()) <= 20_000
 
     def test_the_entries_used_longest_ago_go_first(self, tmp_path: Path) -> None:
         store = DiskStore(tmp_path / "k", limit=4096)

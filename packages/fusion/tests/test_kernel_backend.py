@@ -15,6 +15,7 @@ import pytest
 
 import ingle.fusion as fusion
 import ingle.tensor as it
+from ingle.fusion import kernel_backend
 from ingle.fusion.kernel.code import CodeBuilder
 from ingle.fusion.kernel.nest import Operand, map_nest
 from ingle.fusion.own_kernels import OwnKernel, nest_kernel, register_kernel, register_lowering
@@ -283,6 +284,18 @@ def test_own_kernels_run_between_generated_ones(own: None, dtype: str) -> None:
     else:
         assert kinds == ["nest", "host", "nest"]
     assert len(kernels) == 1 or dtype != "float32"
+
+
+def test_kernels_that_nobody_asks_for_go(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_backend, "MOST_KERNELS", 3)
+    made: list[str] = []
+    monkeypatch.setattr(
+        bare, "compile_source", lambda text, name: made.append(text) or text.upper()
+    )
+    for text in ("a", "b", "c", "a", "d", "a", "b"):  # b goes for d: c is used before a
+        assert bare.kernel(text) == text.upper()
+        assert len(bare._kernels) <= 3
+    assert made == ["a", "b", "c", "d", "b"]
 
 
 def test_own_kernels_are_differentiated(own: None) -> None:

@@ -25,30 +25,22 @@ import re
 import secrets
 import stat
 import sys
-import time
 import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ingle.tensor import settings
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.locks import renewed
 
+from .sweeping import TEMPORARY, Entry, bytes_noted, sweep
 from .wishes import is_kept
 
 _MAGIC = b"ingle-entry-2\n"
 _HEAD = len(_MAGIC) + hashlib.sha256().digest_size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
-_TEMPORARY = ".new-"
-_LEFT_BEHIND = 3600.0
-"""Seconds after which a temporary file is taken for that of a process that was killed."""
 _SWEEP_EVERY = 256
-_MOST = 8192
-"""Entries in a folder: most are small, and to go through more of them takes long."""
-_KEPT = ".json"
-"""How the names of entries end that always stay: measurements, small and slow to make."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ACCESS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # A pipe that somebody left in the folder must not keep the reader waiting for a writer.
@@ -114,7 +106,7 @@ class DiskStore:
     def __init__(self, folder: Path | None, limit: int = 256 << 20) -> None:
         self.limit = limit
         self._path = folder
-        self._directory: _Directory | None = None
+        self._directory: Directory | None = None
         self._usable = folder is not None
         self._lock = renewed(self, "_lock")
         self._writes = 0
@@ -176,12 +168,16 @@ class DiskStore:
         with self._lock:
             self._writes += 1
             self._held += _HEAD + len(payload)
-            # Other processes write, too.
-            if self._writes % _SWEEP_EVERY == 1 or self._held > self.limit:
-                with contextlib.suppress(OSError):
-                    self._held = _sweep(directory, self.limit)
+            with contextlib.suppress(OSError):
+                due = self._writes % _SWEEP_EVERY == 0  # other processes write, too
+                if self._writes == 1:
+                    noted = bytes_noted(directory)
+                    self._held += noted or 0
+                    due = noted is None
+                if due or self._held > self.limit:
+                    self._held = sweep(directory, self.limit)
 
-    def _use(self) -> _Directory | None:
+    def _use(self) -> Directory | None:
         """The folder, opened anew where somebody has deleted it, or closed our descriptor."""
         directory = self._directory
         if not self._usable or (directory is not None and directory.is_there()):
@@ -190,7 +186,7 @@ class DiskStore:
             if self._usable and self._directory is directory:
                 assert self._path is not None
                 try:
-                    self._directory = _Directory(self._path)
+                    self._directory = Directory(self._path)
                 except (OSError, RuntimeError) as error:
                     # RuntimeError: no home folder can be found for this user.
                     self._give_up(error)
@@ -213,13 +209,7 @@ def disk() -> DiskStore:
     return DiskStore(cache_folder())
 
 
-class _Entry(NamedTuple):
-    used: float
-    size: int
-    name: str
-
-
-class _Directory:
+class Directory:
     """A folder that only its user can write to, held open.
 
     Systems without access by descriptor (Windows) go by its path: there the folder inherits the
@@ -263,13 +253,17 @@ class _Directory:
         return name if self._number is not None else str(self._path / name)
 
     def open(self, name: str, flags: int) -> int:
-        return os.open(self._place(name), flags, 0o600, dir_fd=self._number)
+        return os.open(self._place(name), flags | _ACCESS, 0o600, dir_fd=self._number)
+
+    def read(self, number: int, limit: int) -> bytes | None:
+        """What an open file holds; None if it is no file that this user alone may write."""
+        return _read(number, limit)
 
     def remove(self, name: str) -> None:
         os.unlink(self._place(name), dir_fd=self._number)
 
     def write(self, name: str, entry: bytes) -> None:
-        temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
         number = self.open(temporary, _CREATE)
         try:
             with os.fdopen(number, "wb") as file:
@@ -285,12 +279,12 @@ class _Directory:
                 self.remove(temporary)
             raise
 
-    def entries(self) -> Iterator[_Entry]:
+    def entries(self) -> Iterator[Entry]:
         with os.scandir(self._path if self._number is None else self._number) as found:
             for entry in found:
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    yield _Entry(status.st_mtime, status.st_size, entry.name)
+                    yield Entry(status.st_mtime, status.st_size, entry.name)
 
 
 def _close(number: int, status: os.stat_result) -> None:
@@ -349,23 +343,3 @@ def _read(number: int, limit: int) -> bytes | None:
         return b""
     with os.fdopen(number, "rb", closefd=False) as file:
         return file.read(status.st_size)
-
-
-def _sweep(directory: _Directory, limit: int) -> int:
-    """Removes the entries used longest ago until three quarters of the limits remain."""
-    entries = sorted(directory.entries())
-    oldest = time.time() - _LEFT_BEHIND
-    total, count = sum(entry.size for entry in entries), len(entries)
-    enough = limit * 3 // 4 if total > limit else total
-    most = _MOST * 3 // 4 if count > _MOST else count
-    for used, size, name in entries:
-        if name.startswith(_TEMPORARY) and used < oldest:
-            gone = True
-        else:
-            gone = (total > enough or count > most) and not name.endswith(_KEPT)
-        if gone:
-            with contextlib.suppress(OSError):
-                directory.remove(name)
-                total -= size
-                count -= 1
-    return total

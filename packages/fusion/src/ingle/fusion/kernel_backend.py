@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ RENDERERS: dict[str, Callable[[Nest, str], str]] = {"c": render}
 
 MOST_ALONE = 512
 """Operations on certain shapes whose plans are kept."""
+MOST_KERNELS = 4096
+"""Kernels that are found again; plans keep their own, however many there are."""
 _UNKNOWN: Any = object()
 
 
@@ -101,7 +104,7 @@ class KernelBackend(EagerBackend):
         self.fusion = Fusion(self)
         self._arenas = Lender()
         self._programs = ProgramPlans(self, self.fusion)
-        self._kernels: dict[Nest | str, Any] = {}
+        self._kernels: OrderedDict[Nest | str, Any] = OrderedDict()
         self._compiling = renewed(self, "_compiling")
         self._alone: OrderedDict[Any, KernelExecutable | None] = OrderedDict()
         self._known = generates(self.contracts)
@@ -316,14 +319,19 @@ class KernelBackend(EagerBackend):
         return copied
 
     def kernel(self, source: Nest | str, name: str = "kernel") -> Any:
-        """A nest or source code, compiled once."""
+        """A nest or source code, compiled; those that were asked for lately are kept."""
         found = self._kernels.get(source)
-        if found is None:
+        if found is not None:
+            with suppress(KeyError):  # another thread has dropped it
+                self._kernels.move_to_end(source)
+        else:
             with self._compiling:
                 found = self._kernels.get(source)
                 if found is None:
                     text = source if isinstance(source, str) else self.source(source)
                     found = self._kernels[source] = self.compile_source(text, name)
+                    while len(self._kernels) > MOST_KERNELS:
+                        self._kernels.popitem(last=False)  # plans keep those that they run
         return found
 
     def source(self, nest: Nest) -> str:
