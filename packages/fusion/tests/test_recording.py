@@ -12,6 +12,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import Fusion, PlanWarning
+from ingle.fusion.plans import Planner
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle_numpy.backend import NumpyBackend
@@ -152,6 +153,10 @@ def test_an_error_among_many_outputs_leaves_the_others_their_places(below):
 def test_a_plan_that_fails_is_said_and_the_values_are_right(monkeypatch):
     with it.device("cpu"):
         x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
+    # What an earlier test has asked for and nobody has read would be part of the first log, which
+    # then were not the second one's, and no plan due; what one has planned would need none.
+    x.backend.flush()
+    monkeypatch.setattr(x.backend, "planner", Planner(x.backend.inner))
 
     def fails(*_args):
         raise RuntimeError("out of ideas")
@@ -159,7 +164,7 @@ def test_a_plan_that_fails_is_said_and_the_values_are_right(monkeypatch):
     def step():
         y = x
         for _ in range(8):
-            y = y * 0.5 + 1.0
+            y = y * 0.4375 + 1.0
         return y.numpy()
 
     want = step()
