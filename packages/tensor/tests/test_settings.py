@@ -49,6 +49,12 @@ def test_nonsense_is_named(monkeypatch, text):
         assert len(str(e.value)) < 200
 
 
+@pytest.mark.parametrize("number", [3, 5, 9])
+def test_whole_numbers_up_to_both_ends(monkeypatch, number):
+    monkeypatch.setenv("INGLE_X", f" {number} ")
+    assert settings.whole_number("INGLE_X", 3, 9, "how many") == number
+
+
 def test_memory(monkeypatch):
     for name, wrong in (
         ("INGLE_MEMORY", "fast"), ("INGLE_MEMORY_LIMIT", "much"), ("INGLE_MEMORY_LIMIT", "-1"),
