@@ -225,6 +225,14 @@ def test_the_sign_of_zero_is_part_of_a_number_that_leaves(kind):
     assert [tape.program([])(kind(v)) for v in (0.0, -0.0, 1.0)] == [(), None, None]
 
 
+def test_a_guard_stands_once():
+    tape = Tape()
+    x = tape.input(1.0)
+    assert x < 2.0
+    assert x < 2.0
+    assert len(tape.lines) == 1
+
+
 def test_what_else_numbers_have_is_asked_of_the_value():
     tape = Tape()
     single, plain_float = tape.input(np.float32(0.5)), tape.input(0.5)

@@ -79,6 +79,8 @@ def test_version_2(tmp_path: Path, group: str, limits: dict[str, str], expected:
     [
         ("/", {".": "-1 100000"}, "/", math.inf),
         ("/", {".": "400000 100000"}, "/", 4),
+        # Another hierarchy's files do not count.
+        ("/", {".": "-1 100000", "../cpuset": "10000 100000"}, "/", math.inf),
         ("/docker/0123", {".": "400000 100000"}, "/docker/0123", 4),
         ("/a/b", {"a": "100000 50000", "a/b": "-1 100000"}, "/", 2),
         ("/kubepods/pod", {".": "25000 100000"}, "/elsewhere", 0.25),
