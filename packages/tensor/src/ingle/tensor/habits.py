@@ -20,6 +20,7 @@ _DIFFERENT = {
     "max": _PAIR + "max(x, axis={0}) and argmax(x, axis={0}); elementwise: maximum(x, y)",
     "min": _PAIR + "min(x, axis={0}) and argmin(x, axis={0}); elementwise: minimum(x, y)",
     "median": _PAIR + "median(x, axis={0}), or kthvalue(x, k, axis={0}) for both",
+    "nanmedian": _PAIR + "nanmedian(x, axis={0})",
     "sort": _PAIR + "sort(x, axis={0}) and argsort(x, axis={0})",
     "var": "PyTorch divides by n - 1 there; write var(x, axis={0}, correction=1)",
     "std": "PyTorch divides by n - 1 there; write std(x, axis={0}, correction=1)",
@@ -32,6 +33,12 @@ _DIFFERENT = {
 """What PyTorch's spelling of a call would have meant, by function."""
 _SPELLINGS = frozenset({"dim", "dims", "keepdim", "unbiased"})
 """PyTorch's names of arguments."""
+
+_FIRST = {
+    "diff": "n", "normalize": "p", "vector_norm": "ord", "fftn": "s", "ifftn": "s", "rfftn": "s",
+    "irfftn": "s", **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), "n"),
+}  # fmt: skip
+"""What PyTorch and NumPy take by position before the axis, by function."""
 
 
 def install(namespace: dict[str, Any], module: str = "ingle.tensor") -> None:
@@ -73,7 +80,9 @@ def _with_dim(
     function: FunctionType, axis: str, names: tuple[str, ...], positional: int
 ) -> Callable[..., Any]:
     behind = names[positional:]
-    by_position = [n for n in (axis, "keepdims") if n in behind] if axis in behind else []
+    first = _FIRST.get(function.__name__, axis)
+    wanted = dict.fromkeys((first, axis, "keepdims"))
+    by_position = [n for n in wanted if n in behind] if axis in behind else []
 
     def spelled(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
         """The arguments by the standard's names, less those that go by position."""
@@ -83,13 +92,13 @@ def _with_dim(
                 f"{name}: unbiased={options['unbiased']!r} is PyTorch's; write {name}(x, axis=..., "
                 f"correction={int(bool(options['unbiased']))})"
             )
-        if len(extra) > len(by_position) or (extra and not _is_axis(extra[0])):
+        found = dict(zip(by_position, extra, strict=False))
+        if len(extra) > len(by_position) or not _is_axis(found.get(axis)):
             _refuse(name, options, "...")
             raise TypeError(
                 f"{name}: takes {positional} positional argument{'s' * (positional > 1)}, got "
                 f"{len(args)}; the others are {', '.join(f'{n}=' for n in behind)}"
             )
-        found = dict(zip(by_position, extra, strict=False))
         for theirs, ours in (("dim", axis), ("dims", axis), ("keepdim", "keepdims")):
             if theirs in options and theirs not in names:
                 if ours in found or ours in options or ours not in names:

@@ -13,7 +13,9 @@ from typing import NoReturn
 
 RENAMED = """
 absolute: it.abs(x)
-addbmm baddbmm addmm addmv addr: beta * c + alpha * (a @ b)
+baddbmm addmm addmv: beta * c + alpha * (a @ b)
+addbmm: beta * c + alpha * it.sum(a @ b, axis=0)
+addr: beta * c + alpha * it.outer(a, b)
 addcdiv: x + value * a / b
 addcmul: x + value * a * b
 adjoint H mH: it.conj(x).mT
@@ -28,7 +30,7 @@ arctan: it.atan(x)
 arctan2: it.atan2(x, y)
 arctanh: it.atanh(x)
 argwhere: it.stack(it.nonzero(x), axis=-1)
-as_strided as_strided_copy: x[...] with slices and index tensors
+as_strided_copy: it.as_strided(x, size, strides)
 as_strided_scatter slice_scatter select_scatter diagonal_scatter: x.at[...].set(y)
 index_copy index_fill put: x.at[i].set(y)
 index_put: x.at[i].set(y), x.at[i].add(y)
@@ -38,16 +40,14 @@ scatter: it.put_along_axis(x, i, y, axis=...)
 index_select: it.take(x, i, axis=...)
 gather take_along_dim: it.take_along_axis(x, i, axis=...)
 select select_copy narrow narrow_copy: x[:, 2], x[:, start:start + length]
-atleast_1d: it.reshape(x, (-1,))
-atleast_2d atleast_3d: x[None]
+atleast_1d atleast_2d atleast_3d: x[None] for each axis that is missing
 bitwise_not: ~x
 bmm mm mv: a @ b
-dot: it.vecdot(a, b)
+dot: it.sum(a * b)
 vdot: it.vecdot(a, b)
 inner: it.tensordot(a, b, axes=([-1], [-1]))
 ger: it.outer(a, b)
 chain_matmul: a @ b @ c
-broadcast_shapes: it.broadcast_arrays(a, b)[0].shape
 detach_: x.detach()
 broadcast_tensors: it.broadcast_arrays(a, b)
 bucketize: it.searchsorted(boundaries, x)
@@ -55,11 +55,10 @@ cat concatenate: it.concat([a, b], axis=...)
 clamp: it.clip(x, low, high)
 clamp_max: it.clip(x, max=high)
 clamp_min: it.clip(x, low)
-column_stack: it.stack([a, b], axis=1)
 complex: a + 1j * b
 polar: r * it.exp(1j * angle)
 conj_physical resolve_conj: it.conj(x)
-resolve_neg positive: x
+resolve_neg: x
 constant_pad_nd: it.pad(x, widths)
 cross: it.linalg.cross(a, b)
 det: it.linalg.det(x)
@@ -68,12 +67,12 @@ slogdet: it.linalg.slogdet(x)
 inverse: it.linalg.inv(x)
 pinverse: it.linalg.pinv(x)
 cholesky: it.linalg.cholesky(x)
-cholesky_solve: it.linalg.solve_triangular, twice
+cholesky_solve: it.linalg.cholesky_solve(factor, b)
 qr: it.linalg.qr(x)
 svd: it.linalg.svd(x)
 symeig: it.linalg.eigh(x)
 lu: it.linalg.lu_factor(x)
-lu_solve: it.linalg.lu_solve(factors, b)
+lu_solve: it.linalg.lu_solve(packed, pivots, b)
 triangular_solve: it.linalg.solve_triangular(a, b)
 solve: it.linalg.solve(a, b)
 matrix_power: it.linalg.matrix_power(x, n)
@@ -145,8 +144,6 @@ randperm: it.random.permutation(n)
 poisson: it.random.poisson(rate)
 binomial: it.random.bernoulli(p, (n,)).sum()
 bernoulli: it.random.bernoulli(p)
-rand_like: it.random.uniform(x.shape)
-randint_like: it.random.randint(low, high, x.shape)
 cauchy_: it.random.cauchy(x.shape)
 exponential_: it.random.exponential(x.shape)
 geometric_: it.floor(it.random.exponential(x.shape) / -math.log1p(-p)) + 1
@@ -164,8 +161,9 @@ sgn: it.sign(x)
 split_with_sizes split_with_sizes_copy split_copy: it.split(x, sizes)
 unsafe_split unsafe_split_with_sizes: it.split(x, sizes)
 unsafe_chunk: it.chunk(x, n)
-hsplit dsplit vsplit: it.split(x, sizes, axis=...)
-row_stack: it.stack([a, b], axis=0)
+hsplit dsplit vsplit: it.tensor_split(x, sections, axis=...)
+row_stack: it.vstack([a, b])
+trapz: it.trapezoid(y)
 std_mean: it.std(x, correction=1), it.mean(x)
 var_mean: it.var(x, correction=1), it.mean(x)
 sum_to_size: it.sum(x, axis=..., keepdims=True)
@@ -174,7 +172,6 @@ t t_copy: x.T
 unbind unbind_copy: it.unstack(x, axis=...)
 unflatten: it.reshape(x, shape)
 unfold_copy: x[..., starts[:, None] + it.arange(size)]
-unique: it.unique_values(x), it.unique_inverse(x), it.unique_counts(x)
 unsqueeze unsqueeze_copy: it.expand_dims(x, axis=...)
 squeeze_copy: it.squeeze(x, axis=...)
 vander: x[:, None] ** it.arange(n)
@@ -289,16 +286,12 @@ there are no sparse tensors:
 there are no nested tensors; pad, and mask what is padded:
     is_nested to_padded_tensor nested jagged
 nobody has written it so far:
-    cartesian_prod cholesky_inverse cumulative_trapezoid digamma dstack erfc erfinv exp2
-    fmax fmin gcd gradient heaviside hstack i0 igamma igammac isin kron lcm lerp lgamma
-    logit logspace lstsq masked_scatter matrix_exp nan_to_num nanmean nanmedian
-    nanquantile nansum polygamma randn_like rot90 sinc tensor_split trapezoid trapz
-    unique_consecutive unravel_index vstack xlogy index is_mkldnn
+    cumulative_trapezoid index is_mkldnn
 LAPACK's own factors are not offered; see ingle.tensor.linalg:
     geqrf orgqr ormqr lobpcg lu_unpack svd_lowrank pca_lowrank
 special functions and rare ones; write them with operations, or ask:
-    mvlgamma frexp renorm float4* bilinear conv_tbc alpha_dropout alpha_dropout_
-    feature_alpha_dropout feature_alpha_dropout_ *grouped_mm scaled_mm combinations
+    mvlgamma frexp renorm float4* conv_tbc alpha_dropout alpha_dropout_
+    feature_alpha_dropout feature_alpha_dropout_ *grouped_mm scaled_mm
 a dtype that Ingle does not have:
     complex32 chalf bits* bit int1 int3 int5 int6 int7 uint1 uint3 uint5 uint6 uint7
     float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu qint* quint* qscheme per_channel_*
@@ -413,11 +406,10 @@ def answer(name: str, place: str = "torch") -> str | None:
     >>> answer("exp")
     'write it.exp'
     """
-    code = renamed.get(f"{place}.{name}")
+    code = renamed.get(f"{place}.{name}") or renamed.get(name)
     same = None if code else home(name)
     if same is not None:
         return f"write {same}"
-    code = code or renamed.get(name)
     if code is not None:
         return f"write {code}"
     if name.endswith("_") and not name.startswith("_"):

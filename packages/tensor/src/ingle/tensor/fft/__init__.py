@@ -1,5 +1,6 @@
 """Fourier transforms: the extension `fft` of the Array API standard."""
 
+from ..habits import install as _install_habits
 from ..ops.fourier import fft as fft
 from ..ops.fourier import fftn as fftn
 from ..ops.fourier import hfft as hfft
@@ -14,3 +15,5 @@ from ..ops.frequencies import fftfreq as fftfreq
 from ..ops.frequencies import fftshift as fftshift
 from ..ops.frequencies import ifftshift as ifftshift
 from ..ops.frequencies import rfftfreq as rfftfreq
+
+_install_habits(globals(), __name__)

@@ -117,7 +117,7 @@ def leaky_relu(x: TensorLike, /, negative_slope: float = 0.01) -> Tensor:
     return apply(_LEAKY_RELU, x, negative_slope)
 
 
-def prelu(x: TensorLike, weight: TensorLike, /) -> Tensor:
+def prelu(x: TensorLike, /, weight: TensorLike) -> Tensor:
     """`x` above zero and `weight * x` below (He et al.: Delving deep into rectifiers, 2015).
 
     Args:
@@ -244,7 +244,7 @@ def softshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
 
 
 @guarded
-def threshold(x: TensorLike, threshold: float, value: float, /) -> Tensor:
+def threshold(x: TensorLike, /, threshold: float, value: float) -> Tensor:
     """`x` where it is larger than `threshold`, else `value`.
 
     >>> import ingle.tensor as it

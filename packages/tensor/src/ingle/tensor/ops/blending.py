@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @guarded
-def lerp(start: TensorLike, end: TensorLike, weight: Operand, /) -> Tensor:
+def lerp(start: TensorLike, /, end: TensorLike, weight: Operand) -> Tensor:
     """`start + weight * (end - start)`, which is exactly `end` where the weight is 1.
 
     Args:

@@ -59,7 +59,7 @@ def cartesian_prod(*xs: TensorLike) -> Tensor:
 
 
 @guarded
-def combinations(x: TensorLike, r: int = 2, /, *, with_replacement: bool = False) -> Tensor:
+def combinations(x: TensorLike, /, r: int = 2, *, with_replacement: bool = False) -> Tensor:
     """All choices of `r` elements in the order that they stand in, a row for each.
 
     Args:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @guarded
-def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: int = 0) -> Tensor:
+def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest one occurs.
 
     The size of the result depends on the values, so this waits for them.
@@ -69,8 +69,8 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, /, *, minlength: 
 @guarded
 def histogram(
     x: TensorLike,
-    bins: int | TensorLike = 10,
     /,
+    bins: int | TensorLike = 10,
     *,
     range: tuple[float, float] | None = None,
     weight: TensorLike | None = None,

@@ -68,7 +68,7 @@ def diff(
 
 @guarded
 def trapezoid(
-    y: TensorLike, x: TensorLike | None = None, /, *, dx: float = 1.0, axis: int = -1
+    y: TensorLike, /, x: TensorLike | None = None, *, dx: float = 1.0, axis: int = -1
 ) -> Tensor:
     """The integral along an axis of what runs straight from each value to the next.
 

@@ -115,7 +115,7 @@ def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tupl
 
 
 @guarded
-def chunk(x: TensorLike, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: TensorLike, /, chunks: int, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensor cut into at most `chunks` pieces of equal size; the last one may be smaller.
 
     >>> import ingle.tensor as it

@@ -130,8 +130,8 @@ def nanmedian(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = Fal
 @guarded
 def nanquantile(
     x: TensorLike,
-    q: float | Sequence[float] | TensorLike,
     /,
+    q: float | Sequence[float] | TensorLike,
     *,
     axis: int | None = None,
     keepdims: bool = False,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @guarded
 def one_hot(
-    indices: TensorLike, num_classes: int, /, *, axis: int = -1, dtype: object = None
+    indices: TensorLike, /, num_classes: int, *, axis: int = -1, dtype: object = None
 ) -> Tensor:
     """For each class number a vector with a one at its place and zeros elsewhere.
 

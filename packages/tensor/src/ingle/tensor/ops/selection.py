@@ -37,7 +37,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @guarded
 def kthvalue(
-    x: TensorLike, k: int, /, *, axis: int = -1, keepdims: bool = False
+    x: TensorLike, /, k: int, *, axis: int = -1, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The `k`-th smallest element along an axis and its index; NaN counts as the largest.
 
@@ -98,8 +98,8 @@ def median(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False)
 @guarded
 def quantile(
     x: TensorLike,
-    q: float | Sequence[float] | TensorLike,
     /,
+    q: float | Sequence[float] | TensorLike,
     *,
     axis: int | None = None,
     keepdims: bool = False,

@@ -68,7 +68,7 @@ def argsort(
 
 @guarded
 def topk(
-    x: TensorLike, k: int, /, *, axis: int = -1, largest: bool = True
+    x: TensorLike, /, k: int, *, axis: int = -1, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The `k` largest elements along an axis in descending order, and their indices.
 

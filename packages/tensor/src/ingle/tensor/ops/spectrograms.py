@@ -44,8 +44,8 @@ class Frames(NamedTuple):
 @guarded
 def stft(
     x: TensorLike,
-    n_fft: int,
     /,
+    n_fft: int,
     *,
     hop_length: int | None = None,
     win_length: int | None = None,
@@ -104,8 +104,8 @@ def stft(
 @guarded
 def istft(
     x: TensorLike,
-    n_fft: int,
     /,
+    n_fft: int,
     *,
     hop_length: int | None = None,
     win_length: int | None = None,

@@ -120,7 +120,7 @@ def tensor_split(
 
 
 @guarded
-def rot90(x: TensorLike, k: int = 1, /, *, axes: Sequence[int] = (0, 1)) -> Tensor:
+def rot90(x: TensorLike, /, k: int = 1, *, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Quarter turns in the plane of two axes, from the first towards the second.
 
     Args:

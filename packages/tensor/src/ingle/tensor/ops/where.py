@@ -52,7 +52,7 @@ def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
 
 
 @guarded
-def masked_fill(x: TensorLike, mask: TensorLike, value: Operand, /) -> Tensor:
+def masked_fill(x: TensorLike, /, mask: TensorLike, value: Operand) -> Tensor:
     """`x` with one number wherever the mask is true, in the dtype of `x`.
 
     Args:
