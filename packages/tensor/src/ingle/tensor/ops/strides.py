@@ -62,7 +62,7 @@ def as_strided(
     if least < 0 or most >= count:
         raise ArgumentError(
             f"{name}: size={sizes}, strides={steps} and offset={first} reach from element {least} "
-            f"to {most}, but x of shape {handle.shape} has {count}"
+            f"to {most}; they must stay within the {count} elements of x, of shape {handle.shape}"
         )
     device = wrap(handle).device
     places = arange(first, first + 1, dtype=int64, device=device)
