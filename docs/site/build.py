@@ -30,7 +30,7 @@ def main(target: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         stage(Path(folder))
         shutil.rmtree(target, ignore_errors=True)
-        options = ["-b", "html", "-W", "--keep-going", "-q", "-j", "auto", "-c", str(HERE)]
+        options = ["-b", "html", "-W", "--keep-going", "-q", "-c", str(HERE)]
         doctrees = str(Path(folder, ".doctrees"))
         failed = sphinx([*options, "-d", doctrees, folder, str(target)])
     faults = [] if failed else [*unlisted(target), *foreign(target)]

@@ -15,7 +15,9 @@ import mermaidx
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.logging import getLogger
 
+LOGGER = getLogger(__name__)
 LABEL = re.compile(r"""[\[{(|]"([^"]+)"[\]})|]""")
 VIEW = re.compile(r'viewBox="\S+ \S+ (\S+) \S+"')
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
@@ -40,7 +42,10 @@ class Diagrams(SphinxPostTransform):
     def run(self, **kwargs: Any) -> None:
         for block in [*self.document.findall(nodes.literal_block)]:
             if block.get("language") == "mermaid":
-                block.replace_self(self.pictures(block.astext()))
+                try:
+                    block.replace_self(self.pictures(block.astext()))
+                except RuntimeError as error:
+                    LOGGER.warning("%s", error, location=block)
 
     def pictures(self, text: str) -> nodes.raw:
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -57,7 +62,8 @@ class Diagrams(SphinxPostTransform):
             )
             file = f"diagram-{key}-{name}.svg"
             (folder / file).write_text(drawn.svg(), "utf-8")
-            width = round(float(VIEW.search(drawn.svg())[1]))
+            box = VIEW.search(drawn.svg())
+            width = round(float(box[1])) if box else 800
             images.append(
                 f'<img class="diagram only-{name}" src="{up}_images/{file}" width="{width}" '
                 f'alt="{words}">'
@@ -67,4 +73,4 @@ class Diagrams(SphinxPostTransform):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_post_transform(Diagrams)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": False}
