@@ -79,6 +79,8 @@ def types(session: nox.Session) -> None:
     for folder in ROOT.glob("examples/*/src"):
         session.run("mypy", *map(str, folder.rglob("*.py")), env={"MYPYPATH": str(folder)})
     session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))
+    plain = [f"docs/site/{name}.py" for name in ("api_pages", "docstrings", "staging")]
+    session.run("mypy", "docs/pytorch_names.py", *plain, env={"MYPYPATH": "docs/site"})
     session.run("mypy", *map(str, ROOT.glob("tools/*.py")), "tests/alone.py", "tests/from_index.py")
 
 
