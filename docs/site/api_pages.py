@@ -142,7 +142,7 @@ def entry(name: Name, public: frozenset[type]) -> list[str]:
         lines += [f"   :members: {', '.join(shown)}", "   :undoc-members:"]
     if inspect.isclass(name.value) and (bases := public_bases(name.value, public)):
         home = f"{bases[0].__module__}.{bases[0].__qualname__}"
-        lines += ["", f"   Derives from :py:obj:`~{home}`, and has all that is there."]
+        lines += ["", f"   Derives from :py:obj:`~{home}`."]
     return [*lines, ""]
 
 
