@@ -19,6 +19,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, checkpointing, grad, jvp, no_grad, vmap
 from ingle.fusion import compile
+from ingle.testkit.interrupting import interrupted, late
 
 pytestmark = pytest.mark.skipif(
     sys.implementation.name != "cpython" or not hasattr(signal, "SIGALRM"),
@@ -27,44 +28,12 @@ pytestmark = pytest.mark.skipif(
 SOURCES = ("/ingle/", "/ingle_cpu/", "/ingle_numpy/")
 
 
-class LateError(Exception):
-    pass
-
-
-def late(*_):
-    raise LateError
-
-
 @pytest.fixture(autouse=True)
 def handler():
     """Ingle asks whether an error comes from a handler of signals."""
     before = signal.signal(signal.SIGALRM, late)
     yield
     signal.signal(signal.SIGALRM, before)
-
-
-def interrupted(function, place):
-    """Calls a function, with a `LateError` at the n-th place; whether it came to that."""
-    seen = 0
-
-    def look(frame, event, arg):
-        nonlocal seen
-        if event == "call" or event == "c_return":
-            name = frame.f_code.co_filename
-            if any(s in name for s in SOURCES) and "/tests/" not in name:
-                seen += 1
-                if seen == place:
-                    sys.setprofile(None)
-                    late()
-
-    sys.setprofile(look)
-    try:
-        function()
-    except LateError:
-        return True
-    finally:
-        sys.setprofile(None)
-    return seen >= place
 
 
 def state():
@@ -147,7 +116,7 @@ def check(program, places):
     want, before = program(), state()
     program()
     for place in places:
-        on = interrupted(program, place)
+        on = interrupted(program, place, SOURCES)
         assert state() == before, place
         np.testing.assert_allclose(program(), want, rtol=1e-5, err_msg=str(place))
         if not on:

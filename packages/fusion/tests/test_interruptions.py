@@ -225,9 +225,6 @@ def test_a_handler_that_prints_the_loss_of_a_training(way):
         np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-# Nightly, by itself: under load an interruption in `memory.strategies` can leave a size of the pool
-# without its bin, and every later test of the process would fail.
-@pytest.mark.nightly
 @on_main
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_a_handler_raises_is_nobodys_value():

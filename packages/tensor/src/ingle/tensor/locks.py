@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
@@ -43,6 +44,36 @@ def renewed(owner: object, name: str) -> Lock:
         _owners[:] = [known for known in _owners[:] if known[0]() is not None]
         _most = max(256, 2 * len(_owners))
     return threading.RLock()
+
+
+class Attempt:
+    """Takes a re-entrant lock in a `with` statement if that goes without waiting; says whether.
+
+    A handler of signals that raises behind a call of `acquire` would leave the lock taken. Both
+    ends of this are the lock's own functions, which `with` calls without a look at signals.
+
+    Raises:
+        RuntimeError: at the end, where another thread had the lock.
+
+    >>> import threading
+    >>> from ingle.tensor.locks import Attempt
+    >>> with Attempt(threading.RLock()) as taken:
+    ...     print(taken)
+    True
+    """
+
+    __slots__ = ("__enter__", "__exit__")
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> bool: ...
+        def __exit__(self, *error: object) -> None: ...
+
+    def __init__(self, lock: Lock) -> None:
+        for name, function in (
+            ("__enter__", partial(lock.acquire, False)), ("__exit__", lock.__exit__)
+        ):  # fmt: skip
+            setattr(self, name, function)
 
 
 def _renew() -> None:

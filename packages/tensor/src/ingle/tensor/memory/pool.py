@@ -11,6 +11,7 @@ from collections import Counter, deque
 from typing import Any
 
 from ..errors import ArgumentError, BackendError, OutOfMemoryError
+from ..locks import Attempt
 from .blocks import Block, Memory, Source, Span
 from .statistics import Holder, Statistics, shown_bytes
 from .strategies import Bins, Strategy, strategy_named
@@ -83,27 +84,34 @@ class Pool:
             if self._busy:
                 return self._lend_aside(nbytes, label)
             self._busy = True
+            memory = None
             try:
                 self._carry_out()
-                size = self._strategy.rounded(nbytes)
-                span = self._strategy.take(size)
+                strategy = self._strategy
+                size = strategy.rounded(nbytes)
+                span = strategy.find(size)
                 if span is None:
-                    span = self._grow(size)
-                    if span is None:
+                    memory = self._grow(size)
+                    if memory is None:
                         return None
-                else:
-                    self._hits += 1
+                    span = strategy.fresh(memory, size)
                 block = Block(self, span, nbytes, label)
-                self._enter(block)
+                key, new = id(block), 0 if memory is None else memory.nbytes
+                strategy.lend(span, size)
+                # No call from here on, see `strategies`.
+                self._lent[key] = block
+                self._reserved += new
+                self._hits += memory is None
+                memory = None
+                self._allocations += 1
+                self._in_use += span.size
+                if self._peak < self._in_use:
+                    self._peak = self._in_use
                 return block
             finally:
                 self._busy = False
-
-    def _enter(self, block: Block) -> None:
-        self._lent[id(block)] = block
-        self._allocations += 1
-        self._in_use += block.size
-        self._peak = max(self._peak, self._in_use)
+                if memory is not None:  # interrupted before anybody had it
+                    self._source.free(memory)
 
     def _lend_aside(self, nbytes: int, label: Any) -> Block | None:
         """For a finalizer that asks for memory while it interrupts this very pool at work."""
@@ -115,8 +123,8 @@ class Pool:
         self._notes.append((block, 0))
         return block
 
-    def _grow(self, size: int) -> Span | None:
-        """A span of new memory, or None. A page that is too much may do with just the span."""
+    def _grow(self, size: int) -> Memory | None:
+        """New memory, or None. A page that is too much may do with just the span."""
         strategy = self._strategy
         # Sizes that nobody asks for any more would else be kept for good.
         surplus = self._reserved + size - 2 * max(self._peak, self._in_use + size)
@@ -126,30 +134,38 @@ class Pool:
             if self._limit is not None and self._reserved + want > self._limit:
                 continue
             try:
-                memory = self._source.allocate(want)
+                return self._source.allocate(want)
             except MemoryError:
                 continue
-            self._reserved += memory.nbytes
-            return strategy.adopt(memory, size)
         return None
 
     def _free_kept(self, strategy: Strategy, nbytes: int | None = None) -> None:
-        for memory in strategy.drop(nbytes):
-            self._free(memory)
-
-    def _free(self, memory: Memory) -> None:
-        self._reserved -= memory.nbytes
-        self._source.free(memory)
+        """Gives back what is kept: all of it, or at least so many bytes."""
+        freed = 0
+        while nbytes is None or freed < nbytes:
+            span = strategy.spare()
+            if span is None:
+                return
+            memory = span.memory
+            new = memory.nbytes
+            strategy.lend(span, span.size)
+            self._reserved -= new
+            self._source.free(memory)
+            freed += span.size
 
     def note(self, block: Block, change: int) -> None:
         """Notes a change of a block's owner count; takes no lock and never waits."""
         self._notes.append((block, change))
         many = len(self._notes) > _MANY_NOTES or not self._strategy.keeps
-        if many and self._lock.acquire(blocking=False):
+        if many and not self._busy:
+            taken = True
             try:
-                self.settle()
-            finally:
-                self._lock.release()
+                with Attempt(self._lock) as taken:
+                    if taken:
+                        self.settle()
+            except RuntimeError:
+                if taken:
+                    raise
 
     def settle(self) -> None:
         """Carries out what is noted."""
@@ -162,29 +178,43 @@ class Pool:
                     self._busy = False
 
     def _carry_out(self) -> None:
-        notes = self._notes
+        """Each note goes in the same step in which it is carried out."""
+        notes, lent = self._notes, self._lent
         while notes:
-            block, change = notes.popleft()
+            block, change = notes[0]
+            key, span = id(block), block._span
+            size, count = span.size, block._count + change
             if not change:
-                self._reserved += block.memory.nbytes
-                self._enter(block)
-                continue
-            block._count += change
-            if not block._count:
-                self._take_back(block)
-            elif block._count < 0:
+                new = span.memory.nbytes
+                # No call from here on, see `strategies`.
+                del notes[0]
+                lent[key] = block
+                self._reserved += new
+                self._in_use += size
+                self._allocations += 1
+                if self._peak < self._in_use:
+                    self._peak = self._in_use
+            elif count > 0:
+                del notes[0]
+                block._count = count
+            elif count < 0:
+                del notes[0]
                 raise BackendError(f"memory: {block!r} was released more often than retained")
-
-    def _take_back(self, block: Block) -> None:
-        del self._lent[id(block)]
-        span = block._span
-        self._in_use -= span.size
-        if span.home is _aside:
-            self._free(span.memory)
-            return
-        span.home.give(span)
-        if not span.home.keeps:
-            self._free_kept(span.home)
+            elif span.home is _aside:
+                memory = span.memory
+                new = memory.nbytes
+                del notes[0], lent[key]
+                block._count = count
+                self._in_use -= size
+                self._reserved -= new
+                self._source.free(memory)
+            else:
+                span.home.give(span)
+                del notes[0], lent[key]
+                block._count = count
+                self._in_use -= size
+                if not span.home.keeps:
+                    self._free_kept(span.home)
 
     def release(self) -> int:
         """Gives everything that is kept back to the source; returns how many bytes that was."""
@@ -192,7 +222,11 @@ class Pool:
         with self._lock:
             before = self._reserved
             if not self._busy:
-                self._free_kept(self._strategy)
+                self._busy = True
+                try:
+                    self._free_kept(self._strategy)
+                finally:
+                    self._busy = False
             return before - self._reserved
 
     @property

@@ -5,13 +5,16 @@
   where sizes vary from call to call.
 - `"direct"`: nothing is kept. Slow, and the one to look for mistakes with: memory that is used
   after it was given back is gone.
+
+Python runs handlers of signals after calls, where functions begin and where loops repeat, and a
+handler may raise. So each change is one row of statements without any of these: it is made whole
+or not at all. What calls and loops find out for it comes before.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterator
 
 from ..errors import ArgumentError
 from .blocks import ALIGNMENT, Memory, Span
@@ -22,14 +25,10 @@ class Strategy:
 
     Attributes:
         keeps: False gives memory back to the source as soon as nobody uses it.
-        kept: bytes that are held for later.
     """
 
     name = ""
     keeps = True
-
-    def __init__(self) -> None:
-        self.kept = 0
 
     def rounded(self, nbytes: int) -> int:
         """The size of the span that a request of so many bytes gets."""
@@ -39,20 +38,24 @@ class Strategy:
         """How much to ask the source for where no kept span serves."""
         return size
 
-    def take(self, size: int) -> Span | None:
+    def find(self, size: int) -> Span | None:
         """A kept span of at least this size, or None."""
         raise NotImplementedError
 
-    def adopt(self, memory: Memory, size: int) -> Span:
-        """A span of this size of new memory; what is left of it is kept."""
+    def fresh(self, memory: Memory, size: int) -> Span:
+        """A span of new memory, of at least this size, that is not kept."""
         return Span(self, memory, 0, size)
+
+    def lend(self, span: Span, size: int) -> None:
+        """Takes a span out of what is kept, if it is there; keeps what it has beyond the size."""
+        raise NotImplementedError
 
     def give(self, span: Span) -> None:
         """Takes back a span that was lent."""
         raise NotImplementedError
 
-    def drop(self, nbytes: int | None = None) -> Iterator[Memory]:
-        """Memory that is not in use, to be freed: all of it, or at least so many bytes."""
+    def spare(self) -> Span | None:
+        """A kept span that is all of its memory, which may be freed once the span is lent."""
         raise NotImplementedError
 
     def sizes(self) -> Counter[int]:
@@ -68,46 +71,46 @@ class Bins(Strategy):
     """A span serves requests down to its size divided by this."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._bins: dict[int, list[Span]] = {}  # the least recently used first
-        self._sizes: list[int] = []  # of the bins that are not empty, sorted
+        self._sizes: list[int] = []  # of the bins, sorted
 
     def rounded(self, nbytes: int) -> int:
         step = max(ALIGNMENT, 1 << max(0, (nbytes - 1).bit_length() - 4))
         return max(step, -(-nbytes // step) * step)
 
-    def take(self, size: int) -> Span | None:
+    def find(self, size: int) -> Span | None:
         at = bisect.bisect_left(self._sizes, size)
         if at == len(self._sizes) or self._sizes[at] > size * self.TOO_LARGE:
             return None
-        return self._pop(self._sizes[at])
+        return self._bins[self._sizes[at]][-1]
 
-    def _pop(self, size: int) -> Span:
-        spans = self._bins[size]
-        span = spans.pop()
-        if not spans:
-            del self._bins[size]
-            del self._sizes[bisect.bisect_left(self._sizes, size)]
+    def lend(self, span: Span, size: int) -> None:
+        if not span.free:
+            return
+        bins, sizes, size = self._bins, self._sizes, span.size
+        spans, at = bins[size], bisect.bisect_left(sizes, size)
+        # No call from here on.
         span.free = False
-        self.kept -= size
-        return span
+        if spans[0] is span:
+            del bins[size], sizes[at]
+        else:
+            del spans[-1]
 
     def give(self, span: Span) -> None:
-        span.free = True
-        spans = self._bins.pop(span.size, None)
+        bins, sizes, size = self._bins, self._sizes, span.size
+        spans, at = bins.get(size), bisect.bisect_left(sizes, size)
+        # No call from here on.
         if spans is None:
-            spans = []
-            bisect.insort(self._sizes, span.size)
-        spans.append(span)
-        self._bins[span.size] = spans
-        self.kept += span.size
+            sizes[at:at] = (size,)
+            bins[size] = [span]
+        else:
+            del bins[size]
+            bins[size] = spans
+            spans += (span,)
+        span.free = True
 
-    def drop(self, nbytes: int | None = None) -> Iterator[Memory]:
-        dropped = 0
-        while self._bins and (nbytes is None or dropped < nbytes):
-            span = self._pop(next(iter(self._bins)))
-            dropped += span.size
-            yield span.memory
+    def spare(self) -> Span | None:
+        return next(iter(self._bins.values()))[-1] if self._bins else None
 
     def sizes(self) -> Counter[int]:
         return Counter({size: len(spans) for size, spans in self._bins.items()})
@@ -130,88 +133,80 @@ class Slices(Strategy):
     PAGE = 32 << 20
 
     def __init__(self) -> None:
-        super().__init__()
-        self._free: dict[tuple[int, int], Span] = {}  # by size and address
-        self._order: list[tuple[int, int]] = []  # the same keys, sorted
+        # Sorted by size and address, which no two have in common.
+        self._free: list[tuple[int, int, Span]] = []
 
     def wanted(self, size: int) -> int:
         return max(size, self.PAGE)
 
-    def take(self, size: int) -> Span | None:
-        at = bisect.bisect_left(self._order, (size, 0))
-        if at == len(self._order):
-            return None
-        span = self._free[self._order[at]]
-        self._remove(span)
-        self._cut(span, size)
-        return span
+    def find(self, size: int) -> Span | None:
+        at = bisect.bisect_left(self._free, (size,))
+        return None if at == len(self._free) else self._free[at][2]
 
-    def adopt(self, memory: Memory, size: int) -> Span:
-        span = Span(self, memory, 0, memory.nbytes)
-        self._cut(span, size)
-        return span
+    def fresh(self, memory: Memory, size: int) -> Span:
+        return Span(self, memory, 0, memory.nbytes)
+
+    def lend(self, span: Span, size: int) -> None:
+        free, after, left = self._free, span.following, span.size - size
+        taken = self._place(span) if span.free else None
+        rest, put = None, 0
+        if left >= ALIGNMENT:
+            rest = Span(self, span.memory, span.offset + size, left)
+            rest.previous, rest.following = span, after
+            entry = _entry(rest)
+            put = bisect.bisect_left(free, entry)
+            if taken is not None and taken < put:
+                put -= 1
+        # No call from here on.
+        if taken is not None:
+            del free[taken]
+            span.free = False
+        if rest is not None:
+            free[put:put] = (entry,)
+            span.size, span.following = size, rest
+            rest.free = True
+            if after is not None:
+                after.previous = rest
 
     def give(self, span: Span) -> None:
-        before, after = span.previous, span.following
-        if after is not None and after.free:
-            self._remove(after)
-            _join(span, after)
+        free, before, after = self._free, span.previous, span.following
+        start, end, size = span, span, span.size
+        low = high = None
         if before is not None and before.free:
-            self._remove(before)
-            _join(before, span)
-            span = before
-        self._insert(span)
+            start, size, low = before, size + before.size, self._place(before)
+        if after is not None and after.free:
+            end, size, high = after, size + after.size, self._place(after)
+        beyond = end.following
+        entry = size, start.memory.address + start.offset, start
+        put = bisect.bisect_left(free, entry)
+        if low is not None and high is not None and low > high:
+            low, high = high, low
+        put -= (low is not None and low < put) + (high is not None and high < put)
+        # No call from here on.
+        if high is not None:
+            del free[high]
+            end.free = False
+        if low is not None:
+            del free[low]
+        free[put:put] = (entry,)
+        start.size, start.following, start.free = size, beyond, True
+        if beyond is not None:
+            beyond.previous = start
 
-    def drop(self, nbytes: int | None = None) -> Iterator[Memory]:
-        dropped = 0
-        for span in list(self._free.values()):
-            if nbytes is not None and dropped >= nbytes:
-                return
-            if span.previous is None and span.following is None:
-                self._remove(span)
-                dropped += span.size
-                yield span.memory
+    def spare(self) -> Span | None:
+        whole = (s for _, _, s in self._free if s.previous is None and s.following is None)
+        return next(whole, None)
 
     def sizes(self) -> Counter[int]:
-        return Counter(size for size, _ in self._order)
+        return Counter(size for size, _, _ in self._free)
 
-    def _cut(self, span: Span, size: int) -> None:
-        """Keeps what a span has beyond a size."""
-        left = span.size - size
-        if left < ALIGNMENT:
-            return
-        rest = Span(self, span.memory, span.offset + size, left)
-        rest.previous, rest.following = span, span.following
-        if span.following is not None:
-            span.following.previous = rest
-        span.following = rest
-        span.size = size
-        self._insert(rest)
-
-    def _insert(self, span: Span) -> None:
-        key = _key(span)
-        span.free = True
-        self._free[key] = span
-        bisect.insort(self._order, key)
-        self.kept += span.size
-
-    def _remove(self, span: Span) -> None:
-        key = _key(span)
-        span.free = False
-        del self._free[key]
-        del self._order[bisect.bisect_left(self._order, key)]
-        self.kept -= span.size
+    def _place(self, span: Span) -> int:
+        """Where a kept span stands."""
+        return bisect.bisect_left(self._free, _entry(span))
 
 
-def _key(span: Span) -> tuple[int, int]:
-    return span.size, span.memory.address + span.offset
-
-
-def _join(span: Span, after: Span) -> None:
-    span.size += after.size
-    span.following = after.following
-    if after.following is not None:
-        after.following.previous = span
+def _entry(span: Span) -> tuple[int, int, Span]:
+    return span.size, span.memory.address + span.offset, span
 
 
 STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (Bins, Slices, Direct)}
