@@ -16,6 +16,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.testkit.interrupting import LateError, interrupted
 
 DEVICES = ("cpu", "numpy")
 on_main = pytest.mark.skipif(
@@ -308,6 +309,27 @@ def interrupt_at_each_line():
                 sys.settrace(before)
             made = (b - a) * 2.0 + kept
             np.testing.assert_array_equal(made.numpy(), 2.0 + 3 * np.arange(4.0))
+
+
+def test_what_the_error_of_an_interruption_holds_is_no_value_of_the_log():
+    """The traceback holds the handle of the operation that was cut off."""
+    with it.device("cpu"):
+        a = it.asarray(np.arange(4.0))
+        on, place = True, 1
+        while on:
+            kept, held = a * 3.0, []
+
+            def program(held=held):
+                try:
+                    held.append(a + 7.0)
+                except LateError as error:
+                    held.append(error)
+                    raise
+
+            on = interrupted(program, place, ("fusion/recorder", "fusion/log"))
+            np.testing.assert_array_equal(kept.numpy(), 3 * np.arange(4.0))
+            place += 1
+        assert place > 10
 
 
 def test_threads_finalize_while_others_record():

@@ -285,7 +285,7 @@ class TestThreads:
         table = affine_table(arrays, [(0, 1, 1, 0)], team)
         team.stop()
         table.run()
-        assert team._started
+        assert team._ready
         table.run()
         team.stop()
         assert (arrays[0] == 2).all()
@@ -321,7 +321,7 @@ for _ in range(20):
     table.run()
 assert (arrays[0] == 63).all()
 if child == 0:
-    assert gang()._started
+    assert gang()._ready
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 print("both fine")

@@ -152,7 +152,7 @@ class Engine:
     def _note(self, code: Code) -> None:
         self._recent[code.key] = code
         self._recent.move_to_end(code.key)
-        if len(self._recent) > MOST:
+        while len(self._recent) > MOST:
             self._recent.popitem(last=False)
 
     def addresses(self, source: Source) -> tuple[int, ...]:
@@ -178,6 +178,7 @@ class Engine:
     def _set_reduction(self, on: bool) -> None:
         """An option of the whole process, so it is set before each module that wants another."""
         if _reduction != [on]:
+            _reduction[:] = ()  # Ctrl-C may come behind the call
             llvm().set_option("", f"-disable-lsr={'false' if on else 'true'}")
             _reduction[:] = [on]
 

@@ -71,6 +71,7 @@ class Gang:
         self._idle = int(idle_us * self.ticks_per_us)
         self._sleepers = ctypes.c_int32.from_address(self.state + layout.SLEEPERS)
         self._started: list[threading.Thread] = []
+        self._living: dict[int, threading.Thread] = {}
         self._lock = renewed(self, "_lock")
         self._reset()
 
@@ -87,7 +88,8 @@ class Gang:
         self._put(ctypes.c_int64, layout.IDLE, self._idle)
         self._put(ctypes.c_int32, layout.WORKERS, 1)
         self._put(ctypes.c_int32, layout.WANTED, self.threads)
-        self._started = []
+        self._ready = False
+        self._started, self._living = [], {}
         self._events = [threading.Event() for _ in range(self.threads - 1)]
 
     def _put(self, kind: Any, place: int, value: int) -> None:
@@ -96,9 +98,10 @@ class Gang:
     def start(self) -> None:
         """Starts the threads that are missing; a system that allows fewer gets fewer."""
         with self._lock:
-            if self._started or self.threads == 1:
+            if self._ready or self.threads == 1:
                 return
             self._put(ctypes.c_int32, layout.STOP, 0)
+            count = 1
             for index in range(1, self.threads):
                 thread = threading.Thread(
                     target=self._live, args=(index,), name=f"ingle-cpu-{index}", daemon=True
@@ -108,16 +111,23 @@ class Gang:
                 except RuntimeError:
                     break  # the system's limit of threads
                 self._started.append(thread)
-            self._put(ctypes.c_int32, layout.WANTED, 1 + len(self._started))
-            self._put(ctypes.c_int32, layout.WORKERS, 1 + len(self._started))
+                count += 1
+            self._put(ctypes.c_int32, layout.WANTED, count)
+            self._put(ctypes.c_int32, layout.WORKERS, count)
+            self._ready = count > 1
 
     def _live(self, index: int) -> None:
+        me = threading.current_thread()
+        # Ctrl-C may come behind the start of a thread, which is started once more then.
+        if self._living.setdefault(index, me) is not me:
+            return
         event = self._events[index - 1]
         woken = 0
         while not self._work(self.state, index, woken):
             event.wait()
             event.clear()
             woken = 1
+        del self._living[index]
 
     def wake(self) -> None:
         """Wakes workers that sleep in Python; those in the kernel are woken by native code."""
@@ -127,7 +137,8 @@ class Gang:
     def stop(self) -> None:
         """Ends the threads and waits for them; the gang can be started again."""
         with self._lock:
-            threads, self._started = self._started, []
+            threads, self._ready = {*self._started, *self._living.values()}, False
+            self._started = []
             self._put(ctypes.c_int32, layout.WORKERS, 1)
             self._put(ctypes.c_int32, layout.STOP, 1)
         if self.parks_in_kernel:

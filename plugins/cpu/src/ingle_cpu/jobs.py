@@ -146,9 +146,15 @@ class Job:
         return self.failure
 
     def end(self) -> None:
-        """Lets go of everything that only its run needed."""
-        for run in self._runs:
-            run.prepared.assembly.idle.append(run.prepared.table)
+        """Lets go of everything that only its run needed; where Ctrl-C cuts that off, once more."""
+        while self._runs:
+            runs = self._runs
+            run, *rest = runs
+            idle, table = run.prepared.assembly.idle, [run.prepared.table]
+            # In one step, without a call: a table that is idle twice would get two runs.
+            if self._runs is runs:
+                self._runs = rest
+                idle += table
         self._runs, self._kept, self._undo = (), (), ()
         self.after = set()
         self._ended = True

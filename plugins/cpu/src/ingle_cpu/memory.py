@@ -136,8 +136,10 @@ class CpuHandle(ArrayHandle):
     def leave_to(self, job: Job, old: bool) -> None:
         """Says that a run in the queue is to write the memory; see `Unwritten`."""
         before = self.unwritten
+        late = Unwritten(job, old, None if before is None else before.shortened())
+        # Both in one step, without a call.
         self.__class__ = LateHandle
-        self._seen = Unwritten(job, old, None if before is None else before.shortened())
+        self._seen = late
 
     @property
     def private(self) -> bool:
@@ -194,27 +196,34 @@ class LateHandle(CpuHandle):
     def unwritten(self) -> Unwritten | None:
         """The run in the queue that is to write the memory."""
         seen = self._seen
-        return seen if type(seen) is Unwritten else None
+        found = seen if type(seen) is Unwritten else None
+        # A handler of signals may come by before a job is given, and finds what was there before;
+        # or it raises then, and the job never is.
+        while found is not None and not found.job.given:
+            found = found.before
+        return found
 
     def _wait(self) -> None:
-        seen = self._seen
-        # A handler of signals may come by before the job is given, and finds what was there before.
-        if type(seen) is not Unwritten or not seen.job.given:
+        seen, late = self._seen, self.unwritten
+        if late is None:
             return
-        seen.job.wait()
-        failure = seen.failure
+        late.job.wait()
+        failure = late.failure
         if failure is not None:
-            seen.job.hear(failure)
-        # In this order: other threads may look at it, too.
-        self._seen = None
-        self.__class__ = CpuHandle  # type: ignore[assignment]
+            late.job.hear(failure)
+        if late is seen:
+            # In this order: other threads may look at it, too.
+            self._seen = None
+            self.__class__ = CpuHandle  # type: ignore[assignment]
 
     def __del__(self) -> None:
-        seen = self._seen
-        if type(seen) is Unwritten:
-            seen.job.keep(self.memory)
-        else:
-            super().__del__()
+        late = self.unwritten
+        if late is not None:
+            late.job.keep(self.memory)
+            return
+        if type(self._seen) is Unwritten:  # by a job that was never given
+            self._seen = None
+        super().__del__()
 
 
 def give_back(memory: _Small | Block) -> None:

@@ -69,8 +69,10 @@ class Queue:
         self._halt = self._word(layout.QUEUE_HALT, ctypes.c_int32)
         self._event = threading.Event()
         self._thread: threading.Thread | None = None
+        self._place = threading.Lock()
         self._jobs: deque[Job] = deque()
         self._failures: list[Failure] = []
+        self._restored: dict[Cell[Any], int] = {}
         self._adding = 0
         self.arena, self.scratch = _Shared(), _Shared()
 
@@ -93,14 +95,20 @@ class Queue:
                     thread.start()
                 except RuntimeError:  # the system's limit of threads
                     return False
-                self._thread = thread
+                if self._thread is None:
+                    self._thread = thread
         return True
 
     def _live(self) -> None:
+        # Ctrl-C may come behind the start of a thread, which is started once more then.
+        if not self._place.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         run, state = gang().run_address, gang().state
         while not self._serve(self._state, run, state):
             self._event.wait()
             self._event.clear()
+        self._place.release()
 
     def make_room(self, most: int) -> None:
         """Waits until fewer than so many jobs are unfinished."""
@@ -140,7 +148,9 @@ class Queue:
     ) -> None:  # fmt: skip
         job.number = self._head.value
         while self._jobs and self._jobs[-1].number >= job.number:
-            self._jobs.pop()  # Ctrl-C came before it was given
+            # Ctrl-C came before it was given. In one step: nobody takes it for this one.
+            self._jobs[-1].number = -1
+            del self._jobs[-1]
         for handle in reads:
             self._follow(job, handle)
         self._jobs.append(job)
@@ -196,8 +206,10 @@ class Queue:
             with self.lock:
                 if not self._jobs or self._jobs[0].number >= self._tail.value:
                     return
-                job = self._jobs.popleft()
-            job.end()
+                job = self._jobs[0]
+                job.end()
+                if self._jobs and self._jobs[0] is job:
+                    del self._jobs[0]
 
     # Failures --------------------------------------------------------------------------------
 
@@ -208,10 +220,12 @@ class Queue:
                 return
             tail = self._tail.value
             failed: list[Job] = []
+            # Each step may be done once more: Ctrl-C may come behind any of them.
             for job in self._jobs:
                 if job.number == tail:
-                    failure = job.fail()
-                    self._failures.append(failure)
+                    failure = job.failure or job.fail()
+                    if failure not in self._failures:
+                        self._failures.append(failure)
                 elif job.number < tail or job.after.isdisjoint(failed):
                     continue
                 else:
@@ -219,9 +233,9 @@ class Queue:
                 failed.append(job)
                 place = layout.QUEUE_SLOTS + 8 * (job.number % layout.SLOTS)
                 self._word(place, ctypes.c_int64).value = _NOTHING.ctypes.data
-            restored: dict[Cell[Any], int] = {}
             for job in reversed(failed):
-                job.take_back(restored)
+                job.take_back(self._restored)
+            self._restored = {}
             self._resume(self._state)
         self._event.set()
 
@@ -278,6 +292,7 @@ class Queue:
 
     def after_fork_in_child(self) -> None:
         self._thread = None
+        self._place = threading.Lock()
         self._event = threading.Event()
         for place in (layout.QUEUE_ASLEEP, layout.QUEUE_STOP, layout.QUEUE_WAITERS):
             self._word(place, ctypes.c_int32).value = 0

@@ -42,8 +42,10 @@ class Channel(Generic[T]):
                         "iterated over; start the iteration in the child"
                     )
                 self._changed.wait(1.0)
-            item = self._items.popleft()
+            # Ctrl-C may come behind a call: nobody waits for room then that is there already.
             self._changed.notify_all()
+            item = self._items[0]
+            del self._items[0]
             return item
 
     def close(self) -> None:

@@ -185,7 +185,7 @@ class KernelBackend(EagerBackend):
         plan = self._alone.get(key, _UNKNOWN)
         if plan is _UNKNOWN:
             plan = self._planned(op, inputs)
-            if len(self._alone) >= MOST_ALONE:
+            while len(self._alone) >= MOST_ALONE:
                 self._alone.popitem(last=False)
         else:
             self._alone.pop(key, None)

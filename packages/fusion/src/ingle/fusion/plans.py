@@ -286,7 +286,7 @@ class Planner:
             form = self._forms.get(key)
             if form is None:
                 form = self._forms[key] = _Form(key, numbers, is_piece)
-                if len(self._forms) > self._most:
+                while len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:
                 self._forms.move_to_end(key)

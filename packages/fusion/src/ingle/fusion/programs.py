@@ -42,7 +42,7 @@ class ProgramPlans:
                 graph = graph_of_program(program, numbers)
                 executable = KernelExecutable(self._device, self._fusion, graph)
                 self._known[program, numbers] = executable
-                if len(self._known) > MOST:
+                while len(self._known) > MOST:
                     self._known.popitem(last=False)
             else:
                 self._known.move_to_end((program, numbers))

@@ -198,6 +198,8 @@ class Recorder:
         graph = read_log(self.written, ())
         self._count = len(graph.values)
         self._places = {k: n for k, n in self._places.items() if n < self._count}
+        # What the error's traceback holds of it lives on.
+        self._handles = [r for r in self._handles if (h := r()) is None or h.number < self._count]
 
     def interrupted(self) -> bool:
         """Whether the operation at hand is none of the function that is being written down."""
@@ -213,12 +215,12 @@ class Recorder:
         if found is None:
             found, entry = self._count, ("input", handle.shape, handle.dtype)
             # Entries come last: what reads the log meanwhile finds all that they need.
+            if handle.owned is not None:
+                handle.owned.add(self.given)
             self.given.append(handle)
             self._places[place] = found
             self._count = found + 1
             self.written.append(entry)
-            if handle.owned is not None:
-                handle.owned.add(self.given)
         return found
 
     def number(self, scalar: Scalar) -> int:

@@ -47,7 +47,7 @@ class Families:
         with self._lock:
             family = self._families.setdefault(key, _Family())
             self._families.move_to_end(key)
-            if len(self._families) > MOST_FAMILIES:
+            while len(self._families) > MOST_FAMILIES:
                 self._families.popitem(last=False)
         return family.outlined(graph, numbers, planned)
 
