@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.fusion.graph import Graph
-from ingle.fusion.passes.axes import merged
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.ir.merge_axes import merged
+from ingle.fusion.ir.views import View, Views, strides_of
 from ingle.fusion.passes.simplify import simplify
-from ingle.fusion.passes.storage import Span, packed
-from ingle.fusion.passes.views import View, Views, strides_of
+from ingle.fusion.schedule.arena import Span, packed
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import float32, int64
 from ingle.tensor.operation import OPERATIONS

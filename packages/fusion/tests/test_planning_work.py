@@ -11,14 +11,14 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
-from ingle.fusion import execution
-from ingle.fusion.donation import FOREVER, _Waiting
-from ingle.fusion.graph import Graph
-from ingle.fusion.passes.groups import Group
-from ingle.fusion.passes.ordering import Order
-from ingle.fusion.passes.storage import ALIGNMENT, Span, packed
-from ingle.fusion.passes.tides import Tide
-from ingle.fusion.plans import with_donors
+from ingle.fusion.grouping.groups import Group
+from ingle.fusion.grouping.topological_order import GroupOrder
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime.plan_cache import with_donors
+from ingle.fusion.schedule.arena import ALIGNMENT, Span, packed
+from ingle.fusion.schedule.donation import FOREVER, _Waiting
+from ingle.fusion.schedule.peak_memory import PeakTracker
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import float32, int32
 
@@ -103,7 +103,7 @@ def work_of_planning(monkeypatch, run):
         The number of calls, and of operations.
     """
     found = []
-    planned = execution.made
+    planned = graph_plans.compile_graph
 
     def counted(*args):
         planned(*args)
@@ -122,8 +122,8 @@ def work_of_planning(monkeypatch, run):
 
     with it.device("cpu"), monkeypatch.context() as patch:
         patch.setenv("INGLE_PLAN_SLICES", "0")
-        patch.setattr(execution, "made", counted)
-        patch.setattr(execution, "kept_plans", lambda device, graph: None)
+        patch.setattr(graph_plans, "compile_graph", counted)
+        patch.setattr(graph_plans, "kept_plans", lambda device, graph: None)
         program = run()
         for _ in range(3):
             kept = program()
@@ -166,7 +166,7 @@ class AllPairs:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_an_order_knows_what_runs_before_what(seed):
-    draw, order, plain = random.Random(seed), Order(), AllPairs()
+    draw, order, plain = random.Random(seed), GroupOrder(), AllPairs()
     groups = {}
     for name in range(40):
         before = draw.sample(sorted(groups), min(len(groups), draw.randint(0, 3)))
@@ -207,7 +207,7 @@ def test_an_order_knows_what_runs_before_what(seed):
 def test_a_tide_has_the_most_of_its_prefix_sums(seed):
     draw = random.Random(seed)
     changes = [draw.randint(-9, 9) for _ in range(draw.randint(1, 40))]
-    tide = Tide(changes)
+    tide = PeakTracker(changes)
     for _ in range(30):
         # Behind the last step is as much as after it.
         assert tide.most == max(accumulate(changes))

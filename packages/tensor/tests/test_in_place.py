@@ -13,7 +13,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, grad, no_grad, vmap
-from ingle.fusion.recorder import LazyHandle
+from ingle.fusion.record.log import LazyHandle
 from ingle.tensor.errors import DTypeError, OutOfRangeError, ShapeError
 
 

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 import ingle.tensor as it
 from ingle.tensor import random
 from ingle.tensor.errors import ArgumentError, DTypeError
-from ingle.tensor.ops.random_bits import reference_bits
+from ingle.tensor.ops.random.bits import reference_bits
 
 # The known answers of Random123 for threefry2x32 with 20 rounds: counter, key, result.
 KNOWN = [
@@ -31,7 +31,7 @@ def test_known_answers(counter, key, answer):
 
 def test_kernel_equals_body_and_reference_across_parts_and_carries():
     from ingle.tensor.dispatch import execute_body
-    from ingle.tensor.ops.random_bits import RANDOM_BITS, Place
+    from ingle.tensor.ops.random.bits import RANDOM_BITS, Place
 
     place = Place(0xDEADBEEF12345678, (1 << 32) - 5000)
     op = RANDOM_BITS.op(shape=(20_001,))

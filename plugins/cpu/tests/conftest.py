@@ -16,9 +16,10 @@ from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.plugins import BackendDescription, register, unregister
-from ingle_cpu import later, segments
 from ingle_cpu.backend import Cpu
-from ingle_cpu.queue import queue
+from ingle_cpu.background import async_plan
+from ingle_cpu.background.queue import queue
+from ingle_cpu.launch import executable
 
 
 @contextmanager
@@ -65,9 +66,9 @@ SIZE = 384
 @pytest.fixture
 def ahead(monkeypatch):
     """Everything runs ahead, however short it is, and nothing takes too long for it."""
-    monkeypatch.setattr(later, "LEAST", 0.0)
-    monkeypatch.setattr(segments, "LONG", 60.0)
-    monkeypatch.setattr(segments, "MANY", 1 << 40)
+    monkeypatch.setattr(async_plan, "LEAST", 0.0)
+    monkeypatch.setattr(executable, "LONG", 60.0)
+    monkeypatch.setattr(executable, "MANY", 1 << 40)
     run_ahead(2)
     with it.device("cpu"):
         yield

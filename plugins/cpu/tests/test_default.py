@@ -12,7 +12,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor import Device
-from ingle_cpu.engine import engine
+from ingle_cpu.jit.engine import engine
 
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:

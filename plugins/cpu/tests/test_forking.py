@@ -113,7 +113,7 @@ def test_children_compute_while_a_thread_of_the_parent_works():
 
 HELD = {"cell.py", "pool.py", "engine.py", "queue.py"}
 """Whose locks are held over a fork."""
-RENEWED = {"locks.py", "pace.py"}
+RENEWED = {"locks.py", "time_slices.py"}
 """Who makes locks and conditions anew in a child."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.fusion.binding_many import MANY, ManyCells
+from ingle.fusion.compiled.fast_call_many import MANY, ManyCells
 
 COUNT = MANY + 6
 SHAPE = (40, 30)

@@ -368,7 +368,7 @@ def test_an_embedding_is_trained_in_kernels_alone():
 
 
 def test_another_size_compiles_no_other_kernel():
-    from ingle_cpu.engine import engine
+    from ingle_cpu.jit.engine import engine
 
     def grown(rows, width, count):
         i = it.asarray(np.arange(count) % rows)

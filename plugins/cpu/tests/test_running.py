@@ -187,7 +187,7 @@ def test_state_is_written_where_it_lies():
 
 
 def test_another_size_compiles_no_other_kernel():
-    from ingle_cpu.engine import engine
+    from ingle_cpu.jit.engine import engine
 
     add = compile(lambda x: (it.cumulative_sum(x, axis=0), it.cumulative_sum(x, axis=1)))
     for _ in range(3):

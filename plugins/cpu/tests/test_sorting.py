@@ -7,7 +7,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.passes.networks import LONGEST
+from ingle.fusion.grouping.legality import LONGEST_NETWORK
 from ingle.tensor.dtypes import as_dtype
 
 NARROW = ["float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "uint32", "bool"]
@@ -58,7 +58,7 @@ def test_short_rows(dtype, descending):
                 agree(lambda x, a=axis: it.argsort(x, axis=a, descending=descending), x)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, LONGEST])
+@pytest.mark.parametrize("length", [1, 2, 7, LONGEST_NETWORK])
 def test_every_length(length):
     x = drawn((300, length))
     agree(lambda x: it.sort(x, axis=1), x)
@@ -66,7 +66,7 @@ def test_every_length(length):
 
 
 def test_long_rows_and_places_of_wide_elements_are_left_to_numpy():
-    agree(lambda x: it.sort(x, axis=1), drawn((30, LONGEST + 1)), kernels=False)
+    agree(lambda x: it.sort(x, axis=1), drawn((30, LONGEST_NETWORK + 1)), kernels=False)
     agree(lambda x: it.argsort(x, axis=0), drawn((300, 4)), kernels=False)
     agree(lambda x: it.argsort(x, axis=1), drawn((300, 4), "int64"), kernels=False)
 
@@ -102,7 +102,7 @@ def test_zeros_are_equal_where_places_are_found():
 
 
 def test_other_numbers_of_rows_compile_no_other_kernel():
-    from ingle_cpu.engine import engine
+    from ingle_cpu.jit.engine import engine
 
     sort = compile(lambda x: (it.sort(x, axis=1), it.argsort(x, axis=1)))
     for _ in range(3):

@@ -17,8 +17,8 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cpu import assembly
-from ingle_cpu.engine import CompileError, engine
+from ingle_cpu.jit.engine import KernelCompileError, engine
+from ingle_cpu.launch import table_builder
 
 
 @pytest.fixture(autouse=True)
@@ -227,12 +227,12 @@ class TestBrokenKernels:
     @pytest.fixture
     def broken(self, monkeypatch):
         """A renderer whose code does not compile."""
-        assembly.kernel_of.cache_clear()
-        monkeypatch.setattr(assembly, "render", lambda *args: "define void @nest( {")
+        table_builder.kernel_of.cache_clear()
+        monkeypatch.setattr(table_builder, "render", lambda *args: "define void @nest( {")
 
     def test_the_error_names_what_failed(self, broken):
         f = compile(lambda x: it.tanh(x * 3.0) - 1.0)
-        with pytest.raises(CompileError, match=r"\[multiply tanh subtract\]") as caught:
+        with pytest.raises(KernelCompileError, match=r"\[multiply tanh subtract\]") as caught:
             f(it.asarray(numbers(7)))
         assert isinstance(caught.value, it.errors.BackendError)
 
@@ -240,11 +240,11 @@ class TestBrokenKernels:
         f = compile(lambda x: it.tanh(x * 5.0) - 1.0)
         x = numbers(7, 1, 9)  # a shape of its own: nothing has been planned for it
         with monkeypatch.context() as patch:
-            assembly.kernel_of.cache_clear()
-            patch.setattr(assembly, "render", lambda *args: "define void @nest( {")
-            with pytest.raises(CompileError):
+            table_builder.kernel_of.cache_clear()
+            patch.setattr(table_builder, "render", lambda *args: "define void @nest( {")
+            with pytest.raises(KernelCompileError):
                 f(it.asarray(x))
-            with pytest.raises(CompileError):
+            with pytest.raises(KernelCompileError):
                 it.sinh(it.asarray(x) * 7.0).numpy()
         for _ in range(3):
             np.testing.assert_allclose(f(it.asarray(x)).numpy(), np.tanh(x * 5) - 1, atol=2e-7)

@@ -11,8 +11,8 @@ import pytest
 import ingle.tensor as it
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.operation import OPERATIONS
-from ingle.tensor.ops import normal, uniform
-from ingle.tensor.ops.random_bits import Place
+from ingle.tensor.ops.random import normal, uniform
+from ingle.tensor.ops.random.bits import Place
 from ingle.tensor.sample import Draw
 from ingle_numpy.kernels import (
     activations,

@@ -13,7 +13,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import PlanWarning, compile
-from ingle.fusion.schedule import HostStep, arguments_of
+from ingle.fusion.schedule.schedule import HostStep, arguments_of
 from ingle.fusion.symbolic import families
 from ingle.fusion.symbolic.families import Families
 from ingle.tensor.pytree import flatten
@@ -171,8 +171,8 @@ def test_training_on_batches_of_many_shapes(made, monkeypatch, compiled):
 def test_fifty_lengths_need_few_plans(monkeypatch):
     count = []
     monkeypatch.setattr(families, "_of", type(families._of)())
-    made = families.SymbolicOutline
-    monkeypatch.setattr(families, "SymbolicOutline", lambda *args: count.append(1) or made(*args))
+    made = families.SymbolicSequence
+    monkeypatch.setattr(families, "SymbolicSequence", lambda *args: count.append(1) or made(*args))
     step = compile(lambda x, w: value_and_grad(lambda w: it.mean(it.relu(x @ w) ** 2))(w))
     for n in range(70, 120):
         step(numbers(n, n, 24), numbers(1, 24, 8))
@@ -210,7 +210,7 @@ def test_a_pass_that_needs_numbers_is_told_of(monkeypatch):
     def failing(*args):
         raise TypeError("what a pass says")
 
-    monkeypatch.setattr(families, "SymbolicOutline", failing)
+    monkeypatch.setattr(families, "SymbolicSequence", failing)
     double = compile(lambda x: it.exp(x) * 2)
     for n in (20, 21):
         double(numbers(n, n))
@@ -227,13 +227,13 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
     class Never:
         def __init__(self, graph, examples, planned):
             attempts.append(examples)
-            self._outlined = families.Outlined(planned(graph), None)
+            self._outlined = families.FilledSequence(planned(graph), None)
 
         def at(self, graph, numbers):
             return self._outlined if numbers == attempts[-1][-1] else None
 
     monkeypatch.setattr(families, "_of", type(families._of)())
-    monkeypatch.setattr(families, "SymbolicOutline", Never)
+    monkeypatch.setattr(families, "SymbolicSequence", Never)
     double = compile(lambda x: it.exp(x) * 2)
     for n in range(20, 40):
         x = numbers(n, n)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingle.fusion import Fusion
-from ingle.fusion.disk import disk
-from ingle.fusion.execution import KernelExecutable
-from ingle.fusion.graph import Graph
+from ingle.fusion.ir.graph import Graph
 from ingle.fusion.kernel.code import FLOATS
-from ingle.fusion.kernel_device import Launch, Ordered, Turns
-from ingle.fusion.lending import Lender, Lent
-from ingle.fusion.own_kernels import has_own, own_kernel
-from ingle.fusion.passes.expand import avals_of
-from ingle.fusion.programs import ProgramPlans
-from ingle.fusion.straight import Parts
+from ingle.fusion.passes.decompose import avals_of
+from ingle.fusion.runtime.custom_kernels import has_own, own_kernel
+from ingle.fusion.runtime.device import Launch, Ordered, Turns
+from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle.fusion.runtime.plan_codegen import LinearPlan
+from ingle.fusion.runtime.programs import ProgramPlans
+from ingle.fusion.runtime.scratch import Lender, Lent
+from ingle.fusion.support.disk_store import disk
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
@@ -30,9 +30,10 @@ from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
+from .eager.single_operation import SingleOperations
 from .memory import (
     CpuHandle,
-    LateHandle,
+    PendingHandle,
     adopted,
     axes_by_strides,
     borrowed,
@@ -41,30 +42,29 @@ from .memory import (
     new_handle,
     queues,
 )
-from .single import Singles
 
 if TYPE_CHECKING:
-    from .later import Later
-    from .own import OwnCall
-    from .segments import Segment
-    from .shelf import CpuShelf
+    from .background.async_plan import CpuAsyncPlan
+    from .eager.custom_kernel import CustomCall
+    from .launch.executable import CpuSegment
+    from .launch.plan_store import CpuPlanStore
 
 
 @cache
 def _segments() -> ModuleType:
     """A first small operation can do without all that comes with it. Later ones ask no more, which
     finalizers could not when Python goes down."""
-    from . import segments
+    from .launch import executable
 
-    return segments
+    return executable
 
 
 @cache
 def _turns() -> ModuleType:
     """What runs loops, which few programs have."""
-    from . import turns
+    from .launch import repeat
 
-    return turns
+    return repeat
 
 
 class Cpu(NumpyBackend):
@@ -83,9 +83,9 @@ class Cpu(NumpyBackend):
         super().__init__(device)
         self._arenas = Lender()
         self.fusion = Fusion(self)
-        self._singles = Singles(self, self.fusion, super().execute)
+        self._singles = SingleOperations(self, self.fusion, super().execute)
         self._programs = ProgramPlans(self, self.fusion)
-        self._own: dict[Any, OwnCall] = {}
+        self._own: dict[Any, CustomCall] = {}
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         if sys.is_finalizing():
@@ -102,16 +102,16 @@ class Cpu(NumpyBackend):
         key = (op, *avals_of(inputs))
         found = self._own.get(key)
         if found is None:
-            from .own import OwnCall
+            from .eager.custom_kernel import CustomCall
 
             kernel = own_kernel(op, avals_of(inputs), self.language)
             assert kernel is not None, op
-            found = self._own[key] = OwnCall(self, kernel, op, inputs)
+            found = self._own[key] = CustomCall(self, kernel, op, inputs)
         return found(inputs)
 
-    def prepare(self, graph: Graph) -> KernelExecutable:
+    def prepare(self, graph: Graph) -> GraphPlans:
         """A recorded graph as something to call."""
-        return KernelExecutable(self, self.fusion, graph)
+        return GraphPlans(self, self.fusion, graph)
 
     def run_program(self, program: Program, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """The outputs of a program: the body of a loop, a branch."""
@@ -128,9 +128,11 @@ class Cpu(NumpyBackend):
         """Whether there is a template for a matrix product of these."""
         return avals[0].dtype.name in FLOATS
 
-    def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
+    def segment(
+        self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> CpuSegment:
         """Kernels, compiled and ready to run."""
-        made: Segment = _segments().Segment.of(launches, buffers, scalars)
+        made: CpuSegment = _segments().CpuSegment.of(launches, buffers, scalars)
         return made
 
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
@@ -138,11 +140,11 @@ class Cpu(NumpyBackend):
         _turns().run_turns(runs, scalars)
 
     @cached_property
-    def shelf(self) -> CpuShelf | None:
+    def shelf(self) -> CpuPlanStore | None:
         """Where plans are kept between processes."""
-        from .shelf import CpuShelf
+        from .launch.plan_store import CpuPlanStore
 
-        return CpuShelf(disk()) if disk().usable else None
+        return CpuPlanStore(disk()) if disk().usable else None
 
     def empty(self, aval: Aval) -> CpuHandle:
         """New memory."""
@@ -158,7 +160,7 @@ class Cpu(NumpyBackend):
 
     def in_order(self, handle: Handle) -> Any:
         """The handle, or a copy of it whose elements lie in C order at a known address."""
-        if type(handle) is CpuHandle or type(handle) is LateHandle:
+        if type(handle) is CpuHandle or type(handle) is PendingHandle:
             return handle
         assert isinstance(handle, ArrayHandle)
         if handle.array.flags.c_contiguous:
@@ -207,11 +209,11 @@ class Cpu(NumpyBackend):
             queue.wait_for_all()
             queue.report(everyone=True)
 
-    def later(self, parts: Parts) -> Later:
+    def later(self, parts: LinearPlan) -> CpuAsyncPlan:
         """How a plan runs in the background."""
-        from .later import Later
+        from .background.async_plan import CpuAsyncPlan
 
-        return Later(self, parts)
+        return CpuAsyncPlan(self, parts)
 
     def report(self) -> None:
         """Raises what went wrong in the background in runs that this thread asked for."""

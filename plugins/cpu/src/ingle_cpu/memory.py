@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion.lending import Lent
+from ingle.fusion.runtime.scratch import Lent
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.eager import ArrayHandle
@@ -17,9 +17,9 @@ from ingle_numpy.memory import Root, pool
 
 if TYPE_CHECKING:
     from .backend import Cpu
-    from .jobs import Failure, Job
-    from .kept import Kept
-    from .queue import Queue
+    from .background.job import Failure, Job
+    from .background.queue import Queue
+    from .matmul.prepacked import PackedCache
 
 SMALL = 1 << 16
 """Bytes up to which blocks are kept here, by size; larger ones come from the pool."""
@@ -65,7 +65,7 @@ class _Borrowed:
         self.address = array.__array_interface__["data"][0]
 
 
-class Unwritten:
+class Pending:
     """Stands in a handle where its array would, as long as a plan in the queue is to write that.
 
     Attributes:
@@ -76,7 +76,7 @@ class Unwritten:
 
     __slots__ = ("before", "job", "old")
 
-    def __init__(self, job: Job, old: bool, before: Unwritten | None) -> None:
+    def __init__(self, job: Job, old: bool, before: Pending | None) -> None:
         self.job = job
         self.old = old
         self.before = before
@@ -88,7 +88,7 @@ class Unwritten:
             return self.job.failure
         return None if self.before is None else self.before.failure
 
-    def shortened(self) -> Unwritten | None:
+    def shortened(self) -> Pending | None:
         """The same without what is over and well; None if all is."""
         if self.before is not None:
             self.before = self.before.shortened()
@@ -112,7 +112,7 @@ class CpuHandle(ArrayHandle):
         self.shape, self.dtype = aval
         self.owned = None
         self._seen: Any = None
-        self.kept: Kept | None = None
+        self.kept: PackedCache | None = None
         self.memory = memory
         self.address = memory.address
 
@@ -129,16 +129,16 @@ class CpuHandle(ArrayHandle):
         return self._seen is None and type(self.memory) is not _Borrowed
 
     @property
-    def unwritten(self) -> Unwritten | None:
+    def unwritten(self) -> Pending | None:
         """The run in the queue that is to write the memory."""
         return None
 
     def leave_to(self, job: Job, old: bool) -> None:
-        """Says that a run in the queue is to write the memory; see `Unwritten`."""
+        """Says that a run in the queue is to write the memory; see `Pending`."""
         before = self.unwritten
-        late = Unwritten(job, old, None if before is None else before.shortened())
+        late = Pending(job, old, None if before is None else before.shortened())
         # Both in one step, without a call.
-        self.__class__ = LateHandle
+        self.__class__ = PendingHandle
         self._seen = late
 
     @property
@@ -164,7 +164,7 @@ class CpuHandle(ArrayHandle):
             memory.release()
 
 
-class LateHandle(CpuHandle):
+class PendingHandle(CpuHandle):
     """A value that a plan in the queue is to write: whoever asks for its address or array waits.
 
     Then it is an ordinary handle again. The address of its memory is known all the time, and says
@@ -183,7 +183,7 @@ class LateHandle(CpuHandle):
     def array(self) -> Any:
         """The value as an array, once it is written."""
         self._wait()
-        if type(self) is LateHandle:
+        if type(self) is PendingHandle:
             return _array(self.memory, self.shape, self.dtype.dtype)
         return self.array
 
@@ -193,10 +193,10 @@ class LateHandle(CpuHandle):
         return type(self.memory) is not _Borrowed
 
     @property
-    def unwritten(self) -> Unwritten | None:
+    def unwritten(self) -> Pending | None:
         """The run in the queue that is to write the memory."""
         seen = self._seen
-        found = seen if type(seen) is Unwritten else None
+        found = seen if type(seen) is Pending else None
         # A handler of signals may come by before a job is given, and finds what was there before;
         # or it raises then, and the job never is.
         while found is not None and not found.job.given:
@@ -221,7 +221,7 @@ class LateHandle(CpuHandle):
         if late is not None:
             late.job.keep(self.memory)
             return
-        if type(self._seen) is Unwritten:  # by a job that was never given
+        if type(self._seen) is Pending:  # by a job that was never given
             self._seen = None
         super().__del__()
 

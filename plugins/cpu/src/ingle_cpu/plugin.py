@@ -24,10 +24,10 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
-    from ingle.fusion import wishes
+    from ingle.fusion.support import settings
 
     from .backend import Cpu
-    from .gang import thread_count
+    from .threads.pool import thread_count
 
     # Takes no time, unlike LLVM itself, which is loaded when the first kernel is compiled.
     try:
@@ -36,9 +36,9 @@ def _create(index: int) -> Backend:
         raise BackendError(f"llvmlite is broken ({error}), and the device cpu {_REPAIR}") from error
     cpu = Cpu(Device("cpu", index))
     # A wrong setting is an error here, before anything waits for a plan.
-    wishes.check()
+    settings.check()
     thread_count()
-    return cpu.fusion if wishes.is_fused() else cpu
+    return cpu.fusion if settings.is_fused() else cpu
 
 
 description = BackendDescription(

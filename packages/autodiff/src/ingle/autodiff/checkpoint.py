@@ -12,7 +12,7 @@ from ingle.tensor import Cell, Tensor, call, transaction
 from ingle.tensor.contract import Handle
 from ingle.tensor.dispatch import run2
 from ingle.tensor.errors import ArgumentError, OperandError
-from ingle.tensor.ops.ordering import DEPEND
+from ingle.tensor.ops.elementwise.dependence import DEPEND
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 
 from .batching import batching_of, below_batch

@@ -14,11 +14,11 @@ from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
 from ingle.tensor.operation import Op, infer
 
-from . import wishes
-from .plans import Planner
-from .recorder import LazyHandle, Turn, current
-from .staging import Staging
-from .stream import SMALL, Stream
+from .record.log import LazyHandle, Turn, current
+from .record.tracing import Tracer
+from .runtime.plan_cache import PlanCache
+from .stream import SMALL, LazyStream
+from .support import settings
 
 READ = 8
 """After so many operations in turn that were read one by one, the next one is taken to be, too."""
@@ -34,7 +34,7 @@ class _Streams(threading.local):
         read: whether the value of the last operation that ran at once was read.
     """
 
-    mine: Stream | None = None
+    mine: LazyStream | None = None
     alone = 0
     read = True
 
@@ -49,11 +49,11 @@ class Fusion:
     level = 0
 
     def __init__(self, backend: Backend) -> None:
-        wishes.check()
+        settings.check()
         self.inner = backend
         self.name = f"fusion({backend.name})"
         self.device: Device = backend.device
-        self.planner = Planner(backend)
+        self.planner = PlanCache(backend)
         self._streams = _Streams()
 
     def __repr__(self) -> str:
@@ -79,7 +79,7 @@ class Fusion:
         """The first operation of a new stream of this thread, whose last one takes no more: it has
         run, or is in the middle of something that was interrupted."""
         last = self._streams.mine
-        stream = Stream(self, self.planner, Turn() if last is None else last.turn)
+        stream = LazyStream(self, self.planner, Turn() if last is None else last.turn)
         handles = stream.record(op, inputs)
         # Now, so that whatever interrupts this cannot run the stream before it has begun.
         self._streams.mine = stream
@@ -169,7 +169,7 @@ class Fusion:
 
     def _uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
         recorder = current.get()
-        if isinstance(recorder, Staging) and not recorder.interrupted():
+        if isinstance(recorder, Tracer) and not recorder.interrupted():
             recorder.uploaded(handle, array)
         return self.known(handle)
 

@@ -13,19 +13,19 @@ from ingle.tensor.device import call_staged
 from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import Op
 
-from .ahead import setting
-from .cutting import crossing, loop_of, seam_of
 from .errors import PlanWarning
-from .graph import Entry, read_log
-from .interruptions import is_from_outside
-from .plans import Attempt, PlanError, Replay
-from .recorder import Inputs, LazyHandle, Recorder, Turn
-from .references import HELD_TWICE, refs
-from .straight import Landing
+from .ir.graph import LogEntry, read_log
+from .record.cut_log import crossing, loop_of, seam_of
+from .record.log import Inputs, LazyHandle, Log, Turn
+from .runtime.plan_cache import Attempt, PlanError, Replay
+from .runtime.plan_codegen import DonationState
+from .support.interruptions import is_from_outside
+from .support.refcounts import HELD_TWICE, refs
+from .support.run_ahead import setting
 
 if TYPE_CHECKING:
     from .fusion import Fusion
-    from .plans import Planner
+    from .runtime.plan_cache import PlanCache
 
 MOST_ENTRIES = 8192
 """A safety valve: streams end at structural points long before."""
@@ -51,7 +51,7 @@ MOST_HELD = 8
 reads anything: a recording of gradients holds more, and is better planned as one."""
 
 
-class Stream(Recorder):
+class LazyStream(Log):
     """What one thread has asked for and nobody has needed yet. It runs once.
 
     Attributes:
@@ -60,7 +60,7 @@ class Stream(Recorder):
 
     most = CHECKS
 
-    def __init__(self, backend: Fusion, planner: Planner, turn: Turn) -> None:
+    def __init__(self, backend: Fusion, planner: PlanCache, turn: Turn) -> None:
         super().__init__(backend, turn)
         self.done = False
         self._planner = planner
@@ -68,7 +68,7 @@ class Stream(Recorder):
         self._ends = MOST_ENTRIES
         self._seen = self._bytes = 0
         self._limit = MOST_BYTES
-        self._running: tuple[Sequence[LazyHandle], Landing, int] | None = None
+        self._running: tuple[Sequence[LazyHandle], DonationState, int] | None = None
 
     def shorten(self) -> None:
         count = len(self.written)
@@ -146,7 +146,7 @@ class Stream(Recorder):
             if not self.open:  # in the middle of something that was interrupted
                 return () if wanted is None else self._run_aside()
             handles: Sequence[LazyHandle] = ()
-            landing = Landing()
+            landing = DonationState()
             try:
                 self.open = False
                 handles = self.living()
@@ -173,7 +173,7 @@ class Stream(Recorder):
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
 
-    def _run(self, handles: Sequence[LazyHandle], landing: Landing) -> None:
+    def _run(self, handles: Sequence[LazyHandle], landing: DonationState) -> None:
         outputs = [h.number for h in handles]
         try:
             values = self._computed(outputs, landing)
@@ -185,7 +185,7 @@ class Stream(Recorder):
         landing.outputs, landing.done = values, True
         _settle(handles, values)
 
-    def _computed(self, outputs: Sequence[int], landing: Landing) -> list[Any]:
+    def _computed(self, outputs: Sequence[int], landing: DonationState) -> list[Any]:
         log, given, numbers = self.written, self.given, self.numbers
         try:
             if self._is_short():
@@ -207,7 +207,7 @@ class Stream(Recorder):
             return found
 
     def _attempted(
-        self, log: Sequence[Entry], outputs: Sequence[int], given: Sequence[Handle],
+        self, log: Sequence[LogEntry], outputs: Sequence[int], given: Sequence[Handle],
         numbers: Sequence[Any],
     ) -> list[Any]:  # fmt: skip
         """Whatever has nothing to do with a failure gets its value."""
@@ -254,7 +254,7 @@ def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseExcepti
 
 def _one_by_one(
     backend: Backend,
-    log: Sequence[Entry],
+    log: Sequence[LogEntry],
     outputs: Sequence[int],
     given: Sequence[Handle],
     numbers: Sequence[Any],

@@ -16,13 +16,13 @@ from .contract import Handle, Scalar
 from .dispatch import promote, run, wrap
 from .dtypes import int64
 from .operation import OPERATIONS, Op
-from .ops._index_keys import read_regular
-from .ops.conversion import asarray
-from .ops.gathering import index_handle, taken_shape
-from .ops.indexing import fitted, value_for
-from .ops.manipulation import reshape
-from .ops.scattering import SCATTER_SET
-from .ops.slicing import SLICE_UPDATE
+from .ops.creation.conversion import asarray
+from .ops.indexing._index_keys import read_regular
+from .ops.indexing.gathering import index_handle, taken_shape
+from .ops.indexing.scattering import SCATTER_SET
+from .ops.indexing.subscript import fitted, value_for
+from .ops.movement.shapes import reshape
+from .ops.movement.slicing import SLICE_UPDATE
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ingle.tensor.ops.normal import CENTRAL, FAR, LOG_2, NEAR, SQRT_HALF_BITS
+from ingle.tensor.ops.random.normal import CENTRAL, FAR, LOG_2, NEAR, SQRT_HALF_BITS
 
 from .blocks import in_blocks
 

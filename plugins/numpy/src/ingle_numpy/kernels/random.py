@@ -10,8 +10,8 @@ import numpy as np
 
 from ingle.tensor.dtypes import float64
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.random_bits import MASK, PARITY, ROTATIONS
-from ingle.tensor.ops.uniform import BITS
+from ingle.tensor.ops.random.bits import MASK, PARITY, ROTATIONS
+from ingle.tensor.ops.random.uniform import BITS
 
 from .normal import inverse_normal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.random_bits import PARITY, ROTATIONS
+from ingle.tensor.ops.random.bits import PARITY, ROTATIONS
 
 from .code import INTEGERS
 from .expression import Expression, where

@@ -16,7 +16,7 @@ import numpy as np
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import OPERATIONS, Op
 
-from ..graph import Graph, Node
+from ..ir.graph import Graph, Node
 
 Work: TypeAlias = "tuple[Op, tuple[int, ...]]"
 

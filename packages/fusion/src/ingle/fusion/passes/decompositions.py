@@ -11,13 +11,13 @@ from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 
-from ..graph import Graph
+from ..ir.graph import Graph
+from ..ir.reduction_axes import folded_axes
+from ..ir.views import Views
 from ..kernel.code import DTYPES, HALVES, number_of
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER
 from ..kernel.neutral import neutral_bits
-from .folding import folded_axes
-from .views import Views
 
 _OF_BOOLS = frozenset({"max", "min", "argmax", "argmin"})
 Body: TypeAlias = Callable[..., Tensor]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..graph import Graph
-from ..pace import tick
+from ..ir.graph import Graph
+from ..support.time_slices import tick
 from .algebra import Algebra, Work
 
 

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 from ingle.tensor.locks import renewed
 
 from ..errors import PlanWarning
-from ..graph import Graph
+from ..ir.graph import Graph
 from .form import form_of
-from .outlines import Outlined, Planned, SymbolicOutline
+from .outlines import FilledSequence, Planned, SymbolicSequence
 
 EXAMPLES = 3
 """Sizes of a graph from which on the next ones are taken to vary: two are a batch and the rest."""
@@ -34,7 +34,7 @@ class Families:
         self._lock = renewed(self, "_lock")
         self._families: OrderedDict[Any, _Family] = OrderedDict()
 
-    def outlined(self, graph: Graph, surroundings: Hashable, planned: Planned) -> Outlined:
+    def outlined(self, graph: Graph, surroundings: Hashable, planned: Planned) -> FilledSequence:
         """The outline of a graph.
 
         Args:
@@ -66,10 +66,10 @@ class _Family:
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
         self._examples: list[tuple[Any, ...]] = []
-        self._plans: list[SymbolicOutline] = []
+        self._plans: list[SymbolicSequence] = []
         self._made = self._served = self._fixed = 0
 
-    def outlined(self, graph: Graph, numbers: tuple[Any, ...], planned: Planned) -> Outlined:
+    def outlined(self, graph: Graph, numbers: tuple[Any, ...], planned: Planned) -> FilledSequence:
         for plan in self._plans:
             found = plan.at(graph, numbers)
             if found is not None:
@@ -79,7 +79,7 @@ class _Family:
         # Not under the lock: planning may be interrupted, and wait for its turn; see `pace`.
         made = _attempted(graph, examples, planned) if examples else None
         if made is None:
-            return Outlined(planned(graph))
+            return FilledSequence(planned(graph))
         with self._lock:
             self._plans = [made, *self._plans[: MOST_PLANS - 1]]
         found = made.at(graph, numbers)
@@ -110,10 +110,10 @@ class _Family:
 
 def _attempted(
     graph: Graph, examples: Sequence[tuple[Any, ...]], planned: Planned
-) -> SymbolicOutline | None:
+) -> SymbolicSequence | None:
     """A symbolic outline, or a warning that a pass can do with numbers only."""
     try:
-        return SymbolicOutline(graph, examples, planned)
+        return SymbolicSequence(graph, examples, planned)
     except Exception as error:
         warnings.warn(
             f"no plan could be made for all sizes at once, so each gets its own: "

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer_anew, typed_key
 
-from ..graph import Graph, Node, Value
-from ..passes.pieces import FIRST_START
+from ..ir.graph import Graph, Node, Value
+from ..ir.regions import FIRST_START
 from .sizes import Size
 
 

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ingle.tensor.contract import Aval
 
-from ..graph import Graph, Node, Value
-from ..passes.contractions import ContractionCall
-from ..passes.nests import NestCall
-from ..passes.views import Views
-from ..schedule import Call, HostStep, Outline
+from ..ir.graph import Graph, Node, Value
+from ..ir.views import Views
+from ..lowering.contraction import ContractionCall
+from ..lowering.nests import NestCall
+from ..schedule.schedule import Call, HostStep, KernelSequence
 from .form import VARYING, with_numbers
 from .inquiry import Inquiry, has_sizes, settled
 from .relations import symbols_for
 from .sizes import Size
 
 
-class Outlined(NamedTuple):
+class FilledSequence(NamedTuple):
     """An outline of a graph.
 
     Attributes:
@@ -28,15 +28,15 @@ class Outlined(NamedTuple):
         constants: the graph's.
     """
 
-    outline: Outline
+    outline: KernelSequence
     sources: Sequence[int] | None = None
     constants: Sequence[Any] = ()
 
 
-Planned: TypeAlias = Callable[[Graph], Outline]
+Planned: TypeAlias = Callable[[Graph], KernelSequence]
 
 
-class SymbolicOutline:
+class SymbolicSequence:
     """The outline of all graphs of one form whose sizes answer alike.
 
     Args:
@@ -69,7 +69,7 @@ class SymbolicOutline:
         """What follows from the symbols: sizes, and the parts of the outline where these occur."""
         graph, views, calls, inline = self._outline
         self._calls = [_with_sizes(call) for call in calls]
-        self._outline = Outline(graph, views, [call for call, _ in self._calls], inline)
+        self._outline = KernelSequence(graph, views, [call for call, _ in self._calls], inline)
         self._values = [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))]
         self._nodes = [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))]
         self._views = views.found()
@@ -83,7 +83,7 @@ class SymbolicOutline:
             )
         )
 
-    def at(self, graph: Graph, numbers: Sequence[Any]) -> Outlined | None:
+    def at(self, graph: Graph, numbers: Sequence[Any]) -> FilledSequence | None:
         """The outline of a graph, if its numbers answer alike.
 
         Args:
@@ -96,12 +96,12 @@ class SymbolicOutline:
         if found is None or found[0] != tuple([numbers[k] for k in self._whole]):
             return None
         constants = [v.data for v in graph.values if v.kind == "constant"]
-        return Outlined(self._filled(*found[1:]), self._sources, constants)
+        return FilledSequence(self._filled(*found[1:]), self._sources, constants)
 
     def _filled(
         self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],
         views: Sequence[Any],
-    ) -> Outline:  # fmt: skip
+    ) -> KernelSequence:  # fmt: skip
         graph, _, _, inline = self._outline
         new = Graph(
             list(graph.values), list(graph.nodes), graph.inputs, graph.scalars, graph.outputs
@@ -121,7 +121,7 @@ class SymbolicOutline:
             for call, part in self._calls
         ]
         found = dict(zip(self._views, views, strict=True))
-        return Outline(new, Views.known(new, found), made, inline)
+        return KernelSequence(new, Views.known(new, found), made, inline)
 
 
 _FIELDS: dict[type, tuple[str, ...]] = {

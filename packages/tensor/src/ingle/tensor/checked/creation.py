@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import ops
 from ..operation import Traits
-from ..ops.frequencies import fftfreq, rfftfreq
+from ..ops.signals.frequencies import fftfreq, rfftfreq
 from ..sample import Checked, Draw, Sample
 
 _CREATION = Traits("creation")

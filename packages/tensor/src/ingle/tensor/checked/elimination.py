@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import linalg
-from ..ops._matrices import sample_matrix
-from ..ops.lu import elimination_reference as lu_reference
+from ..ops.linear_algebra._matrices import sample_matrix
+from ..ops.linear_algebra.lu import elimination_reference as lu_reference
 from ..sample import Checked, Draw, Sample
 
 

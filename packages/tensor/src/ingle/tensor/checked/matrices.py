@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import fft, linalg, ops
 from ..operation import Traits
-from ..ops._matrices import sample_matrix
+from ..ops.linear_algebra._matrices import sample_matrix
 from ..sample import Checked, Draw, Sample
 
 _CONTRACTION = Traits("contraction")

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import ops
 from ..operation import Traits
-from ..ops.frequencies import fftshift, ifftshift
+from ..ops.signals.frequencies import fftshift, ifftshift
 from ..sample import Checked, Draw, Sample
 
 _MOVEMENT = Traits("movement")

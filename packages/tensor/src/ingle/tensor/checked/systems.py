@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import linalg
 from ..operation import Traits
-from ..ops._matrices import sample_hermitian, sample_matrix
+from ..ops.linear_algebra._matrices import sample_hermitian, sample_matrix
 from ..sample import Checked, Draw, Sample
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import ops
 from ..operation import OPERATIONS, Operation
-from ..ops import _convolution_reference as convolutions
-from ..ops import _pooling_reference as poolings
+from ..ops.convolution import _reference as convolutions
+from ..ops.pooling import _reference as poolings
 from ..sample import Checked, Draw, Sample
 
 
@@ -120,7 +120,7 @@ def _fractions(rank: int, draw: Draw) -> Iterator[Sample]:
 
 
 def _fractional(x: Any, kernel_size: Any, output_size: Any, samples: Any) -> Any:
-    from ..ops.fractional_pooling import FRACTIONAL_MAX_POOL
+    from ..ops.pooling.fractional_pooling import FRACTIONAL_MAX_POOL
 
     reference: Any = FRACTIONAL_MAX_POOL.reference
     return reference(x, kernel_size, output_size, samples)[0]

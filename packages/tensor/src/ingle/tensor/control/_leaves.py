@@ -10,7 +10,7 @@ from ..device import Device
 from ..dispatch import handle_of, wrap
 from ..errors import DTypeError, OperandError, ShapeError
 from ..ops import asarray, full
-from ..ops.where import weak_scalar
+from ..ops.elementwise.where import weak_scalar
 from ..pytree import flatten, unflatten
 from ..tensor import Tensor
 

@@ -16,7 +16,7 @@ from ..contract import Aval, Handle, Scalar
 from ..device import Device
 from ..operation import OPERATIONS, Op
 from ..ops import concat, reshape
-from ..ops.slicing import slice_axis
+from ..ops.movement.slicing import slice_axis
 from ..programs import Program
 from ..tensor import Tensor
 from ._programs import carried_needs, remembered

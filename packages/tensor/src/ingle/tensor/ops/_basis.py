@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..contract import Shape
-from .axes import moveaxis
-from .manipulation import reshape
-from .triangular import eye
+from .movement.axes import moveaxis
+from .movement.shapes import reshape
+from .movement.triangular import eye
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -20,21 +20,21 @@ Batched = tuple[bool, ...]
 
 def repeated(x: Tensor, size: int) -> Tensor:
     """A value that is the same for all elements, with the batch axis."""
-    from .manipulation import broadcast_to
+    from .movement.shapes import broadcast_to
 
     return broadcast_to(x, (size, *x.shape))
 
 
 def summed(x: Tensor) -> Tensor:
     """The sum over the batch."""
-    from .reductions import sum as reduce_sum
+    from .reductions.basic import sum as reduce_sum
 
     return reduce_sum(x, axis=0)
 
 
 def with_axes(x: Tensor, ndim: int) -> Tensor:
     """A batch of values of `ndim` axes each, where axes are added in front of those there are."""
-    from .manipulation import reshape
+    from .movement.shapes import reshape
 
     missing = ndim + 1 - x.ndim
     return reshape(x, (x.shape[0], *(1,) * missing, *x.shape[1:])) if missing > 0 else x
@@ -42,16 +42,16 @@ def with_axes(x: Tensor, ndim: int) -> Tensor:
 
 def element(x: Tensor, i: int) -> Tensor:
     """One element of a batch."""
-    from .manipulation import reshape
-    from .slicing import slice_axis
+    from .movement.shapes import reshape
+    from .movement.slicing import slice_axis
 
     return reshape(slice_axis(x, 0, i, 1), x.shape[1:])
 
 
 def joined(parts: Sequence[Tensor], aval: Aval) -> Tensor:
     """Elements as a batch; an empty one of this shape and dtype without any."""
-    from .creation import zeros
-    from .joining import stack
+    from .creation.filled import zeros
+    from .movement.joining import stack
 
     return stack(parts) if parts else zeros((0, *aval.shape), dtype=aval.dtype)
 
@@ -68,9 +68,9 @@ def positions(indices: Tensor, length: int) -> Tensor:
     Looked up in a table and not computed, so that negative indices count from the end and those
     out of range are refused as for one element.
     """
-    from .gathering import take_along_axis
-    from .manipulation import reshape
-    from .ranges import arange
+    from .creation.ranges import arange
+    from .indexing.gathering import take_along_axis
+    from .movement.shapes import reshape
 
     size = indices.shape[0]
     table = arange(size * length, dtype=indices.dtype, device=indices.device)
@@ -78,34 +78,34 @@ def positions(indices: Tensor, length: int) -> Tensor:
 
 
 def reshape_batch(batched: Batched, x: Tensor, *, shape: Shape) -> Tensor:
-    from .manipulation import reshape
+    from .movement.shapes import reshape
 
     return reshape(x, (x.shape[0], *shape))
 
 
 def permute_batch(batched: Batched, x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
-    from .manipulation import permute_dims
+    from .movement.shapes import permute_dims
 
     return permute_dims(x, (0, *[a + 1 for a in axes]))
 
 
 def broadcast_batch(batched: Batched, x: Tensor, *, shape: Shape) -> Tensor:
-    from .manipulation import broadcast_to
+    from .movement.shapes import broadcast_to
 
     return broadcast_to(with_axes(x, len(shape)), (x.shape[0], *shape))
 
 
 def concat_batch(batched: Batched, *arrays: Tensor, axis: int) -> Tensor:
-    from .joining import concat
+    from .movement.joining import concat
 
     return concat(all_batched(batched, arrays), axis=axis + 1)
 
 
 def slice_batch(batched: Batched, x: Tensor, *starts: Any, sizes: Shape, steps: Shape) -> Tensor:
     """Axes whose starts are the same for all are sliced, the others gathered."""
-    from .gathering import take_along_axis
-    from .manipulation import reshape
-    from .slicing import slice as slice_
+    from .indexing.gathering import take_along_axis
+    from .movement.shapes import reshape
+    from .movement.slicing import slice as slice_
 
     moving = [axis for axis, b in enumerate(batched[1:]) if b]
     size = x.shape[0] if batched[0] else starts[moving[0]].shape[0]
@@ -125,8 +125,8 @@ def slice_batch(batched: Batched, x: Tensor, *starts: Any, sizes: Shape, steps: 
 
 def _run_of(start: Tensor, size: int, step: int) -> Tensor:
     """Places (batch, size) from a start for each element."""
-    from .manipulation import reshape
-    from .ranges import arange
+    from .creation.ranges import arange
+    from .movement.shapes import reshape
 
     run = arange(size, dtype=start.dtype, device=start.device)
     return reshape(start, (start.shape[0], 1)) + run * step
@@ -134,9 +134,9 @@ def _run_of(start: Tensor, size: int, step: int) -> Tensor:
 
 def update_batch(batched: Batched, x: Tensor, y: Tensor, *starts: Any, steps: Shape) -> Tensor:
     """A slice of the whole batch, or where starts differ one replaced element by element."""
-    from .manipulation import reshape
-    from .scattering import scatter_set
-    from .slicing import slice_update
+    from .indexing.scattering import scatter_set
+    from .movement.shapes import reshape
+    from .movement.slicing import slice_update
 
     if not any(batched[2:]):
         x, y = all_batched(batched[:2], (x, y))
@@ -159,10 +159,10 @@ def _places_along(
     differing: Tensor | None, start: Any, axis: int, x: Tensor, y: Tensor, steps: Shape
 ) -> Tensor:
     """Places along one axis, checked and counted from 0, of the shape of `y`."""
-    from .creation import full
-    from .gathering import take
-    from .manipulation import broadcast_to, reshape
-    from .ranges import arange
+    from .creation.filled import full
+    from .creation.ranges import arange
+    from .indexing.gathering import take
+    from .movement.shapes import broadcast_to, reshape
 
     size, length, count = x.shape[0], x.shape[axis + 1], y.shape[axis + 1]
     if differing is None:
@@ -175,9 +175,9 @@ def _places_along(
 
 
 def take_batch(batched: Batched, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    from .axes import moveaxis
-    from .gathering import take, take_along_axis
-    from .manipulation import reshape
+    from .indexing.gathering import take, take_along_axis
+    from .movement.axes import moveaxis
+    from .movement.shapes import reshape
 
     if not batched[1]:
         return take(x, indices, axis=axis + 1)
@@ -192,7 +192,7 @@ def take_batch(batched: Batched, x: Tensor, indices: Tensor, *, axis: int) -> Te
 
 
 def along_batch(batched: Batched, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    from .gathering import take_along_axis
+    from .indexing.gathering import take_along_axis
 
     x, indices = all_batched(batched, (x, indices))
     return take_along_axis(x, indices, axis=axis + 1)
@@ -202,8 +202,8 @@ def scatter_batch(public: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The rule of a scatter: the axes of the batch become one long axis."""
 
     def rule(batched: Batched, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int) -> Tensor:
-        from .axes import moveaxis
-        from .manipulation import reshape
+        from .movement.axes import moveaxis
+        from .movement.shapes import reshape
 
         if not batched[1]:
             x, updates = all_batched((batched[0], batched[2]), (x, updates))
@@ -223,8 +223,8 @@ def scatter_batch(public: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def matmul_batch(batched: Batched, x1: Tensor, x2: Tensor) -> Tensor:
     """Stacks of matrices; a vector is a matrix of one row or column."""
-    from .linear_algebra import matmul
-    from .manipulation import reshape
+    from .linear_algebra.products import matmul
+    from .movement.shapes import reshape
 
     row, column = x1.ndim - batched[0] == 1, x2.ndim - batched[1] == 1
     if row:
@@ -239,7 +239,7 @@ def matmul_batch(batched: Batched, x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def solve_batch(batched: Batched, x1: Tensor, x2: Tensor) -> Tensor:
-    from .linear_systems import solve
+    from .linear_algebra.linear_systems import solve
 
     ndim = max(x1.ndim - batched[0], x2.ndim - batched[1])
     a, b = [with_axes(x, ndim) if f else x for x, f in zip((x1, x2), batched, strict=True)]
@@ -247,7 +247,7 @@ def solve_batch(batched: Batched, x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def full_batch(batched: Batched, fill_value: Tensor, *, shape: Shape, dtype: Any) -> Tensor:
-    from .cast import astype
+    from .elementwise.cast import astype
 
     return broadcast_batch(batched, astype(fill_value, dtype), shape=shape)
 
@@ -256,8 +256,8 @@ def conv_batch(
     batched: Batched, x: Tensor, weight: Tensor, *, groups: int, **window: Any
 ) -> Tensor:
     """The batch joins the images, or the groups where each element has its own weight."""
-    from .convolution import conv
-    from .manipulation import permute_dims, reshape
+    from .convolution.forward import conv
+    from .movement.shapes import permute_dims, reshape
 
     if not batched[1]:
         size, images = x.shape[:2]

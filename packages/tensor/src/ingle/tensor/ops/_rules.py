@@ -204,7 +204,7 @@ def sum_to(g: Tensor, shape: Shape) -> Tensor:
     """A cotangent summed over the axes along which `shape` was broadcast."""
     if g.shape == shape:
         return g
-    reshape, reduce_sum = _room("manipulation").reshape, _room("reductions").sum
+    reshape, reduce_sum = _room("movement.shapes").reshape, _room("reductions.basic").sum
     extra = g.ndim - len(shape)
     axes = tuple(
         i for i, n in enumerate(g.shape) if i < extra or (shape[i - extra] == 1 and n != 1)
@@ -229,12 +229,12 @@ def conj(x: Any) -> Any:
         return x.conjugate()
     if not x.dtype.is_complex:
         return x
-    return _room("complex").conj(x)
+    return _room("elementwise.complex").conj(x)
 
 
 def widened(x: Tensor) -> Tensor:
     """A float16 or bfloat16 tensor as float32, for sums in bodies; others as they are."""
     if x.dtype.itemsize != 2:
         return x
-    wide: Tensor = _room("cast").astype(x, float32)
+    wide: Tensor = _room("elementwise.cast").astype(x, float32)
     return wide

@@ -26,7 +26,7 @@ from ..errors import OperandError, TraceError
 from ..followed import is_followed
 from ..levels import next_level
 from ..operation import Op, infer
-from ..ops.detaching import STOP_GRADIENT
+from ..ops.elementwise.detaching import STOP_GRADIENT
 from ..plugins import transform
 from ..pytree import flatten, unflatten
 from ..tape import Tape

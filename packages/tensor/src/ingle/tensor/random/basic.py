@@ -11,8 +11,8 @@ from ..dispatch import TensorLike, handle_of
 from ..dtypes import as_dtype, default_float, default_int, float32, float64, uint64
 from ..errors import ArgumentError, DTypeError
 from ..ops import _rules
-from ..ops.random_bits import blocks
-from ..ops.uniform import words_of
+from ..ops.random.bits import blocks
+from ..ops.random.uniform import words_of
 from ..tensor import Tensor
 from .generator import Generator, draws_from
 

@@ -16,7 +16,7 @@ from ..dispatch import TensorLike, handle_of, wrap
 from ..dtypes import DType, float64
 from ..errors import ArgumentError, ShapeError
 from ..ops._rules import as_shape, check_numbers
-from ..ops.normal import polynomial_log as log
+from ..ops.random.normal import polynomial_log as log
 from ..tensor import Tensor
 from ._elementary import (
     Parameter,

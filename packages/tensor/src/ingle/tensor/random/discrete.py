@@ -10,8 +10,8 @@ from ..dispatch import TensorLike, as_floating, wrap
 from ..dtypes import as_dtype, default_int, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._rules import as_int, as_shape, normalize_axis
-from ..ops.normal import polynomial_log as log
-from ..ops.random_bits import blocks
+from ..ops.random.bits import blocks
+from ..ops.random.normal import polynomial_log as log
 from ..tensor import Tensor
 from ._elementary import Parameter, exp, open_uniform, parameters, until_accepted, wide_dtype
 from .basic import Shape as ShapeLike

@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..followed import is_followed
 from ..locks import Lock, renewed
 from ..ops import _rules
-from ..ops.random_bits import Place
+from ..ops.random.bits import Place
 
 
 class Generator(Cell[int]):

@@ -1,6 +1,6 @@
 """Coefficients of the polynomials, highest power first.
 
-Each is a minimax fit that `packages/fusion/tests/kernels/fit.py` makes again; errors are relative
+Each is a minimax fit that `packages/fusion/tests/kernel/fit.py` makes again; errors are relative
 to the function that the polynomial becomes part of, with the coefficients as rounded.
 """
 

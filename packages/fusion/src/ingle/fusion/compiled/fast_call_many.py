@@ -1,0 +1,231 @@
+"""The fast road of a recording with many cells: in loops over them.
+
+Lines of a generated function are run a little faster than loops, and compiled at sixteen
+microseconds each: with a thousand cells, which take some twenty lines each, that is longer than
+twenty steps of the training that it is for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from ingle.tensor import Tensor
+from ingle.tensor.cell import Cell, call_alone, landings, undisturbed
+from ingle.tensor.contract import Handle
+from ingle.tensor.pytree import unflatten
+
+from ..record.log import LazyHandle
+from ..runtime.plan_codegen import DonationState
+from ..support.refcounts import HELD_ONCE, HELD_TWICE, exclusive, refs
+from ..support.run_ahead import setting
+from .attribute_reads import Place
+from .specialization import Specialization
+
+MANY = 64
+"""Cells that are written from which on they are gone through in loops."""
+
+
+def is_many(entry: Specialization) -> bool:
+    """Whether a recording is one for loops: of many cells, and of arguments that stay."""
+    places = any(isinstance(source, Place) for source in entry.sources)
+    return len(entry.writes) >= MANY and not entry.rebound and not places
+
+
+# Without Python code between one handle and the next, where Ctrl-C might come.
+_set_recorder: Any = vars(LazyHandle)["recorder"].__set__
+
+
+class ManyCells:
+    """What is left of a call once its arguments are known to fit.
+
+    Args:
+        entry: the recording.
+        over: for outputs that may lie in the memory of what a cell holds, by position, the position
+            of that among the inputs.
+        missed: what says that the recording does not hold.
+        overwritten: stands where a handle has its recorder while its memory is written.
+    """
+
+    def __init__(
+        self, entry: Specialization, over: dict[int, int], missed: Any, overwritten: Any
+    ) -> None:
+        self._entry = entry
+        self._missed = missed
+        self._overwritten = overwritten
+        self._cells = [s if isinstance(s, Cell) else None for s in entry.sources]
+        self._places = [n for n, cell in enumerate(self._cells) if cell is not None]
+        shown = [entry.shown[s] for s in entry.sources if isinstance(s, Cell)]
+        self._shapes = [shape for shape, _ in shown]
+        self._dtypes = [dtype for _, dtype in shown]
+        self._over = sorted(over.values())
+        self._none = (False,) * len(entry.sources)
+        self._stepped = entry.stepped()
+        self._writes = [
+            (c, r.kind, r.data, self._own_place(over, c, r.data) if r.kind == "tensor" else None)
+            for c, r in entry.writes
+        ]
+
+    def _own_place(self, over: dict[int, int], cell: Cell[Any], output: int) -> int | None:
+        place = over.get(output)
+        return place if place is not None and self._cells[place] is cell else None
+
+    def __call__(self, args: Sequence[Any], begun: int) -> Any:
+        """The result, or what says that the recording does not hold.
+
+        Args:
+            args: of the call.
+            begun: how many groups of writes had landed before the first cell was read.
+        """
+        entry = self._entry
+        numbers = [args[s] if type(s) is int else s._value for s in entry.numbers]
+        if list(map(type, numbers)) != entry.kinds:
+            return self._missed
+        try:
+            computed = entry.host(*numbers)
+        except Exception:  # the function itself says what is wrong with these numbers
+            return self._missed
+        if computed is None:
+            return self._missed
+        handles = self._handles()
+        if handles is None:
+            return self._missed
+        # Nothing else may hold them when references are counted.
+        given = [
+            _below(args[s]._handle) if type(s) is int else _below(s if h is None else h)
+            for s, h in zip(entry.sources, handles, strict=True)
+        ]
+        with undisturbed:
+            if landings.count != begun:
+                return self._missed
+            step = partial(self._step, numbers, handles, given, computed, args)
+            outputs = call_alone([*self._stepped], step)
+            if outputs is None:
+                return self._missed
+        results = [entry.result_of(r, outputs, computed, args) for r in entry.results]
+        return unflatten(entry.tree, results)
+
+    def _step(
+        self, numbers: list[Any], handles: list[Any], given: list[Handle], computed: Sequence[Any],
+        args: Sequence[Any],
+    ) -> Sequence[Handle] | None:  # fmt: skip
+        """Runs and writes; None if a cell was stepped since it was read."""
+        for cell, place in self._stepped.items():
+            if numbers[place] != cell._value:
+                return None
+        return self._run(handles, given, computed, args)
+
+    def _handles(self) -> list[Any] | None:
+        """The handles of the cells' tensors by place, None elsewhere; None if they do not fit."""
+        values = [cell._value for cell in self._cells if cell is not None]
+        if any(type(v) is not Tensor for v in values):
+            return None
+        found = [v._handle for v in values]
+        backend = self._entry.backend
+        if (
+            any(h.backend is not backend for h in found)
+            or [h.shape for h in found] != self._shapes
+            or [h.dtype for h in found] != self._dtypes
+        ):
+            return None
+        handles: list[Any] = [None] * len(self._cells)
+        for place, handle in zip(self._places, found, strict=True):
+            handles[place] = handle
+        return handles
+
+    def _run(
+        self, handles: Sequence[Any], given: list[Handle], computed: Sequence[Any],
+        args: Sequence[Any],
+    ) -> Sequence[Handle]:  # fmt: skip
+        """Runs the plan and writes; see `binding._Writer._run_over`."""
+        executable: Any = self._entry.executable
+        scalars = computed[: self._entry.scalars]
+        before: list[Any] = []
+        landing: DonationState | None = None
+        over = getattr(executable, "over", None)
+        if over is None:
+            outputs = executable(given, scalars)
+            self._write(outputs, given, computed, args, None, before)
+            return outputs  # type: ignore[no-any-return]
+        if setting.plans:
+            executable.report()
+        if not self._over:
+            if setting.plans:
+                landing = DonationState()
+                outputs = over(given, scalars, self._none, landing)
+            else:
+                outputs = executable(given, scalars)
+            self._write(outputs, given, computed, args, landing, before)
+            return outputs  # type: ignore[no-any-return]
+        landing = DonationState(True)
+        cells: Any = self._cells
+        free = list(self._none)
+        try:
+            for n in self._over:
+                handles[n].recorder = self._overwritten
+                if (
+                    refs(cells[n]._value) == HELD_ONCE
+                    and refs(handles[n]) == refs(given[n]) == HELD_TWICE
+                    and exclusive(given[n])
+                ):
+                    free[n] = True
+                else:
+                    handles[n].recorder = None
+            outputs = over(given, scalars, free, landing)
+            self._write(outputs, given, computed, args, landing, before)
+        except BaseException:
+            if landing.done:
+                self._write(landing.outputs, given, computed, args, landing, before)
+            raise
+        finally:
+            deque(map(_set_recorder, [handles[n] for n in self._over], repeat(None)), 0)
+        return outputs  # type: ignore[no-any-return]
+
+    def _write(
+        self, outputs: Sequence[Handle], given: Sequence[Handle], computed: Sequence[Any],
+        args: Sequence[Any], landing: DonationState | None, before: list[Any],
+    ) -> None:  # fmt: skip
+        """Gives cells what the plan made; a run in the background is told what they held before."""
+        if landing is not None and landing.job and not before:
+            before += [(cell, cell._value) for cell, *_ in self._writes]
+        landings.begin()
+        try:
+            self._put(outputs, given, computed, args)
+        except BaseException:
+            # Ctrl-C in the middle goes on when the group is whole.
+            self._put(outputs, given, computed, args)
+            raise
+        finally:
+            landings.end()
+        if before:
+            assert landing is not None
+            assert landing.job is not None
+            landing.job.wrote(before)
+
+    def _put(
+        self, outputs: Sequence[Handle], given: Sequence[Handle], computed: Sequence[Any],
+        args: Sequence[Any],
+    ) -> None:  # fmt: skip
+        wrap = self._entry.wrap
+        for cell, kind, data, place in self._writes:
+            if kind == "tensor":
+                if place is None or outputs[data] is not given[place]:
+                    cell._value = Tensor(wrap(outputs[data]))
+            elif kind == "number":
+                cell._value = computed[data]
+            else:
+                cell._value = args[data] if kind == "argument" else data
+            cell.version += 1
+
+
+def _below(handle: Any) -> Handle:
+    """The handle of the backend below, in this order; see `binding._Writer._run_over`."""
+    if type(handle) is not LazyHandle:
+        return handle  # type: ignore[no-any-return]
+    value = handle.value
+    if handle.recorder is not None:
+        return handle.computed()
+    return value  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Explanation: what a function becomes, for people."""

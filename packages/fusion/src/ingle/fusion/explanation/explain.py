@@ -1,0 +1,352 @@
+"""`explain`: what a function becomes, kernel by kernel."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingle.tensor.pytree import flatten
+
+from ..compiled.compile import Compiled
+from ..compiled.specialization import Specialization
+from ..compiled.specialize import Tape
+from ..ir.graph import Graph
+from ..ir.views import Views
+from ..lowering.nests import NestCall
+from ..lowering.operands import Argument, bytes_along
+from ..runtime.graph_plans import GraphPlans
+from ..runtime.plan_cache import prepare
+from ..schedule.schedule import Call, HostStep, Schedule
+from ..support.source_location import Line
+from .buffers import Buffer, Buffers, times
+from .drawing import Card, drawn
+
+BANDWIDTH, FLOPS = 50e9, 400e9
+"""Bytes and operations a second that estimates assume: a desktop's, good to a factor of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel, or one operation that the backend runs by itself.
+
+    Attributes:
+        kind: `"nest"`, `"product"` or `"host"`.
+        operations: the names of what it computes, in order.
+        sizes: of its loops.
+        nbytes: what it reads and writes, each byte once.
+        flops: multiplications and additions of a product.
+        seconds: measured, or None.
+        again: the names of what it computes in addition because that costs less than to read what
+            an earlier kernel has computed.
+        reads, writes: the memory, as numbers of the explanation's `buffers`.
+    """
+
+    kind: str
+    operations: tuple[str, ...]
+    sizes: tuple[int, ...]
+    nbytes: int
+    flops: int
+    seconds: float | None = None
+    again: tuple[str, ...] = ()
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+    @property
+    def estimate(self) -> float:
+        """Seconds that memory or arithmetic would take on a desktop."""
+        return max(self.nbytes / BANDWIDTH, self.flops / FLOPS)
+
+    @property
+    def name(self) -> str:
+        """The operations with how often each occurs."""
+        again = f" (again: {_counted(self.again)})" if self.again else ""
+        return _counted(self.operations) + again
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` found; print it, or `save` or `draw` it as a picture.
+
+    Attributes:
+        recorded: how many operations the function asked for.
+        steps: what runs.
+        arena: bytes of memory between kernels.
+        constants: numbers and tensors that are part of the plan, with the lines they come from.
+        seconds: of one run, the best of several; None if nothing was run.
+        sources: the kernels' code, if it was asked for.
+        buffers: the memory that kernels read and write.
+    """
+
+    recorded: int
+    steps: tuple[Step, ...]
+    arena: int
+    constants: tuple[str, ...]
+    seconds: float | None
+    sources: tuple[str, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.recorded} operations recorded, {len(self.steps)} kernels, "
+            f"{_bytes(self.arena)} between them"
+            + ("" if self.seconds is None else f", {_time(self.seconds)} a run"),
+            f"{'':>3} {'kind':8}{'loops':>22}{'bytes':>10}{'estimate':>10}{'measured':>10}  what",
+        ]
+        for number, step in enumerate(self.steps):
+            sizes = "x".join(map(str, step.sizes))
+            measured = "" if step.seconds is None else _time(step.seconds)
+            lines.append(
+                f"{number:>3} {step.kind:8}{sizes:>22}{_bytes(step.nbytes):>10}"
+                f"{_time(step.estimate):>10}{measured:>10}  {step.name}"
+            )
+        if self.constants:
+            lines.append("constants:")
+            lines.extend(f"    {c}" for c in self.constants)
+        lines.extend(self.sources)
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time.
+
+        Bars of kernels that compute something again have a dashed border.
+        """
+        Path(path).write_text(self._repr_svg_(), "utf-8")
+
+    def draw(self, path: str | Path) -> None:
+        """Draws the plan as an SVG picture: the kernels in order, and the memory between them.
+
+        Each kernel shows the operations that were fused into it. Lines lead from what a kernel
+        reads, and to what it stores.
+        """
+        cards = [
+            Card(
+                s.kind, f"{s.kind} {times(s.sizes)}",
+                _bytes(s.nbytes) + ("" if s.seconds is None else f", {_time(s.seconds)}"),
+                s.operations, s.again, s.reads, s.writes,
+            )
+            for s in self.steps
+        ]  # fmt: skip
+        head = f"{self.recorded} operations become {len(self.steps)} kernels"
+        Path(path).write_text(drawn(head, cards, self.buffers), "utf-8")
+
+    def _repr_svg_(self) -> str:
+        times = [s.seconds or s.estimate for s in self.steps]
+        total, row, width = sum(times) or 1.0, 22, 900
+        colors = {"nest": "#4c78a8", "product": "#f58518", "host": "#e45756"}
+        parts = []
+        start = 0.0
+        for number, (step, seconds) in enumerate(zip(self.steps, times, strict=True)):
+            x, w = 320 + 560 * start / total, max(2.0, 560 * seconds / total)
+            y = 34 + row * number
+            what = html.escape(f"{step.name} {'x'.join(map(str, step.sizes))}")
+            border = ' stroke="#222" stroke-dasharray="3 2"' if step.again else ""
+            parts.append(
+                f'<text x="312" y="{y + 12}" text-anchor="end">{what[:52]}</text>'
+                f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="15" '
+                f'fill="{colors[step.kind]}"{border}>'
+                f"<title>{what}: {_time(seconds)}, {_bytes(step.nbytes)}</title></rect>"
+            )
+            start += seconds
+        head = f"{self.recorded} operations, {len(self.steps)} kernels, {_time(total)}"
+        if any(step.again for step in self.steps):
+            head += "; dashed: computes again what an earlier kernel has computed"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+            f'height="{44 + row * len(self.steps)}" font-family="sans-serif" font-size="11">'
+            f'<text x="10" y="18" font-size="14">{head}</text>{"".join(parts)}</svg>'
+        )
+
+
+def explain(
+    function: Callable[..., Any], *args: Any, source: bool = False, runs: int = 5, **kwargs: Any
+) -> Explanation:
+    """What `compile(function)` would run for these arguments.
+
+    The function's Python code runs once; nothing that it writes to cells is kept.
+
+    Args:
+        function: as for `compile`, or what it returned.
+        args, kwargs: what to call it with.
+        source: add the code of the kernels.
+        runs: how often to run the plan to measure it; 0 measures nothing.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import explain
+    >>> print(explain(lambda x: it.exp(x) + 1.0, it.ones(3), runs=0))  # doctest: +ELLIPSIS
+    2 operations recorded, ...
+    """
+    recording, entry, leaves = _recorded(function, args, kwargs)
+    executable = prepare(recording.fusion.inner, entry.graph)
+    numbers, given = entry.inputs(leaves)
+    seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
+    constants = tuple(_constants(entry.signature[0], entry.lines))
+    recorded = len(entry.graph.nodes)
+    names = _names(_written(function), leaves, args)
+    if not isinstance(executable, GraphPlans):
+        memory = Buffers(entry.graph, Views(entry.graph))
+        memory.name(entry, names)
+        steps = tuple([_host_step(memory, n) for n in range(recorded)])
+        return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
+    plan = executable.plan(numbers)
+    measured = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
+    memory = Buffers(plan.schedule.graph, plan.schedule.views)
+    memory.name(entry, names)
+    steps = tuple(_steps(plan.schedule, memory, measured))
+    sources = tuple(plan.sources()) if source else ()
+    return Explanation(
+        recorded, steps, plan.schedule.arena, constants, seconds, sources, tuple(memory.found)
+    )
+
+
+def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """What a function computes, before passes: operations in relative form.
+
+    The function's Python code runs once; nothing that it writes to cells is kept. `dumps` makes
+    text of the graph. Its inputs are the tensors among the arguments, then those in the cells that
+    the function reads, as they are met; its outputs are the tensors that the function returns, then
+    those that it writes.
+
+    Args:
+        function: as for `compile`, or what it returned.
+        args, kwargs: what to call it with.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import graph_of
+    >>> print(graph_of(lambda x: it.exp(x) * 2.0, it.ones((2, 3))))
+    %0: input float32[2, 3]
+    %2 = 2.0: float32
+    %1: float32[2, 3] = exp() on %0
+    %3: float32[2, 3] = multiply() on %1, %2
+    return %3
+    """
+    _, entry, _ = _recorded(function, args, kwargs)
+    return entry.graph
+
+
+def _recorded(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Tape, Specialization, list[Any]]:
+    leaves = flatten((args, kwargs))
+    recording = Tape(_written(function), args, kwargs, leaves)
+    return recording, recording.entry()[0], leaves
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it was written, before `compile`."""
+    return function.function if isinstance(function, Compiled) else function
+
+
+def _measured(run: Callable[[], Any], runs: int) -> float:
+    run()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times) if runs < 3 else statistics.median_low(sorted(times)[: runs // 2 + 1])
+
+
+def _names(function: Callable[..., Any], leaves: Sequence[Any], args: Sequence[Any]) -> list[str]:
+    """What a function calls its arguments, if each of them is one thing."""
+    if len(leaves) != len(args) or any(a is not b for a, b in zip(leaves, args, strict=True)):
+        return []
+    try:
+        return [*inspect.signature(function).bind(*args).arguments]
+    except ValueError:  # a builtin that does not tell
+        return []
+
+
+def _steps(schedule: Schedule, memory: Buffers, times: dict[int, float]) -> list[Step]:
+    found: list[Step] = []
+    done: set[int] = set()
+    for step in schedule.steps:
+        if isinstance(step, HostStep):
+            found.append(_host_step(memory, step.position, times.get(len(found))))
+            continue
+        for call in step:
+            again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
+            done.update(call.nodes)
+            found.append(_kernel_step(memory, call, times.get(len(found)), again))
+    return found
+
+
+def _is_map(graph: Graph, position: int) -> bool:
+    """Whether a kernel computes a node whole: those of a result in pieces share its node."""
+    return graph.nodes[position].op.operation.traits.kind == "elementwise"
+
+
+def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequence[int]) -> Step:
+    graph = memory.graph
+    first = [p for p in call.nodes if p not in again]
+    names, more = [
+        tuple([graph.nodes[p].op.operation.name for p in nodes]) for nodes in (first, again)
+    ]
+    reads = memory.numbers(a.root for a in _arguments(call) if not a.output)
+    writes = memory.numbers(a.root for a in _arguments(call) if a.output)
+    if isinstance(call, NestCall):
+        # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
+        skipped = 1 if call.nest.scattered else 0
+        sizes, each = call.sizes[skipped:], zip(call.nest.operands, call.strides, strict=True)
+        steps = [s[skipped:] if o.beyond is None else (1,) * len(sizes) for o, s in each]
+        nbytes = sum(
+            bytes_along(graph, a.root, sizes, s) for a, s in zip(call.arguments, steps, strict=True)
+        )
+        return Step("nest", names, sizes, nbytes, 0, seconds, more, reads, writes)
+    m, n, k = call.sizes
+    sizes = (*call.batch, m, n, k)
+    nbytes = (
+        bytes_along(graph, call.a.root, (*call.batch, m, k), call.a.strides)
+        + bytes_along(graph, call.b.root, (*call.batch, k, n), call.b.strides)
+        + sum(bytes_along(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
+    )
+    shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
+    flops = 2 * math.prod(sizes)
+    return Step("product", names, shown, nbytes, flops, seconds, more, reads, writes)
+
+
+def _arguments(call: Call) -> tuple[Argument, ...]:
+    return call.arguments if isinstance(call, NestCall) else (call.a, call.b, *call.operands)
+
+
+def _host_step(memory: Buffers, position: int, seconds: float | None = None) -> Step:
+    graph = memory.graph
+    node = graph.nodes[position]
+    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
+    nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
+    shape = graph.values[node.results[0]].aval.shape
+    reads, writes = memory.numbers(node.args), memory.numbers(node.results)
+    return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds, (), reads, writes)
+
+
+def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:
+    found: dict[str, None] = {}
+    for entry, line in zip(log, lines, strict=False):
+        if entry[0] == "constant":
+            found[f"{entry[3]} ({entry[1]}): {line}"] = None
+    return list(found)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return " ".join(n if k == 1 else f"{n}x{k}" for n, k in Counter(names).items())
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.3g} GiB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} us"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

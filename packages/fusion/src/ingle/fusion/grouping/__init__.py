@@ -1,0 +1,1 @@
+"""Grouping: which operations become one kernel."""

@@ -1,0 +1,50 @@
+"""Who takes a value, and whether it has to be in memory for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.graph import Graph
+from ..ir.views import View, Views
+from .node_class import Role
+
+
+class Uses:
+    """The takers of a graph's values.
+
+    Args:
+        graph, views: the graph.
+        roles: what each node is.
+    """
+
+    def __init__(self, graph: Graph, views: Views, roles: Sequence[Role]) -> None:
+        self._views = views
+        self._outputs = frozenset([views.of(o).root for o in graph.outputs])
+        self._seen: dict[int, set[Role]] = {}
+        self._maps: dict[int, View] = {}
+        for node, role in zip(graph.nodes, roles, strict=True):
+            for value in node.args if role != "view" else ():
+                view = views.of(value)
+                self._seen.setdefault(view.root, set()).add(role)
+                if role == "map":
+                    self._maps.setdefault(view.root, view)
+
+    def first_map(self, root: int) -> View | None:
+        """How the first elementwise operation on a value sees it."""
+        return self._maps.get(root)
+
+    def stored_twice(self, value: int, args: Iterable[int]) -> bool:
+        """Whether an elementwise result would be stored beside what it is made of, for a sum.
+
+        The kernel of the sum had better compute it: what it is made of is in memory anyway.
+        """
+        if "reduce" not in self._roles(value) or self._is_needed(value, "reduce"):
+            return False
+        return any(self._is_needed(self._views.of(a).root) for a in args)
+
+    def _roles(self, root: int) -> set[Role]:
+        return self._seen.get(root, set())
+
+    def _is_needed(self, root: int, *others: Role) -> bool:
+        """Whether somebody needs a value in memory who is no map, nor one of these."""
+        return root in self._outputs or bool(self._roles(root) - {"map", *others})

@@ -1,0 +1,404 @@
+"""Fusion: which operations become one kernel.
+
+A group has a *space*, the sizes of its loop axes. Each value that is computed in it has
+*coordinates*: for each of its axes the loop axis that runs along it. An operation can use a value
+of its own group in a register if it needs it at the very place where the loop stands, which is
+what coordinates say; views in between only permute, drop and add them.
+
+An axis that the group reduces over is *inner*: values that depend on it are computed at every
+place of a row, others once a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..ir.broadcast_axes import ANYWHERE, GATHERED, alignment, axes_seen
+from ..ir.graph import Graph
+from ..ir.reduction_axes import folded_axes, lanes_of, left_over
+from ..ir.split_axes import strides_along
+from ..ir.views import View, Views, long_axes
+from ..support.time_slices import tick
+from .consumers import Uses
+from .contraction_loops import keeps_rows, loops_of, row_stride
+from .node_class import Role
+from .topological_order import GroupOrder
+from .two_stage_reduction import kept_axes
+
+Coordinates: TypeAlias = "tuple[int | None, ...]"
+"""For each axis of a value the axis of the group's space, or None for an axis of size 1."""
+
+MOST_NODES = 128
+"""How many operations a kernel may have: code is made of them recursively, and a compiler's time
+grows faster than they do."""
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Operations that become one kernel.
+
+    Attributes:
+        kind: `"nest"`, `"contraction"`, `"assembly"` for a result that is put together from pieces,
+            or `"host"` for an operation that the backend runs itself.
+        nodes: positions of the graph's nodes, in order.
+        space: sizes of the loop axes.
+        inner: the axes that are reduced over, if any.
+        lanes: where vector lanes run, if something is reduced; see `Nest`. How a sum is ordered
+            follows from that and from the order of its axes, so that it is the sum's own.
+        coordinates: of each value that is computed here.
+        rounded: values that are rounded to their dtype here although they are not stored here.
+        rows: of a product the axes that its rows run along, which loops walk as one.
+    """
+
+    kind: str
+    nodes: list[int]
+    space: tuple[int, ...] = ()
+    inner: frozenset[int] | None = None
+    lanes: str | None = None
+    coordinates: dict[int, Coordinates] = field(default_factory=dict)
+    rounded: set[int] = field(default_factory=set)
+    rows: tuple[int, ...] = ()
+
+
+class Grouping:
+    """Puts each node of a graph into a group, greedily, in order.
+
+    Args:
+        graph: with composites expanded.
+        views: of the graph's values.
+        roles: what each node is.
+        alone: positions of nodes that join no group that is there already.
+
+    Attributes:
+        groups: in an order in which they can run.
+    """
+
+    def __init__(
+        self, graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._graph = graph
+        self._views = views
+        self._roles = roles
+        self._group_of: dict[int, Group] = {}
+        # What a copy writes has the order, and so the axes, of what it reads; a product's rows have
+        # the axes that its readers see in their place.
+        self._written: dict[int, tuple[int, ...]] = {}
+        self._order = GroupOrder()
+        self._uses = Uses(graph, views, roles)
+        for position, role in enumerate(roles):
+            tick("grouping")
+            self._place(position, role, position in alone)
+        self.groups = self._order.runnable()
+
+    def producer(self, value: int) -> Group | None:
+        """The group that computes a root value, if one does."""
+        return self._group_of.get(value)
+
+    def apart(self, groups: Iterable[Group]) -> list[Group]:
+        """Those of some groups that none before them in the list passes anything to or from."""
+        found: dict[Group, None] = {}
+        for group in groups:
+            if not self._order.touches(group, found):
+                found[group] = None
+        return list(found)
+
+    def _place(self, position: int, role: Role, alone: bool) -> None:
+        node = self._graph.nodes[position]
+        if role in ("inline", "view"):
+            return
+        if role == "copy":
+            self._written[node.results[0]] = self._map_shape(position)
+        if not alone and role in ("map", "copy", "gather") and self._join_map(position):
+            return
+        if not alone and role == "reduce" and self._join_reduction(position):
+            return
+        if not alone and role == "columns" and self._join_columns(position):
+            return
+        group = self._new(position, role)
+        for value in node.results:
+            self._group_of[value] = group
+
+    def _new(self, position: int, role: Role) -> Group:
+        node = self._graph.nodes[position]
+        if role in ("host", "assembly"):
+            group = Group(role, [position])
+        elif role == "contraction":
+            group = self._product(position)
+        elif role == "reduce":
+            space = self._shape(node.args[0])
+            axes = folded_axes(node.op, len(space))
+            inner = frozenset(a for a in axes if space[a] != 1)
+            group = Group("nest", [position], space, inner, lanes_of(space, axes))
+            self._note_reduction(group, position, long_axes(space))
+        elif role == "columns":
+            space = self._shape(node.args[0])
+            group = Group("nest", [position], space, kept_axes(self._graph, position), "inner")
+        else:
+            space = self._map_shape(position)
+            group = Group("nest", [position], space)
+            group.coordinates[node.results[0]] = long_axes(space)
+        self._order.add(group, self._before(position, self._sources(position)))
+        return group
+
+    def _product(self, position: int) -> Group:
+        """A group around a matrix product, on the axes that its reader has in place of its rows."""
+        (value,) = self._graph.nodes[position].results
+        space, rows = loops_of(self._shape(value), self._uses.first_map(value))
+        group = Group("contraction", [position], space, rows=rows)
+        self._written[value] = space
+        group.coordinates[value] = long_axes(group.space)
+        return group
+
+    def _shape(self, value: int) -> tuple[int, ...]:
+        return self._graph.values[value].aval.shape
+
+    def _map_shape(self, position: int) -> tuple[int, ...]:
+        """Where the loops of a map run: a copy runs along the view that it reads."""
+        node = self._graph.nodes[position]
+        if self._roles[position] == "copy":
+            return self._views.of(node.args[0]).shape
+        return self._shape(node.results[0])
+
+    def _note_reduction(self, group: Group, position: int, source: Coordinates) -> None:
+        node = self._graph.nodes[position]
+        group.coordinates[node.results[0]] = left_over(node.op, source)
+
+    def _sources(self, position: int) -> dict[Group, list[int]]:
+        """The groups that compute what a node takes, with those of its arguments."""
+        found: dict[Group, list[int]] = {}
+        for value in self._graph.nodes[position].args:
+            group = self._group_of.get(self._views.of(value).root)
+            if group is not None:
+                found.setdefault(group, []).append(value)
+        return found
+
+    def walked(self, value: int) -> tuple[int, ...]:
+        """The shape of a value that its coordinates are of: it may have other axes in memory."""
+        return self._written.get(value) or self._shape(value)
+
+    def seen_from(self, group: Group, view: View) -> Coordinates | None:
+        """Coordinates of a view of a value that the group computes.
+
+        None where the view needs other places than the one where the loop stands. An axis along
+        which the view repeats has `ANYWHERE`.
+        """
+        own = group.coordinates.get(view.root)
+        if own is None:
+            return None
+        axes = axes_seen(view, self.walked(view.root))
+        if axes is None:
+            return None
+        return tuple([a if a is None or a == ANYWHERE else own[a] for a in axes])
+
+    def _join_map(self, position: int) -> bool:
+        sources = self._sources(position)
+        before = self._before(position, sources)
+        # A product first, whose result then need not be written; else what was begun last.
+        best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._order.number(g)))
+        for group in best:
+            places = self._fitting(group, position, sources[group])
+            full = len(group.nodes) >= MOST_NODES
+            if full or places is None or not self._order.reachable(group, before):
+                continue
+            node = self._graph.nodes[position]
+            group.nodes.append(position)
+            group.coordinates[node.results[0]] = places
+            self._group_of[node.results[0]] = group
+            self._order.depend(group, before)
+            for other in sources:
+                if other is not group:
+                    self._merge(group, other, position)
+            return True
+        return False
+
+    def _before(self, position: int, sources: Iterable[Group]) -> dict[Group, None]:
+        """The groups that run before a node: those it reads from, and those it waits for."""
+        found = dict.fromkeys(sources)
+        for value in self._graph.nodes[position].args:
+            for root in self._views.after(value):
+                group = self._group_of.get(root)
+                if group is not None:
+                    found[group] = None
+        return found
+
+    def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
+        """Where a map would stand in a group that computes some of its arguments."""
+        (value,) = self._graph.nodes[position].results
+        if group.kind == "host":
+            return None
+        if group.kind == "contraction" and (
+            self._roles[position] == "gather" or self._uses.stored_twice(value, args)
+        ):
+            return None
+        shape = self._map_shape(position)
+        places: list[int | None] = [None] * len(shape)
+        for argument, taken in enumerate(self._graph.nodes[position].args):
+            if taken not in args:
+                continue
+            seen = self.seen_from(group, self._views.of(taken))
+            if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
+                return None
+            first = alignment(self._graph, position, argument, len(seen), len(shape))
+            for axis, place in enumerate(seen, first):
+                if place is None or place == ANYWHERE or shape[axis] == 1:
+                    continue
+                if places[axis] not in (None, place):
+                    return None
+                places[axis] = place
+        found = self._completed(group, shape, places)
+        if found is None or not self._along_rows(group, group, position, found):
+            return None
+        return found
+
+    def _along_rows(self, group: Group, own: Group, position: int, places: Coordinates) -> bool:
+        """Whether what a node of a group reads can be walked along a product's rows as one."""
+        for number, value in enumerate(self._graph.nodes[position].args if group.rows[1:] else ()):
+            view = self._views.of(value)
+            if view.root in own.coordinates:
+                continue
+            first = alignment(self._graph, position, number, len(view.shape), len(places))
+            strides = strides_along(view, places[first:], len(group.space))
+            if row_stride(group, strides) is None:
+                return False
+        return True
+
+    def _all_along_rows(self, group: Group, own: Group) -> bool:
+        """The same of all nodes of a group that would join a product, which would write them."""
+        nodes = self._graph.nodes
+        places = {p: own.coordinates[nodes[p].results[0]] for p in own.nodes}
+        return all(
+            keeps_rows(group, [a for a in at if a is not None])
+            and self._along_rows(group, own, p, at)
+            for p, at in places.items()
+        )
+
+    def _completed(
+        self, group: Group, shape: tuple[int, ...], places: list[int | None]
+    ) -> Coordinates | None:
+        """Axes that no argument of the group has get one of its free axes of the same size."""
+        free = [a for a in range(len(group.space)) if a not in places and group.space[a] != 1]
+        for axis, size in enumerate(shape):
+            if size == 1 or places[axis] is not None:
+                continue
+            found = next((a for a in free if group.space[a] == size), None)
+            if found is None:
+                return None
+            free.remove(found)
+            places[axis] = found
+        known = [p for p in places if p is not None]
+        if len(set(known)) != len(known):
+            return None
+        if group.kind == "contraction" and not keeps_rows(group, known):
+            return None
+        if group.inner is None and any(
+            n != 1 and a not in known for a, n in enumerate(group.space)
+        ):
+            return None
+        if group.inner is not None and group.inner.isdisjoint(known):
+            outer = {a for a, n in enumerate(group.space) if n != 1} - group.inner
+            if set(known) != outer:
+                return None
+        elif group.inner is not None and len(known) != sum(n != 1 for n in group.space):
+            return None
+        return tuple(places)
+
+    def _join_reduction(self, position: int) -> bool:
+        node = self._graph.nodes[position]
+        sources = self._sources(position)
+        if len(sources) != 1 or len(self._before(position, sources)) != 1:
+            return False
+        group = next(iter(sources))
+        if group.kind != "nest" or len(group.nodes) >= MOST_NODES:
+            return False
+        source = self.seen_from(group, self._views.of(node.args[0]))
+        if source is None or ANYWHERE in source:
+            return False
+        if {s for s in source if s is not None} != {a for a, n in enumerate(group.space) if n != 1}:
+            return False
+        folded = folded_axes(node.op, len(source))
+        axes = [s for a in folded if (s := source[a]) is not None]
+        inner, lanes = frozenset(axes), lanes_of(self._shape(node.args[0]), folded)
+        if not inner or group.inner not in (None, inner) or group.lanes not in (None, lanes):
+            return False
+        if axes != sorted(axes):
+            return False  # it would be summed in another order than its own
+        group.inner, group.lanes = inner, lanes
+        group.nodes.append(position)
+        self._note_reduction(group, position, source)
+        self._group_of[node.results[0]] = group
+        return True
+
+    def _join_columns(self, position: int) -> bool:
+        """Sums over rows go where rows are folded, if that computes what is summed."""
+        (value,) = self._graph.nodes[position].args
+        before = self._before(position, self._sources(position))
+        group = next(iter(before), None)
+        if group is None or group.kind != "nest" or len(before) != 1:
+            return False
+        source = self.seen_from(group, self._views.of(value))
+        natural = long_axes(self._shape(value))
+        inner = kept_axes(self._graph, position)
+        if source != natural or group.space != self._shape(value):
+            return False
+        if group.inner not in (None, inner) or group.lanes not in (None, "inner"):
+            return False
+        group.inner, group.lanes = inner, "inner"
+        group.nodes.append(position)
+        self._group_of[self._graph.nodes[position].results[0]] = group
+        return True
+
+    def _merge(self, group: Group, other: Group, position: int) -> None:
+        """Makes one group of two that meet in a node, if nothing runs between them."""
+        if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
+            return
+        if len(group.nodes) + len(other.nodes) > MOST_NODES:
+            return
+        gathers = any(self._roles[p] == "gather" for p in other.nodes)
+        if group.kind == "contraction" and (other.inner is not None or gathers):
+            return
+        both = other.inner is not None and group.inner is not None
+        if both and (other.inner, other.lanes) != (group.inner, group.lanes):
+            return
+        if group.space != other.space or self._through_memory(group, other, position):
+            return
+        if group.kind == "contraction" and not self._all_along_rows(group, other):
+            return
+        node = self._graph.nodes[position]
+        own = group.coordinates[node.results[0]]
+        for argument, value in enumerate(node.args):
+            view = self._views.of(value)
+            if self._group_of.get(view.root) is other:
+                seen = self.seen_from(other, view)
+                if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
+                    return
+                first = alignment(self._graph, position, argument, len(seen), len(own))
+                along = own[first : first + len(seen)]
+                if any(s not in (None, ANYWHERE, t) for s, t in zip(seen, along, strict=True)):
+                    return
+        self._absorb(group, other)
+
+    def _through_memory(self, group: Group, other: Group, position: int) -> bool:
+        """Whether one of the two reads what the other computes, except in the node they meet in.
+
+        It stands in another group because it reads at other places than where it is computed.
+        """
+        both = {group: other, other: group}
+        for mine, theirs in both.items():
+            for p in mine.nodes:
+                roots = [self._views.of(v).root for v in self._graph.nodes[p].args]
+                if p != position and any(self._group_of.get(r) is theirs for r in roots):
+                    return True
+        return False
+
+    def _absorb(self, group: Group, other: Group) -> None:
+        group.nodes = sorted(group.nodes + other.nodes)
+        group.coordinates.update(other.coordinates)
+        if group.inner is None:
+            group.inner, group.lanes = other.inner, other.lanes
+        for position in other.nodes:
+            for value in self._graph.nodes[position].results:
+                self._group_of[value] = group
+        self._order.absorb(group, other)

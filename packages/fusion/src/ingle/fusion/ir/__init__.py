@@ -1,0 +1,1 @@
+"""IR: the graph of operations."""

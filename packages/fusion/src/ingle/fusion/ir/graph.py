@@ -1,0 +1,161 @@
+"""A run of operations in relative form: values are known by their order, not by who made them.
+
+A `Log` is how a run is written down: one short tuple for each thing that happens, cheap to append
+and to hash. Two runs that do the same write equal logs, whatever tensors they ran on, so that a log
+is the key of what was planned for it. A `Graph` is the same, spelled out for passes to work on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from ingle.tensor.contract import Aval
+from ingle.tensor.dtypes import DType
+from ingle.tensor.operation import Op, infer, typed_key
+
+Donors: TypeAlias = "tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]"
+"""Positions of inputs, and those of outputs: each output may lie in the memory of any of these."""
+Kind = Literal["input", "scalar", "constant", "result"]
+LogEntry: TypeAlias = "tuple[Any, ...]"
+"""`("input", shape, dtype)`, `("scalar", dtype)` or `("constant", dtype, key, number)`, each of
+which is a value; or `(op, *numbers of values)`, which makes as many values as it has outputs."""
+
+
+class Value(NamedTuple):
+    """What a graph knows of one value before it runs.
+
+    Attributes:
+        kind: `"input"`: a tensor that is given; `"scalar"`: a number that is given; `"constant"`:
+            a number that is part of the graph; `"result"`: what a node computes.
+        aval: shape and dtype.
+        data: the position among the inputs or the scalars; the number of a constant.
+    """
+
+    kind: Kind
+    aval: Aval
+    data: Any = None
+
+
+class Node(NamedTuple):
+    """One operation, the values that it takes and those that it makes."""
+
+    op: Op
+    args: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Graph:
+    """Operations in an order in which each follows what it needs.
+
+    Attributes:
+        values: everything that occurs, by number.
+        nodes: the operations.
+        inputs, scalars: the numbers of the values that are given to each run.
+        outputs: the numbers of the values that a run returns.
+        donors: inputs, and outputs of the same shape and dtype; whoever runs the graph may give an
+            input's memory to an output. See `DonationState`.
+    """
+
+    values: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    scalars: list[int] = field(default_factory=list)
+    outputs: tuple[int, ...] = ()
+    donors: Donors = field(default=(), compare=False)
+
+    def input(self, aval: Aval) -> int:
+        """A new tensor input."""
+        self.inputs.append(len(self.values))
+        return self._add(Value("input", aval, len(self.inputs) - 1))
+
+    def scalar(self, dtype: DType) -> int:
+        """A new number that each run is given."""
+        self.scalars.append(len(self.values))
+        return self._add(Value("scalar", Aval((), dtype), len(self.scalars) - 1))
+
+    def constant(self, number: Any, dtype: DType) -> int:
+        """A number that is part of the graph."""
+        return self._add(Value("constant", Aval((), dtype), number))
+
+    def node(self, op: Op, args: Sequence[int]) -> tuple[int, ...]:
+        """Appends an operation and returns its results."""
+        return self.append(op, args, self.infer(op, [self.values[a].aval for a in args]))
+
+    def append(self, op: Op, args: Sequence[int], avals: Sequence[Aval]) -> tuple[int, ...]:
+        """Appends an operation whose results are known to be like these."""
+        results = tuple([self._add(Value("result", a)) for a in avals])
+        self.nodes.append(Node(op, tuple(args), results))
+        return results
+
+    def infer(self, op: Op, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        """What an operation's results are like."""
+        return infer(op, avals)
+
+    def emptied(self) -> tuple[Graph, dict[int, int]]:
+        """A graph of the same inputs, scalars and constants without nodes, and where each is.
+
+        Equal constants are one there.
+        """
+        new, place = type(self)(), dict[int, int]()
+        known: dict[Any, int] = {}
+        for number, value in enumerate(self.values):
+            if value.kind == "input":
+                place[number] = new.input(value.aval)
+            elif value.kind == "scalar":
+                place[number] = new.scalar(value.aval.dtype)
+            elif value.kind == "constant":
+                key = (value.aval.dtype, typed_key(value.data))
+                if key not in known:
+                    known[key] = new.constant(value.data, value.aval.dtype)
+                place[number] = known[key]
+        return new, place
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def users(self) -> dict[int, list[int]]:
+        """For each value the positions of the nodes that take it."""
+        found: dict[int, list[int]] = {}
+        for position, node in enumerate(self.nodes):
+            for value in dict.fromkeys(node.args):
+                found.setdefault(value, []).append(position)
+        return found
+
+    def __str__(self) -> str:
+        lines = []
+        for number, value in enumerate(self.values):
+            if value.kind in ("input", "scalar"):
+                lines.append(f"%{number}: {value.kind} {value.aval}")
+            elif value.kind == "constant":
+                lines.append(f"%{number} = {value.data!r}: {value.aval.dtype}")
+        for node in self.nodes:
+            left = ", ".join(f"%{r}: {self.values[r].aval}" for r in node.results)
+            right = ", ".join(f"%{a}" for a in node.args)
+            lines.append(f"{left} = {node.op!r} on {right}")
+        lines.append("return " + ", ".join(f"%{o}" for o in self.outputs))
+        return "\n".join(lines)
+
+
+def constant_entry(number: Any, dtype: DType) -> LogEntry:
+    """How a log writes down a number that is part of it."""
+    return ("constant", dtype, typed_key(number), number)
+
+
+def read_log(log: Sequence[LogEntry], outputs: Sequence[int]) -> Graph:
+    """The graph of a log, with the numbers of values as the log counts them."""
+    graph = Graph(outputs=tuple(outputs))
+    for entry in log:
+        head = entry[0]
+        if head == "input":
+            graph.input(Aval(entry[1], entry[2]))
+        elif head == "scalar":
+            graph.scalar(entry[1])
+        elif head == "constant":
+            graph.constant(entry[3], entry[1])
+        else:
+            graph.node(head, entry[1:])
+    return graph

@@ -1,0 +1,1 @@
+"""Lowering: from a group to a loop nest."""

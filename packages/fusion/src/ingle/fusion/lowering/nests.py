@@ -1,0 +1,384 @@
+"""From a group to a nest: loop axes, operands, and the code of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ingle.tensor.contract import Aval
+
+from ..grouping.groups import Group
+from ..grouping.two_stage_reduction import is_columns
+from ..ir.broadcast_axes import GATHERED, is_gather
+from ..ir.graph import Graph
+from ..ir.views import View, Views
+from ..kernel.code import FLOATS, HALVES, CodeBuilder
+from ..kernel.lowering import lower, reduction_of
+from ..kernel.nest import (
+    Map,
+    Nest,
+    Reduce,
+    Row,
+    Stage,
+    accumulators,
+    result_dtype,
+)
+from .operands import NOWHERE, Argument, Operands, number_in, scalars_of
+from .rounding import code_builder
+from .row_lengths import with_lengths
+
+
+class NestCall(NamedTuple):
+    """A nest with what it runs on.
+
+    Attributes:
+        nest: the kernel.
+        arguments: for each of its operands.
+        sizes: of the outer axes, and of the inner axis.
+        strides: for each operand along these axes.
+        scalars: the values that its scalars come from.
+        nodes: positions of the operations that it computes.
+        fixed: int64 that the nest takes as scalars behind those.
+    """
+
+    nest: Nest
+    arguments: tuple[Argument, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    scalars: tuple[int, ...]
+    nodes: tuple[int, ...]
+    fixed: tuple[int, ...] = ()
+
+
+EXPENSIVE = frozenset(
+    {"exp", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf", "pow", "sin", "cos", "tan",
+     "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "take",
+     "take_along_axis", "random_bits"}
+)  # fmt: skip
+"""Operations that take longer than storing their result in a row and loading it again."""
+
+
+class NestBuilder:
+    """Builds the nest of one group.
+
+    Args:
+        graph, views: that the group is of.
+        group: of kind `"nest"`.
+        inline: values that are computed wherever they are needed (functions of the place alone),
+            with the positions of their nodes.
+        stored: the values that others need, in order.
+        placed: of these the ones that lie in another value, with where.
+    """
+
+    def __init__(
+        self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
+        stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._views = views
+        self._group = group
+        self._inline = inline
+        self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        self._columns = [v for v in stored if is_columns(graph.nodes[self._node_of[v]])]
+        self._stored = [v for v in stored if v not in self._columns]
+        self._scalars = scalars_of(graph, views, group, inline)
+        self._fixed: list[int] = []
+        self._stage_of: dict[int, int] = {}
+        self._results: dict[int, tuple[int, int]] = {}
+        self._rows: dict[int, tuple[int, int]] = {}
+        self._stages: list[Stage] = []
+        self._now = 0
+        self._kept: dict[int, tuple[int, int]] = {}
+        self._memo: tuple[CodeBuilder | None, dict[int, int]] = (None, {})
+        self._operands = Operands(graph, views, group, inline, stored, self._node_of, placed)
+
+    def build(self) -> NestCall:
+        """The nest and what it runs on.
+
+        Raises:
+            Unnestable: the group has to be taken apart.
+        """
+        last = max(self._level(v) for v in self._node_of)
+        self._kept = self._keep()
+        for level in range(last + 1):
+            self._row_stage(level)
+            self._row_pass(level)
+        operands = tuple([self._operands.operand(k) for k in range(len(self._operands.arguments))])
+        nest = Nest(
+            self._operands.outer,
+            operands,
+            (*[self._aval(s).dtype.name for s in self._scalars], *["int64"] * len(self._fixed)),
+            tuple(self._stages),
+            self._operands.lanes,
+        )
+        o = self._operands
+        nest = with_lengths(nest, o.sizes, o.strides)
+        return NestCall(
+            nest, tuple(o.arguments), o.sizes, o.strides, tuple(self._scalars),
+            tuple(self._group.nodes), tuple(self._fixed),
+        )  # fmt: skip
+
+    def _aval(self, value: int) -> Aval:
+        return self._graph.values[value].aval
+
+    # Stages --------------------------------------------------------------------------------
+
+    def _level(self, value: int) -> int:
+        """After how many reductions, one behind the other, a value can be computed."""
+        known = self._stage_of.get(value)
+        if known is None:
+            node = self._graph.nodes[self._node_of[value]]
+            roots = [self._views.of(a).root for a in node.args]
+            own = [self._level(r) for r in roots if r in self._node_of]
+            known = max(own, default=0) + (reduction_of(node.op) is not None)
+            self._stage_of[value] = known
+        return known
+
+    def _is_row(self, value: int) -> bool:
+        inner = self._group.inner
+        if inner is None or value in self._columns:
+            return False
+        return inner.isdisjoint(c for c in self._group.coordinates[value] if c is not None)
+
+    def _keep(self) -> dict[int, tuple[int, int]]:
+        """Values of a row that are dear and needed again in a later pass over it.
+
+        They are stored where an output of the same kind will lie, which nobody has read yet. For
+        each its first pass and that output.
+        """
+        needed: dict[int, set[int]] = {}
+        for value in self._node_of:
+            position = self._node_of[value]
+            reduced = reduction_of(self._graph.nodes[position].op) is not None
+            if reduced or value in self._columns:
+                source = self._views.of(self._graph.nodes[position].args[0]).root
+                self._note_need(source, self._level(value) - reduced, needed)
+            elif value in self._stored and not self._is_row(value):
+                self._note_need(value, self._level(value), needed)
+        free = [v for v in self._stored if v in self._node_of and not self._is_row(v)]
+        kept: dict[int, tuple[int, int]] = {}
+        for value, passes in needed.items():
+            name = self._graph.nodes[self._node_of[value]].op.operation.name
+            if len(passes) < 2 or name not in EXPENSIVE:
+                continue
+            if value in self._stored:
+                kept[value] = (min(passes), value)
+                continue
+            for output in free:
+                same = self._aval(output).dtype is self._aval(value).dtype
+                alike = self._group.coordinates[output] == self._group.coordinates[value]
+                late = self._level(output) >= max(passes)
+                if same and alike and late and needed.get(output, {0}) == {self._level(output)}:
+                    free.remove(output)
+                    kept[value] = (min(passes), output)
+                    break
+        return kept
+
+    def _note_need(self, value: int, now: int, needed: dict[int, set[int]]) -> None:
+        """Notes which values of a row a pass computes to get at this one."""
+        if value not in self._node_of or self._is_row(value):
+            return
+        passes = needed.setdefault(value, set())
+        if now in passes or reduction_of(self._graph.nodes[self._node_of[value]].op) is not None:
+            return
+        passes.add(now)
+        for arg in self._graph.nodes[self._node_of[value]].args:
+            self._note_need(self._views.of(arg).root, now, needed)
+
+    def _row_stage(self, level: int) -> None:
+        """What is computed once a row, as soon as the reductions before it are done."""
+        values = [v for v in self._node_of if self._is_row(v) and self._level(v) == level]
+        maps = [v for v in values if v not in self._results]
+        stored = [v for v in values if v in self._stored]
+        if not maps and not stored:
+            return
+        builder = code_builder()
+        found = {v: self._emit(builder, v) for v in dict.fromkeys((*maps, *stored))}
+        stores = [self._place_of(v) for v in stored]
+        wide = [builder.widen(found[v]) for v in maps]
+        code, roots = builder.finish(*[found[v] for v in stored], *wide)
+        ends = roots[len(stored) :]
+        number = len(self._stages)
+        self._stages.append(
+            Row(code, tuple(zip(stores, roots[: len(stored)], strict=True)), tuple(ends))
+        )
+        for j, v in enumerate(maps):
+            self._rows[v] = (number, j)
+
+    def _row_pass(self, level: int) -> None:
+        """One run over the row: stores, and the reductions whose arguments are there."""
+        stored = [v for v in self._stored if not self._is_row(v) and self._level(v) == level]
+        reduced = [
+            v
+            for v, p in self._node_of.items()
+            if reduction_of(self._graph.nodes[p].op) is not None and self._level(v) == level + 1
+        ]
+        columns = [v for v in self._columns if self._level(v) == level]
+        self._now = level
+        for part in self._apart(reduced):
+            if stored or part or columns:
+                self._one_pass(level, stored, part, columns)
+            stored, columns = [], []
+
+    def _apart(self, reduced: Sequence[int]) -> list[list[int]]:
+        """Reductions that may share a pass: float sums whose blocks are equally long."""
+        parts: dict[int, list[int]] = {}
+        others: list[int] = []
+        for value in reduced:
+            op = self._graph.nodes[self._node_of[value]].op
+            dtype = self._aval(value).dtype.name
+            if reduction_of(op) == "sum" and dtype in FLOATS:
+                parts.setdefault(accumulators(dtype), []).append(value)
+            else:
+                others.append(value)
+        found = list(parts.values()) or [[]]
+        found[0] = sorted(found[0] + others)
+        return found
+
+    def _one_pass(
+        self, level: int, stored: list[int], reduced: Sequence[int], columns: list[int]
+    ) -> None:
+        builder = code_builder()
+        kept = {v: o for v, (first, o) in self._kept.items() if first == level and v != o}
+        ends = [self._emit(builder, v) for v in (*stored, *kept)]
+        targets = [*stored, *kept.values(), *columns]
+        for position in [self._node_of[v] for v in columns]:
+            summed = self._graph.nodes[position].args[0]
+            ends.append(self._argument_of(builder, position, summed, 0))
+        combines = []
+        for value in reduced:
+            node = self._graph.nodes[self._node_of[value]]
+            combine = reduction_of(node.op)
+            assert combine is not None
+            at = self._argument_of(builder, self._node_of[value], node.args[0], 0)
+            if combine in ("sum", "prod"):
+                at = builder.cast(at, self._aval(value).dtype.name)
+            elif combine.startswith("arg"):
+                at = builder.settled(at)
+            elif combine in ("any", "all"):
+                at = builder.cast(builder.settled(at), "bool")
+            ends.append(builder.widen(at))
+            combines.append(combine)
+        code, roots = builder.finish(*ends)
+        count = len(targets)
+        places = [self._place_of(v) for v in targets]
+        writes = tuple(zip(places, roots[:count], strict=True))
+        cut = count - len(columns)
+        stores, sums = writes[:cut], writes[cut:]
+        number = len(self._stages)
+        if reduced:
+            pairs = tuple(zip(combines, roots[count:], strict=True))
+            self._stages.append(Reduce(code, pairs, stores, sums))
+            for j, value in enumerate(reduced):
+                self._results[value] = (number, j)
+        else:
+            self._stages.append(Map(code, stores, sums))
+
+    def _place_of(self, value: int) -> int:
+        return self._operands.written[value]
+
+    # Code ----------------------------------------------------------------------------------
+
+    def _emit(self, builder: CodeBuilder, value: int) -> int:
+        """The instruction that computes a value of the group here.
+
+        What is written to memory, and read there by others or later, is rounded here, too: it must
+        be one value.
+        """
+        if builder is not self._memo[0]:
+            self._memo = (builder, {})
+        known = self._memo[1].get(value)
+        if known is None:
+            known = self._emit_new(builder, value)
+            if value in self._stored or value in self._kept or value in self._group.rounded:
+                known = builder.settled(known)
+            self._memo[1][value] = known
+        return known
+
+    def _emit_new(self, builder: CodeBuilder, value: int) -> int:
+        dtype = self._aval(value).dtype.name
+        if value in self._results:
+            stage, j = self._results[value]
+            at = self._result(builder, value, stage, j)
+            return builder.narrow(at, dtype) if dtype in HALVES else builder.cast(at, dtype)
+        if value in self._rows:
+            wide = "float32" if dtype in HALVES else dtype
+            return builder.narrow(builder.append("row", wide, (), self._rows[value]), dtype)
+        if value in self._kept and self._now > self._kept[value][0] and not self._is_row(value):
+            return builder.load(self._place_of(self._kept[value][1]), dtype)
+        position = self._node_of[value]
+        node = self._graph.nodes[position]
+        if is_gather(self._graph, position):
+            return self._gather(builder, position)
+        args = [self._argument_of(builder, position, a, i) for i, a in enumerate(node.args)]
+        if node.op.operation.name == "reshape":
+            return args[0]
+        if self._operands.is_creation(position):
+            args.insert(0, self._place(builder, self._operands.natural(value)))
+        return lower(node.op, builder, args, self._aval(value))
+
+    def _result(self, builder: CodeBuilder, value: int, stage: int, j: int) -> int:
+        source = self._stages[stage]
+        assert isinstance(source, Reduce)
+        combine, at = source.reductions[j]
+        return builder.append(
+            "result", result_dtype(combine, source.code[at].dtype), (), (stage, j)
+        )
+
+    def _gather(self, builder: CodeBuilder, position: int) -> int:
+        """The element that an index names. One that is out of range reads the nearest row: the
+        plan finds it and raises."""
+        node = self._graph.nodes[position]
+        view, axis = self._views.of(node.args[GATHERED]), node.op.attributes["axis"]
+        index = builder.cast(self._argument_of(builder, position, node.args[1], 1), "int64")
+
+        def i64(name: str, *args: int) -> int:
+            return builder.append(name, "int64", args)
+
+        zero, size = builder.constant(0, "int64"), self._number(builder, view.shape[axis])
+        below = builder.append("lt", "bool", (index, zero))
+        index = i64("max", i64("select", below, i64("add", index, size), index), zero)
+        index = i64("min", index, self._number(builder, view.shape[axis] - 1))
+        step = self._number(builder, view.strides[axis])
+        steps = Argument(view.root, self._operands.beside(position, view), view.offset)
+        offset = i64("add", self._place(builder, steps), i64("mul", index, step))
+        number = self._operands.arguments.index(self._operands.whole(view.root))
+        return builder.append("gather", self._aval(view.root).dtype.name, (offset,), number)
+
+    def _argument_of(self, builder: CodeBuilder, position: int, value: int, number: int) -> int:
+        view = self._views.of(value)
+        number_at = number_in(builder, self._graph, view.root, self._scalars)
+        if number_at is not None:
+            return number_at
+        if view.root in self._node_of:
+            return self._emit(builder, view.root)
+        argument = self._operands.argument(position, view, number)
+        if view.root in self._inline:
+            return self._created(builder, view, argument)
+        dtype = self._aval(view.root).dtype.name
+        return builder.load(self._operands.arguments.index(argument), dtype)
+
+    def _created(self, builder: CodeBuilder, view: View, argument: Argument) -> int:
+        """A value that is a function of its place, which follows from the loops' indices."""
+        node = self._graph.nodes[self._inline[view.root]]
+        args = [self._argument_of(builder, -1, a, i) for i, a in enumerate(node.args)]
+        args.insert(0, self._place(builder, argument))
+        return lower(node.op, builder, args, self._aval(view.root))
+
+    def _place(self, builder: CodeBuilder, argument: Argument) -> int:
+        """The index of an element in C order, from the loops' indices."""
+        flat = self._number(builder, argument.offset)
+        steps = self._operands.place_steps[argument.strides]
+        for axis, step in enumerate(steps):
+            if step:
+                index = builder.append("index", "int64", (), axis if axis < len(steps) - 1 else -1)
+                part = builder.append("mul", "int64", (index, self._number(builder, step)))
+                flat = builder.append("add", "int64", (flat, part))
+        return flat
+
+    def _number(self, builder: CodeBuilder, value: int) -> int:
+        """A size or stride: an input of the kernel, unless what is simpler follows from it."""
+        if value in (0, 1):
+            return builder.constant(value, "int64")
+        self._fixed.append(value)
+        return builder.append("scalar", "int64", (), len(self._scalars) + len(self._fixed) - 1)

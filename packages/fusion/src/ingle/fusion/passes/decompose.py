@@ -1,0 +1,240 @@
+"""Composites are written in terms of their bodies, down to what kernels are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.device import call_on, staged_on
+from ingle.tensor.dispatch import execute_body
+from ingle.tensor.errors import TraceError
+from ingle.tensor.operation import Op, Operation
+from ingle.tensor.tape import Tape
+
+from ..ir.graph import Graph, read_log
+from ..ir.regions import FIRST_START, SCATTERS, outside
+from ..ir.scalar_program import ScalarProgram
+from ..record.log import LazyHandle, Log
+from ..record.tracing import Tracer
+from ..support.time_slices import tick
+from .decompositions import decomposition
+from .repeated_composites import Copies
+
+if TYPE_CHECKING:
+    from ..fusion import Fusion
+
+RECORDED = 3
+"""To how many steps of passes it comes to record an operation."""
+MOST_NODES = 256
+"""A body that is longer than this is left whole: it is a program, no decomposition."""
+MOST_STEPS = 768
+"""Likewise of a loop, which gains more from being unrolled: its steps become one plan."""
+
+Asked = Callable[[Op, Sequence[Aval]], bool]
+
+
+class _NeedsValueError(Exception):
+    """A body reads a value: it can only run whole."""
+
+
+class _Unfolding(Tracer):
+    """Records what kernels can be generated for, and bodies in place of other operations.
+
+    An operation whose body comes out as something that no kernel is generated for stays whole if
+    the backend has a kernel of its own for it.
+    """
+
+    def __init__(
+        self, backend: Fusion, generated: Asked, native: Asked, products: Asked, owned: Asked
+    ) -> None:
+        super().__init__(backend)
+        self._owned = owned
+        self._products = products
+        self._generated = generated
+        self._native = native
+        self._foreign = 0
+        self.checks: list[tuple[Tensor, str]] = []
+        self._within: list[Operation] = []
+        self._dividing = False
+        self._anew = False
+        self._copies = Copies(self, self._scalars)
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        tick("writing composites out", RECORDED)
+        avals = avals_of(inputs)
+        if self._owned(op, avals):
+            self._foreign += 1
+            return super().record(op, inputs)
+        body = decomposition(op, avals, self._products(op, avals))
+        if body is not None:
+            operands = [Tensor(x) for x in inputs]  # type: ignore[arg-type]
+            return (call_on(self.backend.device, body, *operands)._handle,)  # type: ignore[return-value]
+        if self._generated(op, avals):
+            if op.operation.traits.family == "gather" or op.operation.name in SCATTERS:
+                self._check(op, inputs)
+            elif op.operation.name in FIRST_START:
+                self._check_piece(op, inputs)
+            self._dividing = op.operation.name == "divide" and bool(self._within)
+            results = super().record(op, inputs)
+            self._dividing = False
+            return results
+        if op.operation.body is None or is_long_loop(op):
+            self._foreign += 1
+            return super().record(op, inputs)
+        mark = len(self.written), self._count, len(self.given), len(self.numbers), len(self.checks)
+        foreign = self._foreign
+        if op.operation.traits.inlined:
+            return execute_body(op, inputs, self.backend.device)  # type: ignore[return-value]
+        if op.operation in self._within:
+            # Control flow on a promise writes itself down again: it runs whole.
+            raise _NeedsValueError
+        key = None if self._within or self._anew else self._copies.key(op, inputs)
+        copied = self._copies.written(key, inputs)
+        if copied is not None:
+            return copied
+        here, checks = self._copies.mark(), len(self.checks)
+        self._within.append(op.operation)
+        try:
+            made = execute_body(op, inputs, self.backend.device)
+            most = MOST_NODES if op.operation.loop is None else MOST_STEPS
+            # Each result takes some operations: a piece of many is cut out and reshaped.
+            short = len(self.written) - mark[0] <= most + 4 * len(made)
+            if short and (self._foreign == foreign or not self._native(op, avals)):
+                if self._foreign == foreign and len(self.checks) == checks:
+                    self._copies.keep(key, inputs, here, made)
+                return made  # type: ignore[return-value]
+        except (_NeedsValueError, TraceError):
+            pass
+        finally:
+            self._within.pop()
+        self._rewind(*mark)
+        self._foreign = foreign + 1
+        return super().record(op, inputs)
+
+    def number(self, scalar: Scalar) -> int:
+        """The value of a number: what a body divides by is an input of its kernel.
+
+        It is mostly the size of an axis, and one kernel shall serve all sizes. So are the sizes
+        that indices are compared with.
+        """
+        if (self._dividing or self._anew) and type(scalar.value) in (int, float):
+            return Log.number(self, scalar)
+        return super().number(scalar)
+
+    def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Kernels cannot raise: a flag says whether an index is out of range."""
+        axis = op.attributes["axis"]
+        size, indices = inputs[0].shape[axis], inputs[1]
+        if not isinstance(indices, Handle):
+            return
+        place = Tensor(indices).astype("int64")
+        self._anew = True
+        outside = it.logical_or(place >= size, place < -size)
+        self._anew = False
+        self.checks.append(
+            (
+                it.any(outside),
+                f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, "
+                f"but axis {axis} has size {size}",
+            )
+        )
+
+    def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Likewise of a piece whose place is computed."""
+        if 0 in inputs[0].shape:
+            return
+        self._anew = True
+        wrong = outside(op, inputs)
+        self._anew = False
+        if wrong is not None:
+            text = f"{op.operation.name}: the piece does not lie inside of shape {inputs[0].shape}"
+            self.checks.append((wrong, text))
+
+    def _rewind(self, log: int, count: int, given: int, numbers: int, checks: int) -> None:
+        del self.written[log:], self.given[given:], self.numbers[numbers:], self.sources[given:]
+        del self.checks[checks:]
+        self._count = count
+        self._handles = [r for r in self._handles if (h := r()) is not None and h.number < count]
+        self._places = {k: n for k, n in self._places.items() if n < count}
+        for key in [k for k, n in self._scalars.items() if n >= count]:
+            del self._scalars[key]
+        self._copies.forget(count)
+
+    def finish(self, wanted: LazyHandle) -> None:
+        raise _NeedsValueError
+
+    def _locate(self) -> None:
+        """Bodies are nobody's lines."""
+
+
+class Decomposed(NamedTuple):
+    """A graph of what kernels are made of.
+
+    Attributes:
+        graph: its inputs are those of the graph that was decomposed, then the constants.
+        constants: handles, of the backend below, of what bodies made.
+        checks: what to say if a flag is set; the flags are the last outputs.
+        scalars: computes the graph's scalars from those of the graph that was decomposed, or None
+            where a guard fails.
+    """
+
+    graph: Graph
+    constants: list[Handle]
+    checks: list[str]
+    scalars: ScalarProgram
+
+
+def decompose(
+    graph: Graph, examples: Sequence[Any], fusion: Fusion, generated: Asked, native: Asked,
+    products: Asked, owned: Asked,
+) -> Decomposed:  # fmt: skip
+    """The graph with the bodies of composites in their place.
+
+    Args:
+        graph: what was recorded.
+        examples: its scalars in the run at hand.
+        fusion: the decorator whose operations bodies use.
+        generated: whether kernels can be generated for an operation.
+        native: whether the backend has a kernel of its own for it.
+        products: whether to write a matrix product as products and a sum.
+        owned: whether somebody wrote a kernel for an operation, which then stays whole.
+    """
+    unfolding = _Unfolding(fusion, generated, native, products, owned)
+    tape = Tape()
+    known: dict[int, Handle | Scalar] = {}
+    for number in graph.inputs:
+        known[number] = unfolding.input(graph.values[number].aval)
+    for number, value in enumerate(graph.values):
+        if value.kind == "constant":
+            known[number] = Scalar(value.data, value.aval.dtype)
+    for number, example in zip(graph.scalars, examples, strict=True):
+        known[number] = Scalar(tape.input(example), graph.values[number].aval.dtype)
+    with unfolding.active(), staged_on(fusion):
+        for node in graph.nodes:
+            results = unfolding.record(node.op, [known[a] for a in node.args])
+            known.update(zip(node.results, results, strict=False))
+    outputs = [known[o].number for o in graph.outputs]  # type: ignore[union-attr]
+    outputs += [flag._handle.number for flag, _ in unfolding.checks]  # type: ignore[attr-defined]
+    found = Decomposed(
+        read_log(unfolding.written, outputs), list(unfolding.given),
+        [text for _, text in unfolding.checks], ScalarProgram.of(tape, unfolding.numbers),
+    )  # fmt: skip
+    for handle in unfolding.living():
+        handle.recorder = None
+    return found
+
+
+def is_long_loop(op: Op) -> bool:
+    """Whether an operation repeats a program so often that it stays a loop."""
+    if op.operation.loop is None:
+        return False
+    loop = op.operation.loop(op)
+    return loop.length * loop.size > MOST_STEPS
+
+
+def avals_of(inputs: Sequence[Any]) -> list[Aval]:
+    """Shapes and dtypes of operands."""
+    return [Aval(x.shape, x.dtype) for x in inputs]

@@ -1,0 +1,1 @@
+"""Record: logs of what was asked for."""

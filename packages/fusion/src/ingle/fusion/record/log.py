@@ -1,0 +1,240 @@
+"""The recorder: writes operations into a log and answers with lazy handles."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.locks import renewed
+from ingle.tensor.operation import Op, infer
+
+from ..ir.graph import LogEntry, read_log
+
+if TYPE_CHECKING:
+    from ..fusion import Fusion
+
+
+current: ContextVar[Log | None] = ContextVar("ingle_recorder", default=None)
+"""The recorder of the function that is being compiled, if one is."""
+
+
+class LazyHandle(Handle):
+    """A value that was computed, or is only written down.
+
+    Attributes:
+        recorder: where it is written down; None once it is computed.
+        number: which value it is there.
+        value: the handle of the backend below, once it is computed; the error if it never will be.
+    """
+
+    __slots__ = ("__weakref__", "number", "owned", "recorder", "value")
+
+    backend: Fusion
+
+    def __init__(self, backend: Fusion, aval: Aval, recorder: Log | None, number: int) -> None:
+        self.backend = backend
+        self.shape, self.dtype = aval
+        self.recorder = recorder
+        self.number = number
+        self.owned = None
+        self.value: Handle | BaseException | None = None
+
+    @property
+    def abstract(self) -> bool:  # type: ignore[override]
+        return self.recorder is not None and self.recorder.staged
+
+    @property
+    def owners(self) -> int | None:
+        return self.value.owners if isinstance(self.value, Handle) else None
+
+    def computed(self) -> Handle:
+        """The handle of the backend below; runs what is written down, if it must."""
+        # In this order, since the value counts only if nobody has begun to write over it.
+        value = self.value
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.finish(self)
+        if recorder is not None or value is None:  # what interrupted this may have computed it
+            value = self.value
+        if isinstance(value, Handle):
+            return value
+        assert value is not None, self
+        raise value
+
+    def settle(self, value: Handle | BaseException) -> None:
+        """Gives it its value, or the error that stands in for it.
+
+        It leaves the recorder when it has that, since other threads look at it without the lock.
+        """
+        owned = getattr(value, "owned", None)
+        if owned is not None:  # a view of memory that may be written in place
+            owned.add(self)
+        self.value = value
+        self.recorder = None
+
+    def item(self) -> Any:
+        self.backend.was_read()
+        return self.computed().item()
+
+
+class Inputs(list[Handle]):
+    """The inputs of a log: they hold memory that may be written in place until the log has run."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Turn:
+    """Whose turn it is: held while a recorder grows and while it runs."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = renewed(self, "lock")
+
+
+class Log:
+    """A log that grows, with what it runs on.
+
+    Whatever interrupts Python between two of its instructions, such as a handler of signals or a
+    finalizer, may ask for operations, too. A recorder that is in the middle of one takes none.
+
+    Attributes:
+        written: the log.
+        given: the handles, of the backend below, of its inputs in order.
+        numbers: the numbers of its scalars in order.
+        turn: held while it grows and while it runs.
+        most: how long the log may become before `shorten` is called.
+        open: whether it takes operations now.
+        staged: whether values are never computed here: the log is kept for later runs.
+    """
+
+    most = sys.maxsize
+    staged = False
+
+    def __init__(self, backend: Fusion, turn: Turn | None = None) -> None:
+        self.backend = backend
+        self.turn = Turn() if turn is None else turn
+        self.open = True
+        self.written: list[LogEntry] = []
+        self.given = Inputs()
+        self.numbers: list[Any] = []
+        self._count = 0
+        self._handles: list[ref[LazyHandle]] = []
+        self._places: dict[int, int] = {}
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """Writes an operation down."""
+        avals = infer(op, inputs)
+        for x in inputs:
+            if type(x) is LazyHandle:
+                recorder = x.recorder
+                if recorder is not None and recorder is not self:
+                    # Not under the lock: another thread that computes it may be waiting for that.
+                    x.computed()
+        with self.turn.lock:
+            mine, made = False, None
+            try:
+                # Both at once: what comes in between may close it.
+                mine, self.open = self.open, False
+                if mine:
+                    made = self._written(op, inputs, avals)
+            except BaseException:
+                if mine:
+                    self._repair()
+                raise
+            finally:
+                if mine:
+                    self.open = True
+            if made is not None:
+                if len(self.written) > self.most:
+                    self.shorten()
+                return made
+        return self.elsewhere(op, inputs)
+
+    def elsewhere(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """An operation that comes while it takes none: in the middle of another one, which was
+        interrupted. It runs at once."""
+        return self.backend.execute_now(op, inputs)
+
+    def _written(
+        self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
+    ) -> tuple[LazyHandle, ...]:
+        args: list[Any] = [op]
+        places = self._places
+        for x in inputs:
+            if type(x) is LazyHandle:
+                if x.recorder is self:
+                    args.append(x.number)
+                else:  # computed before, or by somebody who needed it in between
+                    handle = x.computed()
+                    place = places.get(id(handle))
+                    args.append(self.operand(handle) if place is None else place)
+            elif type(x) is Scalar:
+                args.append(self.number(x))
+            else:
+                args.append(self.operand(x))  # type: ignore[arg-type]
+        number, entry = self._count, tuple(args)
+        made: tuple[LazyHandle, ...]
+        if len(avals) == 1:
+            made = (LazyHandle(self.backend, avals[0], self, number),)
+            self._handles.append(ref(made[0]))
+        else:
+            made = tuple(
+                [LazyHandle(self.backend, a, self, number + i) for i, a in enumerate(avals)]
+            )
+            self._handles += [ref(h) for h in made]
+        self._count = number + len(made)
+        self.written.append(entry)
+        return made
+
+    def _repair(self) -> None:
+        """After an interruption: what has no entry in the log was never there."""
+        kinds = [e[0] for e in self.written]
+        del self.given[kinds.count("input") :], self.numbers[kinds.count("scalar") :]
+        graph = read_log(self.written, ())
+        self._count = len(graph.values)
+        self._places = {k: n for k, n in self._places.items() if n < self._count}
+        # What the error's traceback holds of it lives on.
+        self._handles = [r for r in self._handles if (h := r()) is None or h.number < self._count]
+
+    def interrupted(self) -> bool:
+        """Whether the operation at hand is none of the function that is being written down."""
+        return False
+
+    def shorten(self) -> None:
+        """The log has more entries than `most`."""
+
+    def operand(self, handle: Handle) -> int:
+        """The value of a handle of the backend below: an input of the log."""
+        place = id(handle)
+        found = self._places.get(place)
+        if found is None:
+            found, entry = self._count, ("input", handle.shape, handle.dtype)
+            # Entries come last: what reads the log meanwhile finds all that they need.
+            if handle.owned is not None:
+                handle.owned.add(self.given)
+            self.given.append(handle)
+            self._places[place] = found
+            self._count = found + 1
+            self.written.append(entry)
+        return found
+
+    def number(self, scalar: Scalar) -> int:
+        """The value of a number: given anew to each run."""
+        entry, number = ("scalar", scalar.dtype), self._count
+        self.numbers.append(scalar.value)
+        self._count = number + 1
+        self.written.append(entry)
+        return number
+
+    def living(self) -> list[LazyHandle]:
+        """The handles that wait here and that somebody holds, in the order of their values."""
+        return [h for r in self._handles if (h := r()) is not None and h.recorder is self]
+
+    def finish(self, wanted: LazyHandle) -> None:
+        """Somebody needs a value that is written down here."""
+        raise NotImplementedError

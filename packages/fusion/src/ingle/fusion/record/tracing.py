@@ -1,0 +1,215 @@
+"""Recording for `compile`: one run of the user's function, from which all later runs are made."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.tensor import Tensor
+from ingle.tensor.blocks import block, holding
+from ingle.tensor.cell import Cell, Scope
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.followed import is_followed, is_number, plain
+from ingle.tensor.operation import Op
+from ingle.tensor.tape import Tape
+
+from ..errors import CompileError
+from ..ir.graph import constant_entry
+from ..support.interruptions import Outside
+from ..support.source_location import Line, user_line
+from .log import LazyHandle, Log, current
+
+if TYPE_CHECKING:
+    from ..fusion import Fusion
+
+
+class Tracer(Log):
+    """Writes a function down that is run once on promises instead of values.
+
+    Attributes:
+        tape: what the function computes of Python numbers.
+        lines: for each entry of the log the line that asked for it.
+        sources: for each input of the log where it comes from: what `source` was told, or None
+            for a tensor that the function found by itself and that is a constant of it.
+        contents: of constants that were made while recording: a digest, since each recording
+            makes them anew.
+    """
+
+    staged = True
+
+    def __init__(self, backend: Fusion) -> None:
+        super().__init__(backend)
+        self.tape = Tape(where=user_line)
+        self.lines: list[Line] = []
+        self.sources: list[Any] = []
+        self.contents: dict[int, str] = {}
+        self._scalars: dict[Any, int] = {}
+        self._outside: Outside | None = None
+
+    def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        if op.operation.traits.dynamic_shape:
+            raise CompileError(
+                f"{user_line()}: {op.operation.name} has a result whose shape depends on values, "
+                "and there are none yet inside a compiled function. Use it.where with a mask, give "
+                "a size if the function takes one, or leave this part out of compile"
+            )
+        handles = super().record(op, inputs)
+        self._locate()
+        return handles
+
+    def promise(self, tensor: Tensor, source: object) -> Tensor:
+        """A tensor that stands for an input; `source` says where later runs find it.
+
+        The same handle behind two sources makes two inputs: in a later run they may differ.
+        """
+        handle = tensor._handle
+        below = handle.computed() if isinstance(handle, LazyHandle) else handle
+        if below.backend is not self.backend.inner:
+            raise CompileError(
+                f"a compiled function works on one device: this one began on {self.backend.device} "
+                f"and takes a tensor of shape {below.shape} on {below.backend.device}; move it "
+                "with to_device"
+            )
+        number = super().operand(below)
+        self._places.pop(id(below))
+        self.sources.append(source)
+        self._locate()
+        return Tensor(LazyHandle(self.backend, Aval(below.shape, below.dtype), self, number))
+
+    def input(self, aval: Aval) -> LazyHandle:
+        """A promise of an input that has no handle yet."""
+        self.written.append(("input", *aval))
+        self._count += 1
+        return LazyHandle(self.backend, aval, self, self._count - 1)
+
+    @block
+    def active(self) -> Generator[None, Any, None]:
+        """Operations of this thread are recorded here inside."""
+        # That of who says `with`: between are this generator and the one that goes on with it.
+        self._outside = outside = Outside(sys._getframe(2))
+        with holding(current, self):
+            try:
+                yield
+            finally:
+                outside.end()
+
+    def operand(self, handle: Handle) -> int:
+        known = len(self.given)
+        number = super().operand(handle)
+        if len(self.given) > known:
+            if handle.owned is not None:
+                handle.owned.share()  # a constant of all later runs
+            self.sources.append(None)
+            self._locate()
+        return number
+
+    def number(self, scalar: Scalar) -> int:
+        value: Any = scalar.value
+        if is_followed(value):
+            key: Any = (value.tape, value.name, scalar.dtype)
+            number = self._scalars.get(key)
+            if number is None:
+                number = self._scalars[key] = super().number(scalar)
+        else:
+            entry = constant_entry(value, scalar.dtype)
+            key = entry[:3]
+            number = self._scalars.get(key)
+            if number is None:
+                self.written.append(entry)
+                number = self._scalars[key] = self._count
+                self._count += 1
+        self._locate()
+        return number
+
+    def uploaded(self, handle: Handle, array: np.ndarray) -> None:
+        """Notes what a constant holds that the function makes of host data."""
+        digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16)
+        self.contents[id(handle)] = digest.hexdigest()
+
+    def interrupted(self) -> bool:
+        return self._outside is not None and self._outside.speaks()
+
+    def finish(self, wanted: LazyHandle) -> None:
+        raise CompileError(
+            f"{user_line()}: the value of a tensor (shape {wanted.shape}, {wanted.dtype}) is asked "
+            "for inside a compiled function, where there is none yet. Use it.where or it.cond "
+            "instead of a branch, return the tensor and read it outside, or leave this part out "
+            "of compile"
+        )
+
+    def _locate(self) -> None:
+        missing = len(self.written) - len(self.lines)
+        if missing:
+            self.lines += [user_line()] * missing
+
+
+class TracingScope(Scope):
+    """Shows cells to the function that is recorded: tensors as inputs, numbers on the tape.
+
+    Attributes:
+        counts: the cells that showed a number, in order, by first reading.
+        fixed: cells that hold something else, with what they held; it is a constant.
+        born: cells that were made while recording.
+    """
+
+    __slots__ = ("_before", "_shown", "born", "counts", "fixed", "staging")
+
+    def __init__(self, staging: Tracer, parent: Scope | None) -> None:
+        super().__init__(parent)
+        self.staging = staging
+        self.counts: list[Cell[Any]] = []
+        self.fixed: dict[Cell[Any], Any] = {}
+        self.born: list[Cell[Any]] = []
+        self._shown: dict[Cell[Any], Any] = {}
+        self._before = copy_context()
+
+    def read(self, cell: Cell[Any]) -> Any:
+        if self.staging.interrupted():
+            return cell._value  # what it held before all of this
+        if cell in self.writes:
+            return self.writes[cell]
+        if cell not in self._shown:
+            self._shown[cell] = self._show(cell)
+        return self._shown[cell]
+
+    def provide(self, cell: Cell[Any], make: Callable[[], Any]) -> bool:
+        """Gives a cell a value as if it had had it before; False if it cannot be so.
+
+        See `ingle.tensor.providing`. Nothing of it is recorded.
+        """
+        if cell in self.writes or (cell in self._shown and cell not in self.fixed):
+            return False
+        self._before.copy().run(lambda: cell.rebind(make()))
+        self._shown.pop(cell, None)
+        if cell in self.fixed:  # where it stands among others is part of what was recorded
+            self._shown[cell] = self.fixed[cell] = self._held(cell)
+        return True
+
+    def shown(self) -> list[Any]:
+        """The numbers that the cells in `counts` showed, without their history."""
+        return [plain(self._shown[cell]) for cell in self.counts]
+
+    def _show(self, cell: Cell[Any]) -> Any:
+        value = self._held(cell)
+        if isinstance(value, Tensor):
+            handle = value._handle
+            if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
+                self.born.append(cell)
+                return value
+            return self.staging.promise(value, cell)
+        if is_number(value):
+            self.counts.append(cell)
+            return self.staging.tape.input(value)
+        if is_followed(value):
+            self.born.append(cell)
+            return value
+        self.fixed[cell] = value
+        return value
+
+    def _held(self, cell: Cell[Any]) -> Any:
+        return cell._value if self.parent is None else self.parent.read(cell)

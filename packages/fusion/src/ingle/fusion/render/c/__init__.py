@@ -1,0 +1,1 @@
+"""Nests as C11 source text."""

@@ -1,0 +1,229 @@
+"""Nests that take the inner axis side by side, as C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
+from ...kernel.neutral import neutral_bits
+from . import helpers
+from .reductions import Partial
+from .rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
+from .text import Scope, literal, value_type
+
+LANE_STEPS = {"unit": "1", "zero": "0"}
+
+
+@dataclass
+class _Place:
+    """The environment of code in a row, at an inner index (None: where nothing varies)."""
+
+    owner: InnerNest
+    index_name: str | None = None
+
+    def load(self, operand: int, dtype: str) -> str:
+        index = self.index_name or "0"
+        return self.owner.loaded(operand, self.owner.element(operand, index))
+
+    def gather(self, operand: int, dtype: str, offset: str) -> str:
+        return self.owner.loaded(operand, f"{self.owner.row_pointer(operand)}[{offset}]")
+
+    def scalar(self, number: int, dtype: str) -> str:
+        return self.owner.scalar(number, dtype)
+
+    def index(self, axis: int) -> str:
+        if axis < 0:
+            return self.index_name or "0"
+        return self.owner.split("unit", axis, self.owner.nest.outer - 1)
+
+    def result(self, stage: int, number: int) -> str:
+        return f"result_{stage}_{number}"
+
+    def row(self, stage: int, number: int) -> str:
+        return f"row_{stage}_{number}"
+
+
+class InnerNest(NestRenderer):
+    """Writes a kernel whose rows are taken one after the other."""
+
+    def level(self, name: str, value: object) -> int:
+        if name == "load" and isinstance(value, int):
+            operand = self.nest.operands[value]
+            return FIXED if operand.lane == "zero" and not operand.output else VARYING
+        if name == "gather" or (name, value) == ("index", -1):
+            return VARYING
+        return FIXED
+
+    def body(self) -> Scope:
+        for number in range(len(self.stages)):
+            self._written(number, UNIFORM, self.head)
+        self._flat = is_flat(self.nest)
+        if self._flat:
+            self.unit = self.head
+        rows = Scope()
+        for number in range(len(self.stages)):
+            self._stage(number, rows)
+        if is_copy(self.nest):
+            there = Scope()
+            there.block(f"if ({self.pointer(0)} != {self.pointer(1)})", rows)
+            return there
+        if self._flat:
+            return rows
+        body, row = Scope(), Scope()
+        row.add(*self.unit.lines(), *rows.lines())
+        if in_blocks(self.nest):
+            body.block("for (int64_t block = begin; block < end; block++)", self._blocks(row))
+        elif self.nest.scattered:
+            count = " * ".join([self.size(a) for a in range(1, self.nest.outer)]) or "1"
+            body.block(f"for (int64_t unit = 0; unit < {count}; unit++)", row)
+        else:
+            body.block("for (int64_t unit = begin; unit < end; unit++)", row)
+        return body
+
+    def _blocks(self, row: Scope) -> Scope:
+        """Some rows, whose sums begin with nothing and grow with each row."""
+        block, least = Scope(), helpers.least(self.source)
+        for stage in self.stages:
+            for k, at in stage.columns:
+                nothing = literal(neutral_bits("sum", stage.code[at].dtype), stage.code[at].dtype)
+                clear = [f"{self._sums(k)}[i] = {nothing};"]
+                block.block(f"for (int64_t i = 0; i < {self.inner_size()}; i++)", clear)
+        last = f"{least}((block + 1) * {BLOCK}, {self.size(0)})"
+        block.add(f"const int64_t last = {last};")
+        block.block(f"for (int64_t unit = block * {BLOCK}; unit < last; unit++)", row)
+        return block
+
+    def _sums(self, k: int) -> str:
+        return f"({self.pointer(k)} + block * {self.stride(k, 0)})"
+
+    def row_pointer(self, k: int) -> str:
+        """Where operand `k` begins in this row."""
+        pointer, outer = self.pointer(k), self.nest.outer
+        first = 1 if self.nest.scattered else 0
+        if first == outer:
+            return pointer
+        terms = [
+            f"{self.split('unit', a, outer - 1)} * {self.stride(k, a)}" for a in range(first, outer)
+        ]
+        return self.declared_pointer(k, f"row{k}", pointer, terms)
+
+    def element(self, k: int, index: str) -> str:
+        """Operand `k` at an inner index of this row."""
+        lane = self.nest.operands[k].lane
+        step = LANE_STEPS.get(lane) or ("0" if index == "0" else self.stride(k, -1))
+        beyond = self.nest.operands[k].beyond
+        first = "0" if beyond is None else f"row_0_{beyond}"
+        return place(self.row_pointer(k), first, product(index, step))
+
+    def _written(self, number: int, level: int, scope: Scope) -> None:
+        stage = self.stages[number]
+        self.known[number] = self.code.render(
+            stage.code, _Place(self), scope, self.known[number], stage.places(level)
+        )
+
+    def _stage(self, number: int, rows: Scope) -> None:
+        stage = self.stages[number].stage
+        body = Scope()
+        self._written(number, FIXED, body)
+        self.comment(number, rows)
+        if isinstance(stage, Row):
+            self._once(number, body, rows)
+            return
+        length = "" if self._flat else self.length(self._first_index())
+        if self.stages[number].ends:
+            self._reduce(number, body, rows, length)
+        else:
+            start, stop = ("begin", "end") if self._flat else ("0", length)
+            loop = self._loop_body(number, "i", [], "")
+            body.add("INGLE_INDEPENDENT")
+            body.block(f"for (int64_t i = {start}; i < {stop}; i++)", loop)
+            rows.block("", body)
+
+    def _first_index(self) -> str:
+        return self.split("unit", 0, self.nest.outer - 1) if self.nest.ragged else "0"
+
+    def _loop_body(self, number: int, index: str, partials: list[Partial], lane: str) -> Scope:
+        """One element: its code, its stores, and its part in the reductions."""
+        stage, body = self.stages[number], Scope()
+        done = self.code.render(
+            stage.code, _Place(self, index), body, self.known[number], stage.places(VARYING)
+        )
+        for k, at in stage.stores:
+            self.store(body, k, self.element(k, index), done[at])
+        for k, at in stage.columns:
+            body.add(f"{self._sums(k)}[{index}] += {done[at]};")
+        widest = max([p.many for p in partials], default=0)
+        narrowest = min([p.many for p in partials], default=0)
+        for p in partials:
+            slot = lane
+            if p.many > narrowest:
+                slot = f"(start & {p.many - 1}) + {lane}" if widest > narrowest else lane
+            body.add(*p.add(self.code, slot, done[p.at], index))
+        return body
+
+    def _once(self, number: int, body: Scope, rows: Scope) -> None:
+        stage = self.stages[number]
+        done = self.code.render(
+            stage.code, _Place(self), body, self.known[number], stage.places(VARYING)
+        )
+        for k, at in stage.stores:
+            self.store(body, k, self.element(k, "0"), done[at])
+        for j, at in enumerate(stage.ends):
+            self._outside(rows, value_type(stage.code[at].dtype), f"row_{number}_{j}")
+            body.add(f"row_{number}_{j} = {done[at]};")
+        rows.block("", body)
+        if number == 0 and self.nest.scattered:
+            rows.block("if (row_0_0 < begin || row_0_0 >= end)", ["continue;"])
+
+    def _outside(self, rows: Scope, kind: str, name: str) -> None:
+        rows.declare(name, f"{kind} {name};")
+
+    # -- reductions --------------------------------------------------------------------------
+
+    def _reduce(self, number: int, body: Scope, rows: Scope, length: str) -> None:
+        partials = self.partials(number)
+        for p in partials:
+            body.add(*p.arrays())
+        for p in partials:
+            _each(body, p.many, p.clear("n"))
+        if any(p.compensated for p in partials):
+            step = block_elements(self.nest.stages[number])
+            block = Scope()
+            least = helpers.least(self.source)
+            block.add(f"const int64_t stop = {least}(block + {step}, {length});")
+            for p in partials:
+                _each(block, p.many, p.forget("n"))
+            self._elements(number, partials, block, "block", "stop")
+            for p in partials:
+                _each(block, p.many, p.keep(self.code, "n"))
+            body.block(f"for (int64_t block = 0; block < {length}; block += {step})", block)
+            for p in partials:
+                _each(body, p.many, p.round(self.code, "n"))
+        else:
+            self._elements(number, partials, body, "0", length)
+        for j, p in enumerate(partials):
+            p.fold(self.code, body)
+            self._outside(rows, p.result_type, f"result_{number}_{j}")
+            body.add(f"result_{number}_{j} = {p.result('0', length)};")
+        rows.block("", body)
+
+    def _elements(
+        self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
+    ) -> None:
+        """Each element goes to the partial result of its index modulo their count."""
+        count = min(p.many for p in partials)
+        group = Scope()
+        least = helpers.least(self.source)
+        group.add(f"const int64_t lanes = {least}({count}, {stop} - start);")
+        lane = Scope()
+        lane.add("const int64_t i = start + lane;")
+        lane.add(*self._loop_body(number, "i", partials, "lane").lines())
+        group.add("INGLE_INDEPENDENT")
+        group.block("for (int64_t lane = 0; lane < lanes; lane++)", lane)
+        head = f"for (int64_t start = {start}; start < {stop}; start += {count})"
+        scope.block(head, group)
+
+
+def _each(scope: Scope, count: int, lines: list[str]) -> None:
+    if lines:
+        scope.block(f"for (int n = 0; n < {count}; n++)", lines)

@@ -1,0 +1,185 @@
+"""Nests that take the last outer axis side by side while the inner axis is walked, as C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Row
+from . import helpers
+from .reductions import Partial
+from .rows import UNIFORM, VARYING, NestRenderer, place, product
+from .text import Scope, value_type
+
+COLUMN = "for (int64_t column = 0; column < width; column++)"
+
+
+@dataclass
+class _Place:
+    """The environment of code in a column of a block, at an inner index."""
+
+    owner: OuterNest
+    walk: str
+
+    def load(self, operand: int, dtype: str) -> str:
+        return self.owner.loaded(operand, self.owner.element(operand, self.walk))
+
+    def gather(self, operand: int, dtype: str, offset: str) -> str:
+        return self.owner.loaded(operand, f"{self.owner.base_pointer(operand)}[{offset}]")
+
+    def scalar(self, number: int, dtype: str) -> str:
+        return self.owner.scalar(number, dtype)
+
+    def index(self, axis: int) -> str:
+        last = self.owner.nest.outer - 1
+        if axis == last:
+            return f"({self.owner.first()} + column)"
+        return self.walk if axis < 0 else self.owner.split(self.owner.rest(), axis, last - 1)
+
+    def result(self, stage: int, number: int) -> str:
+        return f"result_{stage}_{number}[column]"
+
+    def row(self, stage: int, number: int) -> str:
+        return f"row_{stage}_{number}[column]"
+
+
+class OuterNest(NestRenderer):
+    """Writes a kernel that takes blocks of columns."""
+
+    def level(self, name: str, value: object) -> int:
+        return VARYING
+
+    def body(self) -> Scope:
+        for number, stage in enumerate(self.stages):
+            self.known[number] = self.code.render(
+                stage.code, _Place(self, "0"), self.head, {}, stage.places(UNIFORM)
+            )
+        least = helpers.least(self.source)
+        columns = self.size(self.nest.outer - 1)
+        width = f"const int64_t width = {least}({columns} - {self.first()}, {self._span()});"
+        self.unit.declare("width", width)
+        stages = Scope()
+        for number in range(len(self.stages)):
+            self._stage(number, stages)
+        body, unit = Scope(), Scope()
+        unit.add(*self.unit.lines(), *stages.lines())
+        body.block("for (int64_t unit = begin; unit < end; unit++)", unit)
+        return body
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _span(self) -> str:
+        """How many columns a unit has."""
+        columns = self.size(self.nest.outer - 1)
+        shown = f"{columns} < {WIDE} ? {NARROW} : {COLUMNS}"
+        return self.head.declare("span", f"const int64_t span = {shown};")
+
+    def _blocks(self) -> str:
+        columns = self.size(self.nest.outer - 1)
+        shown = f"({columns} + {self._span()} - 1) / {self._span()}"
+        return self.head.declare("blocks", f"const int64_t blocks = {shown};")
+
+    def first(self) -> str:
+        """The first column of the block."""
+        block = "unit" if self.nest.outer == 1 else f"unit % {self._blocks()}"
+        return self.unit.declare("first", f"const int64_t first = {block} * {self._span()};")
+
+    def rest(self) -> str:
+        """The number of the other outer axes' indices."""
+        return f"(unit / {self._blocks()})"
+
+    def base_pointer(self, k: int) -> str:
+        """Where operand `k` begins at the indices of the other outer axes."""
+        others = self.nest.outer - 1
+        if not others:
+            return self.pointer(k)
+        terms = [
+            f"{self.split(self.rest(), a, others - 1)} * {self.stride(k, a)}" for a in range(others)
+        ]
+        return self.declared_pointer(k, f"base{k}", self.pointer(k), terms)
+
+    def _column_step(self, k: int) -> str:
+        known = {"unit": "1", "zero": "0"}.get(self.nest.operands[k].lane)
+        return known or self.stride(k, self.nest.outer - 1)
+
+    def element(self, k: int, walk: str) -> str:
+        """Operand `k` in a column of the block at an inner index."""
+        step = self._column_step(k)
+        base, offset = self.base_pointer(k), product(self.first(), step)
+        pointer = base if offset == "0" else self.declared_pointer(k, f"row{k}", base, [offset])
+        along = "0" if walk == "0" else product(walk, self.stride(k, -1))
+        return place(pointer, along, product("column", step))
+
+    # -- stages ------------------------------------------------------------------------------
+
+    def _stage(self, number: int, stages: Scope) -> None:
+        self.comment(number, stages)
+        if isinstance(self.stages[number].stage, Row):
+            self._once(number, stages)
+            return
+        others = self.nest.outer - 2
+        first = self.split(self.rest(), 0, others) if self.nest.ragged else "0"
+        length = self.length(first)
+        if self.stages[number].ends:
+            self._reduce(number, stages, length)
+        else:
+            self._walk(number, [], stages, "0", length)
+
+    def _columns(self, number: int, walk: str, partials: list[Partial]) -> Scope:
+        """One inner index in one column: its code, its stores, its part in the reductions."""
+        stage, body = self.stages[number], Scope()
+        done = self.code.render(
+            stage.code, _Place(self, walk), body, self.known[number], stage.places(VARYING)
+        )
+        for k, at in stage.stores:
+            self.store(body, k, self.element(k, walk), done[at])
+        for p in partials:
+            body.add(*p.add(self.code, "column", done[p.at], walk))
+        return body
+
+    def _walk(
+        self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
+    ) -> None:
+        walk = Scope()
+        walk.add("INGLE_INDEPENDENT")
+        walk.block(COLUMN, self._columns(number, "i", partials))
+        scope.block(f"for (int64_t i = {start}; i < {stop}; i++)", walk)
+
+    def _once(self, number: int, stages: Scope) -> None:
+        stage, body = self.stages[number], Scope()
+        done = self.code.render(
+            stage.code, _Place(self, "0"), body, self.known[number], stage.places(VARYING)
+        )
+        for k, at in stage.stores:
+            self.store(body, k, self.element(k, "0"), done[at])
+        for j, at in enumerate(stage.ends):
+            name = f"row_{number}_{j}"
+            stages.declare(name, f"{value_type(stage.code[at].dtype)} {name}[{COLUMNS}];")
+            body.add(f"{name}[column] = {done[at]};")
+        stages.block(COLUMN, body)
+
+    def _reduce(self, number: int, stages: Scope, length: str) -> None:
+        partials = self.partials(number, COLUMNS)
+        body = Scope()
+        for p in partials:
+            body.add(*p.arrays())
+        _each(body, [line for p in partials for line in p.clear("column")])
+        if any(p.compensated for p in partials):
+            block, least = Scope(), helpers.least(self.source)
+            block.add(f"const int64_t stop = {least}(block + {BLOCK}, {length});")
+            _each(block, [line for p in partials for line in p.forget("column")])
+            self._walk(number, partials, block, "block", "stop")
+            _each(block, [line for p in partials for line in p.keep(self.code, "column")])
+            body.block(f"for (int64_t block = 0; block < {length}; block += {BLOCK})", block)
+        else:
+            self._walk(number, partials, body, "0", length)
+        _each(body, [line for p in partials for line in p.round(self.code, "column")])
+        for j, p in enumerate(partials):
+            name = f"result_{number}_{j}"
+            stages.declare(name, f"{p.result_type} {name}[{COLUMNS}];")
+            _each(body, [f"{name}[column] = {p.result('column', length)};"])
+        stages.block("", body)
+
+
+def _each(scope: Scope, lines: list[str]) -> None:
+    if lines:
+        scope.block(COLUMN, lines)

@@ -1,0 +1,1 @@
+"""Nests as LLVM IR text."""

@@ -1,0 +1,234 @@
+"""The plans of one graph: found in memory or on disk, made at once or in time slices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+from ingle.tensor.contract import Handle
+from ingle.tensor.locks import renewed
+
+from ..fusion import Fusion
+from ..ir.graph import Graph
+from ..kernel.code import HALVES
+from ..pipeline import compile_graph
+from ..support.run_ahead import setting
+from ..support.settings import is_logged, is_sliced
+from ..support.time_slices import TimeSlices, WaitNotice
+from .device import Ordered
+from .input_layouts import Layout, as_in_memory, layout_of
+from .input_layouts import laid_out as laid_out_inputs
+from .plan import CompiledPlan, ScheduledPlan
+from .plan_cache import Replay
+from .plan_codegen import DonationState
+from .plan_records import kept_plans
+
+SLICED = 32
+"""Operations from which on a plan is made in slices."""
+SLICE, LEAST_SLICE, LATER = 5, 1000, 2
+"""Steps of passes in a slice: so many for each operation, which take less than a run without a
+plan, but not too few; and as many again for so many slices before it, so that there is an end."""
+
+
+class GraphPlans:
+    """A graph as plans of kernels, made at its first run and anew where a guard fails.
+
+    Args:
+        device: which runs it.
+        fusion: the decorator over it, for bodies of composites.
+        graph: what was recorded.
+        passing: whether the graph may well come once, as that of an operation on one of many
+            shapes: its plans are neither kept on disk nor written out before they come again.
+        products: positions of the inputs whose order of axes in memory decides bits, if known.
+
+    Attributes:
+        in_slices: whether runs go without a plan of many operations until it is made bit by bit.
+    """
+
+    def __init__(
+        self, device: Any, fusion: Fusion, graph: Graph, *, passing: bool = False,
+        products: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        self._device = device
+        self._fusion = fusion
+        self._graph = graph
+        self._plans: list[CompiledPlan] = []
+        self._passing = passing
+        self.products = products
+        self.in_slices = False
+        self._others: dict[Layout, GraphPlans] = {}
+        self._kept = None if passing else kept_plans(device, graph)
+        self._slices: TimeSlices[ScheduledPlan] | None = None
+        self._slicing = renewed(self, "_slicing")
+
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        if self._waits(numbers):
+            return Replay(self._device, self._graph)(given, numbers)
+        if self.products is None:
+            self.serving(numbers)
+        if self.products:
+            layout = layout_of(self._device, given, self.products)
+            if layout:
+                return self._for(layout)(as_in_memory(self._device, given, layout), numbers)
+        for plan in self._plans:
+            scalars = plan.host(*numbers)
+            if scalars is not None:
+                return plan.run(given, scalars)
+        plan = self.serving(numbers)
+        return plan.run(given, plan.host(*numbers))
+
+    def recalled(self, numbers: Sequence[Any]) -> bool:
+        """Whether there is a plan for these numbers, here or on disk."""
+        served = any(plan.host(*numbers) is not None for plan in self._plans)
+        return served or self._found(numbers) is not None
+
+    def over(
+        self,
+        given: Sequence[Handle],
+        numbers: Sequence[Any],
+        free: Sequence[bool],
+        landing: DonationState,
+    ) -> list[Handle]:
+        """Runs it, and writes outputs over inputs where it can; in the background where it shall.
+
+        Args:
+            given, numbers: as in a call.
+            free: for each input whether it may be written over. Where it was, the output is the
+                same handle.
+            landing: what holds if this raises.
+        """
+        if self._waits(numbers):
+            return Replay(self._device, self._graph)(given, numbers)
+        if self.products:
+            layout = layout_of(self._device, given, self.products)
+            if layout:
+                kept = dict(layout)
+                free = [may and i not in kept for i, may in enumerate(free)]
+                inputs = as_in_memory(self._device, given, layout)
+                return self._for(layout).over(inputs, numbers, free, landing)
+        for plan in self._plans:
+            scalars = plan.host(*numbers)
+            if scalars is not None:
+                if setting.plans and plan.later is not None:
+                    outputs = plan.later(given, scalars, free, landing)
+                    if outputs is not None:
+                        return outputs
+                if plan.donors:
+                    return plan.run(given, scalars, free, landing)
+                return plan.run(given, scalars)
+        self.serving(numbers)
+        return self.over(given, numbers, free, landing)
+
+    def report(self) -> None:
+        """Raises what went wrong in earlier runs in the background."""
+        self._device.report()
+
+    @property
+    def donors(self) -> frozenset[int]:
+        """Which inputs some plan can write over."""
+        found = {n for plan in self._plans for n in plan.donors.values()}
+        return frozenset(found).union(*[other.donors for other in self._others.values()])
+
+    def ordered(self, given: Sequence[Handle]) -> list[Ordered]:
+        """Inputs as kernels read them."""
+        in_order = self._device.in_order
+        return [in_order(h) for h in given]
+
+    def serving(self, numbers: Sequence[Any]) -> CompiledPlan:
+        """A plan that serves these numbers: one that there is, one from disk, or a new one."""
+        for plan in self._plans:
+            if plan.host(*numbers) is not None:
+                return plan
+        return self._found(numbers) or self._made(numbers)
+
+    def plan(self, numbers: Sequence[Any]) -> ScheduledPlan:
+        """A plan that serves these numbers and was made here, of which more is known."""
+        for plan in self._plans:
+            if isinstance(plan, ScheduledPlan) and plan.host(*numbers) is not None:
+                return plan
+        return self._made(numbers)
+
+    def _waits(self, numbers: Sequence[Any]) -> bool:
+        """Whether there is no plan yet and it is made bit by bit, which goes on a bit here.
+
+        A plan of few operations is made at once. Half types have other bits until there is a plan,
+        so that theirs are, too.
+        """
+        few = not self.in_slices or bool(self._plans) or len(self._graph.nodes) < SLICED
+        return not (few or not is_sliced() or _has_halves(self._graph) or self._advanced(numbers))
+
+    def _advanced(self, numbers: Sequence[Any]) -> bool:
+        """Goes on with the first plan; whether there is one now."""
+        if not self._slicing.acquire(blocking=False):
+            return False  # another thread is at it
+        try:
+            if self._plans or (self._slices is None and self._found(numbers) is not None):
+                return True
+            if self._slices is None or self._slices.lost:
+                work = partial(
+                    compile_graph, self._device, self._fusion, self._graph, tuple(numbers),
+                    self._passing,
+                )  # fmt: skip
+                self._slices = TimeSlices(work)
+                finalize(self, self._slices.cancel).atexit = False
+            try:
+                least = max(SLICE * len(self._graph.nodes), LEAST_SLICE)
+                plan = self._slices.advance(least * (1 + self._slices.count / LATER))
+            except BaseException:
+                self._slices = None
+                raise
+            if plan is not None:
+                self._slices = None
+                self._keep(plan, numbers)
+            return plan is not None
+        finally:
+            self._slicing.release()
+
+    def _made(self, numbers: Sequence[Any]) -> ScheduledPlan:
+        with WaitNotice(len(self._graph.nodes)).watched():
+            plan = compile_graph(self._device, self._fusion, self._graph, numbers, self._passing)
+        self._keep(plan, numbers)
+        return plan
+
+    def _keep(self, plan: ScheduledPlan, numbers: Sequence[Any]) -> None:
+        self._use(plan)
+        _log(f"planned {plan.schedule}")
+        if self._kept is not None:
+            self._kept.put(numbers, plan.recipe)
+
+    def _found(self, numbers: Sequence[Any]) -> CompiledPlan | None:
+        """The plan that another process has made."""
+        recipe = None if self._kept is None else self._kept.get(numbers)
+        if recipe is None:
+            return None
+        plan = CompiledPlan(self._device, self._fusion, recipe)
+        self._use(plan)
+        _log(f"found a plan on disk for {len(self._graph.nodes)} operations")
+        return plan
+
+    def _use(self, plan: CompiledPlan) -> None:
+        self.products = plan.recipe.products
+        self._plans.insert(0, plan)
+
+    def _for(self, layout: Layout) -> GraphPlans:
+        """What runs the graph on inputs that lie otherwise."""
+        found = self._others.get(layout)
+        if found is None:
+            graph = laid_out_inputs(self._graph, layout)
+            found = self._others[layout] = GraphPlans(
+                self._device, self._fusion, graph, passing=self._passing
+            )
+            found.in_slices = self.in_slices
+        return found
+
+
+def _has_halves(graph: Graph) -> bool:
+    return any(value.aval.dtype.name in HALVES for value in graph.values)
+
+
+def _log(text: str) -> None:
+    if is_logged():
+        sys.stderr.write(f"ingle.fusion: {text}\n")

@@ -1,0 +1,388 @@
+"""A base for backends that can compile and launch source code, and nothing else.
+
+Derive from `KernelBackend` and write five methods: `compile_source`, `launch`, `allocate`, `write`
+and `read`. Every operation that kernels can be generated for runs natively then, alone or fused
+with its neighbours; what is left runs on the host, which is announced once and counted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar
+from ingle.tensor.device import Device, call_staged
+from ingle.tensor.dispatch import execute_body
+from ingle.tensor.dtypes import from_numpy_dtype
+from ingle.tensor.eager import EagerBackend, Road
+from ingle.tensor.locks import renewed
+from ingle.tensor.operation import Op, infer
+from ingle.tensor.programs import Program
+
+from ..fusion import Fusion
+from ..grouping.legality import generates
+from ..ir.graph import Graph
+from ..ir.movement import copy_calls, moved_view, pieces
+from ..ir.views import View, strides_of
+from ..kernel.nest import Nest, units
+from ..passes.decompositions import decomposition
+from ..render.c.source import render
+from ..support.settings import is_fused
+from .custom_kernels import has_own, own_kernel
+from .device import Launch, Ordered, Turns
+from .graph_plans import GraphPlans
+from .launch import Launches, bits_of_number
+from .plan_codegen import LinearPlan
+from .plan_store import PlanStore
+from .programs import ProgramPlans
+from .scratch import Lender, Lent
+
+RENDERERS: dict[str, Callable[[Nest, str], str]] = {"c": render}
+"""Languages that kernels can be written in: from a nest and a name to the source."""
+
+
+MOST_ALONE = 512
+"""Operations on certain shapes whose plans are kept."""
+MOST_KERNELS = 4096
+"""Kernels that are found again; plans keep their own, however many there are."""
+_UNKNOWN: Any = object()
+
+
+class MemoryHandle(Ordered):
+    """A value in C order in memory of the device.
+
+    Attributes:
+        memory: what keeps it alive.
+        address: of the first element.
+    """
+
+    __slots__ = ("address", "memory")
+
+    def __init__(self, backend: Backend, aval: Aval, memory: Any, address: int) -> None:
+        self.backend = backend
+        self.shape, self.dtype = aval
+        self.memory = memory
+        self.address = address
+
+
+class StridedHandle(Handle):
+    """A view of a value; `strides` are in elements."""
+
+    __slots__ = ("address", "memory", "strides")
+
+    def __init__(
+        self, backend: Backend, aval: Aval, memory: Any, address: int, strides: Sequence[int]
+    ) -> None:
+        self.backend = backend
+        self.shape, self.dtype = aval
+        self.memory = memory
+        self.address = address
+        self.strides = tuple(strides)
+
+
+class KernelBackend(EagerBackend):
+    """Runs operations and plans by kernels that are generated as source code.
+
+    Attributes:
+        name: for messages.
+        language: what `compile_source` takes; one of `RENDERERS`.
+        fusion: the decorator over this backend that records and fuses.
+    """
+
+    language: str = "c"
+    writes_over = False
+    spreads_products = True
+    shelf: PlanStore | None = None
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.fusion = Fusion(self)
+        self._arenas = Lender()
+        self._programs = ProgramPlans(self, self.fusion)
+        self._kernels: OrderedDict[Nest | str, Any] = OrderedDict()
+        self._compiling = renewed(self, "_compiling")
+        self._alone: OrderedDict[Any, GraphPlans | None] = OrderedDict()
+        self._known = generates(self.contracts)
+
+    # What a stranger writes ------------------------------------------------------------------
+
+    @abstractmethod
+    def compile_source(self, source: str, name: str) -> Any:
+        """A kernel: the function `name` of a source, in whatever form `launch` takes it.
+
+        Each source is compiled once.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def launch(
+        self, kernel: Any, pointers: Sequence[int], args: Sequence[int], begin: int, end: int
+    ) -> None:
+        """Runs units of work `begin` to `end` of a kernel, in any order, also side by side.
+
+        Args:
+            pointers: addresses in the device's memory.
+            args: 64-bit integers.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """Memory: an object with an `address`, aligned to 64 bytes, that frees it when it goes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def write(self, address: int, array: np.ndarray) -> None:
+        """Copies a contiguous host array into the device's memory."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def read(self, address: int, array: np.ndarray) -> None:
+        """Copies from the device's memory into a contiguous host array."""
+        raise NotImplementedError
+
+    # The contract ----------------------------------------------------------------------------
+
+    def composition(self) -> Backend:
+        """What a plugin hands out: this backend under fusion, or alone with `INGLE_FUSION=0`."""
+        return self.fusion if is_fused() else self
+
+    def upload(self, array: np.ndarray) -> Handle:
+        handle = self.empty(Aval(array.shape, from_numpy_dtype(array.dtype)))
+        if array.size:
+            self.write(handle.address, np.ascontiguousarray(array))
+        return handle
+
+    def download(self, handle: Handle) -> np.ndarray:
+        ordered = self.in_order(handle)
+        array = np.empty(handle.shape, handle.dtype.dtype)
+        if array.size:
+            self.read(ordered.address, array)
+        return array
+
+    def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether kernels are generated for the operation itself."""
+        known = self._known(op, avals) or op.operation.name in _MOVES or self.owns(op, avals)
+        return known or decomposition(op, avals, self.spreads_products) is not None
+
+    def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
+        if self.supports(op, [Aval(x.shape, x.dtype) for x in inputs]):
+            return "native"
+        return "host" if op.operation.body is None else "composed"
+
+    def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs one operation, as a plan of its own where kernels can be generated."""
+        if op.operation.traits.family == "movement" or op.operation.name in _MOVES:
+            moved = self._moved(op, inputs)
+            if moved is not None:
+                return (moved,)
+        key = (op, *[(type(x) is Scalar, x.shape, x.dtype) for x in inputs])
+        plan = self._alone.get(key, _UNKNOWN)
+        if plan is _UNKNOWN:
+            plan = self._planned(op, inputs)
+            while len(self._alone) >= MOST_ALONE:
+                self._alone.popitem(last=False)
+        else:
+            self._alone.pop(key, None)
+        self._alone[key] = plan  # the one used last
+        if plan is None:
+            return self.execute_native(op, inputs)
+        handles = [x for x in inputs if not isinstance(x, Scalar)]
+        numbers = [x.value for x in inputs if isinstance(x, Scalar)]
+        return tuple(plan(handles, numbers))
+
+    def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs what no kernel is generated for: by one's own kernel, moved, composed, or on the
+        host."""
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        if self.owns(op, avals):
+            return self._by_own_kernel(op, inputs, avals)
+        if op.operation.traits.family == "movement" or op.operation.name in _MOVES:
+            moved = self._moved(op, inputs)
+            if moved is not None:
+                return (moved,)
+        if op.operation.body is not None:
+            return call_staged(self, execute_body, op, inputs, self.device)
+        results = infer(op, inputs) if not op.operation.traits.dynamic_shape else ()
+        if results and all(0 in a.shape for a in results):
+            return tuple([self.empty(a) for a in results])
+        return self._on_host(op, inputs)
+
+    def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
+        return has_own(op, avals, self.language)
+
+    def _by_own_kernel(
+        self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
+    ) -> tuple[Handle, ...]:
+        own = own_kernel(op, avals, self.language)
+        assert own is not None
+        results = [self.empty(a) for a in infer(op, inputs)]
+        tensors = [self.in_order(x) for x in inputs if not isinstance(x, Scalar)]
+        numbers = [bits_of_number(x.value, x.dtype.name) for x in inputs if isinstance(x, Scalar)]
+        kernel = self.kernel(own.source, own.name)
+        pointers = [h.address for h in (*tensors, *results)]
+        self.launch(kernel, pointers, [*own.args, *numbers], 0, own.units)
+        return tuple(results)
+
+    def _planned(self, op: Op, inputs: Sequence[Handle | Scalar]) -> GraphPlans | None:
+        """The plan of one operation, if kernels can be generated for it or its body."""
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        can = self.supports(op, avals) or op.operation.body is not None
+        if op.operation.traits.dynamic_shape or any(0 in a.shape for a in avals) or not can:
+            return None
+        if self.owns(op, avals):
+            return None
+        graph = Graph()
+        args = [
+            graph.scalar(x.dtype) if isinstance(x, Scalar) else graph.input(Aval(x.shape, x.dtype))
+            for x in inputs
+        ]
+        graph.outputs = graph.node(op, args)
+        return self.prepare(graph)
+
+    # What plans need -------------------------------------------------------------------------
+
+    def prepare(self, graph: Graph) -> GraphPlans:
+        """A recorded graph as something to call."""
+        return GraphPlans(self, self.fusion, graph)
+
+    def run_program(self, program: Program, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """The outputs of a program: the body of a loop, a branch."""
+        return self._programs.run(program, inputs)
+
+    def contracts(self, avals: Sequence[Aval]) -> bool:
+        """Whether there is a template for a matrix product; without one it becomes a nest."""
+        return False
+
+    def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Launches:
+        """Kernels, compiled and ready to run."""
+        return Launches(self, launches, scalars)
+
+    def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
+        """Runs segments one after the other, as often as each of them has addresses."""
+        for rows in zip(*[run.addresses.tolist() for run in runs], strict=True):
+            for run, addresses in zip(runs, rows, strict=True):
+                run.segment(addresses, scalars, keeps=run.keeps)
+
+    def empty(self, aval: Aval) -> MemoryHandle:
+        """New memory."""
+        nbytes = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
+        memory = self.allocate(max(nbytes, 1))
+        return MemoryHandle(self, aval, memory, memory.address)
+
+    def arena(self, nbytes: int) -> Lent:
+        """Memory that one run of a plan may use until its end, when it gives it back."""
+        return self._arenas.lend(nbytes, self._lent)
+
+    def _lent(self, nbytes: int) -> Lent:
+        memory = self.allocate(max(nbytes, 1))
+        return Lent(memory.address, nbytes, memory)
+
+    def take_back(self, arena: Lent) -> None:
+        """Says that the run is over."""
+        self._arenas.take_back(arena)
+
+    def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
+        """A handle of strided elements of another's memory."""
+        assert isinstance(handle, MemoryHandle)
+        address = handle.address + offset * handle.dtype.itemsize
+        return self._placed(aval, handle.memory, address, strides)
+
+    def flag(self, handle: Ordered) -> bool:
+        """The one bool of a value that a kernel wrote."""
+        found = np.empty(1, np.uint8)
+        self.read(handle.address, found)
+        return bool(found[0])
+
+    def later(self, parts: LinearPlan) -> None:
+        """Nothing runs in the background here."""
+
+    def report(self) -> None:
+        """Nothing went wrong there."""
+
+    def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
+        """Nothing: sums of a product have one order here, wherever its operands lie."""
+
+    def in_order(self, handle: Handle) -> MemoryHandle:
+        """The handle, or a copy of it whose elements lie in C order."""
+        if isinstance(handle, MemoryHandle):
+            return handle
+        assert isinstance(handle, StridedHandle), handle
+        copied = self.empty(Aval(handle.shape, handle.dtype))
+        self._copy(handle, strides_of(handle.shape), copied.address)
+        return copied
+
+    def kernel(self, source: Nest | str, name: str = "kernel") -> Any:
+        """A nest or source code, compiled; those that were asked for lately are kept."""
+        found = self._kernels.get(source)
+        if found is not None:
+            with suppress(KeyError):  # another thread has dropped it
+                self._kernels.move_to_end(source)
+        else:
+            with self._compiling:
+                found = self._kernels.get(source)
+                if found is None:
+                    text = source if isinstance(source, str) else self.source(source)
+                    found = self._kernels[source] = self.compile_source(text, name)
+                    while len(self._kernels) > MOST_KERNELS:
+                        self._kernels.popitem(last=False)  # plans keep those that they run
+        return found
+
+    def source(self, nest: Nest) -> str:
+        """A nest in the backend's language."""
+        return RENDERERS[self.language](nest, "kernel")
+
+    # Movement --------------------------------------------------------------------------------
+
+    def _placed(self, aval: Aval, memory: Any, address: int, strides: Sequence[int]) -> Handle:
+        if View(0, aval.shape, tuple(strides)).contiguous:
+            return MemoryHandle(self, aval, memory, address)
+        return StridedHandle(self, aval, memory, address, strides)
+
+    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Handle | None:
+        """A view, or a value put together by copies; None where movement takes a kernel."""
+        aval = infer(op, inputs)[0]
+        first = _STARTS.get(op.operation.name, len(inputs))
+        inputs = [*inputs[:first], *[self._number(x) for x in inputs[first:]]]
+        if op.operation.name in _MOVES:
+            out = self.empty(aval)
+            strides = strides_of(aval.shape)
+            for number, offset, steps in pieces(op, inputs, aval, strides):
+                address = out.address + offset * aval.dtype.itemsize
+                self._copy(inputs[number], steps, address)
+            return out
+        source: Any = inputs[0]
+        view = moved_view(op, inputs, View(0, source.shape, _strides(source)))
+        if view is None:
+            ordered = self.in_order(source)
+            return MemoryHandle(self, aval, ordered.memory, ordered.address)
+        address = source.address + view.offset * aval.dtype.itemsize
+        return self._placed(aval, source.memory, address, view.strides)
+
+    def _number(self, x: Handle | Scalar) -> Scalar:
+        """Where a piece begins, which may have been computed."""
+        return x if isinstance(x, Scalar) else Scalar(self.download(x).item(), x.dtype)
+
+    def _copy(self, source: Any, steps: Sequence[int], address: int) -> None:
+        """Copies the elements of a handle to an address, with other strides."""
+        own = _strides(source)
+        for nest, sizes, args, offsets in copy_calls(source.shape, source.dtype, own, steps):
+            places = [source.address + offsets[0], address + offsets[1]]
+            self.launch(self.kernel(nest), places, args, 0, units(nest, sizes))
+
+
+_MOVES = frozenset({"concat", "slice_update"})
+"""Operations that are copies into parts of their result."""
+
+_STARTS = {"slice": 1, "slice_update": 2}
+"""Which input is the first of those that say where a piece begins."""
+
+
+def _strides(handle: Any) -> tuple[int, ...]:
+    return handle.strides if isinstance(handle, StridedHandle) else strides_of(handle.shape)

@@ -1,0 +1,113 @@
+"""Plans of launches: kernels called one after the other from Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingle.tensor.errors import BackendError
+
+from ..kernel.code import bits_of
+from ..kernel.nest import Nest, layout, units
+from ..lowering.nests import NestCall
+from .device import Launch
+
+if TYPE_CHECKING:
+    from .kernel_backend import KernelBackend
+
+
+class _Step(NamedTuple):
+    """A launch with everything but addresses and numbers.
+
+    Attributes:
+        pointers: (buffer, offset in bytes) for each operand.
+        scalars: (place in `args`, number of the scalar) for each.
+    """
+
+    kernel: Any
+    pointers: tuple[tuple[int, int], ...]
+    args: tuple[int, ...]
+    scalars: tuple[tuple[int, int], ...]
+    units: int
+    nest: Nest
+
+
+class Launches:
+    """Kernels that are launched one after the other."""
+
+    keeps: tuple[int, ...] = ()
+    renewed = False
+
+    def __init__(
+        self, backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
+    ) -> None:
+        self._backend = backend
+        self._dtypes = list(scalars)
+        self._steps = [self._step(launch) for launch in launches]
+        self._read = sorted({number for step in self._steps for _, number in step.scalars})
+
+    def _step(self, launch: Launch) -> _Step:
+        call = launch.call
+        assert isinstance(call, NestCall), "there are no templates"
+        places = layout(call.nest)
+        args = [*call.sizes, *[s for strides in call.strides for s in strides]]
+        return _Step(
+            self._kernel(launch, call.nest),
+            tuple([(p.buffer, p.offset) for p in launch.pointers]),
+            (*args, *[0] * len(launch.scalars), *call.fixed),
+            tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
+            units(call.nest, call.sizes),
+            call.nest,
+        )
+
+    def _kernel(self, launch: Launch, nest: Nest) -> Any:
+        try:
+            return self._backend.kernel(nest)
+        except Exception as error:  # a stranger's compiler may raise anything
+            raise BackendError(
+                f"{self._backend.device}: the kernel of [{launch.operations}] cannot be compiled: "
+                f"{error}"
+            ) from error
+
+    def __call__(
+        self, addresses: Sequence[int], scalars: Sequence[Any], *, keeps: Sequence[Any] = ()
+    ) -> None:
+        """Runs them on buffers at these addresses; nothing is kept."""
+        numbers = self._numbers(scalars)
+        for step in self._steps:
+            self._run(step, addresses, numbers)
+
+    def _numbers(self, scalars: Sequence[Any]) -> dict[int, int]:
+        """The bits of those that kernels read; others may have dtypes that no kernel knows."""
+        return {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
+
+    def _run(self, step: _Step, addresses: Sequence[int], numbers: Mapping[int, int]) -> None:
+        args = list(step.args)
+        for place, number in step.scalars:
+            args[place] = numbers[number]
+        pointers = [addresses[buffer] + offset for buffer, offset in step.pointers]
+        self._backend.launch(step.kernel, pointers, args, 0, step.units)
+
+    def profile(
+        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int, keeps: Sequence[Any] = ()
+    ) -> Sequence[float]:
+        """Seconds of each launch, the mean of some runs."""
+        numbers = self._numbers(scalars)
+        seconds = []
+        for step in self._steps:
+            start = time.perf_counter()
+            for _ in range(runs):
+                self._run(step, addresses, numbers)
+            seconds.append((time.perf_counter() - start) / runs)
+        return seconds
+
+    def sources(self) -> Sequence[str]:
+        """The kernels' source code."""
+        return [self._backend.source(step.nest) for step in self._steps]
+
+
+def bits_of_number(value: Any, dtype: str) -> int:
+    """A number's bits in a dtype, as the 64-bit integer that has them."""
+    bits = bits_of(value, dtype)
+    return bits - (1 << 64) if bits >> 63 else bits

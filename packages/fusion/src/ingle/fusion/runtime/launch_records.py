@@ -1,0 +1,101 @@
+"""Launches as data for JSON: kernels with their loops and code, which are tuples all through.
+
+Kernels that occur more than once stand there once. What is read is checked to be tuples of the same
+kinds with numbers and names in them; whether they make sense, who compiles them finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..kernel.code import Instruction
+from ..kernel.nest import Map, Nest, Operand, Reduce, Row
+from ..kernel.validation import validate
+from ..lowering.contraction import ContractionCall
+from ..lowering.nests import NestCall
+from ..lowering.operands import Argument
+from .device import BufferOffset as Pointer
+from .device import Launch
+
+_KINDS: tuple[type[Any], ...] = (
+    Launch, NestCall, ContractionCall, Argument, Pointer, Nest, Operand, Reduce, Map, Row,
+    Instruction,
+)  # fmt: skip
+_NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
+_SHARED = frozenset({Nest, Instruction})
+_TUPLE, _SAME = -1, -2
+
+
+def written_launches(launches: Sequence[Launch]) -> Any:
+    """Launches in terms of lists, numbers and strings.
+
+    Raises:
+        TypeError: they hold something that is none of these.
+    """
+    shared: list[Any] = []
+    places: dict[Any, int] = {}
+
+    def write(x: Any) -> Any:
+        if x is None or type(x) in (int, str, bool):
+            return x
+        if type(x) is tuple:
+            return [_TUPLE, *map(write, x)]
+        number = _NUMBERS.get(type(x))
+        if number is None:
+            raise TypeError(f"a launch holds {x!r} of type {type(x).__name__}")
+        if type(x) not in _SHARED:
+            return [number, *map(write, x)]
+        # Tuples are compared by what they hold, where True is 1.
+        key = (type(x), repr(x))
+        if key not in places:
+            content = [number, *map(write, x)]
+            places[key] = len(shared)
+            shared.append(content)
+        return [_SAME, places[key]]
+
+    return [[write(launch) for launch in launches], shared]
+
+
+def read_launches(said: Any) -> list[Launch]:
+    """The launches that `written_launches` has written.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    listed, content = said
+    shared: list[Any] = []
+
+    def read(x: Any) -> Any:
+        if x is None or type(x) in (int, str, bool):
+            return x
+        if type(x) is not list or not x or type(x[0]) is not int:
+            raise ValueError("a launch holds something strange")
+        head, *rest = x
+        if head == _SAME:
+            (place,) = rest
+            if not 0 <= place < len(shared):
+                raise ValueError("a launch refers to what is not there")
+            return shared[place]
+        if head == _TUPLE:
+            return tuple([read(r) for r in rest])
+        if not 0 <= head < len(_KINDS) or len(rest) != len(_KINDS[head]._fields):
+            raise ValueError("a launch holds something of an unknown kind")
+        made = _KINDS[head](*[read(r) for r in rest])
+        if type(made) is Nest:
+            validate(made)
+        return made
+
+    for one in content:
+        shared.append(read(one))
+    launches = [read(one) for one in listed]
+    if not all(type(x) is Launch and _fits(x) for x in launches):
+        raise ValueError("there is something else among the launches")
+    return launches
+
+
+def _fits(launch: Launch) -> bool:
+    call = launch.call
+    if type(call) is NestCall:
+        return len(launch.pointers) == len(call.arguments) == len(call.nest.operands)
+    return type(call) is ContractionCall and len(launch.pointers) == 2 + len(call.operands)

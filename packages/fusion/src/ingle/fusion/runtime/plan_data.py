@@ -1,0 +1,138 @@
+"""What a plan runs, step by step: all that is left of a schedule once kernels are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ingle.tensor.contract import Aval
+
+from ..ir.scalar_program import ScalarProgram
+from ..ir.views import View
+from ..schedule.schedule import Call, HostStep, Schedule, arguments_of, whole
+from .device import BufferOffset, Launch
+from .host_ops import HostCall, host_call
+from .plan_codegen import LinearPlan
+
+if TYPE_CHECKING:
+    from .device import KernelDevice, Ordered, Segment
+
+
+class KernelRun(NamedTuple):
+    """Kernels that run one after the other.
+
+    Attributes:
+        segment: runs them.
+        roots: the numbers of the values that are its buffers, behind the arena.
+    """
+
+    segment: Segment
+    roots: tuple[int, ...]
+
+
+class PlanData(NamedTuple):
+    """What a plan runs. Values are known by number: inputs, constants, then `own`, then what the
+    backend's own operations give, in the order of the steps.
+
+    Attributes:
+        inputs: how many there are.
+        host: computes the scalars from those of the recorded graph.
+        scalars: their dtypes.
+        constants: values that are part of the plan.
+        own: what the plan makes.
+        arena: how many bytes of memory the kernels share.
+        steps: what runs.
+        outputs: numbers of values, and where the output is a view of one, that view.
+        checks: numbers of flags, and what is wrong where one is set.
+        donors: for values of `own` that may lie in an input's memory, by number, that input.
+        products: positions of the inputs whose order of axes in memory decides bits.
+    """
+
+    inputs: int
+    host: ScalarProgram
+    scalars: tuple[str, ...]
+    constants: Sequence[Ordered]
+    own: Sequence[Aval]
+    arena: int
+    steps: Sequence[KernelRun | HostCall]
+    outputs: Sequence[tuple[int, View | None]]
+    checks: Sequence[tuple[int, str]]
+    donors: Mapping[int, int]
+    products: tuple[int, ...]
+
+    def parts(self) -> LinearPlan | None:
+        """What there is to run without steps of the backend's own; None where there are some."""
+        segments = [s for s in self.steps if isinstance(s, KernelRun)]
+        if len(segments) < len(self.steps):
+            return None
+        return LinearPlan(
+            inputs=self.inputs, constants=self.constants, own=self.own, arena=self.arena,
+            segments=segments, checks=self.checks, outputs=self.outputs, donors=self.donors,
+        )  # fmt: skip
+
+
+def plan_data_of(
+    device: KernelDevice, schedule: Schedule, host: ScalarProgram, constants: Sequence[Ordered],
+    checks: Sequence[str], taken: Mapping[int, int], products: tuple[int, ...],
+) -> PlanData:  # fmt: skip
+    """What a schedule comes to on a device, which compiles its kernels.
+
+    Args:
+        device: which runs it.
+        schedule: whose last outputs are flags, one for each check.
+        host: computes the scalars.
+        constants: the last of the schedule's inputs.
+        checks: what is wrong where a flag is set.
+        taken: values that may lie in an input's memory, with that input.
+        products: see `PlanData`.
+    """
+    graph = schedule.graph
+    scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+    numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
+    place = {s: i for i, s in enumerate(graph.scalars)}
+    steps: list[KernelRun | HostCall] = []
+    for step in schedule.steps:
+        if isinstance(step, HostStep):
+            steps.append(host_call(schedule, step, numbers))
+            for value in graph.nodes[step.position].results:
+                numbers[value] = len(numbers)
+            continue
+        roots: dict[int, int] = {}
+        launches = [_launch(schedule, call, roots, place) for call in step]
+        segment = device.segment(launches, 1 + len(roots), scalars)
+        steps.append(KernelRun(segment, tuple([numbers[r] for r in roots])))
+    outputs = [_output(schedule, o, numbers) for o in graph.outputs]
+    count = len(outputs) - len(checks)
+    return PlanData(
+        inputs=len(graph.inputs) - len(constants), host=host, scalars=scalars, constants=constants,
+        own=[graph.values[v].aval for v in schedule.own], arena=schedule.arena, steps=steps,
+        outputs=outputs[:count],
+        checks=[(n, text) for (n, _), text in zip(outputs[count:], checks, strict=True)],
+        donors={numbers[value]: given for value, given in taken.items()}, products=products,
+    )  # fmt: skip
+
+
+def _launch(
+    schedule: Schedule, call: Call, roots: dict[int, int], place: Mapping[int, int]
+) -> Launch:
+    graph = schedule.graph
+    pointers = []
+    for argument in arguments_of(call):
+        offset = argument.offset * graph.values[argument.root].aval.dtype.itemsize
+        inside = schedule.offsets.get(argument.root)
+        if inside is not None:
+            pointers.append(BufferOffset(0, inside + offset))
+        else:
+            buffer = roots.setdefault(argument.root, len(roots) + 1)
+            pointers.append(BufferOffset(buffer, offset))
+    names = " ".join([graph.nodes[p].op.operation.name for p in call.nodes])
+    return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]), names)
+
+
+def _output(
+    schedule: Schedule, value: int, numbers: Mapping[int, int]
+) -> tuple[int, View | None]:  # fmt: skip
+    """The number of an output's root, and the view of it if it is not the same memory."""
+    view = schedule.views.of(value)
+    shape = schedule.graph.values[view.root].aval.shape
+    return numbers[view.root], None if whole(view, shape) else view

@@ -1,0 +1,182 @@
+"""What a kept plan goes by: the graph, and everything else that had a part in making it.
+
+A plan that is found under its key is run without looking at how it came about, so the key has to
+change with whatever could have led to another plan: the graph with its numbers and their types, the
+device with its settings, and the code of Ingle's packages, since passes and the bodies of
+operations are code. Operations whose bodies or lowerings are somebody else's have no key: what
+such code calls is not known without running it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import CellType
+from typing import Any
+
+import numpy as np
+
+from ingle.tensor.operation import Op, Operation
+from ingle.tensor.programs.program import Program
+
+from ..errors import GraphFormatError
+from ..ir.graph import Graph, LogEntry
+from ..ir.serialization import attributes_of, written_value
+from ..record.ambient_state import ambient
+from .custom_kernels import registered
+
+_DIGEST = 20
+
+
+def key_of(graph: Graph, examples: Sequence[Any], surroundings: str) -> str | None:
+    """The key of a graph's plan; None if it has none.
+
+    Args:
+        graph: as it was recorded.
+        examples: numbers that it is planned for, of which the types count.
+        surroundings: what the device says that plans depend on.
+    """
+    if any(map(_is_ours, registered())):
+        return None  # bodies of other operations may come to these
+    types = [type(x).__name__ for x in examples]
+    try:
+        parts = [_written(graph), surroundings, sources_digest(), repr(ambient()), repr(types)]
+    except (GraphFormatError, OSError):
+        return None
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=_DIGEST).hexdigest()
+
+
+def key_of_log(
+    log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any], surroundings: str
+) -> str | None:
+    """The key of a log whose numbers may be others; None if it has none."""
+    if any(map(_is_ours, registered())):
+        return None
+    try:
+        entries = [f"{_digest(e[0])}{e[1:]}" if type(e[0]) is Op else f"{e[0]}{e[1:]}" for e in log]
+        rest = surroundings, sources_digest(), repr((ambient(), tuple(outputs)))
+    except (GraphFormatError, OSError):
+        return None
+    types = " ".join([type(n).__name__ for n in numbers])
+    text = "\0".join((*entries, types, *rest))
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _written(graph: Graph) -> str:
+    """A graph as text; equal texts are equal graphs."""
+    values = []
+    for kind, (shape, dtype), data in graph.values:
+        if kind == "constant":
+            values.append(f"c{dtype.name}{json.dumps(written_value(data))}{type(data).__name__}")
+        else:
+            values.append(f"{kind[0]}{dtype.name}{shape}")
+    nodes = [f"{_digest(op)}{args}{results}" for op, args, results in graph.nodes]
+    rest = graph.inputs, graph.scalars, graph.outputs, graph.donors
+    return "\n".join([*values, *nodes, repr(rest)])
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _digest(op: Op) -> str:
+    """An operation with its attributes.
+
+    Raises:
+        GraphFormatError: an attribute cannot be written, or the operation is made of code of which
+            nobody knows what it depends on.
+    """
+    for one in _operations(op):
+        if not _is_ours(one):
+            raise GraphFormatError(f"{one.name} is not one of Ingle's own operations")
+    text = json.dumps([op.operation.name, attributes_of(op)], separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _operations(op: Op) -> Iterator[Operation]:
+    yield op.operation
+    for name in op.operation.statics:
+        yield from _inside(op.attributes[name])
+
+
+def _inside(value: Any) -> Iterator[Operation]:
+    if isinstance(value, Program):
+        for step in value.steps:
+            yield from _operations(step.op)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _inside(one)
+
+
+@functools.cache
+def _is_ours(operation: Operation) -> bool:
+    """Whether all that a plan calls of an operation is among the hashed sources."""
+    called = [f for f in (operation.rule, operation.body) if f is not None]
+    return all(module.split(".")[0] == "ingle" for f in called for module in _modules(f, set()))
+
+
+def _modules(function: Any, seen: set[int]) -> Iterator[str]:
+    """The modules that a function's code is in, with those of functions that it closes over."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        for one in (function.func, *function.args, *function.keywords.values()):
+            yield from _modules(one, seen)
+    elif isinstance(function, CellType):
+        try:
+            yield from _modules(function.cell_contents, seen)
+        except ValueError:  # empty
+            return
+    elif inspect.isfunction(function):
+        yield function.__module__
+        for cell in function.__closure__ or ():
+            yield from _modules(cell, seen)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            yield from _modules(wrapped, seen)
+    elif callable(function) and not isinstance(function, (type, Operation)):
+        yield getattr(function, "__module__", None) or type(function).__module__
+
+
+@functools.cache
+def sources_digest() -> str:
+    """A digest of the code of Ingle's packages, and the versions of what they compute with.
+
+    Raises:
+        OSError: their sources cannot be read.
+    """
+    digests = [
+        folder_digest(folder) for folder in sorted(sys.modules[__name__.split(".")[0]].__path__)
+    ]
+    return repr((digests, sys.version, np.__version__, sys.byteorder))
+
+
+def folder_digest(folder: str | Path) -> str:
+    """A digest of the Python sources in a folder.
+
+    Raises:
+        OSError: there are none, or they cannot be read.
+    """
+    found = hashlib.blake2b(digest_size=_DIGEST)
+    places = sorted(_python_files(os.fspath(folder)))
+    if not places:
+        raise OSError(f"there are no sources in {folder}")
+    for place in places:
+        with open(place, "rb") as file:
+            content = file.read()
+        found.update(f"{os.path.relpath(place, folder)}\0{len(content)}\0".encode())
+        found.update(content)
+    return found.hexdigest()
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _python_files(entry.path)

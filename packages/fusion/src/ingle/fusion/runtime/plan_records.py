@@ -1,0 +1,339 @@
+"""Plans on disk: a process that runs what another one has run makes no plan.
+
+What is kept is a `PlanData`: pure data, nothing that Python would execute. It stands in the
+device's `PlanStore` under a key of everything that decided it (`plan_keys`), and is checked as it
+is read, against the graph at hand too: what is damaged, foreign or unsuitable counts as absent, and
+the plan is made anew.
+
+A record is a JSON text, then the bytes that this refers to by number: segments, as their device
+writes them, and the memory of constants. All of it is compressed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.tensor.contract import Aval
+from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.errors import IngleError
+from ingle.tensor.operation import infer
+
+from ..errors import GraphFormatError
+from ..ir.graph import Graph
+from ..ir.scalar_program import ScalarProgram
+from ..ir.serialization import attributes_of, op_named, read_value, written_value
+from ..ir.views import View
+from .host_ops import HostCall, NumberArgument, TensorArgument
+from .plan_data import KernelRun, PlanData
+from .plan_keys import key_of
+
+if TYPE_CHECKING:
+    from .device import KernelDevice, Ordered
+    from .plan_store import PlanStore
+
+VERSION = 1
+VARIANTS = 4
+"""Plans of one graph, which hold for different outcomes of comparisons of its numbers."""
+MOST_BYTES = 32 << 20
+"""A record that would be larger is not kept."""
+MOST_CONSTANT_BYTES = 1 << 20
+"""Plans with more memory in constants than this are not kept."""
+
+
+class _UnsuitableError(Exception):
+    """A record that says something that is not so."""
+
+
+def kept_plans(device: KernelDevice, graph: Graph) -> KeptPlans | None:
+    """The plans of a graph that outlive the process; None where the device keeps none."""
+    shelf = device.shelf
+    return None if shelf is None else KeptPlans(device, shelf, graph)
+
+
+class KeptPlans:
+    """Recipes of one graph on a shelf."""
+
+    def __init__(self, device: KernelDevice, shelf: PlanStore, graph: Graph) -> None:
+        self._device = device
+        self._shelf = shelf
+        self._graph = graph
+        self._keys: dict[Any, str | None] = {}
+
+    def get(self, numbers: Sequence[Any]) -> PlanData | None:
+        """A recipe that serves these numbers, if one is kept."""
+        key = self._key(numbers)
+        for variant in range(VARIANTS if key else 0):
+            name = f"plan-{key}-{variant}"
+            content = self._shelf.get(name)
+            if content is None:
+                return None
+            recipe = read(self._device, self._shelf, self._graph, content)
+            if recipe is not None and recipe.host.function()(*numbers) is not None:
+                self._renew(name, recipe)
+                return recipe
+        return None
+
+    def _renew(self, name: str, recipe: PlanData) -> None:
+        """Keeps what a device has made anew of a record, where it did."""
+        if any(isinstance(s, KernelRun) and s.segment.renewed for s in recipe.steps):
+            content = written(self._device, self._shelf, recipe)
+            if content is not None:
+                self._shelf.put(name, content)
+
+    def put(self, numbers: Sequence[Any], recipe: PlanData) -> None:
+        """Keeps a recipe, unless it is one that cannot be kept."""
+        key = self._key(numbers)
+        content = None if key is None else written(self._device, self._shelf, recipe)
+        if content is None:
+            return
+        for variant in range(VARIANTS):
+            name = f"plan-{key}-{variant}"
+            there = self._shelf.get(name) if variant < VARIANTS - 1 else None
+            if there is None or read(self._device, self._shelf, self._graph, there) is None:
+                self._shelf.put(name, content)
+                return
+
+    def _key(self, numbers: Sequence[Any]) -> str | None:
+        description = self._shelf.description()
+        known = (description, *map(type, numbers))
+        if known not in self._keys:
+            self._keys[known] = key_of(self._graph, numbers, description)
+        return self._keys[known]
+
+
+def written(device: KernelDevice, shelf: PlanStore, recipe: PlanData) -> bytes | None:
+    """A recipe as bytes; None if it cannot be kept."""
+    if not recipe.host.is_arithmetic():
+        return None
+    sizes = [math.prod(c.shape) * c.dtype.itemsize for c in recipe.constants]
+    if sum(sizes) > MOST_CONSTANT_BYTES:
+        return None
+    sections: list[bytes] = []
+    try:
+        steps: list[Any] = []
+        for step in recipe.steps:
+            if isinstance(step, HostCall):
+                args = [_written_arg(a) for a in step.args]
+                steps.append([step.op.operation.name, attributes_of(step.op), args, step.results])
+                continue
+            content = shelf.written(step.segment)
+            if content is None:
+                return None
+            steps.append([len(sections), list(step.roots)])
+            sections.append(content)
+        constants = []
+        for constant in recipe.constants:
+            constants.append([*_written_aval(constant), len(sections)])
+            sections.append(np.ascontiguousarray(device.download(constant)).tobytes())
+        content_of = {
+            "ingle-plan": VERSION,
+            "inputs": recipe.inputs,
+            "host": _written_host(recipe.host),
+            "scalars": recipe.scalars,
+            "constants": constants,
+            "own": [_written_aval(a) for a in recipe.own],
+            "arena": recipe.arena,
+            "steps": steps,
+            "outputs": [[n, None if v is None else _written_view(v)] for n, v in recipe.outputs],
+            "checks": recipe.checks,
+            "donors": list(recipe.donors.items()),
+            "products": recipe.products,
+            "sections": [len(s) for s in sections],
+        }
+        text = json.dumps(content_of, separators=(",", ":"), allow_nan=False).encode()
+    except (GraphFormatError, TypeError, ValueError):
+        return None  # something in it is no data
+    whole = b"".join([struct.pack("<Q", len(text)), text, *sections])
+    return None if len(whole) > MOST_BYTES else zlib.compress(whole, 1)
+
+
+def read(device: KernelDevice, shelf: PlanStore, graph: Graph, content: bytes) -> PlanData | None:
+    """The recipe that bytes stand for, if they are one and it is one of this graph."""
+    try:
+        unpacker = zlib.decompressobj()
+        whole = unpacker.decompress(content, MOST_BYTES)
+        (length,) = struct.unpack_from("<Q", whole)
+        said = json.loads(whole[8 : 8 + length])
+        if said["ingle-plan"] != VERSION:
+            return None
+        sections, at = [], 8 + length
+        for size in said["sections"]:
+            sections.append(whole[at : at + _count(size)])
+            at += size
+        if at != len(whole):
+            return None
+        return _PlanReader(device, shelf, graph, said, sections).recipe()
+    except (_UnsuitableError, IngleError, zlib.error, struct.error, ValueError, KeyError,
+            TypeError, IndexError, AttributeError, OverflowError, RecursionError):  # fmt: skip
+        return None  # what else there may be in bytes that are no record
+
+
+class _PlanReader:
+    """Makes a recipe of what a record says, none of which it takes for granted."""
+
+    def __init__(
+        self, device: KernelDevice, shelf: PlanStore, graph: Graph, said: Any, sections: list[bytes]
+    ) -> None:
+        self._device = device
+        self._shelf = shelf
+        self._graph = graph
+        self._said = said
+        self._sections = sections
+        self._avals = [graph.values[n].aval for n in graph.inputs]
+
+    def recipe(self) -> PlanData:
+        said, graph = self._said, self._graph
+        _must(said["inputs"] == len(graph.inputs))
+        host = _read_host(said["host"])
+        _must(host.given == len(graph.scalars) and host.is_arithmetic())
+        scalars = tuple([as_dtype(name).name for name in said["scalars"]])
+        _must(len(host.results) == len(scalars))
+        self._scalars = scalars
+        constants = [self._constant(*c) for c in said["constants"]]
+        own = [_read_aval(*a) for a in said["own"]]
+        self._first = len(self._avals)
+        self._avals += own
+        self._arena = _count(said["arena"])
+        donors = {_count(v): _count(i) for v, i in said["donors"]}
+        for value, given in donors.items():
+            _must(self._first <= value < len(self._avals) and given < len(graph.inputs))
+            _must(self._avals[value] == self._avals[given])
+        _must(len(set(donors.values())) == len(donors))
+        products = tuple([_count(i) for i in said["products"]])
+        _must(all(i < len(graph.inputs) for i in products))
+        steps = [self._step(s) for s in said["steps"]]
+        outputs = [self._output(o, *s) for o, s in zip(graph.outputs, said["outputs"], strict=True)]
+        checks = [(self._number(n), str(text)) for n, text in said["checks"]]
+        for number, _ in checks:
+            _must(self._avals[number] == Aval((), as_dtype("bool")))
+        return PlanData(
+            len(graph.inputs), host, scalars, constants, own, self._arena, steps, outputs, checks,
+            donors, products,
+        )  # fmt: skip
+
+    def _number(self, n: Any) -> int:
+        _must(_count(n) < len(self._avals))
+        return int(n)
+
+    def _section(self, n: Any) -> bytes:
+        return self._sections[_count(n)]
+
+    def _constant(self, shape: Any, dtype: Any, section: Any) -> Ordered:
+        aval = _read_aval(shape, dtype)
+        content = self._section(section)
+        _must(len(content) == math.prod(aval.shape) * aval.dtype.itemsize)
+        array: Any = np.ndarray(aval.shape, aval.dtype.dtype, content)
+        self._avals.append(aval)
+        return self._device.in_order(self._device.upload(array))
+
+    def _step(self, said: Any) -> KernelRun | HostCall:
+        if len(said) == 2:
+            roots = tuple([self._number(n) for n in said[1]])
+            buffers = [self._arena, *[_nbytes(self._avals[r]) for r in roots]]
+            segment = self._shelf.segment(self._section(said[0]), buffers, self._scalars)
+            if segment is None:
+                raise _UnsuitableError
+            return KernelRun(segment, roots)
+        name, attributes, given, results = said
+        op = op_named(name, attributes)
+        args = tuple([self._arg(*a) for a in given])
+        avals = tuple([self._aval(a) for a in args])
+        made = infer(op, avals)
+        _must(len(made) >= _count(results))
+        self._avals += made[:results]
+        return HostCall(op, args, avals, results)
+
+    def _aval(self, arg: TensorArgument | NumberArgument) -> Aval:
+        if isinstance(arg, NumberArgument):
+            return Aval(arg.shape or (), arg.dtype)
+        known = self._avals[arg.number]
+        return known if arg.view is None else Aval(arg.view.shape, known.dtype)
+
+    def _arg(self, kind: Any, *said: Any) -> TensorArgument | NumberArgument:
+        if kind == "tensor":
+            number, view = said
+            found = self._number(number)
+            return TensorArgument(found, None if view is None else self._view(found, view))
+        _must(kind == "number")
+        dtype, constant, scalar, shape = said
+        _must(type(scalar) is int and -1 <= scalar < len(self._scalars))
+        sizes = None if shape is None else tuple([_count(n) for n in shape])
+        return NumberArgument(as_dtype(dtype), read_value(constant), scalar, sizes)
+
+    def _view(self, number: int, said: Any) -> View:
+        """A view that stays within its root."""
+        shape = tuple([_count(n) for n in said[0]])
+        strides = tuple([_whole(n) for n in said[1]])
+        offset = _count(said[2])
+        _must(len(shape) == len(strides))
+        aval = self._avals[number]
+        if math.prod(shape):
+            steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+            first = offset + sum(min(s, 0) for s in steps)
+            last = offset + sum(max(s, 0) for s in steps)
+            _must(first >= 0 and last < math.prod(aval.shape))
+        return View(number, shape, strides, offset)
+
+    def _output(self, output: int, number: Any, said: Any) -> tuple[int, View | None]:
+        number = self._number(number)
+        view = None if said is None else self._view(number, said)
+        wanted, aval = self._graph.values[output].aval, self._avals[number]
+        _must(wanted == (aval if view is None else Aval(view.shape, aval.dtype)))
+        return number, view
+
+
+def _must(condition: bool) -> None:
+    if not condition:
+        raise _UnsuitableError
+
+
+def _whole(n: Any) -> int:
+    _must(type(n) is int and abs(n) < 1 << 62)
+    return int(n)
+
+
+def _count(n: Any) -> int:
+    _must(type(n) is int and 0 <= n < 1 << 62)
+    return int(n)
+
+
+def _nbytes(aval: Aval) -> int:
+    return math.prod(aval.shape) * aval.dtype.itemsize
+
+
+def _written_aval(aval: Any) -> list[Any]:
+    return [[int(n) for n in aval.shape], aval.dtype.name]
+
+
+def _read_aval(shape: Any, dtype: Any) -> Aval:
+    return Aval(tuple([_count(n) for n in shape]), as_dtype(dtype))
+
+
+def _written_view(view: View) -> list[Any]:
+    return [[int(n) for n in view.shape], [int(n) for n in view.strides], int(view.offset)]
+
+
+def _written_arg(arg: TensorArgument | NumberArgument) -> list[Any]:
+    if isinstance(arg, TensorArgument):
+        return ["tensor", arg.number, None if arg.view is None else _written_view(arg.view)]
+    shape = None if arg.shape is None else [int(n) for n in arg.shape]
+    return ["number", arg.dtype.name, written_value(arg.constant), arg.scalar, shape]
+
+
+def _written_host(host: ScalarProgram) -> list[Any]:
+    results = [r if isinstance(r, str) else [written_value(r[0])] for r in host.results]
+    return [host.given, host.lines, results]
+
+
+def _read_host(said: Any) -> ScalarProgram:
+    count, lines, results = said
+    _must(all(isinstance(line, str) for line in lines))
+    found = [r if isinstance(r, str) else (read_value(r[0]),) for r in results]
+    return ScalarProgram(_count(count), tuple(lines), tuple(found))

@@ -1,0 +1,43 @@
+"""What a device gives so that plans outlive their process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .device import Segment
+
+
+class PlanStore(Protocol):
+    """Where a device's plans are kept between processes; see `ingle.fusion.runtime.plan_records`.
+
+    A device has one as its attribute `shelf`, or None. What stands there is nothing to rely on: it
+    may be gone, or not be what was put there.
+    """
+
+    def description(self) -> str:
+        """Everything that plans depend on and that is no graph: the machine, settings, versions."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """What was put there under a name, if it is still there as it was."""
+        ...
+
+    def put(self, name: str, content: bytes) -> None: ...
+
+    def written(self, segment: Segment) -> bytes | None:
+        """A segment as bytes; None if it cannot be one."""
+        ...
+
+    def segment(
+        self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]
+    ) -> Segment | None:
+        """The segment of such bytes, ready to run; None if they are none, or do not suit.
+
+        Args:
+            content: what `written` said, in this process or another.
+            buffers: the bytes of each buffer that it will be given.
+            scalars: the dtypes of its numbers.
+        """
+        ...

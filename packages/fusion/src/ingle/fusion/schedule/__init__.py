@@ -1,0 +1,1 @@
+"""Schedule: order, liveness and memory of kernels."""

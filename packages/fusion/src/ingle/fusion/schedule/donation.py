@@ -1,0 +1,150 @@
+"""Which outputs of a plan may be written into the memory of an input: new state over the old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..ir.graph import Donors
+from ..kernel.code import Code
+from ..lowering.contraction import ContractionCall
+from ..lowering.nests import NestCall
+from ..lowering.operands import Argument
+from .schedule import HostStep, Schedule, whole
+
+Step = NestCall | ContractionCall
+
+
+class Donations(NamedTuple):
+    """What a plan may do in place.
+
+    Attributes:
+        start: the number of the call from which on it does. Before that everything is known that
+            could make the run fail.
+        taken: for each output that may lie in an input's memory, by the number of the value, the
+            position of the input.
+    """
+
+    start: int
+    taken: dict[int, int]
+
+
+NONE = Donations(0, {})
+
+
+def donors(
+    schedule: Schedule, pairs: Donors, flags: Sequence[int]
+) -> Donations:  # fmt: skip
+    """The inputs and outputs that may share memory.
+
+    Args:
+        schedule: the plan's.
+        pairs: what may be tried; of several inputs for an output the first that can.
+        flags: values that say after a run whether it has failed.
+    """
+    calls: list[Step] = []
+    for step in schedule.steps:
+        if isinstance(step, HostStep):
+            return NONE
+        calls.extend(step)
+    graph, views = schedule.graph, schedule.views
+    makers: dict[int, int] = {}  # the first of those that write a value
+    for number, call in enumerate(calls):
+        for root, argument, _ in _operands(call):
+            if argument.output:
+                makers.setdefault(root, number)
+    start = max([makers.get(views.of(f).root, len(calls)) for f in flags], default=-1) + 1
+    last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
+    gone = {views.of(o).root for o in graph.outputs}
+    taken: dict[int, int] = {}
+    own = frozenset(schedule.own)
+    for given, made in pairs:
+        sources = [graph.inputs[i] for i in given]
+        waiting = _Waiting([FOREVER if s in gone else last.get(s, -1) for s in sources])
+        for output in [graph.outputs[o] for o in made]:
+            root = views.of(output).root
+            at, aval = makers.get(root, -1), graph.values[root].aval
+            if root in taken or root not in own or at < start or graph.values[output].aval != aval:
+                continue
+            if not whole(views.of(output), aval.shape):
+                continue
+            for number in waiting.until(at):
+                if _in_place(calls[at], sources[number], root):
+                    taken[root] = given[number]
+                    gone.add(sources[number])
+                    waiting.give(number)
+                    break
+    return Donations(start, taken)
+
+
+FOREVER = 1 << 62
+"""No step is as late."""
+
+
+class _Waiting:
+    """Inputs by the last step that reads them, in a tree of which each node holds the earliest."""
+
+    def __init__(self, last: Sequence[int]) -> None:
+        self._first = 1 << max(len(last) - 1, 0).bit_length()
+        self._least = [FOREVER] * self._first + [*last] + [FOREVER] * (self._first - len(last))
+        for node in range(self._first - 1, 0, -1):
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
+
+    def until(self, step: int) -> Iterator[int]:
+        """Those that no later step reads, in order."""
+        nodes = [1]
+        while nodes:
+            node = nodes.pop()
+            if self._least[node] > step:
+                continue
+            if node >= self._first:
+                yield node - self._first
+            else:
+                nodes += (2 * node + 1, 2 * node)
+
+    def give(self, number: int) -> None:
+        """It is given away."""
+        node = self._first + number
+        self._least[node] = FOREVER
+        while node > 1:
+            node //= 2
+            self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
+
+
+def _operands(call: Step) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
+    """Each operand's root, itself, and its strides along the axes of the call."""
+    if isinstance(call, NestCall):
+        for argument, strides in zip(call.arguments, call.strides, strict=True):
+            yield argument.root, argument, strides
+        return
+    for argument in (call.a, call.b, *call.operands):
+        yield argument.root, argument, argument.strides
+
+
+def _in_place(call: Step, source: int, made: int) -> bool:
+    """Whether a call may write a value where it reads another: each place after it was read."""
+    operands = list(_operands(call))
+    writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
+    if len(writes) > 1:
+        return False
+    (write,) = writes
+    target = operands[write][1].offset, operands[write][2]
+    reads = [k for k, (root, _, _) in enumerate(operands) if root == source]
+    if any((operands[k][1].offset, operands[k][2]) != target for k in reads):
+        return False
+    if isinstance(call, ContractionCall):
+        return not any(k < 2 for k in reads) and not _loads(call.code, [k - 2 for k in reads], True)
+    written = False
+    for stage in call.nest.stages:
+        if _loads(stage.code, reads, gathered=not written):
+            return False
+        written = written or any(k == write for k, _ in stage.stores)
+    return True
+
+
+def _loads(code: Code, operands: Sequence[int], gathered: bool) -> bool:
+    """Whether code reads any of some operands; with `gathered`, at other places than its own."""
+    return any(
+        i.value in operands and (i.name == "gather" or (i.name == "load" and not gathered))
+        for i in code
+    )

@@ -1,0 +1,244 @@
+"""Rematerialisation: values that their readers compute again instead of reading them.
+
+A value that another kernel needs is written once and read by each kernel that needs it. If it
+follows in a few cheap operations from what is in memory anyway, its readers may do these again. It
+is then not written, and not kept from the first reader to the last. All of that is counted in bytes
+through memory: what is written and read no more, against what is read instead, and against
+operations, which count as the bytes that could be moved meanwhile (`COSTS`). A value is computed
+again
+
+- where that costs less, and the most memory that kernels need at a time does not grow, or not by
+  more than an eighth of the value;
+- or where it costs about the same, and they need less memory.
+
+Only chains of elementwise operations are computed again: no sum, no product, no function that takes
+a polynomial, no random number. Numbers that belong to a whole row, such as a mean, are stored in
+addition if that saves storing the rows.
+
+Bits stay: what was rounded to a half type when it was stored is rounded where it is computed again.
+Loops stay, too: no reader gets other axes or strides than it had. An input that may be written over
+is not read any later than it was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..grouping.contraction_loops import row_stride
+from ..grouping.groups import Group, Grouping
+from ..grouping.node_class import Role
+from ..ir.graph import Donors, Graph
+from ..ir.views import View, Views
+from ..lowering.nests import EXPENSIVE
+from ..lowering.operands import Operands, Unnestable
+from ..support.time_slices import tick
+from .liveness import Liveness, Lives
+from .recompute_cost import COSTS, FEW, HALF_BYTES, Again, Recomputation
+
+EVEN = 4
+"""What part of a value's bytes it may cost to compute it again where that saves memory."""
+
+
+def rematerialized(
+    graph: Graph,
+    views: Views,
+    roles: Sequence[Role],
+    inline: Mapping[int, int],
+    grouping: Grouping,
+    stored: Mapping[Group, Sequence[int]],
+    placed: Mapping[int, View],
+    donors: Donors,
+) -> dict[Group, list[int]]:
+    """What each group still stores, once groups compute again what is cheaper so.
+
+    Groups get the nodes that they take over, and lose what nobody needs.
+
+    Args:
+        graph, views, roles, inline, grouping: the plan as it stands.
+        stored: the values that each group stores.
+        placed: of these the ones that lie in another value, with where.
+        donors: positions of inputs, and of outputs that may lie in their memory.
+    """
+    work = _Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors)
+    return work.run()
+
+
+class _Rematerialization:
+    def __init__(
+        self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
+        grouping: Grouping, stored: Mapping[Group, Sequence[int]],
+        placed: Mapping[int, View], donors: Donors,
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._views = views
+        self._roles = roles
+        self._inline = dict(inline)
+        self._grouping = grouping
+        self._placed = placed
+        self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
+        self._rounded = {v for values in stored.values() for v in values}
+        self._traffic = Liveness(graph, views, grouping, stored)
+        until = self._overwritten(donors)
+        self._ways = Recomputation(graph, views, roles, inline, grouping, self._traffic, until)
+        self._sizes: dict[Group, tuple[int, ...]] = {}
+        self._peak = self._traffic.peak({})
+
+    def _overwritten(self, donors: Donors) -> dict[int, int]:
+        """For inputs that may be written over, the first group that may do so."""
+        traffic, found = self._traffic, dict[int, int]()
+        for given, made in donors:
+            roots = [self._views.of(self._graph.outputs[o]).root for o in made]
+            makers = [m for r in roots if (m := self._grouping.producer(r)) is not None]
+            places = sorted({traffic.place[m] for m in makers})
+            for source in [self._graph.inputs[i] for i in given]:
+                last = max([traffic.place[g] for g in traffic.readers.get(source, ())], default=0)
+                first = bisect_left(places, last)
+                if first < len(places):
+                    found[source] = min(places[first], found.get(source, places[first]))
+        return found
+
+    def run(self) -> dict[Group, list[int]]:
+        """Later values first: what these are made of is looked at with its new readers."""
+        for group in reversed(self._grouping.groups):
+            tick("choosing what is computed again")
+            if group.kind != "host":
+                for value in sorted(self._traffic.stored[group], reverse=True):
+                    if value in self._traffic.stored[group] and self._may(value, group):
+                        self._consider(value, group)
+        return {group: sorted(values) for group, values in self._traffic.stored.items()}
+
+    def _may(self, value: int, group: Group) -> bool:
+        """Whether a stored value is one to think about."""
+        position = self._maker[value]
+        op = self._graph.nodes[position].op
+        if self._traffic.is_output(value) or self._roles[position] != "map":
+            return False
+        if op.operation.name not in COSTS:
+            return False
+        return group.inner is None or not self._holds(value, group)
+
+    def _holds(self, value: int, group: Group) -> bool:
+        """Whether something dear may wait for a later pass where a value of a row will lie."""
+        values, own = self._graph.values, group.coordinates[value]
+        for position in group.nodes:
+            node = self._graph.nodes[position]
+            if node.op.operation.name in EXPENSIVE:
+                (dear,) = node.results
+                alike = values[dear].aval.dtype is values[value].aval.dtype
+                if alike and group.coordinates[dear] == own:
+                    return True
+        return False
+
+    def _consider(self, value: int, group: Group) -> None:
+        """Decides for all readers together, so that the value need not be stored, or for each."""
+        readers = list(self._traffic.readers.get(value, ()))
+        ways = [self._ways.way(value, reader) for reader in readers]
+        able = [way for way in ways if way is not None]
+        nbytes = self._traffic.nbytes(value)
+        if len(able) == len(readers):
+            moved = self._storing(able) - nbytes
+            cost = sum([w.cost for w in able]) + HALF_BYTES * moved
+            if self._pays(value, cost, able, True) and self._take(value, group, able):
+                self._traffic.forget(value, group)
+                self._peak = self._traffic.peak({})
+                return
+        for way in able:
+            pays = not way.more and self._pays(value, way.cost, [way], False)
+            if pays and self._take(value, group, [way]):
+                self._peak = self._traffic.peak({})
+
+    def _storing(self, ways: Sequence[Again]) -> int:
+        """Bytes of what would be stored in addition."""
+        return sum([self._traffic.nbytes(v) for v in {v: None for way in ways for v in way.more}])
+
+    def _pays(self, value: int, cost: int, ways: Sequence[Again], whole: bool) -> bool:
+        """Whether to compute a value again in these groups, and with `whole` not to store it."""
+        nbytes = self._traffic.nbytes(value)
+        if cost * EVEN > HALF_BYTES * nbytes:
+            return False
+        more: int = self._traffic.peak(self._lives(value, ways, whole)) - self._peak
+        return more * FEW <= nbytes if cost < 0 else more < 0
+
+    def _lives(self, value: int, ways: Sequence[Again], whole: bool) -> dict[int, Lives | None]:
+        """How long values would be kept."""
+        traffic = self._traffic
+        maker = self._grouping.producer(value)
+        assert maker is not None
+        first, taken = traffic.place[maker], [way.group for way in ways]
+        rest = [traffic.place[g] for g in traffic.readers.get(value, ()) if g not in taken]
+        found: dict[int, Lives | None] = {value: None}
+        if not whole:
+            found[value] = first, max(rest, default=first)
+        for way in ways:
+            at = traffic.place[way.group]
+            for root in [read.root for read in way.reads]:
+                before = found.get(root) or traffic.lives(root)
+                if before is not None:
+                    found[root] = before[0], max(before[1], at)
+        return found
+
+    def _take(self, value: int, maker: Group, ways: Sequence[Again]) -> bool:
+        """Lets groups compute a value by themselves, unless that gives one of them other loops."""
+        more = dict.fromkeys([v for way in ways for v in way.more])
+        if not all(self._same_loops(value, way) for way in ways):
+            return False
+        if more and not self._same_storing(maker, more):
+            return False
+        self._traffic.store(maker, more)
+        for way in ways:
+            group = way.group
+            self._traffic.leave(value, group)
+            group.nodes = sorted(group.nodes + way.nodes)
+            group.coordinates.update(way.places)
+            group.rounded.update(self._rounded.intersection(way.places))
+            self._traffic.note_reads(group, way.nodes)
+        maker.rounded.add(value)
+        return True
+
+    def _same_loops(self, value: int, way: Again) -> bool:
+        """Whether a group has the loops that it had when it computes a value by itself."""
+        group = way.group
+        if group.kind == "contraction":
+            count = group.rows[0]
+            batch = [(0,) * count] + [
+                self._ways.argument(group, p, n).strides[:count]
+                for p, n in self._traffic.readers[value][group]
+            ]
+            return all(
+                read.strides[:count] in batch and row_stride(group, read.strides) is not None
+                for read in way.reads
+            )
+        other = replace(
+            group,
+            nodes=sorted(group.nodes + way.nodes),
+            coordinates={**group.coordinates, **way.places},
+        )
+        new = self._loops(other, self._traffic.stored[group])
+        if new is None or new.sizes != self._sizes_of(group):
+            return False
+        added = [n for n, a in enumerate(new.arguments) if a in way.reads]
+        return all(new.operand(n).lane != "strided" for n in added)
+
+    def _same_storing(self, group: Group, more: Mapping[int, None]) -> bool:
+        """Whether a group has the loops that it had when it stores more."""
+        new = self._loops(group, {**self._traffic.stored[group], **more})
+        return new is not None and new.sizes == self._sizes_of(group)
+
+    def _sizes_of(self, group: Group) -> tuple[int, ...]:
+        """Of a group's loops, which stay."""
+        known = self._sizes.get(group)
+        if known is None:
+            loops = self._loops(group, self._traffic.stored[group])
+            known = self._sizes[group] = () if loops is None else loops.sizes
+        return known
+
+    def _loops(self, group: Group, stored: Mapping[int, None]) -> Operands | None:
+        node_of = {r: p for p in group.nodes for r in self._graph.nodes[p].results}
+        try:
+            return Operands(
+                self._graph, self._views, group, self._inline, sorted(stored), node_of, self._placed
+            )
+        except Unnestable:
+            return None

@@ -1,0 +1,186 @@
+"""What a plan does, and where in memory: from calls in order to steps with offsets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from ..grouping.two_stage_reduction import is_columns
+from ..ir.graph import Graph
+from ..ir.views import View, Views
+from ..kernel.nest import BLOCK
+from ..lowering.contraction import ContractionCall
+from ..lowering.nests import NestCall
+from ..lowering.operands import Argument
+from ..support.time_slices import tick
+from .arena import Span, packed
+
+Call: TypeAlias = "NestCall | ContractionCall"
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """An operation that the backend runs by itself, between kernels."""
+
+    position: int
+
+
+class KernelSequence(NamedTuple):
+    """What a plan calls, before it is known where in memory.
+
+    Attributes:
+        graph: with composites expanded, each value once.
+        views: of its values.
+        calls: in the order in which they run.
+        inline: values that kernels compute wherever they need them.
+    """
+
+    graph: Graph
+    views: Views
+    calls: Sequence[Call | HostStep]
+    inline: dict[int, int]
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What a plan does.
+
+    Attributes:
+        graph, views, inline: see `KernelSequence`.
+        steps: runs of kernels, and operations that the backend runs itself.
+        offsets: where in the arena a value lies; in bytes.
+        arena: the arena's size in bytes.
+        own: values that get memory of their own in each run: outputs, and what the backend's own
+            operations read.
+    """
+
+    graph: Graph
+    views: Views
+    steps: list[list[Call] | HostStep]
+    offsets: dict[int, int]
+    arena: int
+    own: list[int]
+    inline: dict[int, int]
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            for call in [step] if isinstance(step, HostStep) else step:
+                positions = [call.position] if isinstance(call, HostStep) else call.nodes
+                names = " ".join(self.graph.nodes[p].op.operation.name for p in positions)
+                sizes = "" if isinstance(call, HostStep) else "x".join(map(str, call.sizes))
+                kind = "host" if isinstance(call, HostStep) else "kernel"
+                lines.append(f"{kind:7}{sizes:>20}  {names}")
+        head = f"{len(self.graph.nodes)} operations, {len(lines)} kernels, arena {self.arena} bytes"
+        return "\n  ".join([head, *lines])
+
+
+def laid_out(outline: KernelSequence) -> Schedule:
+    """The steps and their memory."""
+    return _Layout(outline).schedule()
+
+
+class _Layout:
+    """Finds memory for what lies between calls."""
+
+    def __init__(self, outline: KernelSequence) -> None:
+        self._outline = outline
+        self._graph, self._views, self._calls, _ = outline
+        self._by_host = {
+            result
+            for call in self._calls
+            if isinstance(call, HostStep)
+            for result in self._graph.nodes[call.position].results
+        }
+
+    def schedule(self) -> Schedule:
+        graph, views, calls, inline = self._outline
+        maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
+        for call in calls:
+            tick("finding memory")
+            if isinstance(call, NestCall):
+                self._check_bounds(call, maker)
+        own = self._own()
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for at, call in enumerate(calls):
+            for root, output in self._touched(call):
+                if output:
+                    first.setdefault(root, at)
+                last[root] = at
+        spans = [
+            Span(v, self._nbytes(v), at, last[v])
+            for v, at in first.items()
+            if v not in own and v not in self._by_host
+        ]
+        offsets, arena = packed(spans)
+        steps: list[list[Call] | HostStep] = []
+        for call in calls:
+            if isinstance(call, HostStep):
+                steps.append(call)
+            elif steps and isinstance(steps[-1], list):
+                steps[-1].append(call)
+            else:
+                steps.append([call])
+        return Schedule(graph, views, steps, offsets, arena, sorted(own), inline)
+
+    def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
+        """A kernel that left its operands would take the process with it."""
+        for argument, strides, operand in zip(
+            call.arguments, call.strides, call.nest.operands, strict=True
+        ):
+            sizes = call.sizes
+            if argument.output and is_columns(self._graph.nodes[maker[argument.root]]):
+                sizes = (-(-sizes[0] // BLOCK), *sizes[1:])  # to the last block of rows
+            steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
+            first = argument.offset + sum(min(s, 0) for s in steps)
+            last = argument.offset + sum(max(s, 0) for s in steps)
+            if operand.beyond is not None:  # the kernel keeps where it begins within limits
+                first, last = 0, last - first
+            aval = self._graph.values[argument.root].aval
+            if first < 0 or last >= math.prod(aval.shape):
+                names = " ".join(self._graph.nodes[p].op.operation.name for p in call.nodes)
+                raise RuntimeError(
+                    f"the plan of [{names}] would read or write outside of {aval}: loops "
+                    f"{call.sizes}, strides {strides}, offset {argument.offset}; this is a mistake "
+                    "in Ingle, please report it. INGLE_FUSION=0 avoids it"
+                )
+
+    def _nbytes(self, value: int) -> int:
+        aval = self._graph.values[value].aval
+        return math.prod(aval.shape) * aval.dtype.itemsize
+
+    def _own(self) -> set[int]:
+        made = {
+            root
+            for call in self._calls
+            if not isinstance(call, HostStep)
+            for root, output in self._touched(call)
+            if output
+        }
+        wanted = {self._views.of(o).root for o in self._graph.outputs}
+        for call in self._calls:
+            if isinstance(call, HostStep):
+                args = self._graph.nodes[call.position].args
+                wanted.update(self._views.of(a).root for a in args)
+        return made & wanted
+
+    def _touched(self, call: Call | HostStep) -> list[tuple[int, bool]]:
+        """The roots that a call reads, and those that it writes."""
+        if isinstance(call, HostStep):
+            node = self._graph.nodes[call.position]
+            reads = [(self._views.of(a).root, False) for a in node.args]
+            return reads + [(r, True) for r in node.results]
+        return [(a.root, a.output) for a in arguments_of(call)]
+
+
+def arguments_of(call: Call) -> Sequence[Argument]:
+    """The operands of a kernel, in the order in which it takes them."""
+    return call.arguments if isinstance(call, NestCall) else (call.a, call.b, *call.operands)
+
+
+def whole(view: View, shape: tuple[int, ...]) -> bool:
+    """Whether a view is its root, of that shape: every element at its place."""
+    return view.shape == shape and view.contiguous and view.offset == 0

@@ -1,0 +1,180 @@
+"""From a graph to calls: which kernels compute it, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..grouping.groups import Group, Grouping
+from ..grouping.node_class import roles_of
+from ..grouping.two_stage_reduction import in_two_steps
+from ..ir.broadcast_axes import GATHERED
+from ..ir.graph import Donors, Graph
+from ..ir.views import View, Views
+from ..lowering.contraction import ContractionBuilder
+from ..lowering.nests import NestBuilder
+from ..lowering.operands import Unnestable
+from ..lowering.region_copies import Assembler, in_memory, placements
+from ..passes.decompositions import spreading
+from ..support.time_slices import tick
+from .rematerialize import rematerialized
+from .schedule import Call, HostStep, KernelSequence
+
+Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
+"""What becomes calls; of a nest only the operands and loops are known, its code is not made."""
+
+
+class Scheduler:
+    """Groups a graph's nodes into kernels.
+
+    Args:
+        graph: with composites expanded.
+        generated: whether kernels can be generated for an operation on operands like these.
+        donors: positions of inputs, and of outputs that may lie in their memory.
+    """
+
+    def __init__(
+        self, graph: Graph, generated: Any, donors: Donors = ()
+    ) -> None:  # fmt: skip
+        self._generated = generated
+        self._donors = donors
+        self._begin(graph)
+
+    def _begin(self, graph: Graph) -> None:
+        """Takes up a graph, about whose nodes nothing is known yet."""
+        self._graph = graph
+        self._views = Views(graph)
+
+        def can_lower(position: int) -> bool:
+            node = graph.nodes[position]
+            return bool(self._generated(node.op, [graph.values[a].aval for a in node.args]))
+
+        self._roles = roles_of(graph, self._views, can_lower)
+        self._inline = self._inlined()
+        self._alone = spreading(graph, self._views)
+        self._materialize()
+
+    def _inlined(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for position, role in enumerate(self._roles):
+            if role == "inline":
+                found[self._graph.nodes[position].results[0]] = position
+        return found
+
+    def outline(self) -> KernelSequence:
+        """The calls in order."""
+        grouping = self._grouping()
+        stepwise = in_two_steps(self._graph, self._views, grouping)
+        if stepwise is not None:
+            self._begin(stepwise)
+            grouping = self._grouping()
+        while True:
+            stored = self._stored(grouping)
+            placed = placements(self._graph, self._views, self._roles, grouping)
+            begun: dict[Group, Begun] = {}
+            failed = self._begin_all(begun, grouping.groups, stored, placed)
+            if not failed:
+                break
+            for group in grouping.apart(failed):
+                self._take_apart(group)
+            grouping = self._grouping()
+        self._rematerialize(begun, grouping, stored, placed)
+        calls: list[Call | HostStep] = []
+        for made in begun.values():
+            tick("writing kernels")
+            calls.extend([made.build()] if isinstance(made, NestBuilder) else made)
+        return KernelSequence(self._graph, self._views, calls, self._inline)
+
+    def _begin_all(
+        self, begun: dict[Group, Begun], groups: Sequence[Group],
+        stored: Mapping[Group, Sequence[int]], placed: dict[int, View],
+    ) -> list[Group]:  # fmt: skip
+        """Begins the calls of groups; returns those that are no kernels."""
+        failed: list[Group] = []
+        for group in groups:
+            tick("finding loops")
+            if group.kind != "host" and not stored[group]:
+                continue  # Something waits for it, but nobody needs it.
+            try:
+                begun[group] = self._begun(group, stored[group], placed)
+            except Unnestable:
+                failed.append(group)
+        return failed
+
+    def _rematerialize(
+        self, begun: dict[Group, Begun], grouping: Grouping,
+        stored: Mapping[Group, Sequence[int]], placed: dict[int, View],
+    ) -> None:  # fmt: skip
+        """Begins the calls anew that compute again what others stored for them, or store less.
+
+        Which groups there are is settled before, and so is what is rounded on its way to memory.
+        """
+        nodes = {group: group.nodes for group in begun}
+        kept = rematerialized(
+            self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
+            self._donors,
+        )  # fmt: skip
+        for group, before in nodes.items():
+            if not kept[group] and group.kind != "host":
+                del begun[group]
+            elif group.nodes != before or kept[group] != stored[group]:
+                begun[group] = self._begun(group, kept[group], placed)
+
+    def _grouping(self) -> Grouping:
+        return Grouping(self._graph, self._views, self._roles, self._alone)
+
+    def _materialize(self) -> None:
+        """Inline values that somebody needs in memory are computed there like any other."""
+        needed = {self._views.of(o).root for o in self._graph.outputs}
+        for position, role in enumerate(self._roles):
+            args = self._graph.nodes[position].args
+            if role in ("host", "contraction"):
+                needed.update(self._views.of(a).root for a in args)
+            elif role == "gather":
+                needed.add(self._views.of(args[GATHERED]).root)
+            elif role == "assembly":
+                needed.update(in_memory(self._graph, self._views, position, self._inline))
+        for value in [v for v in self._inline if v in needed]:
+            self._roles[self._inline.pop(value)] = "map"
+
+    def _take_apart(self, group: Group) -> None:
+        """A group without a nest is tried again without its last node; a single one is left to
+        the backend."""
+        last = group.nodes[-1]
+        sums = [p for p in group.nodes if self._roles[p] == "columns"]
+        if sums and len(group.nodes) > 1:
+            self._alone.update(sums)
+            return
+        if len(group.nodes) == 1:
+            self._roles[last] = "host"
+        self._alone.add(last)
+
+    def _stored(self, grouping: Grouping) -> dict[Group, list[int]]:
+        """The values of each group that are needed outside of it."""
+        found: dict[Group, dict[int, None]] = {g: {} for g in grouping.groups}
+        for group in grouping.groups:
+            for position in group.nodes:
+                for value in self._graph.nodes[position].args:
+                    self._note(found, grouping, value, group)
+        for value in self._graph.outputs:
+            self._note(found, grouping, value, None)
+        return {g: sorted(values) for g, values in found.items()}
+
+    def _note(
+        self, found: dict[Group, dict[int, None]], grouping: Grouping, value: int,
+        user: Group | None,
+    ) -> None:  # fmt: skip
+        root = self._views.of(value).root
+        maker = grouping.producer(root)
+        if maker is not None and maker is not user:
+            found[maker][root] = None
+
+    def _begun(self, group: Group, stored: Sequence[int], placed: dict[int, View]) -> Begun:
+        if group.kind == "host":
+            return [HostStep(group.nodes[0])]
+        of = self._graph, self._views
+        if group.kind == "assembly":
+            return Assembler(*of, self._inline, placed).calls(group.nodes[0])
+        if group.kind == "contraction":
+            return [ContractionBuilder(*of, group, self._inline, stored, placed).build()]
+        return NestBuilder(*of, group, self._inline, stored, placed)

@@ -1,0 +1,1 @@
+"""Support: what every stage may use."""

@@ -1,0 +1,186 @@
+"""Planning in slices: a plan of many operations is made bit by bit, between runs without it.
+
+Passes say `tick` for each operation that they look at. Planning runs in a thread of its own, but
+never beside the one that asks for it: it gets the turn for so many steps, and gives it back. So it
+takes the lock of the interpreter from nobody, and how many runs pass until a plan is there follows
+from the graph alone, not from a clock: runs repeat.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from ingle.tensor.blocks import block
+
+PATIENCE = 2.0
+"""Seconds after which somebody who waits for a plan is told so."""
+OFTEN = 64
+"""Steps between two looks at the clock."""
+
+T = TypeVar("T")
+
+
+class _Turn(threading.local):
+    """What this thread plans, if it does."""
+
+    slices: TimeSlices[Any] | None = None
+    watch: WaitNotice | None = None
+
+
+_turn = _Turn()
+
+
+def tick(stage: str, weight: int = 1) -> None:
+    """A pass has done a bit of its work, or so many; `stage` says what it does."""
+    slices = _turn.slices
+    if slices is not None:
+        slices.tick(weight)
+    elif _turn.watch is not None:
+        _turn.watch.tick(stage)
+
+
+class WaitNotice:
+    """Tells on the standard error what somebody waits for who has waited for long."""
+
+    def __init__(self, operations: int) -> None:
+        self._operations = operations
+        self._steps = 0
+        self._told = False
+
+    @block
+    def watched(self) -> Generator[None, Any, None]:
+        """The plan is made inside."""
+        self._begun = time.monotonic()
+        before = _turn.watch
+        try:
+            _turn.watch = self
+            yield
+        finally:
+            _turn.watch = before
+
+    def tick(self, stage: str) -> None:
+        """Looks at the clock now and then."""
+        self._steps += 1
+        if not self._told and not self._steps % OFTEN:
+            waited = time.monotonic() - self._begun
+            if waited > PATIENCE:
+                self._told = True
+                sys.stderr.write(
+                    f"ingle.fusion: a plan of {self._operations} operations is being made, for "
+                    f"{waited:.0f} s now ({stage}); later runs use it\n"
+                )
+
+
+class _Cancelled(BaseException):
+    """Nobody wants the plan any more."""
+
+
+class TimeSlices(Generic[T]):
+    """Work that is done in slices.
+
+    Args:
+        work: which says `tick` as it goes on.
+
+    Attributes:
+        count: how many slices were begun.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.count = 0
+        self._work = work
+        self._context = contextvars.copy_context()
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._mine = False
+        """Whether it is the turn of the work."""
+        self._left: float = 0
+        self._cancelled = False
+        self._found: list[T] = []
+        self._error: BaseException | None = None
+        _all.add(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether its thread is gone: it was begun in the process that this one is a copy of."""
+        return self._thread is not None and not self._thread.is_alive() and not self._is_done()
+
+    def _is_done(self) -> bool:
+        return bool(self._found) or self._error is not None
+
+    def advance(self, steps: float) -> T | None:
+        """Goes on by so many steps; the result if that is all there was to do.
+
+        Raises:
+            BaseException: what the work raised.
+        """
+        with self._condition:
+            if not self._is_done():
+                self._left = steps
+                self.count += 1
+                self._mine = True
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._context.run, args=(self._run,), name="ingle-plan", daemon=True
+                    )
+                    self._thread.start()
+                self._condition.notify_all()
+                self._condition.wait_for(lambda: not self._mine)
+        if self._error is not None:
+            raise self._error
+        return self._found[0] if self._found else None
+
+    def cancel(self) -> None:
+        """Ends it; nobody will ask for the result."""
+        with self._condition:
+            self._cancelled = self._mine = True
+            self._condition.notify_all()
+
+    def _run(self) -> None:
+        _turn.slices = self
+        try:
+            self._found.append(self._work())
+        except _Cancelled:
+            pass
+        except BaseException as error:
+            self._error = error
+        finally:
+            _turn.slices = None
+            with self._condition:
+                self._mine = False
+                self._condition.notify_all()
+
+    def tick(self, weight: int) -> None:
+        """Some steps are done; at the end of a slice the others have their turn."""
+        self._left -= weight
+        if self._left <= 0:
+            with self._condition:
+                if not self._cancelled:
+                    self._mine = False
+                    self._condition.notify_all()
+                    self._condition.wait_for(lambda: self._mine)
+            if self._cancelled:
+                raise _Cancelled
+
+    def renew(self) -> None:
+        """In a process that was just forked: the thread is gone, and with it who held the lock."""
+        self._condition = threading.Condition()
+        self._mine = False
+
+
+_all: weakref.WeakSet[TimeSlices[Any]] = weakref.WeakSet()
+
+
+def _renew() -> None:
+    for slices in list(_all):
+        slices.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -1,0 +1,49 @@
+"""What kernels are told of the lengths of their rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingle.fusion.kernel.code import CodeBuilder
+from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce
+from ingle.fusion.lowering.row_lengths import with_lengths
+
+
+def scaled(lanes: str = "inner") -> Nest:
+    """Rows times another operand, over their sums."""
+    b = CodeBuilder()
+    product = b.append("mul", "float32", (b.load(0, "float32"), b.load(1, "float32")))
+    code, (root,) = b.finish(product)
+    b = CodeBuilder()
+    total = b.append("result", "float32", (), (0, 0))
+    share, (out,) = b.finish(b.append("div", "float32", (b.load(0, "float32"), total)))
+    operands = (Operand("float32"), Operand("float32"), Operand("float32", True))
+    return Nest(1, operands, (), (Reduce(code, (("sum", root),)), Map(share, ((2, out),))), lanes)
+
+
+@pytest.mark.parametrize(
+    ("length", "short", "single", "long", "ahead"),
+    [
+        (10, 10, True, False, ()),
+        (33, 0, True, False, ()),
+        (256, 0, True, True, (0,)),
+        (2048, 0, True, True, (0,)),
+        (2049, 0, False, True, ()),
+    ],
+)
+def test_rows(length: int, short: int, single: bool, long: bool, ahead: tuple[int, ...]) -> None:
+    """The other operand is the same for all rows, so it is not fetched again."""
+    nest = with_lengths(scaled(), (100, length), [(length, 1), (0, 1), (length, 1)])
+    assert (nest.short, nest.single, nest.long, nest.ahead) == (short, single, long, ahead)
+
+
+def test_one_row_and_one_pass_have_nothing_ahead() -> None:
+    strides = [(512, 1)] * 3
+    assert with_lengths(scaled(), (100, 512), strides).ahead == (0, 1)
+    assert with_lengths(scaled(), (1, 512), strides).ahead == ()
+    nest = scaled()
+    one = nest._replace(stages=nest.stages[:1])
+    assert with_lengths(one, (100, 512), strides).ahead == ()
+    assert not with_lengths(one, (100, 512), strides).long, "nothing is divided"
+    columns = with_lengths(scaled("outer"), (100, 10), [(1, 100)] * 3)
+    assert (columns.short, columns.single, columns.ahead) == (0, False, ())

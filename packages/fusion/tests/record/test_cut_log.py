@@ -1,0 +1,168 @@
+"""Long streams: cut where they repeat, planned once, run before anybody reads them."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import Fusion, stream
+from ingle.fusion.ir.graph import read_log
+from ingle.fusion.record.cut_log import Loop, in_pieces, loop_of, places_to_cut, trimmed
+from ingle.tensor import plugins
+from ingle.tensor.device import Device
+from ingle_numpy.backend import NumpyBackend
+
+
+class Planning(NumpyBackend):
+    """Notes how many operations the graphs have that it is to prepare, and runs them."""
+
+    def __init__(self, device):
+        super().__init__(device)
+        self.prepared = []
+
+    def prepare(self, graph):
+        from ingle.fusion.runtime.plan_cache import Replay
+
+        self.prepared.append(len(graph.nodes))
+        return Replay(self, graph)
+
+
+@pytest.fixture(autouse=True)
+def below():
+    device = Device("planning")
+    backend = Planning(device)
+    plugins._backends[device] = Fusion(backend)
+    with it.device("planning"):
+        yield backend
+    del plugins._backends[device]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("abcdefgh" * 10, Loop(8, 0, 80)),
+        ("xyz" + "abcdefgh" * 10 + "q", Loop(8, 3, 83)),
+        ("x" * 100, Loop(1, 0, 100)),
+        # Ten equal layers in each of the iterations.
+        (("i" + "abcde" * 10 + "ooo") * 6, Loop(54, 0, 324)),
+        ("abcdefghijklmnopqrstuvwxyz", None),
+        ("abcdefghijklm" * 2, None),
+    ],
+)
+def test_a_loop_is_found(text, found):
+    assert loop_of(text) == found
+
+
+def walked(x, steps, each=lambda i, x: None):
+    """A loop of 21 operations, whose parameter and number vary; and the same in NumPy."""
+    w = it.asarray(np.linspace(0.5, 1, x.shape[0]).astype(np.float32))
+    want, factor = x.numpy().astype(np.float64), w.numpy().astype(np.float64)
+    for i in range(steps):
+        for _ in range(5):
+            x = it.sin(x * w) + float(i % 3)
+            want = np.sin(want * factor) + i % 3
+        x = x - it.mean(x)
+        want = want - want.mean()
+        each(i, x)
+    return x, want
+
+
+@pytest.mark.parametrize("steps", [40, 150, 600])
+def test_a_loop_that_nobody_reads_is_planned_once(below, steps):
+    x = it.asarray(np.linspace(0, 1, 5000).astype(np.float32))
+    for _ in range(3):
+        got, want = walked(x, steps)
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-3, atol=1e-3)
+    # An iteration, or as many as are worth a plan; and what is left at the ends.
+    assert max(below.prepared) < 400
+    assert len(below.prepared) < 12
+
+
+def test_values_that_somebody_holds_survive_every_cut():
+    x, kept = it.asarray(np.linspace(0, 1, 50).astype(np.float32)), {}
+
+    def keep(i, x):
+        if i % 37 == 5:
+            kept[i] = x, x * 2.0
+
+    got, want = walked(x, 300, keep)
+    for i, (value, double) in kept.items():
+        expected = walked(x, i + 1)[1]
+        np.testing.assert_allclose(value.numpy(), expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(double.numpy(), 2 * expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-3, atol=1e-3)
+
+
+def test_pieces_give_what_the_whole_gives(below):
+    """On logs of random wiring between iterations: every value that is wanted, from the pieces."""
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        period = int(rng.integers(5, 60))
+        far = [(int(rng.integers(1, 3 * period)), int(rng.integers(1, 40))) for _ in range(period)]
+        x = it.asarray(rng.standard_normal(4).astype(np.float32))
+        values = [x + 0.5, x - 0.5]
+        for k in range(int(rng.integers(400, 1500))):
+            a, b = far[k % period]
+            left = values[-min(a, len(values))]
+            values.append((left + values[-min(b, len(values))] * 0.25) * 0.5)
+        wanted = [values[int(i)] for i in rng.integers(0, len(values), 6)] + values[-1:]
+        recorder = wanted[-1]._handle.recorder
+        held = [v for v in wanted if v._handle.recorder is recorder]
+        numbers = [v._handle.number for v in held]
+        log = list(recorder.written)
+        given, scalars = list(recorder.given), list(recorder.numbers)
+        want = below.prepare(read_log(log, numbers))(given, scalars)
+        for value, expected in zip(held, want, strict=True):
+            np.testing.assert_array_equal(value.numpy(), below.download(expected))
+
+
+def test_shapes_that_grow_make_pieces_of_an_iteration(below):
+    x, rows = it.ones((1, 8)), it.ones((1, 8))
+    want = np.ones((1, 8))
+    for _ in range(120):
+        h = it.tanh(rows * 0.5)
+        x = it.mean(h, axis=0, keepdims=True) + it.max(h) - it.min(rows)
+        rows = it.concat([rows, x], axis=0)
+        h = np.tanh(want * 0.5)
+        want = np.concatenate([want, h.mean(0, keepdims=True) + h.max() - want.min()])
+    np.testing.assert_allclose(rows.numpy(), want, rtol=1e-4)
+
+
+def test_a_stream_does_not_keep_what_nobody_else_does(monkeypatch):
+    monkeypatch.setattr(stream, "MOST_BYTES", 1 << 20)
+    alive, total = [], it.zeros(1000)
+    for i in range(400):
+        batch = it.asarray(np.full((4, 1000), float(i), np.float32))
+        alive.append(weakref.ref(batch._handle))
+        total = total + it.sum(batch, axis=0) / 4.0
+    assert total._handle.recorder is not None
+    assert len(total._handle.recorder.given) < 150
+    np.testing.assert_allclose(total.numpy(), np.full(1000, 400 * 399 / 2))
+
+
+def test_recordings_of_gradients_stay_whole(below):
+    w = it.Cell(it.asarray(np.full(3, 0.9, np.float32)), differentiable=True)
+    x = it.ones(3)
+    for _ in range(600):
+        x = it.sin(x * w) + 1.0
+    assert x._handle.inner.recorder is not None
+    assert len(x._handle.inner.recorder.written) > 1200
+
+
+def test_trimming_leaves_what_is_needed():
+    x = it.ones(3)
+    x.numpy()
+    for k in range(5):
+        it.sin(x * float(k))
+    y = it.cos(x * 7.0)
+    recorder = y._handle.recorder
+    part = trimmed(recorder.written, read_log(recorder.written, [y._handle.number]))
+    assert part.scalars == (5,)
+    assert [e[0] for e in part.entries[:2]] == ["input", "scalar"]
+    graph = read_log(part.entries, part.outputs)
+    assert trimmed(part.entries, graph) is None
+    assert in_pieces(graph) is None
+    assert places_to_cut(graph) == []

@@ -1,0 +1,267 @@
+"""Plans that are made in slices: runs before, between and after them give the same."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.ir.graph import read_log
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.support import time_slices
+from ingle.fusion.support.time_slices import TimeSlices, WaitNotice, tick
+from ingle.tensor.operation import OPERATIONS
+
+
+@pytest.fixture(autouse=True)
+def in_slices(monkeypatch):
+    """Nothing is found on disk, and small slices do."""
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
+    monkeypatch.setattr(graph_plans, "kept_plans", lambda device, graph: None)
+    monkeypatch.setattr(graph_plans, "SLICE", 1)
+    monkeypatch.setattr(graph_plans, "LEAST_SLICE", 200)
+    with it.device("cpu"):
+        yield
+
+
+def counting(to, log=None):
+    def work():
+        for k in range(to):
+            tick("counting")
+            if log is not None:
+                log.append(k)
+        return to
+
+    return work
+
+
+class TestSlices:
+    def test_go_on_when_they_have_the_turn(self):
+        log = []
+        slices = TimeSlices(counting(10, log))
+        seen = []
+        while (found := slices.advance(4)) is None:
+            seen.append(len(log))
+            assert threading.active_count() > 1
+        assert (seen, found, slices.count) == ([3, 7], 10, 3)
+
+    def test_may_be_finished_at_once(self):
+        slices = TimeSlices(counting(10))
+        assert slices.advance(2) is None
+        assert slices.advance(float("inf")) == 10
+        assert slices.advance(1) == 10
+
+    def test_raise_what_the_work_raises(self):
+        def work():
+            tick("failing")
+            raise ArithmeticError("no")
+
+        slices = TimeSlices(work)
+        assert slices.advance(1) is None
+        with pytest.raises(ArithmeticError, match="no"):
+            slices.advance(1)
+
+    def test_end_when_nobody_wants_them(self):
+        before = set(threading.enumerate())
+        slices = TimeSlices(counting(10))
+        slices.advance(2)
+        (thread,) = set(threading.enumerate()) - before
+        slices.cancel()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    def test_go_on_after_an_interrupt(self):
+        """Ctrl-C comes to who waits; the slice ends by itself."""
+
+        def work():
+            for _ in range(3):
+                time.sleep(0.2)
+                tick("sleeping")
+            return 3
+
+        slices = TimeSlices(work)
+
+        def stop(number, frame):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, stop)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                slices.advance(1)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert slices.advance(float("inf")) == 3
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    def test_are_lost_in_a_child(self):
+        slices = TimeSlices(counting(10))
+        slices.advance(2)
+        child = os.fork()
+        if not child:
+            os._exit(0 if slices.lost else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not slices.lost
+        assert slices.advance(float("inf")) == 10
+
+
+def training(seed=0):
+    """A network's steps, and what it has learned."""
+    it.random.seed(seed)
+    sizes = [8, 16, 16, 16, 4]
+    layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+    model = nn.Sequential(*[m for layer in layers for m in (layer, nn.Tanh())])
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    x = it.asarray(np.random.default_rng(1).normal(size=(8, 8)).astype(np.float32))
+
+    def step(x):
+        h = model(x)
+        for k in range(6):
+            h = it.sin(h * 1.5) + h / (2.0 + k)
+        loss = it.mean(h * h)
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    return step, x, model
+
+
+def losses(runs=30):
+    step, x, model = training()
+    found = [step(x).numpy().tobytes() for _ in range(runs)]
+    return found, [p.value.numpy().tobytes() for p in model.parameters()]
+
+
+def test_runs_before_and_after_a_plan_have_the_same_bits(monkeypatch):
+    advanced = []
+    advance = TimeSlices.advance
+    monkeypatch.setattr(
+        TimeSlices, "advance", lambda self, steps: advanced.append(steps) or advance(self, steps)
+    )
+    sliced = losses()
+    assert 3 < len(advanced) < 25
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+    advanced.clear()
+    assert losses() == sliced
+    assert not advanced
+
+
+def threads():
+    return [t for t in threading.enumerate() if t.name == "ingle-plan" and t.is_alive()]
+
+
+def test_half_types_wait_for_their_plan(monkeypatch):
+    monkeypatch.setattr(TimeSlices, "advance", lambda *_: pytest.fail("in slices"))
+    x = it.ones((64, 4), dtype="bfloat16")
+    for _ in range(3):
+        y = x
+        for _ in range(30):
+            y = it.sin(y[1:]) * 1.5
+        y.numpy()
+
+
+def test_compiled_functions_wait_for_their_plan(monkeypatch):
+    monkeypatch.setattr(TimeSlices, "advance", lambda *_: pytest.fail("in slices"))
+    step, x, _ = training()
+    step = compile(step)
+    assert np.isfinite([float(step(x)) for _ in range(4)]).all()
+
+
+def executable():
+    """A graph of many operations that is planned in slices, and an input of it."""
+    x = it.ones((4,), device="cpu")
+    log = [("input", x.shape, x.dtype)]
+    log += [(OPERATIONS["sin"].op(), k) for k in range(100)]
+    made = graph_plans.GraphPlans(x.backend.inner, x.backend, read_log(log, (100,)))
+    made.in_slices = True
+    return made, x._handle.computed()
+
+
+def test_how_many_runs_go_by_without_a_plan_follows_from_the_graph(monkeypatch):
+    def runs():
+        run, x = executable()
+        found = []
+        advance = TimeSlices.advance
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                TimeSlices,
+                "advance",
+                lambda self, steps: found.append(steps) or advance(self, steps),
+            )
+            for _ in range(30):
+                run([x], ())
+        return found
+
+    runs()  # compiling kernels counts, too
+    first = runs()
+    assert 2 < len(first) < 30
+    assert runs() == first
+
+
+def test_a_plan_that_fails_says_why_and_is_tried_again(monkeypatch):
+    def failing(*args):
+        tick("failing")
+        raise RuntimeError("no plan today")
+
+    run, x = executable()
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_plans, "compile_graph", failing)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no plan today"):
+                run([x], ())
+    found = [run([x], ())[0] for _ in range(20)]
+    assert len({h.backend.download(h).tobytes() for h in found}) == 1
+
+
+def test_a_dropped_plan_ends_its_thread():
+    before = len(threads())
+    run, x = executable()
+    run([x], ())
+    assert len(threads()) == before + 1
+    del run
+    for _ in range(100):
+        gc.collect()
+        if len(threads()) == before:
+            break
+        time.sleep(0.05)
+    assert len(threads()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_makes_its_own_plan():
+    run, x = executable()
+    want = x.backend.download(run([x], ())[0]).tobytes()
+    child = os.fork()
+    if not child:
+        try:
+            found = [x.backend.download(run([x], ())[0]).tobytes() for _ in range(20)]
+            os._exit(0 if {*found} == {want} else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_who_waits_for_long_is_told_for_what(monkeypatch, capsys):
+    monkeypatch.setattr(time_slices, "PATIENCE", 0.0)
+    with WaitNotice(1234).watched():
+        for _ in range(300):
+            tick("grouping")
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "1234 operations" in told
+    assert "(grouping)" in told
+    with WaitNotice(1).watched():
+        tick("grouping")
+    assert not capsys.readouterr().err

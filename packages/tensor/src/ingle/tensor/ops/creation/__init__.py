@@ -1,0 +1,1 @@
+"""Creation: tensors from nothing but sizes and numbers."""

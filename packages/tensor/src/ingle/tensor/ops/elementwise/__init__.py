@@ -1,0 +1,1 @@
+"""Elementwise: one result element per element."""

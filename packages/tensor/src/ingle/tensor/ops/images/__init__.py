@@ -1,0 +1,1 @@
+"""Images in other sizes and at other places."""

@@ -1,0 +1,1 @@
+"""Indexing: elements by position."""

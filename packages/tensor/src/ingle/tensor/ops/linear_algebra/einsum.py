@@ -1,0 +1,236 @@
+"""Sums of products by Einstein's convention, as transpositions and matrix products."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...dispatch import TensorLike, promote_tensors
+from ...errors import ArgumentError, OperandError, ShapeError
+from .._guarding import guarded
+from ..movement.shapes import permute_dims, reshape
+from ..movement.triangular import diagonal
+from ..reductions.basic import sum as reduce_sum
+from .products import matmul
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+Label = str
+"""The name of an index: a letter, or `...i` for the axis i from the end of an ellipsis."""
+
+
+class Term(NamedTuple):
+    """A tensor with a label for each axis."""
+
+    x: Tensor
+    labels: tuple[Label, ...]
+
+
+@guarded
+def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
+    """The sum of products of operands over the indices that the result does not have.
+
+    Several operands are contracted in pairs, each time the pair whose product is the smallest
+    compared with its factors. All sums are matrix products, so that large ones are as fast as
+    `matmul`.
+
+    Args:
+        equation: the indices of each operand, separated by commas, and after `->` those of the
+            result: `"ij,jk->ik"`. A letter that an operand has twice takes its diagonal; `...`
+            stands for further axes, which broadcast. Without `->` the result has the axes of `...`
+            and the letters that occur once, in alphabetical order.
+        operands: numeric tensors, promoted to one dtype. As in NumPy and PyTorch, the equation
+            may instead be given as a list of numbers behind each operand, and behind them the
+            list of the result: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+
+    Raises:
+        ArgumentError: the equation makes no sense.
+        ShapeError: an index has two sizes; a size of 1 fits every other.
+
+    >>> import ingle.tensor as it
+    >>> x = it.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> it.einsum("ij,jk->ik", x, x).tolist()
+    [[7.0, 10.0], [15.0, 22.0]]
+    >>> it.einsum("ii", x).item(), it.einsum("...ij->...ji", x).tolist()
+    (5.0, [[1.0, 3.0], [2.0, 4.0]])
+    """
+    if not isinstance(equation, str):
+        equation, operands = _from_lists((equation, *operands))
+    inputs, output = _read(equation, len(operands))
+    tensors = promote_tensors("einsum", *((f"operands[{i}]", x) for i, x in enumerate(operands)))
+    labels = [_labels(equation, i, inputs[i], x.ndim) for i, x in enumerate(tensors)]
+    terms = _unrepeated(equation, [Term(x, n) for x, n in zip(tensors, labels, strict=True)])
+    wanted = _output(equation, output, labels)
+    while len(terms) > 1:
+        first, second = _best_pair(terms, wanted)
+        rest = [t for t in terms if t is not first and t is not second]
+        kept = {*wanted, *(n for t in rest for n in t.labels)}
+        terms = [*rest, _contracted(first, second, kept)]
+    (last,) = terms
+    last = _summed(last, set(wanted))
+    return permute_dims(last.x, tuple(last.labels.index(n) for n in wanted))
+
+
+def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """The equation and operands of the form with a list of numbers behind each operand."""
+    paired = len(arguments) // 2 * 2
+    operands = tuple(arguments[0:paired:2])
+    lists = list(arguments[1:paired:2])
+    if not lists or any(not isinstance(s, (list, tuple)) for s in [*lists, *arguments[paired:]]):
+        raise ArgumentError(
+            "einsum: equation must be a text such as 'ij,jk->ik', or index numbers must stand in a "
+            f"list behind each operand, got {arguments[0]!r:.60}"
+        )
+    equation = ",".join(map(_letters, lists))
+    if len(arguments) > paired:
+        equation += "->" + _letters(arguments[-1])
+    return equation, operands
+
+
+def _letters(numbers: Sequence[Any]) -> str:
+    found = []
+    for n in numbers:
+        if n is not Ellipsis and not (isinstance(n, int) and 0 <= n < 52):
+            raise ArgumentError(f"einsum: an index must be in [0, 52) or Ellipsis, got {n!r}")
+        found.append("..." if n is Ellipsis else string.ascii_letters[n])
+    return "".join(found)
+
+
+def _read(equation: str, count: int) -> tuple[list[str], str | None]:
+    """The indices of each operand and of the result, where it is given."""
+    plain = equation.replace(" ", "")
+    left, arrow, right = plain.partition("->")
+    inputs = left.split(",")
+    for part in [*inputs, right]:
+        rest = part.replace("...", "", 1)
+        strange = sorted({c for c in rest if c not in string.ascii_letters})
+        if strange:
+            raise ArgumentError(
+                f"einsum: equation {equation!r} has {strange[0]!r} where only letters, one '...' "
+                "for each operand, ',' and one '->' may stand"
+            )
+    if len(inputs) != count:
+        raise OperandError(
+            f"einsum: equation must have indices for each of the {count} operands, got {equation!r}"
+        )
+    return inputs, right if arrow else None
+
+
+def _labels(equation: str, place: int, indices: str, ndim: int) -> tuple[Label, ...]:
+    """A label for each axis of an operand."""
+    before, dots, after = indices.partition("...")
+    more = ndim - len(before) - len(after)
+    if more < 0 or (more and not dots):
+        raise ShapeError(
+            f"einsum: operands[{place}] must have the {len(before) + len(after)} axes of "
+            f"{indices!r} in equation {equation!r}, got {ndim}"
+            + ("" if more < 0 else "; '...' stands for the others")
+        )
+    return (*before, *(f"...{i}" for i in range(more, 0, -1)), *after)
+
+
+def _output(
+    equation: str, output: str | None, labels: Sequence[tuple[Label, ...]]
+) -> tuple[Label, ...]:
+    count = Counter(itertools.chain.from_iterable(labels))
+    dots = sorted((n for n in count if len(n) > 1), key=lambda n: -int(n[3:]))
+    if output is None:
+        return (*dots, *sorted(n for n, k in count.items() if k == 1 and len(n) == 1))
+    before, found, after = output.partition("...")
+    wanted = (*before, *(dots if found else ()), *after)
+    for n in wanted:
+        if n not in count or wanted.count(n) > 1:
+            why = "twice" if n in count else "that no operand has"
+            raise ArgumentError(
+                f"einsum: the result of equation {equation!r} must not have an index {n!r} {why}"
+            )
+    return wanted
+
+
+def _unrepeated(equation: str, terms: Sequence[Term]) -> list[Term]:
+    """Diagonals for repeated labels; axes of size 1 dropped where the label has another size."""
+    sizes: dict[Label, int] = {}
+    for x, labels in terms:
+        for n, size in zip(labels, x.shape, strict=True):
+            known = sizes.setdefault(n, size)
+            if known != size and 1 not in (known, size):
+                shapes = " and ".join(str(t.x.shape) for t in terms)
+                raise ShapeError(
+                    f"einsum: index {n!r} of equation {equation!r} must have one size in all "
+                    f"operands, got {known} and {size} in shapes {shapes}"
+                )
+            sizes[n] = size if known == 1 else known
+    found = []
+    for x, labels in terms:
+        kept = [i for i, n in enumerate(labels) if x.shape[i] == sizes[n]]
+        x = reshape(x, tuple(x.shape[i] for i in kept))
+        found.append(_diagonal(Term(x, tuple(labels[i] for i in kept))))
+    return found
+
+
+def _diagonal(term: Term) -> Term:
+    x, labels = term
+    for n in [n for n, k in Counter(labels).items() if k > 1]:
+        while labels.count(n) > 1:
+            i = labels.index(n)
+            j = labels.index(n, i + 1)
+            rest = [k for k in range(x.ndim) if k not in (i, j)]
+            x = diagonal(permute_dims(x, (*rest, i, j)))
+            labels = (*(labels[k] for k in rest), n)
+    return Term(x, labels)
+
+
+def _best_pair(terms: Sequence[Term], wanted: Sequence[Label]) -> tuple[Term, Term]:
+    """The two terms whose product is the smallest compared with them; the first of equals."""
+
+    def growth(pair: tuple[Term, Term]) -> int:
+        first, second = pair
+        kept = {
+            *wanted,
+            *(n for t in terms if t is not first and t is not second for n in t.labels),
+        }
+        sizes = dict(zip(first.labels, first.x.shape, strict=True))
+        sizes |= dict(zip(second.labels, second.x.shape, strict=True))
+        result = math.prod(size for n, size in sizes.items() if n in kept)
+        return result - first.x.size - second.x.size
+
+    return min(itertools.combinations(terms, 2), key=growth)
+
+
+def _summed(term: Term, kept: set[Label]) -> Term:
+    """The term without the axes that nobody else needs."""
+    gone = tuple(i for i, n in enumerate(term.labels) if n not in kept)
+    if not gone:
+        return term
+    x = reduce_sum(term.x, axis=gone, dtype=term.x.dtype)
+    return Term(x, tuple(n for n in term.labels if n in kept))
+
+
+def _contracted(first: Term, second: Term, kept: set[Label]) -> Term:
+    """The product of two terms, summed over the labels that they share and nobody else needs."""
+    first = _summed(first, kept | set(second.labels))
+    second = _summed(second, kept | set(first.labels))
+    shared = [n for n in first.labels if n in second.labels]
+    batch = tuple(n for n in shared if n in kept)
+    inner = tuple(n for n in shared if n not in kept)
+    rows = tuple(n for n in first.labels if n not in shared)
+    columns = tuple(n for n in second.labels if n not in shared)
+    sizes = dict(zip(first.labels, first.x.shape, strict=True))
+    sizes |= dict(zip(second.labels, second.x.shape, strict=True))
+    left = _grouped(first, sizes, batch, rows, inner)
+    right = _grouped(second, sizes, batch, inner, columns)
+    out = matmul(left, right) if inner else left * right
+    labels = (*batch, *rows, *columns)
+    return Term(reshape(out, tuple(sizes[n] for n in labels)), labels)
+
+
+def _grouped(term: Term, sizes: dict[Label, int], *groups: tuple[Label, ...]) -> Tensor:
+    """The term with one axis for each group of labels."""
+    order = [term.labels.index(n) for group in groups for n in group]
+    shape = tuple(math.prod(sizes[n] for n in group) for group in groups)
+    return reshape(permute_dims(term.x, tuple(order)), shape)

@@ -1,0 +1,415 @@
+"""Losses that compare scores of classes with the right class, or with a distribution of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...contract import Aval, Handle, Scalar, Shape
+from ...dispatch import TensorLike, as_floating, handle_of, run, wrap
+from ...dtypes import DType, float32, int64
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...operation import Operation, Traits
+from ...sample import Draw, Sample
+from .._guarding import guarded
+from .._rules import as_int, as_number, widened
+from ..creation.ranges import arange
+from ..elementwise.cast import astype
+from ..elementwise.exponential import exp
+from ..elementwise.where import where
+from ..indexing.gathering import take, take_along_axis
+from ..movement.shapes import broadcast_to, reshape
+from ..neural.softmax import log_softmax
+from ..reductions.basic import logsumexp, sum
+from .regression import reduced, require_reduction
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+@guarded
+def cross_entropy(
+    logits: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The negative logarithm of the probability that softmax gives to the right class.
+
+    Args:
+        logits: (batch, classes, ...) or (classes,): any real numbers.
+        target: the right classes, integers in [0, classes) of the shape of `logits` without its
+            class axis; or floats of the shape of `logits`: a distribution over the classes.
+        weight: (classes,): how much each class counts. It gets no gradient with class numbers.
+        ignore_index: class numbers equal to it do not count.
+        reduction: `"mean"` divides by the weights that counted (for distributions by the number
+            of them), `"sum"`, or `"none"` for a loss for each target.
+        label_smoothing: how much of the target is spread over all classes, in [0, 1]
+            (Szegedy et al., arXiv 1512.00567).
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        OutOfRangeError: a class number is out of range.
+
+    >>> import ingle.tensor as it
+    >>> it.cross_entropy(it.asarray([[0.0, 0.0], [0.0, 1000.0]]), it.asarray([0, 1])).item()
+    0.3465735912322998
+    """
+    name = "cross_entropy"
+    scores, right = as_floating(logits, name, "logits"), handle_of(target, name, "target")
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"{name}: label_smoothing must be in [0, 1], got {label_smoothing}")
+    counts = _class_weight(name, weight, scores)
+    statics = {
+        "reduction": require_reduction(name, reduction),
+        "label_smoothing": as_number(label_smoothing, name, "label_smoothing"),
+    }
+    if right.dtype.is_floating:
+        op = SOFT_CROSS_ENTROPY.op(**statics)
+        return run(op, (scores, astype(wrap(right), scores.dtype)._handle, counts))[0]
+    ignored = Scalar(_ignored(name, ignore_index, right.dtype), right.dtype)
+    return run(CROSS_ENTROPY.op(**statics), (scores, right, counts, ignored))[0]
+
+
+@guarded
+def nll_loss(
+    x: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-probability of the right class: `cross_entropy` after `log_softmax`.
+
+    Args:
+        x: (batch, classes, ...) or (classes,): log-probabilities.
+        target: the right classes, integers in [0, classes) of the shape of `x` without its class
+            axis.
+        weight: (classes,): how much each class counts. It gets no gradient.
+        ignore_index: class numbers equal to it do not count.
+        reduction: `"mean"` divides by the weights that counted, `"sum"`, or `"none"` for a loss
+            for each target.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        OutOfRangeError: a class number is out of range.
+
+    >>> import ingle.tensor as it
+    >>> it.nll_loss(it.asarray([[-1.0, -2.0]]), it.asarray([1])).item()
+    2.0
+    """
+    scores, right = as_floating(x, "nll_loss"), handle_of(target, "nll_loss", "target")
+    op = NLL_LOSS.op(reduction=require_reduction("nll_loss", reduction))
+    counts = _class_weight("nll_loss", weight, scores)
+    ignored = Scalar(_ignored("nll_loss", ignore_index, right.dtype), right.dtype)
+    return run(op, (scores, right, counts, ignored))[0]
+
+
+def _class_weight(name: str, weight: TensorLike | None, scores: Handle) -> Handle | Scalar:
+    if weight is None:
+        return Scalar(1.0, scores.dtype)
+    handle = handle_of(weight, name, "weight")
+    classes = scores.shape[_class_axis(scores.shape)] if scores.shape else 0
+    if handle.shape != (classes,):
+        raise ShapeError(
+            f"{name}: weight must have one value for each of the {classes} classes, "
+            f"got shape {handle.shape}"
+        )
+    return astype(weight, scores.dtype)._handle
+
+
+def _ignored(name: str, ignore_index: object, dtype: DType) -> int:
+    if not dtype.is_integer:
+        raise DTypeError(
+            f"{name}: target must hold class numbers (integers), got {dtype}; cast it with "
+            "target.astype('int64')"
+        )
+    number, limits = as_int(ignore_index, name, "ignore_index"), np.iinfo(dtype.dtype)
+    # A number that the dtype cannot hold occurs nowhere, and neither does the largest one.
+    return number if limits.min <= number <= limits.max else int(limits.max)
+
+
+def _class_axis(shape: Shape) -> int:
+    return 0 if len(shape) == 1 else 1
+
+
+def _without_classes(shape: Shape) -> Shape:
+    axis = _class_axis(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
+    argument = "x" if name == "nll_loss" else "logits"
+    if not scores.dtype.is_floating:
+        raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
+    if not scores.shape or target.shape != expected:
+        raise ShapeError(
+            f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
+            f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
+            f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
+        )
+    if not scores.shape[_class_axis(scores.shape)]:
+        raise ShapeError(f"{name}: {argument} must have at least one class, got {scores.shape}")
+
+
+def _index_rule(
+    name: str, scores: Aval, target: Aval, weight: Aval, ignore_index: Aval, *, reduction: str,
+    **statics: Any,
+) -> Aval:  # fmt: skip
+    _check(name, scores, target, _without_classes(scores.shape) if scores.shape else ())
+    return Aval(target.shape if reduction == "none" else (), scores.dtype)
+
+
+def _wide_dtype(dtype: DType) -> DType:
+    return float32 if dtype.itemsize == 2 else dtype
+
+
+def _training_rule(
+    logits: Aval, target: Aval, weight: Aval, ignore_index: Aval, **statics: Any
+) -> tuple[Aval, ...]:
+    out = _index_rule("cross_entropy", logits, target, weight, ignore_index, **statics)
+    wide = _wide_dtype(logits.dtype)
+    return out, Aval(target.shape, wide), Aval((), wide)
+
+
+def _soft_rule(
+    logits: Aval, target: Aval, weight: Aval, *, reduction: str, label_smoothing: float
+) -> Aval:
+    _check("cross_entropy", logits, target, logits.shape)
+    shape = _without_classes(logits.shape) if reduction == "none" else ()
+    return Aval(shape, logits.dtype)
+
+
+def _spread(values: Any, shape: Shape) -> Tensor:
+    """A value for each target, to broadcast over the classes."""
+    axis = _class_axis(shape)
+    rest = _without_classes(shape)
+    return reshape(broadcast_to(values, rest), (*rest[:axis], 1, *rest[axis:]))
+
+
+def _by_class(weight: Tensor | float, shape: Shape) -> Any:
+    """A value for each class, to broadcast over the targets."""
+    if isinstance(weight, float):
+        return weight
+    axis = _class_axis(shape)
+    return reshape(weight, tuple(shape[axis] if i == axis else 1 for i in range(len(shape))))
+
+
+def _targets(
+    target: Tensor, weight: Tensor | float, ignore_index: int, classes: int, dtype: DType
+) -> tuple[Tensor, Tensor]:
+    """Class numbers with a valid one where they are ignored, and how much each target counts."""
+    kept = target != ignore_index
+    safe = astype(where(kept, target, 0), int64)
+    # Indexing would count a negative class from the end: a number beyond it is refused.
+    safe = where(safe < 0, classes, safe)
+    if isinstance(weight, float):
+        return safe, astype(kept, dtype)
+    return safe, where(kept, take(widened(weight), safe, axis=0), 0.0)
+
+
+def _picked(scores: Tensor, classes: Tensor) -> Tensor:
+    axis = _class_axis(scores.shape)
+    return reshape(
+        take_along_axis(scores, _spread(classes, scores.shape), axis=axis), classes.shape
+    )
+
+
+def _combined(loss: Tensor, total: Tensor, reduction: str) -> Tensor:
+    return sum(loss) / total if reduction == "mean" else reduced(loss, reduction)
+
+
+def _nll(
+    x: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *, reduction: str
+) -> Tensor:
+    wide, classes = widened(x), x.shape[_class_axis(x.shape)]
+    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
+    # An ignored target may have a probability of zero: 0 * inf would be NaN.
+    loss = where(target == ignore_index, 0.0, -_picked(wide, safe) * counts)
+    return astype(_combined(loss, sum(counts), reduction), x.dtype)
+
+
+def _training(
+    logits: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *,
+    reduction: str, label_smoothing: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    wide, axis = widened(logits), _class_axis(logits.shape)
+    classes = logits.shape[axis]
+    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
+    kept = target != ignore_index
+    lse = logsumexp(wide, axis=axis)
+    loss = where(kept, (lse - _picked(wide, safe)) * counts, 0.0)
+    if label_smoothing:
+        each = (_spread(lse, logits.shape) - wide) * _by_class(weight, logits.shape)
+        smooth = where(kept, sum(each, axis=axis) / float(classes), 0.0)
+        loss = loss * (1.0 - label_smoothing) + smooth * label_smoothing
+    total = sum(counts)
+    return astype(_combined(loss, total, reduction), logits.dtype), lse, total
+
+
+def _cross_entropy(*operands: Any, **statics: Any) -> Tensor:
+    return _training(*operands, **statics)[0]
+
+
+def _training_vjp(
+    g: tuple[Tensor | None, Tensor | None, Tensor | None], logits: Tensor, target: Tensor,
+    weight: Tensor | float, ignore_index: int, lse: Tensor, total: Tensor, reduction: str,
+    label_smoothing: float,
+) -> Tensor | None:  # fmt: skip
+    """`counts * (softmax - onehot)`, smoothed; the residual lse has the gradient softmax."""
+    shape, axis, wide = logits.shape, _class_axis(logits.shape), widened(logits)
+    share = exp(wide - _spread(lse, shape))
+    result = None if g[1] is None else share * _spread(g[1], shape)
+    if g[0] is not None:
+        scale = widened(g[0])
+        scale = scale / total if reduction == "mean" else scale
+        safe, counts = _targets(target, weight, ignore_index, shape[axis], wide.dtype)
+        numbers = arange(shape[axis], dtype=int64, device=logits.device)
+        hit = _spread(safe, shape) == _by_class(numbers, shape)
+        level = counts * (1.0 - label_smoothing)
+        wanted = where(hit, _spread(level, shape), 0.0)
+        if label_smoothing:
+            kept = astype(target != ignore_index, wide.dtype)
+            part = label_smoothing / shape[axis]
+            by_class = _by_class(weight, shape)
+            wanted = wanted + _spread(kept, shape) * (by_class * part)
+            mass = float(shape[axis]) if isinstance(weight, float) else sum(widened(weight))
+            level = level + kept * (mass * part)
+        found = (share * _spread(level, shape) - wanted) * _spread(scale, shape)
+        result = found if result is None else result + found
+    return None if result is None else astype(result, logits.dtype)
+
+
+def _soft(
+    logits: Tensor, target: Tensor, weight: Tensor | float, *, reduction: str,
+    label_smoothing: float,
+) -> Tensor:  # fmt: skip
+    axis, wanted = _class_axis(logits.shape), widened(target)
+    if label_smoothing:
+        share = label_smoothing / logits.shape[axis]
+        wanted = wanted * (1.0 - label_smoothing) + share
+    each = wanted * log_softmax(widened(logits), axis=axis)
+    if not isinstance(weight, float):
+        each = each * _by_class(widened(weight), logits.shape)
+    loss = -sum(each, axis=axis)
+    return astype(reduced(loss, reduction), logits.dtype)
+
+
+def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    shapes: tuple[Shape, ...] = ((5, 3), (2, 5, 3, 2), (8,))
+    for shape in map(draw.shape, shapes):
+        classes = shape[_class_axis(shape)]
+        for reduction in ("mean", "sum", "none"):
+            target = draw.integers(_without_classes(shape), classes)
+            options: dict[str, Any] = {"reduction": reduction}
+            yield Sample((draw.array(shape, high=-0.1), target), options, condition=16)
+            options = {**options, "ignore_index": int(target.flat[0]) if len(shape) > 1 else -1}
+            if smooth:
+                options["label_smoothing"] = 0.25
+            weight = draw.array((classes,), low=0.5, high=2.0)
+            if reduction != "mean" or (target != options["ignore_index"]).any():
+                scores = draw.array(shape, high=-0.1)
+                options["weight"] = weight
+                # The weight is a constant: it gets no gradient.
+                yield Sample((scores, target), options, gradient=(0,), condition=32)
+
+
+def _soft_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for smoothing in (0.0, 0.25):
+            scores, target = draw.array((5, 3, 2)), draw.array((5, 3, 2), low=0.1, high=1.0)
+            yield Sample((scores, target), {"label_smoothing": smoothing}, condition=16)
+
+
+def _reference(
+    logits: Any, target: Any, weight: Any = None, *, ignore_index: int = -100,
+    reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
+    from scipy.special import log_softmax as oracle
+
+    axis = _class_axis(logits.shape)
+    logp = np.moveaxis(oracle(logits, axis=axis), axis, -1)
+    classes = logp.shape[-1]
+    each = np.ones(classes) if weight is None else weight
+    if target.dtype.kind == "f":
+        wanted = np.moveaxis(target, axis, -1)
+        kept, counts = np.ones(wanted.shape[:-1], bool), np.ones(wanted.shape[:-1])
+    else:
+        kept = target != ignore_index
+        wanted = np.eye(classes)[np.where(kept, target, 0)]
+        counts = np.where(kept, wanted @ each, 0)
+    wanted = (1 - label_smoothing) * wanted + label_smoothing / classes
+    loss = np.where(kept, -np.sum(wanted * each * logp, axis=-1), 0)
+    if reduction == "mean":
+        return np.sum(loss) / np.sum(counts)
+    return np.sum(loss) if reduction == "sum" else loss
+
+
+def _nll_reference(x: Any, target: Any, weight: Any = None, **options: Any) -> Any:
+    # A score that is no distribution yet: give back what log_softmax takes away.
+    axis = _class_axis(x.shape)
+    reduction, ignored = options.get("reduction", "mean"), options.get("ignore_index", -100)
+    picked = np.take_along_axis(x, np.expand_dims(target % x.shape[axis], axis), axis)
+    counts = np.where(target == ignored, 0, 1.0 if weight is None else weight[target])
+    loss = -np.squeeze(picked, axis) * counts
+    if reduction == "mean":
+        return np.sum(loss) / np.sum(counts)
+    return np.sum(loss) if reduction == "sum" else loss
+
+
+_INDEX_TENSORS = ("target", "weight", "ignore_index")
+_TRAITS = Traits("opaque", precision="high")
+NLL_LOSS = Operation(
+    "nll_loss",
+    tensors=("x", *_INDEX_TENSORS),
+    statics=("reduction",),
+    rule=partial(_index_rule, "nll_loss"),
+    traits=_TRAITS,
+    body=_nll,
+    public=nll_loss,
+    samples=partial(_index_samples, smooth=False),
+    reference=_nll_reference,
+)
+CROSS_ENTROPY_TRAINING = Operation(
+    "cross_entropy_training",
+    tensors=("logits", *_INDEX_TENSORS),
+    statics=("reduction", "label_smoothing"),
+    outputs=("out", "lse", "total"),
+    rule=_training_rule,
+    traits=_TRAITS,
+    vjp={"logits": _training_vjp},
+    body=_training,
+    public=cross_entropy,
+)
+CROSS_ENTROPY = Operation(
+    "cross_entropy",
+    tensors=("logits", *_INDEX_TENSORS),
+    statics=("reduction", "label_smoothing"),
+    rule=partial(_index_rule, "cross_entropy"),
+    traits=_TRAITS,
+    body=_cross_entropy,
+    training=CROSS_ENTROPY_TRAINING,
+    public=cross_entropy,
+    samples=partial(_index_samples, smooth=True),
+    reference=_reference,
+)
+SOFT_CROSS_ENTROPY = Operation(
+    "soft_cross_entropy",
+    tensors=("logits", "target", "weight"),
+    statics=("reduction", "label_smoothing"),
+    rule=_soft_rule,
+    traits=_TRAITS,
+    body=_soft,
+    public=cross_entropy,
+    samples=_soft_samples,
+    reference=_reference,
+)

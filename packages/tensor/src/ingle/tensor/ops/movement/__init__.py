@@ -1,0 +1,1 @@
+"""Movement: elements in other places."""

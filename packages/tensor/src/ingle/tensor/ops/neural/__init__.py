@@ -1,0 +1,1 @@
+"""Layers that are no other family."""

@@ -1,0 +1,221 @@
+"""Affine maps of the last axis, and tables of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...contract import Aval, Handle, Scalar, Shape
+from ...dispatch import TensorLike, handle_of, promote, run, run2, wrap
+from ...dtypes import int64
+from ...errors import DTypeError, ShapeError
+from ...operation import Operation, Traits
+from ...sample import Draw, Sample
+from .._guarding import guarded
+from .._rules import INEXACT, as_int, conj, normalize_axis
+from ..creation.filled import zeros
+from ..elementwise.cast import astype
+from ..elementwise.where import where
+from ..indexing.gathering import take
+from ..indexing.scattering import scatter_add
+from ..linear_algebra.products import matmul
+from ..movement.shapes import permute_dims, reshape
+from ..reductions.basic import sum
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
+    """`x @ weight.T + bias` over the last axis, for any number of leading axes.
+
+    Args:
+        x: (..., in).
+        weight: (out, in).
+        bias: (out,).
+
+    Returns:
+        (..., out), in the promoted dtype.
+
+    Raises:
+        ShapeError: the sizes do not fit.
+
+    >>> import ingle.tensor as it
+    >>> it.linear(it.ones((2, 3)), it.ones((1, 3)), it.asarray([0.5])).tolist()
+    [[3.5], [3.5]]
+    """
+    given = ("x", x, None), ("weight", weight, None), ("bias", bias, 0.0)
+    return run(LINEAR, promote_present("linear", *given))[0]
+
+
+@guarded
+def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
+    """The rows of a table at some indices.
+
+    Args:
+        indices: integers of any shape, in [0, rows).
+        weight: (rows, features).
+        padding_idx: a row that gets no gradient; negative ones count from the end.
+
+    Returns:
+        (*indices.shape, features).
+
+    Raises:
+        OutOfRangeError: an index points outside of the table.
+
+    >>> import ingle.tensor as it
+    >>> it.embedding(it.asarray([1, 0]), it.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
+    places = handle_of(indices, "embedding", "indices")
+    table = handle_of(weight, "embedding", "weight")
+    if padding_idx is not None and table.shape:
+        number = as_int(padding_idx, "embedding", "padding_idx")
+        padding_idx = normalize_axis(number, table.shape[0], "embedding", "padding_idx")
+    return run2(EMBEDDING.op(padding_idx=padding_idx), places, table)
+
+
+def promote_present(
+    name: str, *operands: tuple[str, TensorLike | None, float | None]
+) -> list[Handle | Scalar]:
+    """Tensors promoted to one dtype; for each that is None a number that changes nothing.
+
+    So an operation always has the same inputs: a missing bias is the weak scalar 0, a missing
+    weight 1.
+
+    Args:
+        name: of the operation, for messages.
+        operands: name, tensor, and the number that stands for it, of each argument; None for
+            one that has to be given.
+    """
+    # A cell is read once: each reading is a value of its own to gradients.
+    given = [
+        (a, wrap(handle_of(x, name, a)))
+        for a, x, number in operands
+        if x is not None or number is None
+    ]
+    handles = promote(name, *given)
+    dtype, rest = handles[0].dtype, iter(handles)
+    return [
+        Scalar(number, dtype) if x is None and number is not None else next(rest)
+        for _, x, number in operands
+    ]
+
+
+def _rule(x: Aval, weight: Aval, bias: Aval) -> Aval:
+    if x.dtype.kind not in INEXACT:
+        raise DTypeError(f"linear: x must be floats, got {x.dtype}; cast with x.astype('float32')")
+    if not x.shape or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"linear: x must be (..., in) and weight (out, in), got {x.shape} and {weight.shape}"
+            + (
+                f": {x.shape[-1]} and {weight.shape[1]} differ"
+                if x.shape and len(weight.shape) == 2
+                else ""
+            )
+        )
+    if bias.shape not in ((), weight.shape[:1]):
+        raise ShapeError(
+            f"linear: bias must have one value for each of the {weight.shape[0]} rows of weight "
+            f"{weight.shape}, got shape {bias.shape}"
+        )
+    return Aval((*x.shape[:-1], weight.shape[0]), x.dtype)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """All leading axes as one: a single large product is faster than many small ones."""
+    return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+
+
+def _body(x: Tensor, weight: Tensor, bias: Tensor | float) -> Tensor:
+    out = matmul(_flat(x), permute_dims(weight, (1, 0)))
+    if not isinstance(bias, float):
+        out = out + bias
+    return reshape(out, (*x.shape[:-1], weight.shape[0]))
+
+
+def _by_x(g: Tensor, weight: Tensor, x_aval: Aval) -> Tensor:
+    return reshape(matmul(_flat(g), conj(weight)), x_aval.shape)
+
+
+def _by_weight(g: Tensor, x: Tensor) -> Tensor:
+    return matmul(permute_dims(_flat(g), (1, 0)), conj(_flat(x)))
+
+
+def _by_bias(g: Tensor) -> Tensor:
+    return sum(_flat(g), axis=0)
+
+
+def _linear_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_inexact:
+        return
+    for shape in ((17, 8), (8,), (2, 3, 8), (0, 8)):
+        weight, bias = draw.array((5, 8)), draw.array((5,))
+        yield Sample((draw.array(shape), weight), condition=8)
+        yield Sample((draw.array(shape), weight, bias), condition=8)
+
+
+def _linear_reference(x: Any, weight: Any, bias: Any = 0.0) -> Any:
+    return np.einsum("...i,oi->...o", x, weight) + bias
+
+
+def _embedding_rule(indices: Aval, weight: Aval, *, padding_idx: int | None) -> Aval:
+    if not indices.dtype.is_integer:
+        raise DTypeError(
+            f"embedding: indices must be integers, got {indices.dtype}; "
+            "cast with indices.astype('int64')"
+        )
+    if len(weight.shape) != 2:
+        raise ShapeError(f"embedding: weight must be (rows, features), got shape {weight.shape}")
+    return Aval((*indices.shape, weight.shape[1]), weight.dtype)
+
+
+def _embedding_body(indices: Tensor, weight: Tensor, *, padding_idx: int | None) -> Tensor:
+    # `take` would count a negative index from the end: a number beyond it is refused.
+    places = astype(indices, int64)
+    return take(weight, where(places < 0, weight.shape[0], places), axis=0)
+
+
+def _embedding_vjp(
+    g: Tensor, indices: Tensor, weight_aval: Aval, padding_idx: int | None
+) -> Tensor:
+    if padding_idx is not None:
+        keep = reshape(indices != padding_idx, (*indices.shape, 1))
+        g = where(keep, g, 0)
+    table = zeros(weight_aval.shape, dtype=g.dtype, device=g.device)
+    return scatter_add(table, indices, g)
+
+
+def _embedding_samples(draw: Draw) -> Iterator[Sample]:
+    shapes: tuple[Shape, ...] = ((), (3,), (2, 5), (0,))
+    for shape in shapes:
+        yield Sample((draw.integers(shape, 8), draw.array((8, 3))))
+    yield Sample((draw.integers((17,), 2, "int32"), draw.array((2, 5))))
+
+
+LINEAR = Operation(
+    "linear",
+    tensors=("x", "weight", "bias"),
+    rule=_rule,
+    traits=Traits("contraction", precision="low", bound="compute"),
+    vjp={"x": _by_x, "weight": _by_weight, "bias": _by_bias},
+    body=_body,
+    public=linear,
+    samples=_linear_samples,
+    reference=_linear_reference,
+).op()
+EMBEDDING = Operation(
+    "embedding",
+    tensors=("indices", "weight"),
+    statics=("padding_idx",),
+    rule=_embedding_rule,
+    traits=Traits("movement"),
+    vjp={"weight": _embedding_vjp},
+    body=_embedding_body,
+    public=embedding,
+    samples=_embedding_samples,
+    reference=lambda indices, weight, **_: weight[indices],
+)

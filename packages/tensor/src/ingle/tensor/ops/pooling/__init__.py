@@ -1,0 +1,1 @@
+"""Pooling: one result per window."""

@@ -1,0 +1,1 @@
+"""Reductions: fewer elements than before."""

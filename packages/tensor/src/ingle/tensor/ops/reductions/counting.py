@@ -1,0 +1,161 @@
+"""How often values occur: bincount and histogram."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ...dispatch import TensorLike, handle_of, refuse_storage, wrap
+from ...dtypes import default_float, int64
+from ...errors import ArgumentError, DTypeError, ShapeError
+from .._guarding import guarded
+from .._rules import MOST, as_int, as_number, as_size, widened
+from ..creation.filled import ones, zeros
+from ..creation.ranges import linspace
+from ..elementwise.cast import astype
+from ..elementwise.where import where
+from ..indexing.scattering import scatter_add
+from ..movement.shapes import reshape
+from ..sorting.searchsorted import searchsorted
+from .basic import accumulator
+from .basic import all as all_of
+from .basic import max as reduce_max
+from .basic import min as reduce_min
+from .basic import sum as reduce_sum
+from .differences import diff
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+@guarded
+def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: int = 0) -> Tensor:
+    """How often each number from 0 to the largest one occurs.
+
+    The size of the result depends on the values, so this waits for them.
+
+    Args:
+        x: integers of one axis, none negative.
+        weights: of the same shape: what each occurrence counts; 1 if not given.
+        minlength: the least size of the result.
+
+    Returns:
+        Counts in int64, or sums in the dtype of the weights; like `sum`, in int64 or uint64 of
+        smaller integers.
+
+    Raises:
+        ArgumentError: a number is negative.
+
+    >>> import ingle.tensor as it
+    >>> it.bincount(it.asarray([1, 3, 1])).tolist()
+    [0, 2, 0, 1]
+    """
+    handle, least = handle_of(x, "bincount"), as_int(minlength, "bincount", "minlength")
+    if len(handle.shape) != 1 or not handle.dtype.is_integer:
+        raise DTypeError(
+            f"bincount: x must be integers of one axis, got {handle.dtype} of {handle.shape}"
+        )
+    if least < 0:
+        raise ArgumentError(f"bincount: minlength must not be negative, got {least}")
+    numbers = wrap(handle)
+    if numbers.size and int(reduce_min(numbers)) < 0:
+        raise ArgumentError(f"bincount: x must not be negative, got {int(reduce_min(numbers))}")
+    size = max(int(reduce_max(numbers)) + 1 if numbers.size else 0, least)
+    counts = _counted("bincount", weights, numbers)
+    to = counts.dtype if weights is None else accumulator(handle_of(weights, "bincount").dtype)
+    return astype(_added(counts, astype(numbers, int64), size), to)
+
+
+@guarded
+def histogram(
+    x: TensorLike,
+    /,
+    bins: int | TensorLike = 10,
+    *,
+    range: tuple[float, float] | None = None,
+    weight: TensorLike | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """How many elements fall into each of some intervals, and the edges of these.
+
+    An interval contains its left edge and not its right one; the last contains both. Elements
+    outside of all do not count.
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+        bins: how many intervals of equal width; or their edges, ascending, along one axis.
+        range: from where to where, if `bins` is a number; the smallest and largest element if
+            not given. Where these are equal, half is added on each side.
+        weight: of the shape of `x`: what each element counts; 1 if not given.
+        density: divide by the sum and by the widths, so that the integral is 1.
+
+    Returns:
+        The counts, in the dtype of `x` or, as from `sum`, of the weight, and the edges, one more.
+
+    >>> import ingle.tensor as it
+    >>> counts, edges = it.histogram(it.asarray([1.0, 2.0, 1.0, 4.0]), 3)
+    >>> counts.tolist(), edges.tolist()
+    ([2.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0])
+    """
+    name = "histogram"
+    handle = handle_of(x, name)
+    refuse_storage(name, "x", handle.dtype)
+    if handle.dtype.is_complex:
+        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; count real(x) or abs(x)")
+    dtype = handle.dtype if handle.dtype.is_floating else default_float()
+    values = astype(reshape(wrap(handle), (math.prod(handle.shape),)), dtype)
+    edges = _edges(name, values, bins, range)
+    counts = reshape(_counted(name, weight, wrap(handle)), values.shape)
+    if weight is not None:
+        dtype = accumulator(handle_of(weight, name).dtype)
+    size = edges.shape[0] - 1
+    place = searchsorted(edges, values, side="right") - 1
+    place = where(values == edges[-1], size - 1, place)
+    # What lies outside goes to one more place, which is cut off again.
+    place = where((place < 0) | (place >= size), size, place)
+    found = astype(_added(counts, place, size + 1)[:size], dtype)
+    return (found / diff(edges) / reduce_sum(found) if density else found), edges
+
+
+def _added(counts: Tensor, places: Tensor, size: int) -> Tensor:
+    """The sum of what is counted at each place."""
+    return scatter_add(zeros((size,), dtype=counts.dtype, device=counts.device), places, counts)
+
+
+def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
+    """What each element counts, in a dtype whose sums neither wrap nor stop at 2048."""
+    if weights is None:
+        return ones(x.shape, dtype=int64, device=x.device)
+    argument = "weight" if name == "histogram" else "weights"
+    handle = handle_of(weights, name, argument)
+    if handle.shape != x.shape:
+        raise ShapeError(
+            f"{name}: {argument} must have the shape {x.shape} of x, got {handle.shape}"
+        )
+    return widened(astype(wrap(handle), accumulator(handle.dtype)))
+
+
+def _edges(
+    name: str, x: Tensor, bins: int | TensorLike, limits: tuple[float, float] | None
+) -> Tensor:
+    if hasattr(bins, "_handle") or hasattr(type(bins), "__ingle_tensor__"):
+        edges = astype(wrap(handle_of(bins, name, "bins")), x.dtype)
+        if edges.ndim != 1 or edges.shape[0] < 2 or limits is not None:
+            raise ShapeError(
+                f"{name}: bins must be a number or at least 2 edges along one axis, without a "
+                f"range, got edges of shape {edges.shape} and range={limits}"
+            )
+        if not bool(all_of(edges[1:] >= edges[:-1])):
+            raise ArgumentError(f"{name}: the edges in bins must ascend, got {edges.tolist()}")
+        return edges
+    count = as_size(bins, name, "bins", 1, MOST)
+    if limits is None:
+        limits = (float(reduce_min(x)), float(reduce_max(x))) if x.size else (0.0, 1.0)
+    if not isinstance(limits, (list, tuple)) or len(limits) != 2:
+        raise ArgumentError(f"{name}: range must be a pair of numbers, got {limits!r:.60}")
+    low, high = (as_number(n, name, "range") for n in limits)
+    if not low <= high or math.inf in (abs(low), abs(high)):
+        raise ArgumentError(f"{name}: range must be finite and ascend, got {(low, high)}")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return linspace(low, high, count + 1, dtype=x.dtype, device=x.device)

@@ -1,0 +1,1 @@
+"""Scans: running results along an axis."""

@@ -1,0 +1,236 @@
+"""The logarithm of the gamma function, and its derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ...contract import Aval
+from ...dispatch import TensorLike, as_floating, run1
+from ...dtypes import float64
+from ...errors import ArgumentError
+from ...operation import Operation, Traits
+from ...sample import Draw, Sample
+from .._families import special
+from .._guarding import guarded
+from .._rules import as_int, elementwise_rule
+from ..elementwise.arithmetic import abs
+from ..elementwise.cast import astype
+from ..elementwise.comparison import signbit
+from ..elementwise.exponential import log
+from ..elementwise.powers import pow
+from ..elementwise.rounding import round
+from ..elementwise.trigonometry import tan
+from ..elementwise.where import where
+from . import _approximations as fits
+from ._polynomials import polynomial, sin_pi
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+
+def lgamma(x: TensorLike, /) -> Tensor:
+    """The logarithm of the absolute value of the gamma function: infinite at 0, -1, -2, …
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.lgamma(it.asarray([1.0, 2.0, -1.0])).tolist()
+    [0.0, 0.0, inf]
+    """
+    return run1(_LGAMMA, as_floating(x, "lgamma"))
+
+
+def digamma(x: TensorLike, /) -> Tensor:
+    """The derivative of `lgamma`: infinite at 0, with the other sign, and NaN at -1, -2, …
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.digamma(it.asarray([1.0])).item()  # minus Euler's constant
+    -0.5772156715393066
+    """
+    return run1(_DIGAMMA, as_floating(x, "digamma"))
+
+
+@guarded
+def polygamma(n: int, x: TensorLike, /) -> Tensor:
+    """The derivative of `digamma` of order `n`: infinite at 0, -1, -2, …
+
+    Args:
+        n: from 0, which gives `digamma` itself, to 100.
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.polygamma(1, it.asarray([1.0])).item()  # pi² / 6
+    1.644934058189392
+    """
+    order = as_int(n, "polygamma", "n")
+    if not 0 <= order <= _MOST:
+        raise ArgumentError(f"polygamma: n must be from 0 to {_MOST}, got {order}")
+    if not order:
+        return digamma(x)
+    return run1(_POLYGAMMA.op(n=order), as_floating(x, "polygamma"))
+
+
+_MOST = 100
+_STIRLING = 8
+"""From here on series in powers of 1/x are exact enough."""
+
+
+def _bernoulli(count: int) -> list[Fraction]:
+    """Bernoulli's numbers B(2), B(4), … by their recurrence."""
+    b = [Fraction(1)]
+    for m in range(1, 2 * count + 1):
+        b.append(-sum(math.comb(m + 1, k) * b[k] for k in range(m)) / Fraction(m + 1))
+    return b[2::2]
+
+
+_B = _bernoulli(14)
+_LGAMMA_SERIES = [float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(_B[:10], 1)][::-1]
+_DIGAMMA_SERIES = [float(b / (2 * k)) for k, b in enumerate(_B[:10], 1)][::-1]
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def _lgamma(x: Tensor) -> Tensor:
+    """A polynomial around 2 and the recurrence up to 8, Stirling's series from there on, and
+    Euler's reflection of negative numbers."""
+    wide = astype(x, float64)
+    size = abs(wide)
+    far = size >= _STIRLING
+    near = where(far, 2.0, size)
+    whole = round(near)
+    z = near - whole  # exact, so that the zeros at 1 and 2 are
+    up = where(whole <= 1, near, 1.0) * where(whole == 0, near + 1, 1.0)
+    down: Any = 1.0
+    for k in range(1, _STIRLING - 1):
+        down = down * where(whole >= k + 2, near - k, 1.0)
+    logarithm = where(whole >= 2, log(down), -log(up))
+    found = z * (1 + z) * polynomial(z * 2, fits.LGAMMA) + logarithm
+    large = where(far, size, float(_STIRLING))
+    series = polynomial(1 / (large * large), _LGAMMA_SERIES) / large
+    stirling = (large - 0.5) * (log(large) - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
+    found = where(far, stirling, found)
+    # gamma(x) gamma(-x) = -pi / (x sin(pi x))
+    sine = abs(sin_pi(where(size == math.inf, 0.0, size)))
+    reflected = math.log(math.pi) - log(size * sine) - found
+    found = where(wide < 0, where(sine == 0, math.inf, reflected), found)
+    return astype(where(wide == -math.inf, math.inf, found), x.dtype)
+
+
+_ROOT, _ROOT_REST = 1.4616321449683622, 9.549995429965697e-17
+"""Where the digamma function is 0, in two parts."""
+
+
+def _digamma(x: Tensor) -> Tensor:
+    """The recurrence up to 8 and the asymptotic series, with the reflection of negative numbers."""
+    wide = astype(x, float64)
+    negative = wide <= 0
+    at = where(negative, 1 - wide, wide)
+    moved, total = at, at * 0
+    for _ in range(_STIRLING):
+        small = moved < _STIRLING
+        total = total + where(small, 1 / moved, 0.0)
+        moved = where(small, moved + 1, moved)
+    squares = 1 / (moved * moved)
+    series = polynomial(squares, _DIGAMMA_SERIES) * squares
+    found = log(moved) - 0.5 / moved - series - where(at == math.inf, 0.0, total)
+    off = (at - _ROOT) - _ROOT_REST
+    close = abs(off) < 0.45
+    found = where(close, off * polynomial(where(close, off / 0.45, 0.0), fits.DIGAMMA), found)
+    turned = found - math.pi / tan((wide - round(wide)) * math.pi)
+    pole = where(wide == 0, where(signbit(wide), math.inf, -math.inf), math.nan)
+    turned = where(wide == round(wide), pole, turned)
+    return astype(where(negative, turned, found), x.dtype)
+
+
+def _cotangent(n: int) -> list[float]:
+    """The n-th derivative of `cot(pi x)` by pi x, as a polynomial in the cotangent."""
+    powers = [0, 1]
+    for _ in range(n):
+        slope = [k * c for k, c in enumerate(powers)][1:]
+        powers = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    return [float(c) for c in reversed(powers)]
+
+
+def _power(x: Tensor, n: int) -> Tensor:
+    """A whole power: a few products where these are exact enough."""
+    if n > 8:
+        return pow(x, float(n))
+    if n == 1:
+        return x
+    half = _power(x, n // 2)
+    return half * half * x if n % 2 else half * half
+
+
+def _polygamma(x: Tensor, *, n: int) -> Tensor:
+    """`(-1)^(n + 1) n! zeta(n + 1, x)` by Euler and Maclaurin's sum, and the reflection."""
+    wide = astype(x, float64)
+    negative = wide <= 0
+    at = where(negative, 1 - wide, wide)
+    steps, s = 10 + n, n + 1
+    total: Any = 0.0
+    for k in range(steps):
+        total = total + _power(1 / (at + k), s)
+    end = at + steps
+    squares = 1 / (end * end)
+    terms, rising = [], float(s)
+    for k, b in enumerate(_B, 1):
+        terms.append(float(b) / math.factorial(2 * k) * rising)
+        rising *= (s + 2 * k - 1) * (s + 2 * k)
+    rest = polynomial(squares, terms[::-1]) / end + 0.5
+    total = total + _power(1 / end, s) * rest + _power(1 / end, n) / n
+    sign = -1.0 if n % 2 == 0 else 1.0
+    factor = float(math.factorial(n))
+    found = total * (sign * factor)
+    whole = round(wide)
+    cotangent = 1 / tan((wide - whole) * math.pi)
+    turn = polynomial(cotangent, _cotangent(n)) * math.pi ** (n + 1)
+    turned = -turn - sign * found
+    turned = where(wide == whole, sign * math.inf, turned)
+    return astype(where(negative, turned, found), x.dtype)
+
+
+def _rule(x: Aval, *, n: int) -> Aval:
+    return elementwise_rule("polygamma", ("float",))(x)  # type: ignore[return-value]
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for n, shape in ((1, (17,)), (2, (3, 5)), (4, ()), (3, (0,))):
+            x = draw.array(shape, low=0.5, high=9.0)
+            yield Sample((n, x), condition=8)
+        yield Sample((1, draw.array((8,), low=-0.9, high=-0.1)), condition=64)
+
+
+_LGAMMA = special(
+    "lgamma",
+    lgamma,
+    vjp=lambda g, x: g * digamma(x),
+    domain=(0.1, 12.0),
+    body=_lgamma,
+    reference="scipy.special:gammaln",
+).op()
+_DIGAMMA = special(
+    "digamma",
+    digamma,
+    vjp=lambda g, x: g * polygamma(1, x),
+    domain=(0.1, 12.0),
+    body=_digamma,
+).op()
+_POLYGAMMA = Operation(
+    "polygamma",
+    tensors=("x",),
+    statics=("n",),
+    rule=_rule,
+    traits=Traits("elementwise", precision="high"),
+    vjp={"x": lambda g, x, n: g * polygamma(n + 1, x)},
+    body=_polygamma,
+    public=polygamma,
+    samples=_samples,
+    reference="scipy.special:polygamma",
+)

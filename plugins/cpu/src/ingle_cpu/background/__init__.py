@@ -1,0 +1,1 @@
+"""Background: plans that run while Python goes on."""

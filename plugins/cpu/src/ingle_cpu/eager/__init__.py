@@ -1,0 +1,1 @@
+"""Eager: operations that run one at a time."""

@@ -1,0 +1,113 @@
+"""Elementwise operations on operands of one shape: one kernel and one table for all shapes.
+
+A plan is made for its shapes, which takes as long as a hundred operations on few elements. Code
+that meets a new shape each time would do little else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ingle.fusion.fusion import Fusion
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.kernel.nest import is_flat
+from ingle.fusion.lowering.nests import NestCall
+from ingle.fusion.runtime.device import Launch
+from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle.fusion.runtime.launch import bits_of_number
+from ingle.fusion.runtime.plan import CompiledPlan
+from ingle.fusion.runtime.plan_data import KernelRun
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.operation import Op
+
+from ..launch.executable import QUICK, CpuSegment
+from ..launch.table_builder import WORTH, kernel_of
+from ..threads.abi import UNITS
+from ..threads.table import Table, TableEntry
+
+SAMPLE = 1000
+"""Elements of the plan that the kernel is taken from."""
+
+
+class AnyShapeCall:
+    """An operation on tensors of one shape, whichever it is, and numbers.
+
+    Args:
+        device: the backend.
+        plan: of the operation on `SAMPLE` elements.
+        launch: its kernel.
+        values: the numbers of the kernel's operands: inputs, and the output behind them.
+    """
+
+    def __init__(
+        self, device: Any, plan: CompiledPlan, launch: Launch, values: Sequence[int]
+    ) -> None:
+        call, recipe = launch.call, plan.recipe
+        assert isinstance(call, NestCall)
+        self._device = device
+        self._host = plan.host
+        self._dtype = recipe.own[0].dtype
+        self._scalars = [(n, recipe.scalars[n]) for n in launch.scalars]
+        strides = [s for strides in call.strides for s in strides]
+        self._first = 1 + len(strides)
+        code = kernel_of(call.nest)
+        self._table = Table(
+            [TableEntry(code.addresses[0], 0, 0, SAMPLE, WORTH)],
+            values, [0] * len(values), recipe.inputs + 1,
+            [SAMPLE, *strides, *[0] * len(launch.scalars)], code=[code],
+        )  # fmt: skip
+        self._idle = [self._table]
+
+    def __call__(self, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
+        """Runs it; None if the numbers need another kernel."""
+        scalars = self._host(*[x.value for x in inputs if isinstance(x, Scalar)])
+        if scalars is None:
+            return None
+        handles = [self._device.in_order(x) for x in inputs if isinstance(x, Handle)]
+        shape = max([h.shape for h in handles], key=len)
+        result = self._device.empty(Aval(shape, self._dtype))
+        size = math.prod(result.shape)
+        try:
+            table = self._idle.pop()
+        except IndexError:  # other threads use all there are
+            table = self._table.copy()
+        table.bases[:] = [h.address for h in (*handles, result)]
+        table.args[0] = table.entries[0, UNITS] = size
+        for place, (number, dtype) in enumerate(self._scalars, self._first):
+            table.args[place] = bits_of_number(scalars[number], dtype)
+        table.run(release=size >= WORTH * QUICK)
+        self._idle.append(table)
+        return [result]
+
+
+def flat_call(
+    device: Any, fusion: Fusion, op: Op, inputs: Sequence[Handle | Scalar]
+) -> AnyShapeCall | None:
+    """An operation for all shapes; None where it takes more than one kernel over flat memory."""
+    graph, numbers = Graph(), [x.value for x in inputs if isinstance(x, Scalar)]
+    args = [
+        graph.scalar(x.dtype) if isinstance(x, Scalar) else graph.input(Aval((SAMPLE,), x.dtype))
+        for x in inputs
+    ]
+    graph.outputs = graph.node(op, args)
+    plan = GraphPlans(device, fusion, graph).serving(numbers)
+    recipe = plan.recipe
+    only = recipe.steps[0] if len(recipe.steps) == 1 else None
+    if not isinstance(only, KernelRun) or recipe.constants or recipe.checks:
+        return None
+    assert isinstance(only.segment, CpuSegment)
+    launch = _only(only.segment.launches())
+    if launch is None or list(recipe.outputs) != [(recipe.inputs, None)]:
+        return None
+    if any(pointer.buffer == 0 or pointer.offset for pointer in launch.pointers):
+        return None
+    return AnyShapeCall(device, plan, launch, [only.roots[p.buffer - 1] for p in launch.pointers])
+
+
+def _only(launches: Sequence[Launch]) -> Launch | None:
+    """The kernel of a plan, if it is one over flat memory."""
+    call = launches[0].call if len(launches) == 1 else None
+    flat = isinstance(call, NestCall) and is_flat(call.nest) and not call.fixed
+    return launches[0] if flat else None

@@ -1,0 +1,72 @@
+"""Kernels that people wrote themselves: a nest, or LLVM IR with the signature of every kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ingle.fusion.kernel.nest import Nest
+from ingle.fusion.runtime.custom_kernels import CustomKernel
+from ingle.fusion.runtime.launch import bits_of_number
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.operation import Op, infer
+
+from ..jit.engine import Code, IRSource, engine
+from ..launch.table_builder import WORTH, kernel_of
+from ..threads.table import Table, TableEntry
+
+
+class CustomCall:
+    """An operation with somebody's kernel, for operands of certain shapes and dtypes.
+
+    Args:
+        device: the backend.
+        own: the kernel.
+        op, inputs: what it is for.
+    """
+
+    def __init__(
+        self, device: Any, own: CustomKernel, op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> None:
+        self._device = device
+        self._results = infer(op, inputs)
+        self._numbers = [i for i, x in enumerate(inputs) if isinstance(x, Scalar)]
+        self._args = len(own.args)
+        count = len(inputs) - len(self._numbers) + len(self._results)
+        elements = max([_elements(a) for a in (*inputs, *self._results)])
+        grain = max(1, WORTH * own.units // max(1, elements))
+        code = _code(own)
+        self._table = Table(
+            [TableEntry(code.addresses[0], 0, 0, own.units, grain)],
+            range(count), [0] * count, count,
+            [*own.args, *[0] * len(self._numbers)], code=[code],
+        )  # fmt: skip
+        self._idle = [self._table]
+        self._releases = elements >= WORTH
+
+    def __call__(self, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs the kernel."""
+        device = self._device
+        results = tuple([device.empty(aval) for aval in self._results])
+        tensors = [device.in_order(x) for x in inputs if isinstance(x, Handle)]
+        try:
+            table = self._idle.pop()
+        except IndexError:  # other threads use all there are
+            table = self._table.copy()
+        table.bases[:] = [h.address for h in (*tensors, *results)]
+        for place, i in enumerate(self._numbers, self._args):
+            table.args[place] = bits_of_number(inputs[i].value, inputs[i].dtype.name)  # type: ignore[union-attr]
+        table.run(release=self._releases)
+        self._idle.append(table)
+        return results
+
+
+def _elements(x: Handle | Scalar | Aval) -> int:
+    return math.prod(x.shape)
+
+
+def _code(own: CustomKernel) -> Code:
+    if isinstance(own.source, Nest):
+        return kernel_of(own.source)
+    return engine().code(IRSource(own.source, (own.name,)))

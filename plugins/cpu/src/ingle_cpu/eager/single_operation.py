@@ -1,0 +1,252 @@
+"""Single operations: what the backend runs when it is asked for one at a time.
+
+An operation alone gives the bits that it gives inside a plan. So it runs as a plan of its own,
+except where NumPy cannot differ: operations that round once at most, on few elements, where
+NumPy's call is the faster one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.fusion.fusion import Fusion
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.ir.regions import SCATTERS
+from ingle.fusion.passes.decompositions import decomposition
+from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle.fusion.runtime.legality import generated
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.eager import ArrayHandle
+from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.operation import Op, infer
+
+if TYPE_CHECKING:
+    from .any_rows import RowCall, RowCalls
+    from .any_shape import AnyShapeCall
+
+ROUNDED_ONCE = frozenset(
+    {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
+     "round", "square", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
+     "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+     "bitwise_or", "bitwise_xor", "bitwise_invert", "where", "full", "iota", "random_bits", "isnan",
+     "isinf", "isfinite", "max", "min", "argmax", "argmin", "cumulative_sum", "cumulative_prod",
+     "sort", "argsort", "topk"}
+)  # fmt: skip
+"""Operations whose result every implementation has to give."""
+FEW = 4096
+"""Elements up to which NumPy's call is the faster one."""
+MANY = 1 << 16
+"""Elements up to which NumPy's gathers and scatters are taken: where each call has another shape,
+its plan would take longer than that."""
+SIZED = frozenset({"one_hot", "ravel_index"})
+"""Operations on whole numbers whose kernels hold sizes as constants: for tensors of many sizes,
+each seen once, compiling would take longer than anything else."""
+SHAPES = 4
+"""So many shapes of an elementwise operation have plans of their own."""
+LASTING = 16
+"""So many shapes of any operation have plans that are made to come again."""
+MOST = 2048
+"""Operations on certain shapes whose plans are kept: some ten kilobytes each."""
+
+Run = Callable[[Op, Sequence[Handle | Scalar]], "tuple[Handle, ...] | list[Handle]"]
+
+
+class SingleOperations:
+    """How each operation runs by itself, found once for its operands.
+
+    Args:
+        device: the backend.
+        fusion: the decorator over it.
+        native: runs an operation with NumPy's kernels.
+    """
+
+    def __init__(self, device: Any, fusion: Fusion, native: Run) -> None:
+        self._device = device
+        self._fusion = fusion
+        self._native = native
+        self._generated = generated(device)
+        self._known: dict[Any, Run] = {}
+        self._flat: dict[Any, tuple[int, AnyShapeCall | None]] = {}
+        self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
+        self._rows: dict[Any, RowCalls] = {}
+
+    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Runs one operation."""
+        parts: list[Any] = [op]
+        for x in inputs:
+            parts.append(x.shape)
+            parts.append(x.dtype)
+            if type(x) is Scalar:
+                parts.append(Scalar)
+        found = self._known.get(key := tuple(parts))
+        if found is None:
+            if len(self._known) > MOST:
+                self._known.clear()
+                self._flat.clear()
+                self._forms.clear()
+                self._rows.clear()
+            found = self._known[key] = self._choose(op, inputs)
+        try:
+            return tuple(found(op, inputs))
+        except OutOfRangeError:
+            # A kernel knows that an index is wrong, NumPy's also says which one.
+            self._native(op, inputs)
+            raise
+
+    def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        operation, traits = op.operation, op.operation.traits
+        size = max((math.prod(a.shape) for a in avals), default=0)
+        if self._device.owns(op, avals):
+            return self._device.execute_native  # type: ignore[no-any-return]
+        if traits.family == "movement" or traits.inlined:
+            return self._native
+        if operation.name in SIZED or operation.name == "slice_update":
+            return self._in_order
+        moves = traits.kind == "movement" and not traits.family and operation.body is not None
+        if (traits.family == "gather" or moves) and _taken(op, avals) <= MANY:
+            return self._in_order
+        if operation.name in SCATTERS and size <= MANY:
+            return self._in_order
+        if operation.name in ROUNDED_ONCE and size <= FEW:
+            return self._by_numpy(op, inputs)
+        if traits.dynamic_shape or any(0 in a.shape for a in avals):
+            return self._native
+        known = self._generated(op, avals) or decomposition(op, avals, True) is not None
+        if not known and operation.body is None:
+            return self._of_rows if traits.family == "matmul" else self._in_order
+        same = len({_long(x.shape) for x in inputs if type(x) is not Scalar})
+        if traits.kind == "elementwise" and same == 1:
+            return self._for_all_shapes(op, avals, inputs)
+        return self._on_rows(op, avals, inputs)
+
+    def _for_all_shapes(
+        self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]
+    ) -> Run:
+        """How an elementwise operation runs: once it has come with many shapes, not by plans."""
+        numbers = [type(x) is Scalar for x in inputs]
+        key = (op, *[(number, x.dtype) for number, x in zip(numbers, inputs, strict=True)])
+        count, flat = self._flat.get(key, (0, None))
+        if count < SHAPES:
+            self._flat[key] = count + 1, None
+            return self._on_rows(op, avals, inputs)
+        if count == SHAPES:
+            from .any_shape import flat_call
+
+            flat = flat_call(self._device, self._fusion, op, inputs)
+            self._flat[key] = count + 1, flat
+        if flat is None:
+            return self._on_rows(op, avals, inputs)
+        return self._or_by_plan(flat, op, avals, numbers)
+
+    def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        """How an operation runs on rows: on more than two numbers of them, not by plans."""
+        from .any_rows import RowCalls, rows_of
+
+        numbers = [type(x) is Scalar for x in inputs]
+        rows = rows_of(op, inputs)
+        if rows is None:
+            return self._plan(op, avals, numbers)
+        calls = self._rows.get(rows.form)
+        if calls is None:
+            calls = self._rows[rows.form] = RowCalls(self._device)
+        call = calls.call(op, inputs, rows.number)
+        if call is None:
+            return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.number)
+        return self._or_by_plan(call, op, avals, numbers)
+
+    def _or_by_plan(
+        self, call: AnyShapeCall | RowCall, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]
+    ) -> Run:
+        """A call, or a plan where the operands are such that the call does not serve them."""
+        plan: Run | None = None
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
+            nonlocal plan
+            found = call(inputs)
+            if found is not None:
+                return found
+            if plan is None:
+                plan = self._plan(op, avals, numbers)
+            return plan(op, inputs)
+
+        return run
+
+    def _by_numpy(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        """NumPy's kernel and what is around it, without looking anything up."""
+        _, kernel = self._device.resolve(op, inputs)
+        if kernel is None:
+            return self._in_order
+        device, ((shape, dtype), *more) = self._device, infer(op, inputs)
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+            arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+            made = device.compute(kernel, op, arrays)
+            if not shape:  # NumPy returns its own scalars for 0-d results.
+                return (ArrayHandle(device, np.asarray(made), dtype),)
+            handle = ArrayHandle(device, made, dtype)
+            return (handle if made.flags.c_contiguous else device.in_order(handle),)
+
+        return self._in_order if more else run
+
+    def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """Runs NumPy's kernel; its results lie in memory as a plan would have them."""
+        in_order = self._device.in_order
+        return [
+            h if h.array.flags.c_contiguous else in_order(h)  # type: ignore[attr-defined]
+            for h in self._native(op, inputs)
+        ]
+
+    def _of_rows(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+        """The same on operands in C order: the bits of BLAS depend on how they lie."""
+        return self._in_order(op, [self._device.in_order(x) for x in inputs])
+
+    def _plan(
+        self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool],
+        calls: RowCalls | None = None, rows: int = 0,
+    ) -> Run:  # fmt: skip
+        """A plan of an operation; `calls`, if given, shall know of it as one on so many rows."""
+        graph = Graph()
+        args = [
+            graph.scalar(a.dtype) if number else graph.input(a)
+            for a, number in zip(avals, numbers, strict=True)
+        ]
+        graph.outputs = graph.node(op, args)
+        # Which inputs a product reads follows from the operation, whatever sizes above 1 are.
+        form = (op, *[(*[min(n, 2) for n in a.shape], a.dtype) for a in avals], *numbers)
+        count, products = self._forms.get(form, (0, None))
+        executable = GraphPlans(
+            self._device, self._fusion, graph, passing=count >= LASTING, products=products
+        )
+
+        unknown = [] if calls is None else [calls]
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+            handles = [x for x in inputs if isinstance(x, Handle)]
+            values = [x.value for x in inputs if type(x) is Scalar]
+            outputs = executable(handles, values)
+            self._forms[form] = count + 1, executable.products
+            waiting, unknown[:] = unknown[:], ()
+            for each in waiting:
+                each.note(rows, executable, values)
+            return outputs
+
+        return run
+
+
+def _taken(op: Op, avals: Sequence[Aval]) -> int:
+    """How many elements an operation moves, or asks for: of a table they may be few."""
+    if op.operation.traits.dynamic_shape:
+        return MANY + 1
+    moved = [*infer(op, avals), *[a for a in avals if a.dtype.is_integer]]
+    return max([math.prod(a.shape) for a in moved], default=0)
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its first axes of size 1, which move no element."""
+    first = next((a for a, n in enumerate(shape) if n != 1), len(shape))
+    return shape[first:]

@@ -1,0 +1,1 @@
+"""JIT: LLVM IR to machine code in this process."""

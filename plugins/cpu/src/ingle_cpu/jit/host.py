@@ -1,0 +1,129 @@
+"""The machine that kernels are compiled for: its triple, its CPU and what that CPU can do."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import itertools
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import llvmlite
+
+from ingle.fusion.support.disk_store import disk
+from ingle.tensor.errors import BackendError
+
+_LASTING = frozenset(
+    {"vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
+     "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
+)  # fmt: skip
+"""What a processor is, in Linux' words; the rest is its clock and its place."""
+
+
+class Host(NamedTuple):
+    """What LLVM generates code for.
+
+    Attributes:
+        triple: architecture, vendor and system, as LLVM writes it.
+        cpu: LLVM's name of the CPU, for its scheduling model.
+        features: LLVM's feature string, `+` for what the CPU has and `-` for what it lacks. It
+            overrules what the CPU's name implies, so that a virtual machine that hides
+            instructions gets none of them.
+        version: of LLVM.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    version: str = ""
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The features that the CPU has, without their signs."""
+        return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Changes with everything that may change the code of one text."""
+        versions = f"{llvmlite.__version__}|{self.version}"
+        text = "|".join((versions, self.triple, self.cpu, self.features))
+        return hashlib.sha256(text.encode()).digest()
+
+
+@functools.cache
+def llvm() -> Any:
+    """LLVM's binding, ready to generate code for this machine.
+
+    Loading it takes 60 ms, so that only those ask who have something to compile.
+
+    Raises:
+        BackendError: it cannot be loaded.
+    """
+    try:
+        binding = importlib.import_module("llvmlite.binding")
+    except (ImportError, OSError) as error:
+        raise BackendError(
+            f"the device cpu cannot compile kernels: llvmlite does not load ({error}). Try pip "
+            "install --force-reinstall llvmlite, or choose INGLE_DEVICE=numpy"
+        ) from error
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@functools.cache
+def host() -> Host:
+    """The machine that this process runs on: as LLVM says, or as it said to an earlier process."""
+    processor = _processor()
+    key = f"host-{processor}"
+    known = _known(disk().get(key) if processor else None)
+    if known is not None:
+        return known
+    asked = _asked()
+    if processor:
+        disk().put(key, json.dumps(asked).encode())
+    return asked
+
+
+def _known(entry: bytes | None) -> Host | None:
+    """What an earlier process wrote down; None if there is nothing, or not in this form."""
+    try:
+        answer = json.loads(entry or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, list) or len(answer) != len(Host._fields):
+        return None
+    return Host(*answer) if all(isinstance(text, str) for text in answer) else None
+
+
+def _asked() -> Host:
+    binding = llvm()
+    triple = binding.get_process_triple()
+    if sys.platform == "win32":
+        triple += "-elf"  # the loader of COFF objects knows fewer relocations
+    features = binding.get_host_cpu_features().flatten()
+    version = str(binding.llvm_version_info)
+    return Host(triple, binding.get_host_cpu_name(), features, version)
+
+
+def _processor() -> str | None:
+    """A name for all that LLVM's answer goes by; None where that is not known."""
+    if sys.platform != "linux":
+        return None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            first = list(itertools.takewhile(str.strip, lines))
+        folder = Path(llvmlite.__file__ or "").parent / "binding"
+        (library,) = folder.glob("*llvmlite*.so")
+        status = library.stat()
+        version = llvmlite.__version__
+    except (OSError, ValueError, AttributeError):
+        return None
+    kept = [line for line in first if line.split(":")[0].strip() in _LASTING]
+    built = f"{version} {library} {status.st_size} {status.st_mtime_ns}"
+    text = "".join([platform.machine(), "\n", built, "\n", *kept])
+    return hashlib.sha256(text.encode()).hexdigest()

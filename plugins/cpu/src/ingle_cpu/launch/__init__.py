@@ -1,0 +1,1 @@
+"""Launch: the kernels of a plan as a table."""

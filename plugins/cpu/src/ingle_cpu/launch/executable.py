@@ -1,0 +1,234 @@
+"""Launches of a plan as a table that the gang walks."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ingle.fusion.kernel.code import bits_of
+from ingle.fusion.lowering.nests import NestCall
+from ingle.fusion.runtime.device import Launch
+from ingle.fusion.runtime.plan_codegen import DonationState
+from ingle.fusion.runtime.scratch import Lender
+
+from ..matmul import prepacked
+from ..matmul.prepacked import Panels, kept_of, panels_of
+from ..memory import CpuHandle, lent_memory
+from ..threads.table import Table
+from .interrupts import run_interruptibly
+from .table_builder import TableBuilder, assembled, rendered
+
+QUICK = 4
+"""Grains of work up to which a plan keeps Python's lock, which takes longer to get back."""
+
+MANY = 5000
+LONG = 0.2
+"""Grains of work, and seconds, from which on a plan lets Ctrl-C stop it."""
+
+MOST_ASSEMBLIES = 8
+"""Of operands in panels and others: a few of the ways to have some of them are enough."""
+NO_PANELS: Sequence[Panels] = ()
+
+_FORMATS = {
+    "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
+    "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q",
+    "float16": "e6x", "float32": "f4x", "float64": "d",
+}  # fmt: skip
+
+
+class PreparedLaunch(NamedTuple):
+    """A run that is ready.
+
+    Attributes:
+        table: what runs; it knows addresses and numbers.
+        assembly: whose table that is; it gets it back in `idle`.
+        panels: what the run reads besides.
+    """
+
+    table: Table
+    assembly: TableBuilder
+    panels: Sequence[Panels]
+
+
+class CpuSegment:
+    """Kernels that run one after the other without Python in between.
+
+    Args:
+        launches: makes the kernels with their operands, where these are wanted again.
+        buffers: how many buffers there are.
+        scalars: dtypes of the numbers that each run is given.
+        usual: the tables of the launches.
+        keepable: of the operands that may be kept in panels those that are.
+
+    Attributes:
+        seconds: how long the last run took that was long enough to be measured.
+        renewed: whether it was found on disk and assembled anew.
+        turn_seconds: how long a turn of the last loop took that ran it first; None before that.
+    """
+
+    renewed = False
+
+    def __init__(
+        self, launches: Callable[[], Sequence[Launch]], buffers: int, scalars: Sequence[str],
+        usual: TableBuilder, keepable: Sequence[prepacked.PackedOperand],
+    ) -> None:  # fmt: skip
+        self.launches = launches
+        self.buffers = buffers
+        self.usual = usual
+        self.keepable = keepable
+        self._orders = [o.order for o in keepable]
+        self._assemblies: dict[tuple[int, ...], TableBuilder] = {(): usual}
+        self._packers = {n: _packer(scalars[n]) for n in {n for _, n in usual.patches}}
+        self._quick = usual.pieces < QUICK
+        self._long = usual.pieces > MANY
+        self.seconds = 0.0
+        self.turn_seconds: float | None = None
+
+    @staticmethod
+    def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> CpuSegment:
+        """Launches, compiled and ready to run."""
+        usual = assembled(launches, buffers)
+        unsettled = {0} | prepacked.written(launches)
+        keepable = [o for o in usual.keepable if o.buffer not in unsettled]
+        return CpuSegment(lambda: launches, buffers, scalars, usual, keepable)
+
+    @property
+    def keeps(self) -> tuple[int, ...]:
+        """The buffers of operands that it keeps in panels where they come again and again."""
+        return tuple([operand.buffer for operand in self.keepable])
+
+    @property
+    def long(self) -> bool:
+        """Whether it takes so long that Ctrl-C should be able to end it."""
+        return self._long
+
+    def __call__(
+        self,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        landing: DonationState | None = None,
+        keeps: Sequence[CpuHandle | None] = (),
+    ) -> None:
+        """Runs them on buffers at these addresses; `keeps` are the handles of some, or None."""
+        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
+        table = assembly.taken()
+        scratch = _scratch.lend(assembly.scratch, lent_memory) if assembly.scratch else None
+        place = 0 if scratch is None else scratch.address
+        self._fill(assembly, table, addresses, panels, scalars, place)
+        if self._quick:
+            table.run(release=False, landing=landing)
+        else:
+            self._run(table, landing)
+        assembly.idle.append(table)
+        if scratch is not None:
+            _scratch.take_back(scratch)
+
+    def prepared(
+        self,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        keeps: Sequence[CpuHandle | None],
+        scratch: Callable[[int], int],
+    ) -> PreparedLaunch:
+        """All but the run; `scratch` finds memory of some bytes for it."""
+        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
+        table = assembly.taken()
+        place = scratch(assembly.scratch) if assembly.scratch else 0
+        self._fill(assembly, table, addresses, panels, scalars, place)
+        return PreparedLaunch(table, assembly, panels)
+
+    def profile(
+        self,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        runs: int,
+        keeps: Sequence[CpuHandle | None] = (),
+    ) -> Sequence[float]:
+        """Seconds of each launch, the mean of some runs."""
+        assembly, panels = self._with(
+            [kept_of(h, o) for h, o in zip(keeps, self._orders, strict=False)]
+        )
+        table = assembly.taken()
+        scratch = lent_memory(assembly.scratch)
+        self._fill(assembly, table, addresses, panels, scalars, scratch.address)
+        self._run(table)
+        table.measure()
+        for _ in range(runs):
+            self._run(table)
+        seconds = table.seconds / runs
+        table.measure(False)
+        assembly.idle.append(table)
+        return [float(sum(seconds[e] for e in range(a, b))) for a, b in assembly.spans]
+
+    def _chosen(self, keeps: Sequence[CpuHandle | None]) -> tuple[TableBuilder, Sequence[Panels]]:
+        return self._with([panels_of(h, o) for h, o in zip(keeps, self._orders, strict=True)])
+
+    def _with(self, found: Sequence[Panels | None]) -> tuple[TableBuilder, Sequence[Panels]]:
+        """What runs where operands have the panels that were found, and those panels."""
+        ready = tuple([n for n, panels in enumerate(found) if panels is not None])
+        assembly = self._assemblies.get(ready)
+        if assembly is None:
+            if len(self._assemblies) > MOST_ASSEMBLIES:
+                return self.usual, NO_PANELS
+            operands = [self.keepable[n] for n in ready]
+            assembly = assembled(self.launches(), self.buffers, operands)
+            self._assemblies[ready] = assembly
+        return assembly, [panels for panels in found if panels is not None]
+
+    def sources(self) -> Sequence[str]:
+        """The kernels' LLVM IR."""
+        calls = [launch.call for launch in self.launches()]
+        return [rendered(call.nest) for call in calls if isinstance(call, NestCall)]
+
+    def _fill(
+        self,
+        assembly: TableBuilder,
+        table: Table,
+        addresses: Sequence[int],
+        panels: Sequence[Panels],
+        scalars: Sequence[Any],
+        scratch: int,
+    ) -> None:
+        behind = [p.address for p in panels] if panels else ()
+        assembly.addresses.pack_into(table.base_bytes, 0, *addresses, scratch, *behind)
+        if assembly.patches:
+            words = {n: pack(scalars[n]) for n, pack in self._packers.items()}
+            for start, number in assembly.patches:
+                table.arg_bytes[start : start + 8] = words[number]
+
+    def _run(self, table: Table, landing: DonationState | None = None) -> None:
+        if self._long and threading.current_thread() is threading.main_thread():
+            run_interruptibly(table)
+        else:
+            began = time.perf_counter()
+            table.run(landing=landing)
+            self.seconds = time.perf_counter() - began
+            self._long = self.seconds > LONG
+
+
+@cache
+def _packer(dtype: str) -> Callable[[Any], bytes]:
+    """Makes the eight bytes in which a kernel takes a number."""
+
+    def by_bits(number: Any) -> bytes:
+        return bits_of(number, dtype).to_bytes(8, "little")
+
+    if dtype not in _FORMATS:
+        return by_bits
+    form = struct.Struct("<" + _FORMATS[dtype])
+
+    def pack(number: Any) -> bytes:
+        try:
+            return form.pack(number)
+        except OverflowError:  # infinite in this dtype
+            return by_bits(number)
+
+    return pack
+
+
+_scratch = Lender()
+"""Memory for what templates pack."""

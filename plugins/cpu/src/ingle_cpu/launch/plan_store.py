@@ -1,0 +1,257 @@
+"""Plans that outlive their process: segments as data, and as segments again.
+
+What is written is a segment's table as numbers, in which places stand for addresses of code, and
+the keys of the compiled objects in the store. So to read one is to copy arrays and to load objects:
+nothing is rendered or compiled. Where an object is gone, or the tuner knows better by now, the
+segment is assembled anew from its launches, which stand there, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ingle.fusion.runtime.device import Launch
+from ingle.fusion.runtime.launch_records import read_launches, written_launches
+from ingle.fusion.runtime.plan_keys import folder_digest
+from ingle.fusion.support.disk_store import DiskStore
+from ingle.fusion.support.settings import is_exact, is_measured
+from ingle.tensor.errors import BackendError
+
+from ..jit.engine import Code, engine, lasting
+from ..matmul.autotune import Asked, tuner
+from ..matmul.blocking import Variation
+from ..matmul.launches import Choice
+from ..matmul.microkernel import Tile
+from ..matmul.pack_launches import Packing
+from ..matmul.prepacked import PackedOperand, order_of
+from ..threads.abi import FUNCTION, WITH_PREVIOUS
+from ..threads.pool import gang
+from ..threads.table import Table, TableEntry
+from .executable import CpuSegment
+from .table_builder import TableBuilder
+
+if TYPE_CHECKING:
+    from ingle.fusion.runtime import device
+
+_FIELDS = len(TableEntry._fields)
+
+
+class CpuPlanStore:
+    """Where the plans of this machine are kept.
+
+    Args:
+        store: on disk.
+    """
+
+    def __init__(self, store: DiskStore) -> None:
+        self._store = store
+
+    def description(self) -> str:
+        """The machine, the threads, the settings, and the code of this plugin."""
+        return f"{_lasting_part()} {gang().threads} {is_exact()} {is_measured()}"
+
+    def get(self, name: str) -> bytes | None:
+        return self._store.get(name)
+
+    def put(self, name: str, content: bytes) -> None:
+        self._store.put(name, content)
+
+    def written(self, segment: device.Segment) -> bytes | None:
+        """A segment as bytes; None if its launches hold what is no data."""
+        assert isinstance(segment, CpuSegment)
+        try:
+            launches = _text(written_launches(segment.launches()))
+            return _written(segment, launches)
+        except (TypeError, LookupError):  # code of an unknown origin
+            return None
+
+    def segment(
+        self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]
+    ) -> CpuSegment | None:
+        """The segment of such bytes; None if they are none, or do not suit."""
+        try:
+            return _SegmentReader(content, buffers, scalars).segment()
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error,
+                OverflowError, RecursionError, BackendError):  # fmt: skip
+            return None
+
+
+@functools.cache
+def _lasting_part() -> str:
+    """What stays the same in a process."""
+    spec = importlib.util.find_spec("ingle_cpu")
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    digests = [folder_digest(f) for f in folders]
+    return f"{engine().machine.fingerprint.hex()} {digests}"
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _written(segment: CpuSegment, launches: bytes) -> bytes:
+    usual = segment.usual
+    table = usual.table
+    codes: dict[int, list[int]] = {}  # by address: the object, and which of its functions
+    objects: dict[str, list[Any]] = {}
+    known: dict[int, tuple[Code, int]] = {}
+    for code in (*lasting(), *table.code):
+        known.update({a: (code, n) for n, a in enumerate(code.addresses)})
+
+    def place(address: int) -> list[int]:
+        if address not in codes:
+            code, number = known[address]
+            objects.setdefault(code.key, [len(objects), code.names])
+            codes[address] = [objects[code.key][0], number]
+        return codes[address]
+
+    entries, args = table.entries[:, :_FIELDS].copy(), table.args.copy()
+    functions = [place(int(a)) for a in entries[:, FUNCTION]]
+    addressed = [[at, *place(int(args[at]))] for at in usual.addressed]
+    entries[:, FUNCTION] = 0
+    args[usual.addressed] = 0
+    for at, _ in usual.patches:
+        args[at // 8] = 0
+    arrays = [entries, table.base_of, table.offset_of, args]
+    said = {
+        "objects": [[key, names] for key, (_, names) in objects.items()],
+        "functions": functions,
+        "addressed": addressed,
+        "spans": usual.spans,
+        "patches": usual.patches,
+        "scratch": usual.scratch,
+        "keepable": [_written_operand(o) for o in segment.keepable],
+        "tuned": usual.tuned,
+        "sizes": [a.size for a in arrays],
+    }
+    text = _text(said)
+    heads = struct.pack("<QQ", len(text), len(launches))
+    return b"".join([heads, text, launches, *[a.astype("<i8").tobytes() for a in arrays]])
+
+
+def _written_operand(operand: PackedOperand) -> list[Any]:
+    order = operand.order
+    return [operand.launch, operand.buffer, order.offset, order.packing, operand.choice]
+
+
+class _SegmentReader:
+    """Makes a segment of bytes, none of which it takes for granted."""
+
+    def __init__(self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]) -> None:
+        self._buffers = buffers
+        self._scalars = scalars
+        text, launches = struct.unpack_from("<QQ", content)
+        end = 16 + text + launches
+        if end > len(content):
+            raise ValueError("cut off")
+        self._said = json.loads(content[16 : 16 + text])
+        self._launch_text = content[16 + text : end]
+        self._numbers = np.frombuffer(content, "<i8", offset=end).astype(np.int64)
+
+    def segment(self) -> CpuSegment:
+        usual = self._assembly() if self._agrees() else None
+        launches = self._launches()
+        if usual is None:
+            made = CpuSegment.of(launches(), len(self._buffers), self._scalars)
+            made.renewed = True
+            return made
+        return CpuSegment(launches, len(self._buffers), self._scalars, usual, usual.keepable)
+
+    def _launches(self) -> Callable[[], Sequence[Launch]]:
+        text = self._launch_text
+        return functools.cache(lambda: read_launches(json.loads(text)))
+
+    def _agrees(self) -> bool:
+        """Whether products would be computed in the same way now."""
+        for key, (variation, due) in self._said["tuned"].items():
+            asked = Asked(None if variation is None else Variation(*variation), bool(due))
+            if not tuner().agrees(key, asked):
+                return False
+        return True
+
+    def _assembly(self) -> TableBuilder | None:
+        """The tables; None where an object is gone."""
+        said = self._said
+        codes = [engine().recalled(key, tuple(names)) for key, names in said["objects"]]
+        found = [code for code in codes if code is not None]
+        if len(found) < len(codes):
+            return None
+        entries, base_of, offset_of, args = self._arrays(said["sizes"])
+        scratch = _count(said["scratch"])
+        self._check(entries, base_of, offset_of, args, scratch)
+        functions = [found[_count(c)].addresses[_count(n)] for c, n in said["functions"]]
+        entries[:, FUNCTION] = functions
+        addressed = []
+        for at, code, number in said["addressed"]:
+            args[_count(at)] = found[_count(code)].addresses[_count(number)]
+            addressed.append(at)
+        patches = [(_count(at), _count(n)) for at, n in said["patches"]]
+        if any(at % 8 or at // 8 >= len(args) or n >= len(self._scalars) for at, n in patches):
+            raise ValueError("a number goes nowhere")
+        spans = [(_count(a), _count(b)) for a, b in said["spans"]]
+        if any(not a <= b <= len(entries) for a, b in spans):
+            raise ValueError("a launch has entries that are not there")
+        table = Table(
+            entries, base_of, offset_of, len(self._buffers) + 1, args, code=tuple(found)
+        )  # fmt: skip
+        tuned = {
+            key: Asked(None if v is None else Variation(*v), bool(due))
+            for key, (v, due) in said["tuned"].items()
+        }
+        return TableBuilder(
+            table, len(self._buffers) + 1, spans=spans, patches=patches, scratch=scratch,
+            keepable=[self._operand(*o) for o in said["keepable"]], addressed=addressed,
+            tuned=tuned,
+        )  # fmt: skip
+
+    def _arrays(self, sizes: Sequence[Any]) -> list[np.ndarray]:
+        first, second, third, fourth = map(_count, sizes)
+        if first % _FIELDS or first + second + third + fourth != len(self._numbers):
+            raise ValueError("arrays of other sizes")
+        places = np.cumsum([first, second, third])
+        entries, *rest = np.split(self._numbers, places)
+        return [entries.reshape(-1, _FIELDS), *rest]
+
+    def _check(
+        self, entries: np.ndarray, base_of: np.ndarray, offset_of: np.ndarray, args: np.ndarray,
+        scratch: int,
+    ) -> None:  # fmt: skip
+        """Raises ValueError where a table points to what is not there."""
+        if len(base_of) != len(offset_of) or len(entries) != len(self._said["functions"]):
+            raise ValueError("arrays of different lengths")
+        _, pointer, arg, units, grain, flags = entries.T
+        if (
+            (pointer < 0).any() or (pointer > len(base_of)).any()
+            or (arg < 0).any() or (arg > len(args)).any()
+            or (units < 0).any() or (grain < 1).any() or (flags & ~WITH_PREVIOUS).any()
+        ):  # fmt: skip
+            raise ValueError("an entry that is none")
+        sizes = np.array([*self._buffers, scratch], np.int64)
+        if (base_of < 0).any() or (base_of >= len(sizes)).any():
+            raise ValueError("a pointer into no buffer")
+        # One past the end is where an empty operand may lie.
+        if (offset_of < 0).any() or (offset_of > sizes[base_of]).any():
+            raise ValueError("a pointer beyond its buffer")
+
+    def _operand(
+        self, launch: Any, buffer: Any, offset: Any, packing: Any, choice: Any
+    ) -> PackedOperand:  # fmt: skip
+        if not 0 < _count(buffer) < len(self._buffers):
+            raise ValueError("an operand in no buffer")
+        dtype, batch, strides, *sizes = packing
+        tile, *how = choice
+        order = order_of(Packing(dtype, tuple(batch), tuple(strides), *sizes), _count(offset))
+        return PackedOperand(_count(launch), buffer, order, Choice(Tile(*tile), *how))
+
+
+def _count(n: Any) -> int:
+    if type(n) is not int or not 0 <= n < 1 << 62:
+        raise ValueError(f"{n!r} is no count")
+    return n

@@ -1,0 +1,140 @@
+"""Segments that run again and again in one native call, such as the steps of a loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ingle.fusion.runtime.device import Turns
+from ingle.fusion.runtime.scratch import Lender, Lent
+
+from ..memory import lent_memory
+from ..threads import abi
+from ..threads.table import HOLDING, RELEASING, AbortedError
+from .executable import LONG, MANY, QUICK, CpuSegment, PreparedLaunch
+from .interrupts import run_interruptibly
+
+_BASES = abi.CONTROL.index("bases")
+
+_scratch = Lender()
+"""Memory for what templates pack: a run needs one piece, which its segments take turns with."""
+
+
+def run_turns(runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
+    """Runs segments one after the other, as often as each of them has addresses.
+
+    Raises:
+        KeyboardInterrupt: it takes long, and Ctrl-C came meanwhile.
+    """
+    first: CpuSegment = runs[0].segment  # type: ignore[assignment]
+    turns = len(runs[0].addresses)
+    lent: list[Lent] = []
+
+    def scratch(nbytes: int) -> int:
+        lent.append(_scratch.lend(nbytes, lent_memory))
+        return lent[-1].address
+
+    prepared = [_prepared(run, scalars, scratch) for run in runs]
+    loop = _Loop(prepared, [run.addresses for run in runs], turns)
+    pieces = turns * sum(p.assembly.pieces for p in prepared)
+    try:
+        if _is_long(first, turns, pieces) and _is_main():
+            run_interruptibly(loop)
+        else:
+            loop.run(release=pieces >= QUICK)
+    finally:
+        loop.end()
+    first.turn_seconds = loop.seconds / turns
+    for p in prepared:
+        p.assembly.idle.append(p.table)
+    for piece in lent:
+        _scratch.take_back(piece)
+
+
+def _prepared(run: Turns, scalars: Sequence[Any], scratch: Callable[[int], int]) -> PreparedLaunch:
+    segment: CpuSegment = run.segment  # type: ignore[assignment]
+    return segment.prepared(run.addresses[0].tolist(), scalars, run.keeps, scratch)
+
+
+def _is_long(first: CpuSegment, turns: int, pieces: float) -> bool:
+    """Whether Ctrl-C should be able to end it: as long as it took before, or by its work."""
+    if first.turn_seconds is None:
+        return pieces > MANY
+    return first.turn_seconds * turns > LONG
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+class _Loop:
+    """Tables that native code runs with a row of addresses for each turn.
+
+    Attributes:
+        seconds: how long the run took.
+    """
+
+    def __init__(
+        self, prepared: Sequence[PreparedLaunch], addresses: Sequence[np.ndarray], turns: int
+    ) -> None:
+        self._tables = [p.table for p in prepared]
+        self._rows = [_rows(p, given) for p, given in zip(prepared, addresses, strict=True)]
+        words = [turns, len(prepared)]
+        for table, rows in zip(self._tables, self._rows, strict=True):
+            table.control[_BASES] = rows.ctypes.data
+            words += [table.control_address, rows.strides[0]]
+        self._words = np.array(words, np.int64)
+        self.seconds = 0.0
+
+    def run(self, *, release: bool = True) -> None:
+        """Runs all turns; `release` as for a table.
+
+        Raises:
+            AbortedError: `abort` was called meanwhile.
+        """
+        gang = self._tables[0].gang
+        if not gang.parks_in_kernel and gang.sleeping:
+            gang.wake()
+        holding, releasing = _calls(gang.repeat_address)
+        began = time.perf_counter()
+        status = (releasing if release else holding)(self._words.ctypes.data, gang.state)
+        self.seconds = time.perf_counter() - began
+        if status == abi.ALONE:
+            gang.start()  # a forked child's first plan ran on this thread, the next one has help
+        elif status:
+            self.forget_abort()
+            raise AbortedError(f"a loop of {self._words[0]} turns was stopped before its end")
+
+    def abort(self) -> None:
+        """Stops a run in another thread before its next kernel."""
+        for table in self._tables:
+            table.abort()
+
+    def forget_abort(self) -> None:
+        """Lets the tables run again."""
+        for table in self._tables:
+            table.forget_abort()
+
+    def end(self) -> None:
+        """Gives the tables their own addresses back."""
+        for table in self._tables:
+            table.control[_BASES] = table.bases_address
+
+
+def _rows(prepared: PreparedLaunch, addresses: np.ndarray) -> np.ndarray:
+    """All buffers of a table for each turn: scratch memory and panels are the same in all."""
+    rows = np.empty((len(addresses), len(prepared.table.bases)), np.int64)
+    rows[:] = prepared.table.bases
+    rows[:, : addresses.shape[1]] = addresses
+    return rows
+
+
+@lru_cache(maxsize=4)
+def _calls(address: int) -> tuple[Any, Any]:
+    """The native function, holding Python's lock or releasing it."""
+    return HOLDING(address), RELEASING(address)

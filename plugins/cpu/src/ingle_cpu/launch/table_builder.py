@@ -1,0 +1,249 @@
+"""The table of a segment: its launches as entries, with their pointers and arguments."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from ingle.fusion.kernel.nest import BLOCK, Nest, Operand, in_blocks, is_flat, layout, units
+from ingle.fusion.lowering.contraction import ContractionCall
+from ingle.fusion.lowering.nests import NestCall
+from ingle.fusion.render.llvm.source import render
+from ingle.fusion.render.llvm.targets import target_of
+from ingle.fusion.runtime.device import BufferOffset, Launch
+from ingle.fusion.support.time_slices import tick
+
+from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
+from ..matmul import prepacked
+from ..matmul.autotune import Asked, choice_for
+from ..matmul.launches import Epilogue, Problem, contraction
+from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
+from ..threads.pool import gang
+from ..threads.table import Table, TableEntry
+
+WORTH = 1 << 14
+"""Elements that a worker should have at least: fewer take less time than waking it."""
+COMPILING = 500
+"""To how many steps of passes the compilation of a kernel comes."""
+LONG_ROW = 64
+"""Elements from which on rows of a scattered nest are shared: who has a part of them goes over all,
+which takes a part of what the others' work does."""
+
+
+@lru_cache(maxsize=MOST)
+def kernel_of(nest: Nest) -> Code:
+    """A nest's code."""
+    return engine().code(IRSource(rendered(nest), ("nest",), reduced=False))
+
+
+def rendered(nest: Nest) -> str:
+    """A nest's LLVM IR for this machine."""
+    host = engine().machine
+    return render(nest, "nest", target_of(host.present, host.triple.partition("-")[0]))
+
+
+class TableBuilder:
+    """Tables of the same entries.
+
+    Args:
+        table: the first of them.
+        count: how many buffers it has.
+
+    Attributes:
+        addresses: makes bytes of the buffers' addresses.
+        spans: of each launch its first entry and the one behind its last.
+        patches: where numbers go: (byte in the arguments, position of the number).
+        scratch: bytes of scratch memory.
+        keepable: operands that may be kept in panels.
+        addressed: places of arguments that are addresses of code.
+        tuned: how products were chosen, by the problems' names; see `tuning.Asked`.
+        pieces: how many grains of work there are.
+        idle: tables that no thread uses.
+    """
+
+    def __init__(
+        self, table: Table, count: int, *, spans: Sequence[tuple[int, int]],
+        patches: Sequence[tuple[int, int]], scratch: int,
+        keepable: Sequence[prepacked.PackedOperand],
+        addressed: Sequence[int], tuned: Mapping[str, Asked],
+    ) -> None:  # fmt: skip
+        self.table = table
+        self.addresses = struct.Struct(f"{count}q")
+        self.spans = spans
+        self.patches = patches
+        self.scratch = scratch
+        self.keepable = keepable
+        self.addressed = addressed
+        self.tuned = tuned
+        self.pieces = float((table.entries[:, UNITS] / table.entries[:, GRAIN]).sum())
+        self.idle = [table]
+
+    def taken(self) -> Table:
+        """A table that no other thread uses, to be put back to the idle ones."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self.table.copy()
+
+
+def assembled(
+    launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand] = ()
+) -> TableBuilder:
+    """The tables of some launches, whose code is compiled.
+
+    Args:
+        launches: the kernels with their operands.
+        buffers: how many buffers there are; the scratch memory is one more.
+        ready: operands whose panels are at hand, one after the other in the buffers behind that.
+    """
+    return _Assembler(launches, buffers, ready).assembly()
+
+
+class _Assembler:
+    """Entries in the making; see `assembled`."""
+
+    def __init__(
+        self, launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand]
+    ) -> None:
+        self._entries: list[TableEntry] = []
+        self._base_of: list[int] = []
+        self._offset_of: list[int] = []
+        self._args: list[int] = []
+        self._code: list[Code] = []
+        self._scratch_buffer = buffers
+        self._ready = {o.launch: (n, o.choice) for n, o in enumerate(ready, buffers + 1)}
+        self._buffers = buffers + 1 + len(ready)
+        self._patches: list[tuple[int, int]] = []
+        self._scratch = 0
+        self._spans: list[tuple[int, int]] = []
+        self._keepable: list[prepacked.PackedOperand] = []
+        self._addressed: list[int] = []
+        self._tuned: dict[str, Asked] = {}
+        for number, launch in enumerate(launches):
+            first, before = len(self._entries), engine().counts.compiled
+            try:
+                self._add(number, launch)
+            except KernelCompileError as error:
+                raise KernelCompileError(
+                    f"the kernel of [{launch.operations}] cannot be compiled. This is a mistake in "
+                    f"Ingle, please report it; the device numpy does without kernels. {error}"
+                ) from error
+            self._spans.append((first, len(self._entries)))
+            tick("compiling kernels", COMPILING if engine().counts.compiled > before else 1)
+
+    def assembly(self) -> TableBuilder:
+        table = Table(
+            self._entries, self._base_of, self._offset_of, self._buffers, self._args,
+            code=self._code,
+        )  # fmt: skip
+        return TableBuilder(
+            table, self._buffers, spans=self._spans, patches=self._patches, scratch=self._scratch,
+            keepable=self._keepable, addressed=self._addressed, tuned=self._tuned,
+        )  # fmt: skip
+
+    def _add(self, number: int, launch: Launch) -> None:
+        call = launch.call
+        if isinstance(call, NestCall):
+            self._add_nest(call, launch)
+        else:
+            self._add_contraction(call, number, launch)
+
+    def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
+        problem = Problem(
+            call.dtype, call.dtype, call.batch, *call.sizes, call.a.strides, call.b.strides
+        )
+        named = {"a": launch.pointers[0], "b": launch.pointers[1]}
+        named |= {f"operand {k}": p for k, p in enumerate(launch.pointers[2:])}
+        ready = self._ready.get(number)
+        if ready is not None:
+            buffer, choice = ready
+            named["b"] = BufferOffset(buffer, 0)
+        else:
+            choice = choice_for(problem, gang().threads, self._tuned)
+            if prepacked.keepable(problem, choice):
+                place = launch.pointers[1]
+                self._keepable.append(prepacked.operand(number, problem, gang().threads, place))
+        made = contraction(
+            problem,
+            _epilogue(call),
+            [o.strides for o in call.operands],
+            [0] * len(call.scalars),
+            workers=gang().threads,
+            choice=choice,
+            b_is_packed=ready is not None,
+        )
+        offsets: dict[str, int] = {}
+        end = 0
+        for scratch, nbytes in enumerate(made.scratch):
+            offsets[f"scratch {scratch}"] = end
+            end += -(-nbytes // 64) * 64
+        self._scratch = max(self._scratch, end)
+        for spec in made.entries:
+            first = len(self._base_of), len(self._args)
+            flags = WITH_PREVIOUS if spec.independent else 0
+            self._entries.append(TableEntry(spec.function, *first, spec.units, spec.grain, flags))
+            for name in spec.pointers:
+                pointer = named.get(name)
+                if pointer is None:
+                    pointer = BufferOffset(self._scratch_buffer, offsets[name])
+                self._base_of.append(pointer.buffer)
+                self._offset_of.append(pointer.offset)
+            self._addressed.extend([first[1] + k for k in spec.addresses])
+            self._args.extend(spec.args)
+            self._code.extend(spec.code)
+        # Scalars stand behind everything else that the last entry, which computes, is given.
+        start = len(self._args) - 1 - len(launch.scalars)
+        self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
+
+    def _add_nest(self, call: NestCall, launch: Launch) -> None:
+        nest = call.nest
+        count = units(nest, call.sizes)
+        grain = grain_of(nest, call.sizes)
+        code = kernel_of(nest)
+        self._code.append(code)
+        first = len(self._base_of), len(self._args)
+        self._entries.append(TableEntry(code.addresses[0], *first, count, grain))
+        for pointer in launch.pointers:
+            self._base_of.append(pointer.buffer)
+            self._offset_of.append(pointer.offset)
+        start, place = len(self._args), layout(nest)
+        self._args.extend(call.sizes)
+        for strides in call.strides:
+            self._args.extend(strides)
+        for number, scalar in enumerate(launch.scalars):
+            self._patches.append((8 * (start + place.scalar(number)), scalar))
+        self._args.extend([0] * len(launch.scalars))
+        self._args.extend(call.fixed)
+
+
+def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
+    """Into multiples of how many units work is split."""
+    if is_flat(nest):
+        return WORTH
+    if not nest.scattered:
+        return max(1, WORTH // _work(nest, sizes))
+    # Who has a part goes over all rows, and does long ones much later than it has passed others.
+    shared = sizes[-1] >= LONG_ROW and math.prod(sizes[1:]) >= 2 * WORTH
+    return max(1, -(-units(nest, sizes) // (gang().threads if shared else 1)))
+
+
+def _epilogue(call: ContractionCall) -> Epilogue:
+    stored = {k for k, _ in call.stores}
+    lanes = {0: "zero", 1: "unit"}
+    operands = tuple(
+        [
+            Operand(
+                dtype, k in stored, "unit" if k in stored else lanes.get(o.strides[-1], "strided")
+            )
+            for k, (o, dtype) in enumerate(zip(call.operands, call.dtypes, strict=True))
+        ]
+    )
+    return Epilogue(call.code, operands, call.stores, call.scalar_dtypes)
+
+
+def _work(nest: Nest, sizes: Sequence[int]) -> int:
+    """Elements in one unit of work."""
+    rows = 128 if nest.lanes == "outer" else BLOCK if in_blocks(nest) else 1
+    return max(1, sizes[-1] * rows)

@@ -1,0 +1,1 @@
+"""Matmul: matrix products with an epilogue."""

@@ -1,0 +1,327 @@
+"""Measuring how a contraction runs best on this machine, once for all problems of about its size.
+
+A winner is kept on disk as JSON beside the compiled kernels, in an entry for each kind of machine,
+whose file can be copied to another one of the same kind. What is tried gives the same bits as the
+first guess; a candidate that does not is reported and never chosen. A process spends at most
+`SECONDS` on it, on its first large contractions, so that a start is never slow; the next process
+goes on where it ended. `INGLE_AUTOTUNE=0` takes the first guess always.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.support.disk_store import DiskStore, disk
+from ingle.fusion.support.settings import is_measured
+from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.locks import renewed
+
+from ..jit.engine import engine
+from ..threads.abi import WITH_PREVIOUS
+from ..threads.table import Table, TableEntry
+from .blocking import Choice, Problem, Variation, choose, first_guess, variations
+from .driver import driver_source
+from .launches import contraction, identity
+from .plan import Contraction
+
+SECONDS = 0.1
+"""What a process may spend on measurements."""
+SHARE = 0.03
+"""What one problem may take of it."""
+SMALLEST = 20_000_000
+"""Multiplications from which on a measurement is worth its time."""
+LARGEST_BYTES = 1 << 28
+WORTHWHILE = 0.97
+"""A candidate must take less than this part of the guess's time: smaller gains are noise."""
+
+
+class TuningWarning(UserWarning):
+    """Candidates of a measurement disagree."""
+
+
+class Asked(NamedTuple):
+    """What the tuner said of a problem.
+
+    Attributes:
+        variation: the winner; None for the first guess.
+        due: whether it could not be measured for want of time, so that the next process shall.
+    """
+
+    variation: Variation | None
+    due: bool
+
+
+def choice_for(
+    problem: Problem, workers: int, asked: dict[str, Asked] | None = None
+) -> Choice:  # fmt: skip
+    """How to compute a problem: by measurement if there is one or time for one.
+
+    Args:
+        problem: what is computed.
+        workers: on how many threads.
+        asked: is told, by the problem's name, what the choice goes by.
+    """
+    if not is_measured():
+        return choose(problem, workers)
+    key, answer = tuner().answer(problem, workers)
+    if asked is not None:
+        asked[key] = answer
+    return choose(problem, workers, answer.variation)
+
+
+def rounded(problem: Problem) -> Problem:
+    """The problem that stands for all of about its size and its kind of strides.
+
+    >>> p = Problem("float32", "float32", (), 1000, 700, 130, (130, 1), (700, 1))
+    >>> rounded(p)[3:]
+    (1024, 768, 128, (128, 1), (768, 1))
+    """
+    batch, m, n, k = problem.batch, *map(_rounded, (problem.m, problem.n, problem.k))
+    count = math.prod(batch)
+    shape = (_rounded(count),) if count > 1 else ()
+    return Problem(
+        problem.a_dtype, problem.b_dtype, shape, m, n, k,
+        _strides(problem.a_strides, shape, m, k), _strides(problem.b_strides, shape, k, n),
+    )  # fmt: skip
+
+
+def _rounded(size: int) -> int:
+    """The nearest of 1, 2, 3, 4, 6, 8, 12, 16 …"""
+    if size <= 4:
+        return size
+    power = 1 << (size.bit_length() - 1)
+    return min((power, power * 3 // 2, power * 2), key=lambda x: abs(x - size))
+
+
+def _strides(
+    strides: tuple[int, ...], batch: tuple[int, ...], rows: int, columns: int
+) -> tuple[int, ...]:
+    """Those of a dense matrix with the same axis innermost."""
+    along_rows = abs(strides[-2]) < abs(strides[-1])
+    own = (1, rows) if along_rows else (columns, 1)
+    repeats = not any(strides[: len(strides) - 2])
+    return (*((0 if repeats else rows * columns) for _ in batch), *own)
+
+
+class Tuner:
+    """The winners of one kind of machine.
+
+    Args:
+        store: where winners are kept.
+        name: of their entry there.
+        seconds: what may be spent on measurements.
+    """
+
+    def __init__(self, store: DiskStore, name: str, seconds: float = SECONDS) -> None:
+        self.left = seconds
+        self._store = store
+        self._name = name
+        self._lock = renewed(self, "_lock")
+        self._known = self._read()
+
+    def variation(self, problem: Problem, workers: int) -> Variation | None:
+        """The winner for a problem, measured if it is not known and there is time; else None."""
+        return self.answer(problem, workers)[1].variation
+
+    def answer(self, problem: Problem, workers: int) -> tuple[str, Asked]:
+        """The name of a problem and the winner, measured if need be and there is time."""
+        alike = rounded(problem)
+        key = _key(alike, workers)
+        found = self._known.get(key)
+        if found is None or not _was_tried(found["variation"], alike, workers):
+            due = _worth_it(alike) and bool(variations(alike, workers))
+            if self.left <= 0 or not due:
+                return key, Asked(None, due)
+            with self._lock:
+                # Another thread may have measured it meanwhile.
+                known = self._known.get(key)
+                if known is None or known is found:
+                    known = self._measure(alike, workers, key)
+                found = known
+        return key, Asked(Variation(*found["variation"]), False)
+
+    def agrees(self, key: str, asked: Asked) -> bool:
+        """Whether the answer about a problem would be the same now."""
+        found = self._known.get(key)
+        if found is None:
+            return asked.variation is None and not (asked.due and self.left > 0)
+        return Variation(*found["variation"]) == asked.variation
+
+    def _measure(self, problem: Problem, workers: int, key: str) -> dict[str, Any]:
+        begin = time.perf_counter()
+        budget = min(SHARE, self.left)
+        winner, guess, best = tune(problem, workers, budget)
+        self.left -= time.perf_counter() - begin
+        found = {"variation": list(winner), "seconds": best, "guess_seconds": guess}
+        self._known[key] = found
+        problems = {**self._read(), key: found}
+        content = {"machine": engine().machine.cpu, "problems": problems}
+        self._store.put(self._name, json.dumps(content, indent=1, sort_keys=True).encode())
+        return found
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """What this process and others have measured; nothing if it is not in this form."""
+        try:
+            problems = json.loads(self._store.get(self._name) or b"{}")["problems"]
+            for entry in problems.values():
+                Variation(*entry["variation"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return {}  # absent, or of another form: measured anew
+        return dict(problems)
+
+
+def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float]:
+    """The best variation found in some time, the seconds of the first guess, and its own."""
+    trial = _Trial(problem, workers)
+    end = time.perf_counter() + seconds
+    winner = first_guess(problem, workers)
+    groups = variations(problem, workers)
+    slices = 1 + sum(len(g) for g in groups)
+    guess = best = trial.measure(winner, seconds / slices)
+    for group in groups:
+        base = winner
+        for candidate in group:
+            left = end - time.perf_counter()
+            if left <= 0:
+                return winner, guess, best
+            tried = _changed(base, first_guess(problem, workers), candidate)
+            taken = trial.measure(tried, min(left, seconds / slices))
+            if taken < best * WORTHWHILE:
+                winner, best = tried, taken
+    return winner, guess, best
+
+
+def _was_tried(known: Sequence[Any], problem: Problem, workers: int) -> bool:
+    """Whether a winner from the disk is one that this version's measurement can find."""
+    candidates = [c for group in variations(problem, workers) for c in group]
+    tried = zip(*[first_guess(problem, workers), *candidates], strict=True)
+    return all(value in values for value, values in zip(known, tried, strict=True))
+
+
+def _changed(base: Variation, guess: Variation, candidate: Variation) -> Variation:
+    """What the candidate changes about the guess, changed about the base."""
+    old = guess._asdict()
+    changed = {name: x for name, x in candidate._asdict().items() if x != old[name]}
+    return base._replace(**changed)
+
+
+class _Trial:
+    """Operands of a problem, and runs of its variations on them."""
+
+    def __init__(self, problem: Problem, workers: int) -> None:
+        self.problem = problem
+        self.workers = workers
+        count = math.prod(problem.batch)
+        numbers = np.random.default_rng(0)
+        self.a = _operand(numbers, problem.a_dtype, count * problem.m * problem.k)
+        self.b = _operand(numbers, problem.b_dtype, count * problem.k * problem.n)
+        self.expected: np.ndarray | None = None
+
+    def measure(self, variation: Variation, seconds: float) -> float:
+        """The shortest of some runs; infinity if the result is another one."""
+        problem = self.problem
+        chosen = choose(problem, self.workers, variation)
+        row = (problem.n, 1)
+        strides = (*(problem.m * problem.n for _ in problem.batch), *row)
+        size = math.prod(problem.batch) * problem.m * problem.n
+        result = np.empty(size, as_dtype(problem.a_dtype).dtype)
+        made = contraction(
+            problem, identity(problem.a_dtype), [strides], workers=self.workers, choice=chosen
+        )
+        buffers = {"a": self.a, "b": self.b, "operand 0": result}
+        run = table_of(made, buffers, alone=self.workers == 1)
+        run()
+        if self.expected is None:
+            self.expected = result
+        elif result.tobytes() != self.expected.tobytes():
+            warnings.warn(
+                f"{variation} gives another result than the guess for {problem}; it is not used",
+                TuningWarning,
+                stacklevel=2,
+            )
+            return math.inf
+        return _shortest(run, seconds)
+
+
+def _shortest(run: Callable[[], None], seconds: float) -> float:
+    best, end = math.inf, time.perf_counter() + seconds
+    runs = 0
+    while runs < 3 or (time.perf_counter() < end and runs < 1000):
+        begin = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - begin)
+        runs += 1
+    return best
+
+
+def _operand(numbers: np.random.Generator, dtype: str, count: int) -> np.ndarray:
+    return numbers.random(count, np.float32).astype(as_dtype(dtype).dtype)
+
+
+def table_of(
+    made: Contraction, buffers: dict[str, np.ndarray], *, alone: bool
+) -> Callable[[], None]:
+    """A contraction on arrays, ready to run; it holds the arrays and the scratch memory.
+
+    Args:
+        alone: on one thread: the scratch memory is that of one.
+    """
+    held = dict(buffers)
+    for number, size in enumerate(made.scratch):
+        memory = np.empty(size + 64, np.uint8)
+        held[f"scratch {number}"] = memory[-memory.ctypes.data % 64 :]
+    names = list(held)
+    entries: list[TableEntry] = []
+    bases: list[int] = []
+    args: list[int] = []
+    for spec in made.entries:
+        grain = max(spec.units, 1) if alone else spec.grain
+        flags = WITH_PREVIOUS if spec.independent else 0
+        entries.append(TableEntry(spec.function, len(bases), len(args), spec.units, grain, flags))
+        bases += [names.index(p) for p in spec.pointers]
+        args += spec.args
+    table = Table(entries, bases, [0] * len(bases), len(names), args)
+    table.bases[:] = [array.ctypes.data for array in held.values()]
+
+    def run(_held: object = held) -> None:
+        table.run()
+
+    return run
+
+
+def _worth_it(problem: Problem) -> bool:
+    count = math.prod(problem.batch)
+    a, b = SIZES[problem.a_dtype] * problem.m, SIZES[problem.b_dtype] * problem.n
+    size = count * problem.k * (a + b)
+    return size <= LARGEST_BYTES and count * problem.m * problem.n * problem.k >= SMALLEST
+
+
+def _key(problem: Problem, workers: int) -> str:
+    """The rounded problem as text."""
+    sizes = "x".join(map(str, (*problem.batch, problem.m, problem.n, problem.k)))
+    layout = "".join(
+        "k" if along == 1 else "o" for along in (problem.a_strides[-1], problem.b_strides[-2])
+    )
+    shared = "".join(
+        "s" if not any(s[:-2]) else "-" for s in (problem.a_strides, problem.b_strides)
+    )
+    return f"{problem.a_dtype} {problem.b_dtype} {sizes} {layout}{shared} {workers} threads"
+
+
+@functools.cache
+def tuner() -> Tuner:
+    """The tuner of this process."""
+    # What was measured holds for this machine and for the code of this version.
+    code = driver_source().text + repr(Variation._fields)
+    key = hashlib.sha256(engine().machine.fingerprint + code.encode()).hexdigest()
+    return Tuner(disk(), f"tuning-{key[:16]}.json")

@@ -1,0 +1,278 @@
+"""What is multiplied, and the choice of how: which tile, what is packed, how the work is cut."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.render.llvm.targets import Target, target_of
+
+from ..jit.engine import engine
+from .dot import COLUMNS
+from .microkernel import Tile, lanes_of, most_rows, most_vectors
+from .pack import compute_dtype
+
+DEPTH_BLOCK = 512
+"""How many products are summed in registers before they are added to the tile."""
+DEPTH = 1024
+"""How much of k is packed at once."""
+NEAR_BYTES = 256 << 10
+"""Columns of b that stay in the second-level cache while rows of a go by."""
+ALL_NEAR = 2
+"""Columns may take so many times as much if they all fit: then tiles fetch something else."""
+ROWS_BYTES = 320 << 10
+"""Rows of a that stay there while columns of b go by."""
+SMALL_BYTES = 48 << 10
+"""Operands that fit the first-level cache are read where they lie."""
+FEW = 8
+"""Up to so many rows, packing b costs more than reading it several times; or tiles, where b is
+packed for a few of them.
+"""
+FEW_DOTS = 24
+"""The same where b lies along k, and packing would have to transpose it."""
+AGAIN_BYTES = 2 << 20
+"""A matrix a of up to so many bytes may be read again for each block of columns: it stays near."""
+SHALLOW = 256
+"""Below such a k, columns are not divided among workers: the epilogue runs along rows."""
+EVEN = 0.93
+"""How much of the workers' time a division among them should use."""
+UNITS = 8
+"""Units of work for each worker: as many as the gang has chunks."""
+FEWEST_TILES = 2
+"""Tiles of rows that are worth a unit of work."""
+DOT_ROWS = 4
+
+
+class Problem(NamedTuple):
+    """The operands of a contraction.
+
+    Attributes:
+        a_dtype, b_dtype: float32, float64, float16 or bfloat16; both are computed in one dtype.
+        batch: sizes of the batch axes, at most three.
+        m, n, k: rows of a, columns of b, and what is summed over.
+        a_strides: in elements along the batch axes, i and k; 0 repeats.
+        b_strides: along the batch axes, k and j.
+    """
+
+    a_dtype: str
+    b_dtype: str
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, ...]
+    b_strides: tuple[int, ...]
+
+
+class Choice(NamedTuple):
+    """How a problem is computed.
+
+    Attributes:
+        tile: the shape in registers and how it reads.
+        pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
+        pack_b: the same for panels of columns of b. Packed tiles need both.
+        row_blocks, panel_blocks: into how many units of work rows and columns are divided.
+        near: panels of columns that all rows of a unit go by before the next ones.
+    """
+
+    tile: Tile
+    pack_a: str
+    pack_b: str
+    row_blocks: int
+    panel_blocks: int
+    near: int
+
+
+@functools.cache
+def target() -> Target:
+    """The family of this machine's processor."""
+    machine = engine().machine
+    return target_of(machine.present, machine.triple.split("-")[0])
+
+
+class Variation(NamedTuple):
+    """What a measurement may change about the first guess; all give the same bits.
+
+    Attributes:
+        vectors: of a tile, along columns.
+        pack_a, pack_b: as in `Choice`.
+        scale: how many more or fewer columns of b a unit of work holds.
+    """
+
+    vectors: int
+    pack_a: str
+    pack_b: str
+    scale: float
+
+
+def choose(problem: Problem, workers: int, variation: Variation | None = None) -> Choice:
+    """How to compute a problem: a guess, or the guess with something changed."""
+    dtype = compute_dtype(problem.a_dtype)
+    lanes = lanes_of(dtype, target())
+    made = variation or first_guess(problem, workers)
+    kind, pack_a, pack_b = _special(problem, dtype, lanes), "", ""
+    if kind == "dot":
+        ready = [s == 1 or problem.k <= 1 for s in _along_k(problem)]
+        pack_a, pack_b = ("" if is_ready else "before" for is_ready in ready)
+    elif not kind:
+        pack_b = made.pack_b
+        pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
+        kind = "packed" if pack_a else "direct"
+    tile = _tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes), made.vectors)
+    tiles = -(-max(problem.m, 1) // tile.rows)
+    panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
+    deep = max(1, min(problem.k, DEPTH)) * SIZES[dtype]
+    near = _near(int(NEAR_BYTES * made.scale) // (deep * tile.vectors * lanes), panels)
+    if pack_b == "local":
+        # With few tiles, a panel is used while it is in the first-level cache.
+        near = near if tiles > FEW else 1
+        return Choice(tile, pack_a, pack_b, 1, _local_blocks(panels, problem, workers), near)
+    fits = tiles
+    if near < panels or pack_a == "local":
+        fits = max(1, int(ROWS_BYTES * made.scale) // (deep * tile.rows))
+    return Choice(tile, pack_a, pack_b, *_blocks(problem, tiles, panels, fits, workers), near)
+
+
+def first_guess(problem: Problem, workers: int) -> Variation:
+    """What is chosen without a measurement."""
+    dtype = compute_dtype(problem.a_dtype)
+    lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
+    readable = _readable(problem, dtype)
+    panels = max(problem.n, 1) / (vectors * lanes)
+    again = problem.m * problem.k * SIZES[dtype] <= AGAIN_BYTES
+    divided = _local_blocks(math.ceil(panels), problem, workers) > 1
+    if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
+        return Variation(vectors, "" if readable else "before", "local", 1.0)
+    return Variation(vectors, "" if readable else "local", "before", 1.0)
+
+
+def variations(problem: Problem, workers: int) -> list[tuple[Variation, ...]]:
+    """What to try: of each group the best is kept, and the next group changes that."""
+    dtype = compute_dtype(problem.a_dtype)
+    if _special(problem, dtype, lanes_of(dtype, target())):
+        return []
+    guess = first_guess(problem, workers)
+    most = guess.vectors
+    narrower = tuple(guess._replace(vectors=v) for v in range(most - 1, most // 2 - 1, -1) if v)
+    other = {"local": "before", "before": "local"}[guess.pack_b]
+    packed = [guess._replace(pack_b=other)]
+    ways = {"local": ("", "before"), "before": ("", "local")}[guess.pack_b]
+    packed += [guess._replace(pack_a=way) for way in ways if way != guess.pack_a]
+    scaled = tuple(guess._replace(scale=s) for s in (0.5, 2.0))
+    return [narrower, tuple(packed), scaled]
+
+
+def _special(problem: Problem, dtype: str, lanes: int) -> str:
+    """The kind of tile if b is read where it lies, or operands lie along k, or nothing."""
+    if _is_dot(problem, dtype):
+        return "dot"
+    if not _readable(problem, dtype):
+        return ""
+    whole = problem.b_strides[-1] == 1 and problem.n % lanes == 0
+    small = problem.k * (problem.n + problem.m) * SIZES[dtype] <= SMALL_BYTES
+    return "direct" if whole and (small or problem.m <= FEW) else ""
+
+
+def _is_dot(problem: Problem, dtype: str) -> bool:
+    """Whether sums are taken lane by lane, as both operands lie along k.
+
+    It decides the bits, and the same product has them wherever its operands come from: what a plan
+    reads backwards, in steps or repeated is a copy if it was computed before. Such a copy keeps the
+    order of the axes, so that is all that counts. A vector lies along k anyway.
+    """
+    if not problem.a_dtype == problem.b_dtype == dtype:
+        return False
+    m, n, k = problem.m, problem.n, problem.k
+    a_in_rows = m == 1 or not _is_transposed(problem.a_strides, k)
+    b_in_columns = n == 1 or _is_transposed(problem.b_strides, n)
+    return a_in_rows and b_in_columns and min(m, n) <= FEW_DOTS
+
+
+def _is_transposed(strides: tuple[int, ...], columns: int) -> bool:
+    """Whether a matrix of several rows lies in memory column by column."""
+    return columns > 1 and abs(strides[-2]) < abs(strides[-1])
+
+
+def _along_k(problem: Problem) -> tuple[int, int]:
+    """The strides of both operands along what is summed over."""
+    return problem.a_strides[-1], problem.b_strides[-2]
+
+
+def _readable(problem: Problem, dtype: str) -> bool:
+    """Whether tiles can read rows of a where they lie."""
+    return problem.a_dtype == problem.b_dtype == dtype and problem.a_strides[-1] == 1
+
+
+def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
+    """The largest tile of a kind that the rows divide into evenly."""
+    vectors = min(widest, needed)
+    if kind == "dot":
+        return Tile(kind, min(m, DOT_ROWS), vectors)
+    most = most_rows(target(), vectors, kind)
+    return Tile(kind, -(-m // -(-m // most)), vectors)
+
+
+def _near(fits: int, panels: int) -> int:
+    """How many panels stay near, if so many fit where there is more to keep."""
+    return panels if panels <= ALL_NEAR * max(fits, 1) else max(fits, 1)
+
+
+def _blocks(problem: Problem, tiles: int, panels: int, fits: int, workers: int) -> tuple[int, int]:
+    """Into how many units rows and columns are divided, if so many tiles of rows fit in one."""
+    wanted = UNITS * workers if workers > 1 else 1
+    wanted = -(-wanted // max(math.prod(problem.batch), 1))
+    rows = -(-tiles // fits)
+    if rows < wanted:
+        rows = max(rows, min(wanted, -(-tiles // FEWEST_TILES)))
+        columns = min(panels, -(-wanted // rows))
+        return max(rows, -(-wanted // columns)), columns
+    # As many for each worker.
+    return -(-rows // wanted) * wanted, 1
+
+
+def _local_blocks(panels: int, problem: Problem, workers: int) -> int:
+    """Blocks of columns, such that there are several for each worker."""
+    if workers == 1:
+        return 1
+    return min(panels, -(-4 * workers // max(math.prod(problem.batch), 1)))
+
+
+def _is_even(panels: float, problem: Problem, workers: int) -> bool:
+    """Whether blocks of columns can be divided among workers so that none waits for long."""
+    blocks = _local_blocks(math.ceil(panels), problem, workers)
+    # The last block is smaller where the last panel is.
+    count = max(math.prod(problem.batch), 1) * (blocks - math.ceil(panels) + panels)
+    rounds, rest = divmod(count, workers)
+    return count / workers >= EVEN * (rounds + min(rest, 1))
+
+
+def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
+    """How much of k is taken at once, and summed at once."""
+    if choice.tile.kind == "dot":
+        return max(problem.k, 1), max(problem.k, 1)
+    return DEPTH, DEPTH_BLOCK
+
+
+def tiles_of(problem: Problem, choice: Choice) -> int:
+    """How many tiles lie above each other."""
+    return -(-problem.m // choice.tile.rows)
+
+
+def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
+    """Columns of a panel and of the last one, and how many panels there are."""
+    lanes = lanes_of(compute_dtype(problem.a_dtype), target())
+    step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
+    width = -(-choice.tile.vectors * lanes // step) * step
+    panels = -(-problem.n // width)
+    last = problem.n - (panels - 1) * width if panels else 0
+    return width, -(-last // step) * step or width, panels
+
+
+def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    """Batch sizes as three."""
+    if len(sizes) > 3:
+        raise ValueError(f"{len(sizes)} batch axes; merge them, at most 3 are possible")
+    first, second, third = (1,) * (3 - len(sizes)) + sizes
+    return first, second, third

@@ -1,0 +1,37 @@
+"""The addresses of the code that contractions are made of, each compiled once a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ingle.fusion.render.llvm.targets import Target
+
+from ..jit.engine import Code, engine
+from .driver import driver_source
+from .epilogue import Epilogue, epilogue_source
+from .microkernel import Tile, micro_source
+from .pack import pack_source
+
+
+@lru_cache(maxsize=1)
+def driver_address() -> int:
+    """Of the loops around the tiles."""
+    return engine().addresses(driver_source())[0]
+
+
+@lru_cache(maxsize=1024)
+def micro_address(tile: Tile, dtype: str, target: Target) -> int:
+    """Of a tile."""
+    return engine().addresses(micro_source(tile, dtype, target))[0]
+
+
+@lru_cache(maxsize=64)
+def pack_addresses(dtype: str, target: Target) -> tuple[int, ...]:
+    """Of what packs one panel, and of the kernel that packs all."""
+    return engine().addresses(pack_source(dtype, target))
+
+
+@lru_cache(maxsize=4096)
+def epilogue_code(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> Code:
+    """Of an epilogue of so many outer axes."""
+    return engine().code(epilogue_source(epilogue, outer, dtype, target))

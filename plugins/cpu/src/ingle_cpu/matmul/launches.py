@@ -1,0 +1,265 @@
+"""Products of matrices, in batches, with an epilogue: the kernel calls that compute them.
+
+    c[.., i, j] = epilogue(sum over k of a[.., i, k] * b[.., k, j], operands at [.., i, j])
+
+for operands of any strides. The code that runs depends on dtypes, on the shape of a tile and on the
+epilogue; sizes and strides are arguments, so that a new batch size compiles nothing. The sum over k
+is taken in blocks of `DEPTH_BLOCK` in order of k, or lane by lane where both operands have k last;
+which of these depends on the problem alone, never on the cut or the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ingle.fusion.kernel.code import SIZES
+
+from .abi import ADDRESSES, ARGS, POINTERS_AT
+from .blocking import Choice as Choice
+from .blocking import Problem as Problem
+from .blocking import choose as choose
+from .blocking import depths, target, three, tiles_of, widths
+from .code import driver_address, epilogue_code, micro_address, pack_addresses
+from .epilogue import Epilogue as Epilogue
+from .epilogue import identity as identity
+from .epilogue import is_identity, nest_args
+from .microkernel import lanes_of
+from .pack import compute_dtype
+from .pack_launches import Packing
+from .plan import Contraction as Contraction
+from .plan import EntrySpec as EntrySpec
+
+GROUP = 4
+"""Tiles of a row that are computed before the epilogue is called for them."""
+FLOPS_OF_A_CHUNK = 1_000_000
+"""Less is not worth another worker."""
+_POINTER_SLOTS = 256
+
+
+def contraction(
+    problem: Problem,
+    epilogue: Epilogue,
+    strides: Sequence[Sequence[int]],
+    scalars: Sequence[int] = (),
+    *,
+    workers: int,
+    choice: Choice | None = None,
+    b_is_packed: bool = False,
+) -> Contraction:
+    """The entries that compute a problem.
+
+    Args:
+        strides: of the epilogue's operands in elements along the batch axes, i and j.
+        scalars: the epilogue's, as bit patterns.
+        workers: how many threads the gang has that runs it; each has scratch memory of its own.
+        choice: how; `choose` says so if None.
+        b_is_packed: b points at panels that an earlier packing of the same choice made.
+    """
+    empty = not math.prod(three(problem.batch))
+    chosen = choice or choose(problem, workers)
+    entries: list[EntrySpec] = []
+    scratch = [_scratch(problem, chosen).total * workers]
+    a, b = "a", "b"
+    if chosen.pack_b == "before" and not b_is_packed:
+        b = f"scratch {len(scratch)}"
+        packing = packing_of_b(problem, chosen)
+        entries.append(packing.entry(("b", b)))
+        scratch.append(packing.nbytes)
+    if chosen.pack_a == "before":
+        a = f"scratch {len(scratch)}"
+        packing = packing_of_a(problem, chosen)
+        entries.append(packing.entry(("a", a), independent=bool(entries)))
+        scratch.append(packing.nbytes)
+    if empty:
+        entries = [entry._replace(units=0) for entry in entries]
+    entries.append(_compute_entry(problem, chosen, epilogue, strides, scalars, (a, b)))
+    return Contraction(tuple(entries), tuple(scratch))
+
+
+def packing_of_a(problem: Problem, choice: Choice) -> Packing:
+    """Rows of a in panels as high as a tile."""
+    size, rows = SIZES[problem.a_dtype], choice.tile.rows
+    *batch, i, k = (s * size for s in problem.a_strides)
+    if choice.tile.kind == "dot":
+        return _along_k(problem.a_dtype, problem, (*batch, i, k), problem.m)
+    return Packing(problem.a_dtype, problem.batch, (*batch, k, i), problem.m, problem.k, rows, rows)
+
+
+def packing_of_b(problem: Problem, choice: Choice) -> Packing:
+    """Columns of b in panels as wide as a tile."""
+    width, last, _ = widths(problem, choice)
+    steps = tuple(s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    if choice.tile.kind == "dot":
+        *batch, k, j = steps
+        return _along_k(problem.b_dtype, problem, (*batch, j, k), problem.n)
+    return Packing(problem.b_dtype, problem.batch, steps, problem.n, problem.k, width, last)
+
+
+def _along_k(dtype: str, problem: Problem, steps: tuple[int, ...], count: int) -> Packing:
+    """Rows of a or columns of b one behind the other, as tiles of the kind "dot" read them."""
+    k = problem.k
+    return Packing(dtype, problem.batch, steps, k, count, k, k)
+
+
+class _Scratch(NamedTuple):
+    """Places in a worker's scratch memory, and its size."""
+
+    tiles: int
+    packed: int
+    panel: int
+    sums: int
+    total: int
+
+
+def _scratch(problem: Problem, choice: Choice) -> _Scratch:
+    dtype = compute_dtype(problem.a_dtype)
+    size = SIZES[dtype]
+    width, _, panels = widths(problem, choice)
+    tiles = POINTERS_AT + 8 * _POINTER_SLOTS
+    packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
+    depth, _ = depths(problem, choice)
+    deep = min(problem.k, depth) * size
+    high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
+    panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
+    sums = panel + _aligned(choice.near * width * deep if choice.pack_b == "local" else 0)
+    wide = -(-panels // choice.panel_blocks) * width
+    waiting = high * wide * size if problem.k > depth else 0
+    # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
+    return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // 64) * 64
+
+
+def _compute_entry(
+    problem: Problem,
+    choice: Choice,
+    epilogue: Epilogue,
+    strides: Sequence[Sequence[int]],
+    scalars: Sequence[int],
+    sources: tuple[str, str],
+) -> EntrySpec:
+    _, _, panels = widths(problem, choice)
+    units = math.prod(problem.batch) * choice.row_blocks * choice.panel_blocks
+    if not (problem.m and panels):
+        units = 0
+    outer = len(problem.batch) + 1
+    code = epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
+    values = {**_addresses(problem, choice), "epilogue": code.addresses[0]}
+    values |= _shape(problem, choice)
+    values |= _addressing(problem, choice)
+    values |= _result(problem, epilogue, strides)
+    onward = choice.row_blocks * choice.panel_blocks == 1 and three(problem.batch)[2] > 1
+    values["b_next"] = values["b2"] if onward else 0
+    of_nest, values["inner_at"], values["column_at"] = nest_args(
+        problem, epilogue, strides, scalars
+    )
+    values |= {"nest_args": len(of_nest), "operands": len(epilogue.operands)}
+    fetched, values["fetched_row"] = _fetched(problem, choice, epilogue, strides)
+    values["fetched"] = len(fetched)
+    fetched += [0] * (len(epilogue.operands) - len(fetched))
+    columns = [
+        steps[-1] * SIZES[operand.dtype]
+        for steps, operand in zip(strides, epilogue.operands, strict=True)
+    ]
+    function = driver_address()
+    operands = (f"operand {k}" for k in range(len(epilogue.operands)))
+    args = (*(values[name] for name in ARGS), *columns, *fetched, *of_nest)
+    flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
+    grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
+    pointers = (*sources, "scratch 0", *operands)
+    addresses = tuple([ARGS.index(name) for name in ADDRESSES if values[name]])
+    return EntrySpec(function, pointers, args, units, grain, code=(code,), addresses=addresses)
+
+
+def _fetched(
+    problem: Problem, choice: Choice, epilogue: Epilogue, strides: Sequence[Sequence[int]]
+) -> tuple[list[int], int]:
+    """What the epilogue reads in dense rows of the same length, and the bytes of such a row.
+
+    Nothing where tiles have to fetch b instead, or where there is more than one matrix.
+    """
+    _, _, panels = widths(problem, choice)
+    if choice.near * choice.panel_blocks < panels or math.prod(problem.batch) != 1:
+        return [], 1
+    rows = {
+        n: problem.n * SIZES[operand.dtype]
+        for n, (operand, steps) in enumerate(zip(epilogue.operands, strides, strict=True))
+        if not operand.output and tuple(steps[-2:]) == (problem.n, 1)
+    }
+    longest = max(rows.values(), default=1)
+    return [n for n, nbytes in rows.items() if nbytes == longest], max(longest, 1)
+
+
+def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
+    """Of what the driver calls, whatever the epilogue is."""
+    dtype = compute_dtype(problem.a_dtype)
+    _, last, _ = widths(problem, choice)
+    last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
+    return {
+        "micro": micro_address(choice.tile, dtype, target()),
+        "last_micro": micro_address(last_tile, dtype, target()),
+        "pack_a": pack_addresses(problem.a_dtype, target())[0] if choice.pack_a == "local" else 0,
+        "pack_b": pack_addresses(problem.b_dtype, target())[0] if choice.pack_b == "local" else 0,
+    }
+
+
+def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
+    width, last, panels = widths(problem, choice)
+    places = _scratch(problem, choice)
+    depth, depth_block = depths(problem, choice)
+    sizes = three(problem.batch)
+    return {
+        "m": problem.m, "n": problem.n, "k": problem.k, "rows": choice.tile.rows,
+        "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
+        "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
+        "block_panels": -(-panels // choice.panel_blocks), "near": choice.near,
+        "depth": depth, "depth_block": depth_block, "group": GROUP,
+        "size": SIZES[compute_dtype(problem.a_dtype)],
+        "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
+        "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
+        "panel_at": places.panel, "sums_at": places.sums,
+    }  # fmt: skip
+
+
+def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
+    """How far things are apart, in bytes."""
+    width, last, _ = widths(problem, choice)
+    size = SIZES[compute_dtype(problem.a_dtype)]
+    dot = choice.tile.kind == "dot"
+    of_a, of_b = packing_of_a(problem, choice), packing_of_b(problem, choice)
+    *_, a_row, a_step = (s * SIZES[problem.a_dtype] for s in problem.a_strides)
+    *_, b_k, b_j = (s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    if dot:  # Tiles of this kind walk over columns and read along k.
+        a_row = problem.k * size if choice.pack_a else a_row
+        b_j = problem.k * size if choice.pack_b else b_j
+    ready, before = choice.pack_a == "before", choice.pack_b == "before"
+    rows = choice.tile.rows
+    a = of_a.packed_steps if ready else of_a.steps
+    b = of_b.packed_steps if before else of_b.steps
+    b_step = b_j if dot else width * size if choice.pack_b else b_k
+    return {
+        "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
+        "a_tile": rows * (problem.k * size if ready else a_row),
+        "b_k": b_k, "b_j": b_j, "b_step": b_step,
+        "last_b_step": last * size if choice.pack_b and not dot else b_step,
+        "b_panel": width * problem.k * size if before else width * b_j,
+        "a0": a[0], "a1": a[1], "a2": a[2], "b0": b[0], "b1": b[1], "b2": b[2],
+    }  # fmt: skip
+
+
+def _result(
+    problem: Problem, epilogue: Epilogue, strides: Sequence[Sequence[int]]
+) -> dict[str, int]:
+    """Where tiles go at once, if the epilogue does nothing with them."""
+    names = ("c_row", "c0", "c1", "c2")
+    dtype = compute_dtype(problem.a_dtype)
+    plain = is_identity(epilogue) and strides[0][-1] == 1
+    if not plain:
+        return dict.fromkeys(("plain", *names), 0)
+    *batch, row, _ = (s * SIZES[dtype] for s in strides[0])
+    steps = [0] * (3 - len(batch)) + batch
+    return dict(zip(names, (row, *steps), strict=True), plain=1)

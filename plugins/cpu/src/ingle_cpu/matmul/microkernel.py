@@ -1,0 +1,248 @@
+"""The innermost kernels of a contraction: a tile of the result stays in registers over all of k.
+
+    void micro(a, a_row, last, b, b_step, columns, depth, tile, tile_row, add, soon)
+
+computes `tile[i, j] (+)= sum over k of a[i, k] * b[k, j]` for a number of rows and vectors; rows of
+the tile are `tile_row` bytes apart, so that it may be a part of the result itself. These kinds read
+`b` as whole vectors along j, and add up products in order of k, so that they give the same bits:
+
+- *packed*: `a[k * rows + i]` and `b[k * width + j]` lie one after the other.
+- *direct*: rows of `a` are `a_row` bytes apart and its columns adjacent, rows of `b` are `b_step`
+  bytes apart. Nothing needs to be copied first. Rows behind number `last` are read as that one.
+
+Additions of addresses would take the place of multiplications, since they share the ports: so each
+address is a register, or the sum of two, and a constant, and one addition moves all of them on. On
+the way the tile fetches what will be read next: from `soon` on a cache line for every
+`STEPS_OF_A_LINE` steps of k.
+
+The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
+bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.render.llvm.targets import NEON, Target
+from ingle.fusion.render.llvm.text import Values, Writer, scalar_type, suffix, vector_type
+
+from ..jit.engine import IRSource
+
+_PARAMETERS = {
+    "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",
+    "depth": "i64", "tile": "ptr", "tile_row": "i64", "add": "i64", "soon": "ptr",
+}  # fmt: skip
+UNROLL = 4
+STEPS_OF_A_LINE = 2
+LINE = 64
+"""Bytes of a cache line."""
+
+
+class Tile(NamedTuple):
+    """A shape of the result in registers.
+
+    Attributes:
+        kind: `"packed"`, `"direct"` or `"dot"`.
+        rows: along i.
+        vectors: registers along j.
+    """
+
+    kind: str
+    rows: int
+    vectors: int
+
+
+def parameters(values: Mapping[str, str] | None = None) -> str:
+    """The parameters of every tile, or the arguments of a call."""
+    given = values or {name: f"%{name}" for name in _PARAMETERS}
+    return ", ".join(f"{kind} {given[name]}" for name, kind in _PARAMETERS.items())
+
+
+def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
+    """Rows of a tile: sums in three quarters of the registers leave room for a row of b.
+
+    >>> from ingle.fusion.render.llvm.targets import AVX2, AVX512
+    >>> most_rows(AVX512, 4), most_rows(AVX512, 1), most_rows(AVX2, 2)
+    (6, 12, 6)
+    """
+    if kind == "packed":
+        return min(12, target.registers * 3 // 4 // vectors)
+    # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
+    left = target.registers * (5 if target == NEON else 6) // 8
+    return min(8, left // vectors)
+
+
+def most_vectors(target: Target) -> int:
+    """Vectors of a tile: as many as it takes to load b less often than a."""
+    return (4 if target.width == 64 else 3) if target.registers >= 32 else 2
+
+
+def lanes_of(dtype: str, target: Target) -> int:
+    """Numbers in a register."""
+    return target.width // SIZES[dtype]
+
+
+def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
+    """The module of one tile for float32 or float64."""
+    if tile.kind == "dot":
+        from .dot import dot_text
+
+        name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
+        return IRSource(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
+    name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{dtype}_{target.name}"
+    return IRSource(_Micro(tile, dtype, target, name).text(), (name,), reduced=False)
+
+
+class _Micro:
+    def __init__(self, tile: Tile, dtype: str, target: Target, name: str) -> None:
+        self.tile = tile
+        self.name = name
+        self.lanes = lanes_of(dtype, target)
+        self.size = SIZES[dtype]
+        self.scalar = scalar_type(dtype)
+        self.vector = vector_type(self.scalar, self.lanes)
+        self.suffix = suffix(self.scalar, self.lanes)
+        # Without fused multiply-add LLVM would call a function for it.
+        self.multiply_add = "llvm.fma" if target.fma else "llvm.fmuladd"
+        self.writer = Writer(name)
+
+    def text(self) -> str:
+        w = self.writer
+        self.rows = [self._row(i) for i in range(self.tile.rows)]
+        zeros = [(self.vector, "zeroinitializer")] * (self.tile.rows * self.tile.vectors)
+        carried = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%soon"), *zeros]
+        self.thrice = w.let("thrice", "mul i64 %b_step, 3")
+        whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
+        done = self._loop("many", whole, carried, UNROLL)
+        carried = [(kind, value) for (kind, _), value in zip(carried, done, strict=True)]
+        done = self._loop("rest", "%depth", carried, 1)
+        self._finish(done[3:])
+        head = f"define void @{self.name}({parameters()}) nounwind {{\nentry:\n"
+        return head + "\n".join([*w.lines, "}", *w.declared.values()]) + "\n"
+
+    def _row(self, row: int) -> str:
+        """How far a row is behind the first one, in bytes."""
+        if self.tile.kind == "packed" or not row:
+            return str(row * self.size)
+        w = self.writer
+        index = w.call("row", "i64", "llvm.smin.i64", "i64 %last", f"i64 {row}")
+        return w.let("row", f"mul i64 {index}, %a_row")
+
+    def _loop(
+        self, hint: str, depth: str, carried: Sequence[tuple[str, str]], count: int
+    ) -> Values:
+        """Steps of k, some at a time, until the pointer into a has come so deep."""
+        w = self.writer
+        stop = self._at("%a", w.let("stop", f"mul i64 {depth}, {self._a_step}"))
+        before, head, inside, after = w.block, *map(w.label, (hint, "body", "end"))
+        w.do(f"br label %{head}")
+        w.start(head)
+        names = [w.name("carried") for _ in carried]
+        mark = len(w.lines)
+        w.lines += [""] * len(carried)
+        more = w.let("more", f"icmp ult ptr {names[0]}, {stop}")
+        w.do(f"br i1 {more}, label %{inside}, label %{after}")
+        w.start(inside)
+        news = self._steps(names, count)
+        w.do(f"br label %{head}")
+        for at, ((kind, first), name, new) in enumerate(zip(carried, names, news, strict=True)):
+            phi = f"phi {kind} [ {first}, %{before} ], [ {new}, %{inside} ]"
+            w.lines[mark + at] = f"  {name} = {phi}"
+        w.start(after)
+        return names
+
+    def _at(self, pointer: str, offset: str | int) -> str:
+        return self.writer.let("at", f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def _onward(self, pointer: str, distance: str | int) -> str:
+        """A pointer of the next turn.
+
+        Laundered: where LLVM sees through it, it keeps a pointer for every row instead of one.
+        """
+        moved = self._at(pointer, distance)
+        return self.writer.call("at", "ptr", "llvm.launder.invariant.group.p0", f"ptr {moved}")
+
+    def _tile_row(self, row: int) -> str:
+        w = self.writer
+        offset = w.let("offset", f"mul i64 %tile_row, {row}")
+        return w.let("row", f"getelementptr i8, ptr %tile, i64 {offset}")
+
+    def _steps(self, carried: Values, count: int) -> Values:
+        """Some steps of k: the pointers into a, b and what comes next, and the sums."""
+        w, kind = self.writer, self.vector
+        a, b, soon, *sums = carried
+        if count == UNROLL:
+            soon = self._fetch(soon)
+        for step in range(count):
+            row = [self._b(b, step, v) for v in range(self.tile.vectors)]
+            for i in range(self.tile.rows):
+                each = self._a(a, step, i)
+                for v, other in enumerate(row):
+                    at = i * self.tile.vectors + v
+                    sums[at] = w.call(
+                        "sum", kind, f"{self.multiply_add}.{self.suffix}",
+                        f"{kind} {each}", f"{kind} {other}", f"{kind} {sums[at]}",
+                    )  # fmt: skip
+        return [
+            self._onward(a, count * self._a_step),
+            self._onward(b, self._down(count)),
+            soon,
+            *sums,
+        ]
+
+    def _fetch(self, soon: str) -> str:
+        """Fetches what will be read next, to the second-level cache: the first one is full."""
+        lines = UNROLL // STEPS_OF_A_LINE
+        for number in range(lines):
+            place = self._at(soon, number * LINE)
+            self.writer.call_nothing("llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
+        return self._onward(soon, lines * LINE)
+
+    def _down(self, count: int) -> str | int:
+        """Bytes that some steps of k take in b."""
+        if self.tile.kind == "packed":
+            return count * self._b_step
+        if count in (1, 3):
+            return "%b_step" if count == 1 else self.thrice
+        return self.writer.let("down", f"shl i64 %b_step, {count.bit_length() - 1}")
+
+    @property
+    def _a_step(self) -> int:
+        return self.tile.rows * self.size if self.tile.kind == "packed" else self.size
+
+    @property
+    def _b_step(self) -> int:
+        return self.tile.vectors * self.lanes * self.size
+
+    def _b(self, b: str, step: int, vector: int) -> str:
+        start = self._at(b, self._down(step)) if step else b
+        place = self._at(start, vector * self.lanes * self.size)
+        return self.writer.let("b", f"load {self.vector}, ptr {place}, align {self.size}")
+
+    def _a(self, a: str, step: int, row: int) -> str:
+        w = self.writer
+        place = self._at(self._at(a, self.rows[row]), step * self._a_step)
+        value = w.let("a", f"load {self.scalar}, ptr {place}, align {self.size}")
+        return w.splat("a", self.scalar, value, self.lanes)
+
+    def _finish(self, sums: Values) -> None:
+        """Stores the sums, or adds them to what the tile holds."""
+        w = self.writer
+        again, fresh = w.label("again"), w.label("fresh")
+        anew = w.let("anew", "icmp eq i64 %add, 0")
+        w.do(f"br i1 {anew}, label %{fresh}, label %{again}")
+        for label in (fresh, again):
+            w.start(label)
+            for at, value in enumerate(sums):
+                row, vector = divmod(at, self.tile.vectors)
+                if not vector:
+                    start = self._tile_row(row)
+                step = vector * self.lanes * self.size
+                place = w.let("at", f"getelementptr i8, ptr {start}, i64 {step}")
+                if label == again:
+                    old = w.let("old", f"load {self.vector}, ptr {place}, align {self.size}")
+                    value = w.let("new", f"fadd {self.vector} {old}, {value}")
+                w.do(f"store {self.vector} {value}, ptr {place}, align {self.size}")
+            w.do("ret void")

@@ -1,0 +1,347 @@
+"""Copying a matrix into panels, the order in which the packed tiles read it.
+
+    void pack(source, outer, inner, depth, count, width, panel)
+
+writes `panel[k * width + i] = source[k * outer + i * inner]` for `k < depth`, and zeros from
+`count` to `width`; `outer` and `inner` are bytes. It packs either operand: rows of `a` and columns
+of `b` are the `i` of one panel. Memory that lies along i is copied by vectors, memory along k is
+transposed in registers, 8 x 8 at a time, and anything else goes number by number. Half types become
+float32.
+
+`pack_panels` is the kernel that packs a whole matrix (or a batch of them) for several contractions
+or for many rows.
+"""
+
+from __future__ import annotations
+
+from ingle.fusion.kernel.code import HALVES, SIZES, CodeBuilder
+from ingle.fusion.render.llvm.code import CodeRenderer
+from ingle.fusion.render.llvm.targets import Target
+from ingle.fusion.render.llvm.text import (
+    Values,
+    Writer,
+    memory_type,
+    scalar_type,
+    suffix,
+    vector_type,
+)
+
+from ..jit.engine import IRSource
+from .panels import write_panels
+
+BLOCK = 8
+"""Rows and columns that are transposed at once."""
+RUN = 32
+"""How much of k is transposed for all rows before the next: so much of a panel stays near."""
+
+
+def compute_dtype(dtype: str) -> str:
+    """What numbers of a dtype are multiplied in."""
+    return "float32" if dtype in HALVES else dtype
+
+
+def pack_source(dtype: str, target: Target) -> IRSource:
+    """The module with `pack` and `pack_panels` for a dtype in memory."""
+    names = tuple(f"{n}_{dtype}_{target.name}" for n in ("pack", "pack_panels"))
+    pack = _Pack(dtype, target, names[0])
+    text = pack.text()
+    panels = Writer(names[1])
+    panels.declared = pack.writer.declared
+    write_panels(names[0], panels, SIZES[compute_dtype(dtype)])
+    return IRSource(text + panels.module(), names, reduced=False)
+
+
+class _Pack:
+    def __init__(self, dtype: str, target: Target, name: str) -> None:
+        self.dtype = dtype
+        self.made = compute_dtype(dtype)
+        self.target = target
+        self.name = name
+        self.from_size = SIZES[dtype]
+        self.to_size = SIZES[self.made]
+        self.lanes = target.width // self.to_size
+        self.masks = target.width == 64
+        self.writer = Writer(name)
+
+    def text(self) -> str:
+        w = self.writer
+        along_i, other = w.label("along_i"), w.label("other")
+        along_k, scattered = w.label("along_k"), w.label("scattered")
+        unit = w.let("unit", f"icmp eq i64 %inner, {self.from_size}")
+        w.do(f"br i1 {unit}, label %{along_i}, label %{other}")
+        w.start(along_i)
+        self._along_i()
+        w.start(other)
+        unit = w.let("unit", f"icmp eq i64 %outer, {self.from_size}")
+        w.do(f"br i1 {unit}, label %{along_k}, label %{scattered}")
+        w.start(along_k)
+        self._along_k()
+        w.start(scattered)
+        self._singles("0", "%depth", "0", "%count")
+        self._zeros("%count")
+        w.do("ret void")
+        parameters = "ptr %source, i64 %outer, i64 %inner, i64 %depth, i64 %count, i64 %width"
+        head = f"define void @{self.name}({parameters}, ptr %panel) nounwind {{\nentry:\n"
+        return head + "\n".join([*w.lines, "}"]) + "\n"
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _from(self, k: str, i: str) -> str:
+        w = self.writer
+        a, b = w.let("k", f"mul i64 {k}, %outer"), w.let("i", f"mul i64 {i}, %inner")
+        at = w.let("at", f"add i64 {a}, {b}")
+        return w.let("from", f"getelementptr i8, ptr %source, i64 {at}")
+
+    def _to(self, k: str, i: str) -> str:
+        w = self.writer
+        at = w.let("at", f"add i64 {w.let('row', f'mul i64 {k}, %width')}, {i}")
+        return w.let("to", f"getelementptr {scalar_type(self.made)}, ptr %panel, i64 {at}")
+
+    def _load(self, place: str, lanes: int, mask: str | None = None) -> str:
+        """Some numbers as they are multiplied."""
+        w, kind = self.writer, memory_type(self.dtype)
+        vector = vector_type(kind, lanes)
+        if mask is None:
+            value = w.let("x", f"load {vector}, ptr {place}, align {self.from_size}")
+        else:
+            value = w.call(
+                "x", vector, f"llvm.masked.load.{suffix(kind, lanes)}.p0", f"ptr {place}",
+                f"i32 {self.from_size}", f"<{lanes} x i1> {mask}", f"{vector} zeroinitializer",
+            )  # fmt: skip
+        return self._widened(value, lanes)
+
+    def _widened(self, value: str, lanes: int) -> str:
+        if self.made == self.dtype:
+            return value
+        builder = CodeBuilder()
+        root = builder.cast(builder.load(0, self.dtype), self.made)
+        renderer = CodeRenderer(self.writer, self.target, lanes)
+        code, (place,) = renderer.expand(tuple(builder.instructions), (root,))
+        found = renderer.render(code, _Loaded(value))[place]
+        assert found is not None
+        return found
+
+    def _numbered(self, pointer: str, number: str) -> str:
+        """The place of a number in a run of the source."""
+        kind = memory_type(self.dtype)
+        return self.writer.let("from", f"getelementptr {kind}, ptr {pointer}, i64 {number}")
+
+    def _store(
+        self, panel: str, number: str, value: str, lanes: int, mask: str | None = None
+    ) -> None:
+        """Stores some numbers from a number of a run of the panel on."""
+        w, kind = self.writer, scalar_type(self.made)
+        vector = vector_type(kind, lanes)
+        place = w.let("to", f"getelementptr {kind}, ptr {panel}, i64 {number}")
+        if mask is None:
+            w.do(f"store {vector} {value}, ptr {place}, align {self.to_size}")
+            return
+        w.call_nothing(
+            f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {value}", f"ptr {place}",
+            f"i32 {self.to_size}", f"<{lanes} x i1> {mask}",
+        )  # fmt: skip
+
+    # -- the three ways ----------------------------------------------------------------------
+
+    def _along_i(self) -> None:
+        """Vectors along i, the last one in part."""
+        w, lanes = self.writer, self.lanes
+        if self.masks:
+            narrow, wide = w.label("narrow"), w.label("wide")
+            fits = w.let("fits", f"icmp sle i64 %width, {lanes}")
+            w.do(f"br i1 {fits}, label %{narrow}, label %{wide}")
+            w.start(narrow)
+            self._narrow()
+            w.start(wide)
+        whole = w.let("whole", f"and i64 %count, {-lanes}")
+        step = w.let("step", f"mul i64 %width, {self.to_size}")
+
+        def row(k: str, carried: Values) -> Values:
+            source, panel = carried
+
+            def copy(i: str, _: Values) -> Values:
+                self._store(panel, i, self._load(self._numbered(source, i), lanes), lanes)
+                return []
+
+            w.loop("vectors", "0", whole, str(lanes), [], copy)
+            if self.masks:
+                self._masked_rest(source, panel, whole)
+            return [
+                w.let("source", f"getelementptr i8, ptr {source}, i64 %outer"),
+                w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}"),
+            ]
+
+        w.loop("row", "0", "%depth", "1", [("ptr", "%source"), ("ptr", "%panel")], row)
+        if not self.masks:
+            self._singles("0", "%depth", whole, "%count")
+            self._zeros("%count")
+        w.do("ret void")
+
+    def _narrow(self) -> None:
+        """Panels that are no wider than a vector: one load and one store for each k."""
+        w, lanes = self.writer, self.lanes
+        inside, within = self._mask("%count", lanes), self._mask("%width", lanes)
+        step = w.let("step", f"mul i64 %width, {self.to_size}")
+
+        def row(_: str, carried: Values) -> Values:
+            source, panel = carried
+            for _n in range(4):
+                self._store(panel, "0", self._load(source, lanes, inside), lanes, within)
+                source = w.let("source", f"getelementptr i8, ptr {source}, i64 %outer")
+                panel = w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}")
+            return [source, panel]
+
+        whole = w.let("whole", "and i64 %depth, -4")
+        w.loop("four", "0", whole, "4", [("ptr", "%source"), ("ptr", "%panel")], row)
+        self._singles(whole, "%depth", "0", "%count")
+        self._zeros("%count", whole)
+        w.do("ret void")
+
+    def _masked_rest(self, source: str, panel: str, start: str) -> None:
+        """From `start` to the width, which is less than a vector: numbers and zeros."""
+        w, lanes = self.writer, self.lanes
+
+        def rest(i: str, _: Values) -> Values:
+            inside = self._mask(w.let("left", f"sub i64 %count, {i}"), lanes)
+            within = self._mask(w.let("left", f"sub i64 %width, {i}"), lanes)
+            value = self._load(self._numbered(source, i), lanes, inside)
+            self._store(panel, i, value, lanes, within)
+            return []
+
+        w.loop("rest", start, "%width", str(lanes), [], rest)
+
+    def _mask(self, left: str, lanes: int) -> str:
+        """The first `left` lanes."""
+        w = self.writer
+        some = w.call("some", "i64", "llvm.smax.i64", f"i64 {left}", "i64 0")
+        few = w.call("few", "i64", "llvm.smin.i64", f"i64 {some}", f"i64 {lanes}")
+        every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
+        numbers = ", ".join(f"i8 {n}" for n in range(lanes))
+        return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
+
+    def _along_k(self) -> None:
+        """Blocks of 8 x 8 transposed in registers, the last k number by number."""
+        w = self.writer
+        rows = w.let("rows", f"and i64 %count, {-BLOCK}")
+        deep = w.let("deep", f"and i64 %depth, {-BLOCK}")
+
+        def run(k: str, _: Values) -> Values:
+            behind = w.let("behind", f"add i64 {k}, {RUN}")
+            stop = w.call("stop", "i64", "llvm.smin.i64", f"i64 {behind}", f"i64 {deep}")
+            self._blocks("0", rows, k, stop, masked=False)
+            if self.masks:
+                # Panels are often narrower than a block.
+                self._blocks(rows, "%width", k, stop, masked=True)
+            return []
+
+        w.loop("run", "0", deep, str(RUN), [], run)
+        if not self.masks:
+            self._singles("0", deep, rows, "%count")
+        self._singles(deep, "%depth", "0", "%count")
+        self._zeros("%count")
+        w.do("ret void")
+
+    def _blocks(self, start: str, stop: str, k0: str, k1: str, *, masked: bool) -> None:
+        """Rows from `start` to `stop`, for k from `k0` to `k1`."""
+        w = self.writer
+        step = w.let("step", f"mul i64 %width, {self.to_size}")
+
+        def at_i(i: str, _: Values) -> Values:
+            rows = [w.let("i", f"add i64 {i}, {n}") for n in range(BLOCK)]
+            present = [w.let("present", f"icmp slt i64 {row}, %count") for row in rows]
+            if masked:
+                last = w.let("last", "sub i64 %count, 1")
+                rows = [
+                    w.call("row", "i64", "llvm.smin.i64", f"i64 {row}", f"i64 {last}")
+                    for row in rows
+                ]
+            starts = [self._from("0", row) for row in rows]
+            within = self._mask(w.let("left", f"sub i64 %width, {i}"), BLOCK) if masked else None
+
+            def at_k(k: str, carried: Values) -> Values:
+                (to,) = carried
+                places = [self._numbered(here, k) for here in starts]
+                lines = [self._load(place, BLOCK) for place in places]
+                if masked:
+                    lines = [self._kept(p, line) for p, line in zip(present, lines, strict=True)]
+                for column in self._transposed(lines):
+                    self._store(to, "0", column, BLOCK, within)
+                    to = w.let("to", f"getelementptr i8, ptr {to}, i64 {step}")
+                return [to]
+
+            w.loop("block", k0, k1, str(BLOCK), [("ptr", self._to(k0, i))], at_k)
+            return []
+
+        w.loop("rows", start, stop, str(BLOCK), [], at_i)
+
+    def _kept(self, condition: str, line: str) -> str:
+        """A line of a block, or zeros."""
+        vector = vector_type(scalar_type(self.made), BLOCK)
+        choice = f"select i1 {condition}, {vector} {line}, {vector} zeroinitializer"
+        return self.writer.let("line", choice)
+
+    def _transposed(self, rows: Values) -> Values:
+        """Eight vectors of eight, in three rounds of pairs."""
+        w = self.writer
+        vector = vector_type(scalar_type(self.made), BLOCK)
+
+        def pick(a: str, b: str, places: list[int]) -> str:
+            numbers = ", ".join(f"i32 {p}" for p in places)
+            return w.let(
+                "turned", f"shufflevector {vector} {a}, {vector} {b}, <8 x i32> <{numbers}>"
+            )
+
+        low, high = [0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]
+        t = [pick(rows[i], rows[i + 1], p) for i in range(0, 8, 2) for p in (low, high)]
+        left, right = [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]
+        u = [
+            pick(t[g + n], t[g + n + 2], p)
+            for g in (0, 4)
+            for n in (0, 1)
+            for p in (left, right)
+        ]  # fmt: skip
+        front, back = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+        return [pick(u[n], u[n + 4], p) for p in (front, back) for n in range(4)]
+
+    def _singles(self, k0: str, k1: str, i0: str, i1: str) -> None:
+        w, kind = self.writer, scalar_type(self.made)
+
+        def row(k: str, _: Values) -> Values:
+            def one(i: str, _: Values) -> Values:
+                value = self._load(self._from(k, i), 1)
+                w.do(f"store {kind} {value}, ptr {self._to(k, i)}, align {self.to_size}")
+                return []
+
+            w.loop("one", i0, i1, "1", [], one)
+            return []
+
+        w.loop("row", k0, k1, "1", [], row)
+
+    def _zeros(self, start: str, first: str = "0") -> None:
+        """Zeros from an i to the width, from a k on."""
+        w, kind = self.writer, scalar_type(self.made)
+
+        def row(k: str, _: Values) -> Values:
+            def one(i: str, _: Values) -> Values:
+                w.do(f"store {kind} 0.0, ptr {self._to(k, i)}, align {self.to_size}")
+                return []
+
+            w.loop("zero", start, "%width", "1", [], one)
+            return []
+
+        w.loop("row", first, "%depth", "1", [], row)
+
+
+class _Loaded:
+    """An environment whose only leaf was loaded already."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def load(self, operand: int, dtype: str) -> str:
+        return self.value
+
+    def _none(self, *_: object) -> str:
+        raise ValueError("a conversion has no leaf but its operand")
+
+    gather = scalar = index = result = row = _none

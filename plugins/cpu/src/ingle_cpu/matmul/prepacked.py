@@ -1,0 +1,174 @@
+"""Operands of products that are kept in panels, so that calls need not copy them each time.
+
+A weight that comes again and again as the same handle, unchanged, is copied into panels once. They
+are kept beside the handle: they go when it goes, and are forgotten when a plan is about to write
+over its memory, which is the only way in which the memory of a handle without a ledger changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingle.fusion.lowering.contraction import ContractionCall
+from ingle.fusion.runtime.device import BufferOffset, Launch
+from ingle.tensor.memory import Block, Label
+from ingle_numpy.memory import pool
+
+from ..memory import CpuHandle
+from ..threads.table import Table, TableEntry
+from .launches import Choice, Problem, choose, packing_of_b
+from .pack_launches import Packing
+
+ENOUGH = 3
+"""Calls with the same handle after which its panels are kept."""
+LATER = 1000
+"""Calls after which it is tried again where there was no room."""
+MOST_BYTES = 256 << 20
+"""Bytes of all panels that are kept in a process."""
+MOST_ROWS = 256
+"""With more rows, packing takes a small part of a product's time."""
+
+
+class Panels:
+    """A copy of an operand in the order in which tiles read it; it holds its memory."""
+
+    __slots__ = ("address", "block")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.address = block.address
+        _sizes[block.address] = block.nbytes
+
+    def __del__(self) -> None:
+        _sizes.pop(self.block.address, None)
+        self.block.release()
+
+
+_sizes: dict[int, int] = {}
+"""Bytes of all panels, by their address."""
+
+
+class PackLayout:
+    """How an operand is packed, and from which byte of its memory on; equal ones are one object."""
+
+    __slots__ = ("offset", "packing")
+
+    def __init__(self, packing: Packing, offset: int) -> None:
+        self.packing = packing
+        self.offset = offset
+
+
+order_of = lru_cache(maxsize=4096)(PackLayout)
+
+
+class PackedCache:
+    """What is kept beside a handle."""
+
+    __slots__ = ("panels", "sightings")
+
+    def __init__(self) -> None:
+        self.panels: dict[PackLayout, Panels] = {}
+        self.sightings = 0
+
+
+class PackedOperand(NamedTuple):
+    """The right operand of a product that may be kept.
+
+    Attributes:
+        launch: the number of the product.
+        buffer: which of the segment's buffers it lies in.
+        order: of its panels.
+        choice: how the product is computed from them.
+    """
+
+    launch: int
+    buffer: int
+    order: PackLayout
+    choice: Choice
+
+
+def keepable(problem: Problem, usual: Choice) -> bool:
+    """Whether a product, which is usually computed by a choice, gains by an operand in panels."""
+    if not usual.pack_b or usual.tile.kind == "dot" or 0 in (problem.m, problem.n, problem.k):
+        return False
+    repeats = [n for n, s in zip(problem.batch, problem.b_strides, strict=False) if not s]
+    return problem.m * math.prod(repeats) <= MOST_ROWS
+
+
+def written(launches: Sequence[Launch]) -> set[int]:
+    """The buffers that some launches write to."""
+    found: set[int] = set()
+    for launch in launches:
+        call = launch.call
+        if isinstance(call, ContractionCall):
+            arguments = (call.a, call.b, *call.operands)
+        else:
+            arguments = call.arguments
+        pairs = zip(arguments, launch.pointers, strict=True)
+        found |= {pointer.buffer for argument, pointer in pairs if argument.output}
+    return found
+
+
+def operand(launch: int, problem: Problem, workers: int, place: BufferOffset) -> PackedOperand:
+    """The right operand of a product, which lies at some place, as one that may be kept.
+
+    The shape of its panels does not follow from measurements, so that products of other batch sizes
+    read the same ones.
+    """
+    choice = choose(problem, workers)._replace(pack_b="before")
+    order = order_of(packing_of_b(problem, choice), place.offset)
+    return PackedOperand(launch, place.buffer, order, choice)
+
+
+def panels_of(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
+    """The panels of a handle, if it came often enough that they are kept."""
+    if handle is None:
+        return None
+    kept = handle.kept
+    if kept is None:
+        handle.kept = PackedCache()
+        return None
+    return kept.panels.get(order) or _made(handle, kept, order)
+
+
+def kept_of(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
+    """The panels of a handle, if they are kept at this moment."""
+    kept = None if handle is None else handle.kept
+    return None if kept is None else kept.panels.get(order)
+
+
+def _made(handle: CpuHandle, kept: PackedCache, order: PackLayout) -> Panels | None:
+    kept.sightings += 1
+    if kept.sightings < ENOUGH - 1:
+        return None
+    nbytes = order.packing.nbytes
+    if not handle.private or not _room_for(nbytes):
+        kept.sightings = -LATER
+        return None
+    made = Panels(pool.allocate(nbytes, Label("panels of a weight", handle.shape, handle.dtype)))
+    _pack(handle, order, made)
+    # Threads that come to this at the same time make the same panels, and one of them stay.
+    kept.panels[order] = made
+    return made
+
+
+def kept_bytes() -> int:
+    """How much memory all panels take."""
+    # In one go, since finalizers and other threads change the sizes meanwhile.
+    return sum(_sizes.copy().values())
+
+
+def _room_for(nbytes: int) -> bool:
+    # Where memory is short, what nobody asked for should not take it.
+    return pool.limit is None and nbytes + kept_bytes() <= MOST_BYTES
+
+
+def _pack(handle: CpuHandle, order: PackLayout, panels: Panels) -> None:
+    spec = order.packing.entry(("b", "panels"))
+    entry = TableEntry(spec.function, 0, 0, spec.units, spec.grain)
+    table = Table([entry], (0, 1), (order.offset, 0), 2, spec.args)
+    table.bases[:] = handle.address, panels.address
+    table.run()

@@ -1,0 +1,1 @@
+"""Threads: the thread pool and native plan runner."""

@@ -1,0 +1,184 @@
+"""A plan ready to run: its table of entries, its pointers and its arguments, in fixed memory.
+
+Everything that one call needs has its address taken once, so that a run is one call of a native
+function with two numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ingle.fusion.runtime.plan_codegen import DonationState
+from ingle.tensor.errors import BackendError
+
+from ..jit.engine import Code
+from . import abi
+from .pool import ThreadPool, gang
+
+# One keeps Python's lock (cheaper, for short plans), the other releases it.
+HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
+RELEASING = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
+
+
+class TableEntry(NamedTuple):
+    """One kernel of a plan.
+
+    Attributes:
+        function: its address.
+        first_pointer: its first slot in the plan's pointers.
+        first_arg: its first place in the plan's arguments.
+        units: how many units of work it has.
+        grain: work is split into multiples of this many units; not at all up to that many.
+        flags: `layout.WITH_PREVIOUS`, `layout.POINT_OF_NO_RETURN`.
+    """
+
+    function: int
+    first_pointer: int
+    first_arg: int
+    units: int
+    grain: int = 1
+    flags: int = 0
+
+
+class AbortedError(BackendError):
+    """A plan was stopped by its abort flag before it wrote to any state."""
+
+
+class Table:
+    """Runs a plan's entries.
+
+    One table serves one call at a time: `bases` and `args` are its memory. A second call while the
+    first still runs takes a `copy`.
+
+    Args:
+        entries: in the order of the plan.
+        base_of: for each pointer slot, the number of the buffer it points into.
+        offset_of: for each pointer slot, how many bytes into that buffer.
+        buffers: how many buffers there are.
+        args: what the kernels take, at their entries' `first_arg`.
+        code: what must stay in memory while there is this table: whose functions entries name.
+        gang: whose workers help; the process's by default.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[TableEntry] | np.ndarray,
+        base_of: Sequence[int] | np.ndarray,
+        offset_of: Sequence[int] | np.ndarray,
+        buffers: int,
+        args: Sequence[int] | np.ndarray,
+        *,
+        code: Sequence[Code] = (),
+        gang: ThreadPool | None = None,
+    ) -> None:
+        self.code = tuple(code)
+        self.entries = np.zeros((len(entries), 8), np.int64)
+        if len(entries):
+            self.entries[:, :6] = entries
+        self.base_of = np.array(base_of, np.int64)
+        self.offset_of = np.array(offset_of, np.int64)
+        self.bases = np.zeros(max(buffers, 1), np.int64)
+        self.args = np.array(args, np.int64)
+        self.pointers = np.zeros(len(base_of), np.int64)
+        self.profile: np.ndarray | None = None
+        self._check(buffers)
+        self._connect(gang)
+
+    def _check(self, buffers: int) -> None:
+        if len(self.base_of) != len(self.offset_of):
+            raise ValueError(
+                f"{len(self.base_of)} pointers have a buffer, but {len(self.offset_of)} an offset"
+            )
+        if ((self.base_of < 0) | (self.base_of >= buffers)).any():
+            raise ValueError(f"a pointer names a buffer outside of 0..{buffers - 1}")
+        if (self.entries[:, abi.GRAIN] < 1).any():
+            raise ValueError("the grain of an entry is below 1")
+
+    def _connect(self, chosen: ThreadPool | None) -> None:
+        self.gang = chosen or gang()
+        self.gang.start()
+        values = {
+            "entries": self.entries.ctypes.data,
+            "count": len(self.entries),
+            "base_of": self.base_of.ctypes.data,
+            "offset_of": self.offset_of.ctypes.data,
+            "pointer_count": len(self.base_of),
+            "pointers": self.pointers.ctypes.data,
+            "bases": self.bases.ctypes.data,
+            "args": self.args.ctypes.data,
+        }
+        self.control = np.array([values.get(name, 0) for name in abi.CONTROL], np.int64)
+        self.base_bytes = self.bases.data
+        self.arg_bytes = self.args.data.cast("B")
+        self.bases_address = values["bases"]
+        self.args_address = values["args"]
+        self.control_address = self.control.ctypes.data
+        self._state = self.gang.state
+        self._wakes = not self.gang.parks_in_kernel
+        self._holding = HOLDING(self.gang.run_address)
+        self._releasing = RELEASING(self.gang.run_address)
+
+    def run(self, *, release: bool = True, landing: DonationState | None = None) -> None:
+        """Runs all entries; `bases` and `args` must hold their values.
+
+        Args:
+            release: let other Python threads run meanwhile. Keep Python's lock for plans of few
+                microseconds: getting it back may take longer than the plan.
+            landing: is told when nothing comes between it and the entries any more.
+
+        Raises:
+            AbortedError: `abort` was called before the point of no return.
+        """
+        if self._wakes and self.gang.sleeping:
+            self.gang.wake()
+        run = self._releasing if release else self._holding
+        control, state = self.control_address, self._state
+        if landing is not None:
+            # Python looks for signals after calls: none is handled before the next one's end.
+            landing.done = True
+        status = run(control, state)
+        if status:
+            self._after(status)
+
+    def _after(self, status: int) -> None:
+        if status == abi.ALONE:
+            # A forked child's first plan: it ran on this thread, the next one has help.
+            self.gang.start()
+            return
+        self.forget_abort()
+        position = self.control[abi.CONTROL.index("position")]
+        raise AbortedError(f"the plan was stopped before entry {position} of {len(self.entries)}")
+
+    def abort(self) -> None:
+        """Stops a run in another thread before its next entry, unless state is being written."""
+        self.control[abi.CONTROL.index("abort")] = 1
+
+    def forget_abort(self) -> None:
+        """Lets the next run run, if `abort` came after the last entry of the one before."""
+        self.control[abi.CONTROL.index("abort")] = 0
+
+    def measure(self, wanted: bool = True) -> None:
+        """Starts or ends adding up how long each entry takes, each one run by itself."""
+        self.profile = np.zeros(len(self.entries), np.int64) if wanted else None
+        place = abi.CONTROL.index("profile")
+        self.control[place] = 0 if self.profile is None else self.profile.ctypes.data
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """What each entry took since `measure`, summed over the runs, in seconds."""
+        if self.profile is None:
+            raise ValueError("nothing was measured: call measure() before the runs")
+        return self.profile / self.gang.ticks_per_us * 1e-6
+
+    def copy(self) -> Table:
+        """A table of the same plan for a call that overlaps with another."""
+        made = object.__new__(Table)
+        for name in ("entries", "base_of", "offset_of", "bases", "args", "pointers"):
+            setattr(made, name, getattr(self, name).copy())
+        made.code, made.profile = self.code, None
+        made._connect(self.gang)
+        return made

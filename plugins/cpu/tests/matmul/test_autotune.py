@@ -1,0 +1,115 @@
+"""Measurements: what is chosen, kept and refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ingle.fusion.support.disk_store import DiskStore
+from ingle_cpu.matmul import autotune
+from ingle_cpu.matmul.autotune import Tuner, TuningWarning, choice_for, rounded, tune
+from ingle_cpu.matmul.blocking import Problem, Variation, choose, first_guess, variations
+
+LARGE = Problem("float32", "float32", (), 400, 420, 400, (400, 1), (420, 1))
+
+
+class TestRounding:
+    def test_problems_of_about_a_size_are_one(self) -> None:
+        other = LARGE._replace(m=390, k=410, a_strides=(410, 1))
+        assert rounded(other) == rounded(LARGE)
+
+    def test_kinds_of_strides_are_kept_apart(self) -> None:
+        turned = LARGE._replace(a_strides=(1, 400))
+        assert rounded(turned).a_strides == (1, 384)
+        assert rounded(turned) != rounded(LARGE)
+
+    def test_a_shared_operand_stays_shared(self) -> None:
+        batched = LARGE._replace(batch=(5, 7), a_strides=(0, 0, 400, 1), b_strides=(9, 9, 420, 1))
+        assert rounded(batched).a_strides[0] == 0
+        assert rounded(batched).b_strides[0] != 0
+        assert rounded(batched).batch == (32,)
+
+
+class TestTuner:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> DiskStore:
+        return DiskStore(tmp_path / "k")
+
+    def test_a_winner_is_measured_once_and_kept(self, store: DiskStore) -> None:
+        first = Tuner(store, "t.json")
+        found = first.variation(LARGE, 1)
+        assert found is not None
+        assert first.left < autotune.SECONDS
+        (entry,) = json.loads(store.get("t.json") or b"")["problems"].values()
+        assert Variation(*entry["variation"]) == found
+        second = Tuner(store, "t.json")
+        assert second.variation(LARGE, 1) == found
+        assert second.left == autotune.SECONDS
+
+    def test_small_problems_and_spent_budgets_take_the_guess(self, store: DiskStore) -> None:
+        assert Tuner(store, "t.json").variation(LARGE._replace(m=10), 1) is None
+        assert Tuner(store, "t.json", seconds=0).variation(LARGE, 1) is None
+        assert store.get("t.json") is None
+
+    def test_problems_without_alternatives(self) -> None:
+        few = Problem("float32", "float32", (), 4, 4096, 4096, (4096, 1), (1, 4096))
+        assert variations(few, 1) == []
+        assert Tuner(DiskStore(None), "t.json").variation(few, 1) is None
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "{",
+            "[]",
+            "[" * 100_000,
+            '{"problems": {"x": {"variation": 3}}}',
+            '{"problems": {"x": {"variation": [1, 2]}}}',
+        ],
+    )
+    def test_entries_of_another_form_count_as_absent(self, store: DiskStore, text: str) -> None:
+        store.put("t.json", text.encode())
+        assert Tuner(store, "t.json").variation(LARGE, 1) is not None
+        assert len(json.loads(store.get("t.json") or b"")["problems"]) == 1
+
+    @pytest.mark.parametrize(
+        "winner", [[10**9, "", "local", 1.0], [2, "else", "local", 1.0], [[], "", "local", 1.0]]
+    )
+    def test_a_winner_that_nobody_would_try_is_measured_anew(
+        self, store: DiskStore, winner: list[object]
+    ) -> None:
+        key = autotune._key(rounded(LARGE), 1)
+        known = {"machine": "", "problems": {key: {"variation": winner}}}
+        store.put("t.json", json.dumps(known).encode())
+        found = Tuner(store, "t.json").variation(LARGE, 1)
+        assert found is not None
+        assert list(found) != winner
+        assert json.loads(store.get("t.json") or b"")["problems"][key]["variation"] == list(found)
+
+    def test_without_a_folder_a_winner_is_kept_in_the_process(self) -> None:
+        made = Tuner(DiskStore(None), "t.json")
+        found = made.variation(LARGE, 1)
+        left = made.left
+        assert made.variation(LARGE, 1) == found
+        assert made.left == left
+
+    def test_a_candidate_with_another_result_is_never_chosen(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trial = autotune._Trial(LARGE, 1)
+        guess = first_guess(LARGE, 1)
+        trial.measure(guess, 0)
+        trial.expected = np.zeros(1, np.float32)
+        with pytest.warns(TuningWarning, match="another result"):
+            assert trial.measure(guess._replace(scale=2.0), 0) == float("inf")
+
+    def test_time_is_bounded(self) -> None:
+        winner, guess, best = tune(LARGE, 1, 0.0)
+        assert winner == first_guess(LARGE, 1)
+        assert 0 < best <= guess
+
+    def test_it_can_be_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("INGLE_AUTOTUNE", "0")
+        monkeypatch.setattr(autotune, "tuner", lambda: pytest.fail("asked"))
+        assert choice_for(LARGE, 2) == choose(LARGE, 2)

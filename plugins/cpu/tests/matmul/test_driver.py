@@ -1,0 +1,452 @@
+"""Contractions of any shape and strides against NumPy in float64."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ingle.fusion.kernel.code import CodeBuilder, bits_of
+from ingle.fusion.kernel.nest import Operand
+from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, SSE2, Target, target_of
+from ingle.fusion.support.disk_store import DiskStore
+from ingle_cpu.jit.engine import Engine
+from ingle_cpu.jit.host import Host, host
+from ingle_cpu.jit.object_symbols import undefined_symbols
+from ingle_cpu.matmul import blocking, pack_launches
+from ingle_cpu.matmul import launches as whole
+from ingle_cpu.matmul.driver import driver_source
+from ingle_cpu.matmul.launches import (
+    Choice,
+    Contraction,
+    Epilogue,
+    Problem,
+    choose,
+    contraction,
+    identity,
+)
+from ingle_cpu.matmul.microkernel import Tile, micro_source, most_rows, most_vectors
+from ingle_cpu.matmul.pack import pack_source
+from ingle_cpu.threads.pool import gang
+from ingle_cpu.threads.table import Table, TableEntry
+
+
+def elements(array: np.ndarray) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def problem_of(a: np.ndarray, b: np.ndarray) -> Problem:
+    batch = a.shape[:-2]
+    return Problem(
+        a.dtype.name, b.dtype.name, batch, a.shape[-2], b.shape[-1], a.shape[-1],
+        elements(a), elements(b),
+    )  # fmt: skip
+
+
+GUARD = 512
+
+
+def aligned(size: int) -> np.ndarray:
+    """Scratch memory of NaNs, to see what is read before it is written, with a guard around it."""
+    memory = np.full(size + 2 * GUARD + 64, 0xFF, np.uint8)
+    start = GUARD - (memory.ctypes.data + GUARD) % 64 + 64
+    return memory[start : start + size]
+
+
+def assert_guarded(part: np.ndarray) -> None:
+    """Nothing was written around a part of a larger array."""
+    whole = part.base
+    assert whole is not None
+    start = part.ctypes.data - whole.ctypes.data
+    assert (whole[:start] == 0xFF).all()
+    assert (whole[start + part.nbytes :] == 0xFF).all()
+
+
+def table_of(made: Contraction, buffers: dict[str, np.ndarray]) -> Table:
+    names = list(buffers)
+    entries: list[TableEntry] = []
+    bases: list[int] = []
+    args: list[int] = []
+    for spec in made.entries:
+        entries.append(TableEntry(spec.function, len(bases), len(args), spec.units, spec.grain))
+        bases += [names.index(p) for p in spec.pointers]
+        args += spec.args
+    table = Table(entries, bases, [0] * len(bases), len(names), args)
+    table.bases[:] = [array.ctypes.data for array in buffers.values()]
+    return table
+
+
+def multiply(
+    a: np.ndarray,
+    b: np.ndarray,
+    outputs: Sequence[np.ndarray],
+    epilogue: Epilogue | None = None,
+    scalars: Sequence[int] = (),
+    *,
+    choice: Choice | None = None,
+    packed_b: np.ndarray | None = None,
+) -> Contraction:
+    """Runs the contraction of two arrays into `outputs` (the epilogue's operands)."""
+    workers = gang().threads
+    made = contraction(
+        problem_of(a, b), epilogue or identity(outputs[0].dtype.name),
+        [elements(o) for o in outputs], scalars,
+        workers=workers, choice=choice, b_is_packed=packed_b is not None,
+    )  # fmt: skip
+    buffers = {"a": a, "b": b if packed_b is None else packed_b}
+    buffers |= {f"operand {i}": o for i, o in enumerate(outputs)}
+    scratch = {f"scratch {i}": aligned(n) for i, n in enumerate(made.scratch)}
+    table_of(made, buffers | scratch).run()
+    for part in scratch.values():
+        assert_guarded(part)
+    return made
+
+
+SIZES = st.integers(0, 100)
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
+    """The same numbers with other strides."""
+    if layout == "transposed":
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if layout == "strided":
+        wide = np.zeros((*array.shape[:-2], array.shape[-2] * 2, array.shape[-1] * 3), array.dtype)
+        wide[..., ::2, ::3] = array
+        return wide[..., ::2, ::3]
+    if layout == "reversed":
+        return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
+    return np.ascontiguousarray(array)
+
+
+def check(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    expected = wide_a @ wide_b
+    # Rounding errors of a sum in some order: k steps, relative to the sum of the magnitudes.
+    steps = min(a.shape[-1], 512) + a.shape[-1] // 512 + 1
+    unit = ROUNDING["float64" if c.dtype == np.float64 else "float32"]
+    bound = steps * unit * (np.abs(wide_a) @ np.abs(wide_b))
+    bound = bound + ROUNDING[c.dtype.name] * np.abs(expected) * 1.01 + 1e-300
+    # Half types round small results to multiples of their smallest number.
+    smallest = {"float16": 2.0**-25, "bfloat16": 2.0**-134}.get(c.dtype.name, 0.0)
+    np.testing.assert_array_less(np.abs(c.astype(np.float64) - expected), bound + smallest + 1e-307)
+
+
+LAYOUTS = ["rows", "transposed", "strided", "reversed"]
+
+
+class TestProducts:
+    @settings(max_examples=250, deadline=None)
+    @given(
+        m=SIZES, n=SIZES, k=SIZES, layout_a=st.sampled_from(LAYOUTS),
+        layout_b=st.sampled_from(LAYOUTS), dtype=st.sampled_from(DTYPES),
+    )  # fmt: skip
+    @example(m=0, n=5, k=5, layout_a="rows", layout_b="rows", dtype=np.float32)
+    @example(m=5, n=0, k=5, layout_a="rows", layout_b="rows", dtype=np.float32)
+    @example(m=5, n=7, k=0, layout_a="rows", layout_b="rows", dtype=np.float32)
+    @example(m=1, n=96, k=100, layout_a="rows", layout_b="rows", dtype=np.float32)
+    @example(m=100, n=1, k=100, layout_a="rows", layout_b="rows", dtype=np.float32)
+    @example(m=1, n=96, k=100, layout_a="rows", layout_b="transposed", dtype=np.float64)
+    def test_any_shape_and_layout(
+        self, m: int, n: int, k: int, layout_a: str, layout_b: str, dtype: Any
+    ) -> None:
+        a = laid_out(random((m, k), dtype), layout_a)
+        b = laid_out(random((k, n), dtype, 1), layout_b)
+        c = np.full((m, n), np.nan, dtype)
+        multiply(a, b, [c])
+        check(a, b, c)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        batch=st.lists(st.integers(0, 4), max_size=3), m=st.integers(0, 40),
+        n=st.integers(0, 70), k=st.integers(0, 40), layout=st.sampled_from(LAYOUTS),
+        shared=st.sampled_from(["none", "a", "b"]),
+    )  # fmt: skip
+    def test_batches(
+        self, batch: list[int], m: int, n: int, k: int, layout: str, shared: str
+    ) -> None:
+        a = laid_out(random((*batch, m, k), np.float32), layout)
+        b = laid_out(random((*batch, k, n), np.float32, 1), layout)
+        if shared == "a":
+            a = np.broadcast_to(a[(0,) * len(batch)], a.shape) if 0 not in batch else a
+        if shared == "b":
+            b = np.broadcast_to(b[(0,) * len(batch)], b.shape) if 0 not in batch else b
+        c = np.full((*batch, m, n), np.nan, np.float32)
+        multiply(a, b, [c])
+        check(a, b, c)
+
+    @pytest.mark.parametrize("shape", [(70, 130, 2049), (3, 64, 5000), (600, 300, 513)])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_large_ones_in_several_blocks(self, shape: tuple[int, int, int], dtype: Any) -> None:
+        m, n, k = shape
+        a, b = random((m, k), dtype), random((k, n), dtype, 1)
+        c = np.full((m, n), np.nan, dtype)
+        multiply(a, b, [c])
+        check(a, b, c)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_what_is_no_number_spreads_to_its_row_and_nowhere_else(self, value: float) -> None:
+        a, b = random((13, 20), np.float32), random((20, 33), np.float32)
+        a[7, 3] = value
+        c = np.zeros((13, 33), np.float32)
+        multiply(a, b, [c])
+        assert not np.isfinite(c[7]).any()
+        assert np.isfinite(np.delete(c, 7, 0)).all()
+
+    def test_the_output_may_be_strided_and_nothing_else_is_written(self) -> None:
+        a, b = random((19, 30), np.float32), random((30, 75), np.float32)
+        wide = np.full((40, 160), 7, np.float32)
+        c = wide[1:39:2, 3:153:2]
+        strided = identity("float32")._replace(operands=(Operand("float32", True, "strided"),))
+        multiply(a, b, [c], strided)
+        check(a, b, c)
+        wide[1:39:2, 3:153:2] = 7
+        assert (wide == 7).all()
+
+    def test_a_narrow_output_beside_other_memory(self) -> None:
+        a, b = random((19, 30), np.float32), random((30, 5), np.float32)
+        wide = np.full((21, 9), 7, np.float32)
+        multiply(a, b, [wide[1:20, 2:7]])
+        check(a, b, wide[1:20, 2:7])
+        wide[1:20, 2:7] = 7
+        assert (wide == 7).all()
+
+
+class TestChoices:
+    PROBLEM: tuple[int, int, int] = (50, 192, 700)
+
+    def run(self, choice: Choice) -> np.ndarray:
+        m, n, k = self.PROBLEM
+        c = np.full((m, n), np.nan, np.float32)
+        multiply(random((m, k), np.float32), random((k, n), np.float32, 1), [c], choice=choice)
+        return c
+
+    @pytest.mark.parametrize("tile", [(6, 4), (8, 3), (12, 2), (5, 1), (1, 4)])
+    @pytest.mark.parametrize("kind", ["packed", "direct"])
+    @pytest.mark.parametrize("blocks", [(1, 1, 1), (3, 2, 2), (100, 100, 1), (4, 1, 100)])
+    def test_all_give_the_same_bits(
+        self, tile: tuple[int, int], kind: str, blocks: tuple[int, int, int]
+    ) -> None:
+        m, n, k = self.PROBLEM
+        first = self.run(choose(Problem("float32", "float32", (), m, n, k, (k, 1), (n, 1)), 1))
+        ways = [("local", "local"), ("local", "before"), ("before", "local"), ("before", "before")]
+        for pack in ways if kind == "packed" else [("", ""), ("", "before"), ("", "local")]:
+            made = Choice(Tile(kind, *tile), *pack, *blocks)
+            np.testing.assert_array_equal(self.run(made), first)
+
+    @pytest.mark.parametrize(
+        ("shape", "layouts"),
+        [
+            ((130, 700, 300), ("rows", "transposed")), ((500, 200, 100), ("transposed", "rows")),
+            ((31, 1000, 40), ("strided", "reversed")), ((700, 70, 2100), ("rows", "rows")),
+        ],
+    )  # fmt: skip
+    def test_the_number_of_workers_changes_no_bit(
+        self, shape: tuple[int, int, int], layouts: tuple[str, str]
+    ) -> None:
+        m, n, k = shape
+        a = laid_out(random((m, k), np.float32), layouts[0])
+        b = laid_out(random((k, n), np.float32, 1), layouts[1])
+        found = []
+        for workers in (1, 2, 3, 8):
+            c = np.full((m, n), np.nan, np.float32)
+            multiply(a, b, [c], choice=choose(problem_of(a, b), workers))
+            found.append(c)
+        check(a, b, found[0])
+        for other in found[1:]:
+            np.testing.assert_array_equal(other, found[0])
+
+    def test_panels_packed_once_serve_again(self) -> None:
+        a, b = random((40, 90), np.float32), random((90, 130), np.float32, 1)
+        chosen = Choice(Tile("packed", 6, 4), "local", "before", 4, 1, 1)
+        c, again = np.zeros((2, 40, 130), np.float32)
+        made = contraction(
+            problem_of(a, b), identity("float32"), [elements(c)], workers=1, choice=chosen
+        )
+        panels = np.zeros(made.scratch[1] + 64, np.uint8)
+        panels = panels[-panels.ctypes.data % 64 :]
+        multiply(a, b, [c], choice=chosen)
+        self.pack(made, b, panels)
+        multiply(a, b * np.nan, [again], choice=chosen, packed_b=panels)
+        np.testing.assert_array_equal(again, c)
+
+    @staticmethod
+    def pack(made: Any, b: np.ndarray, panels: np.ndarray) -> None:
+        table_of(made._replace(entries=made.entries[:1]), {"b": b, "scratch 1": panels}).run()
+
+
+def relu_of_bias() -> Epilogue:
+    """relu(sum + bias), NaN stays NaN."""
+    b = CodeBuilder()
+    x = b.append(
+        "add", "float32", (b.append("result", "float32", (), (0, 0)), b.load(0, "float32"))
+    )
+    zero = b.constant(0, "float32")
+    chosen = b.append("select", "float32", (b.append("lt", "bool", (x, zero)), zero, x))
+    code, (root,) = b.finish(chosen)
+    return Epilogue(code, (Operand("float32"), Operand("float32", True)), ((1, root),))
+
+
+class TestEpilogues:
+    def test_bias_and_relu(self) -> None:
+        a, b, bias = random((37, 50), np.float32), random((50, 83), np.float32), random((83,), "f4")
+        a[5, 5] = np.nan
+        c = np.zeros((37, 83), np.float32)
+        multiply(a, b, [np.broadcast_to(bias, c.shape), c], relu_of_bias())
+        expected = np.maximum(a.astype(np.float64) @ b + bias, 0)
+        np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-4)
+        assert np.isnan(c[5]).all()
+
+    def test_addition_in_place(self) -> None:
+        b = CodeBuilder()
+        total = b.append(
+            "add", "float32", (b.append("result", "float32", (), (0, 0)), b.load(0, "float32"))
+        )
+        code, (root,) = b.finish(total)
+        epilogue = Epilogue(code, (Operand("float32", True),), ((0, root),))
+        x, y = random((30, 5000), np.float32), random((5000, 90), np.float32, 1)
+        c = random((30, 90), np.float32, 2)
+        before = c.copy()
+        multiply(x, y, [c], epilogue)
+        np.testing.assert_allclose(c, before + x.astype(np.float64) @ y, rtol=1e-4, atol=2e-3)
+
+    @pytest.mark.parametrize("shape", [(20, 130, 1), (64, 260, 130), (13, 70, 0), (9, 40, 3000)])
+    def test_dense_operands_that_tiles_fetch_ahead(self, shape: tuple[int, int, int]) -> None:
+        m, n, k = shape
+        b = CodeBuilder()
+        scaled = b.append(
+            "mul", "float32", (b.append("result", "float32", (), (0, 0)), b.load(0, "float32"))
+        )
+        code, (root,) = b.finish(b.append("add", "float32", (scaled, b.load(1, "float32"))))
+        operands = (Operand("float32"), Operand("float32"), Operand("float32", True))
+        x, y = random((m, k), np.float32), random((k, n), np.float32, 1)
+        factor, offset = random((m, n), np.float32, 2), random((m, n), np.float32, 3)
+        c = np.full((m, n), np.nan, np.float32)
+        multiply(x, y, [factor, offset, c], Epilogue(code, operands, ((2, root),)))
+        expected = x.astype(np.float64) @ y * factor + offset
+        np.testing.assert_allclose(c, expected, rtol=1e-4, atol=2e-3)
+
+    def test_several_outputs_scalars_and_indices(self) -> None:
+        b = CodeBuilder()
+        sums = b.append("result", "float32", (), (0, 0))
+        scaled = b.append("mul", "float32", (sums, b.append("scalar", "float32", (), 0)))
+        column = b.append("index", "int64", (), -1)
+        row = b.append("index", "int64", (), 1)
+        matrix = b.append("index", "int64", (), 0)
+        hundred = b.constant(100, "int64")
+        place = b.append("mul", "int64", (row, hundred))
+        place = b.append("add", "int64", (place, column))
+        place = b.append(
+            "add", "int64", (place, b.append("mul", "int64", (matrix, b.constant(10**6, "int64"))))
+        )
+        code, (one, two) = b.finish(scaled, place)
+        operands = (Operand("float32", True), Operand("int64", True))
+        epilogue = Epilogue(code, operands, ((0, one), (1, two)), ("float32",))
+        x, y = random((3, 20, 30), np.float32), random((3, 30, 90), np.float32, 1)
+        c, places = np.zeros((3, 20, 90), np.float32), np.zeros((3, 20, 90), np.int64)
+        multiply(x, y, [c, places], epilogue, [bits_of(0.5, "float32")])
+        np.testing.assert_allclose(c, x @ y / 2, rtol=1e-4, atol=1e-4)
+        i, j, k = np.indices(places.shape)
+        np.testing.assert_array_equal(places, i * 10**6 + j * 100 + k)
+
+    def test_float32_result_of_half_types(self) -> None:
+        a, b = random((37, 50), ml_dtypes.bfloat16), random((50, 83), ml_dtypes.bfloat16)
+        c = np.zeros((37, 83), np.float32)
+        multiply(a, b, [c])
+        check(a, b, c)
+
+    def test_an_operand_whose_strides_do_not_fit_its_lane(self) -> None:
+        with pytest.raises(ValueError, match="stride 2 along j"):
+            contraction(
+                problem_of(np.zeros((4, 4)), np.zeros((4, 4))),
+                identity("float64"),
+                [(8, 2)],
+                workers=1,
+            )
+
+    def test_too_many_batch_axes(self) -> None:
+        a = np.zeros((1, 2, 1, 2, 3, 3), np.float32)
+        with pytest.raises(ValueError, match="at most 3"):
+            multiply(a, a, [a.copy()])
+
+
+class TestTargets:
+    @pytest.fixture(params=[AVX2, SSE2])
+    def other(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
+        """Other processors that this one can stand in for."""
+        found: Target = request.param
+        if target_of(host().present) == SSE2 and found == AVX2:
+            pytest.skip("this machine has no AVX2")
+        if not host().triple.startswith("x86_64"):
+            pytest.skip("this machine is no x86-64")
+        for module in (blocking, pack_launches, whole):
+            monkeypatch.setattr(module, "target", lambda: found)
+        return found
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("shape", [(1, 70, 33), (7, 5, 65), (53, 14, 75), (300, 33, 20)])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_products_on_lesser_machines(
+        self, other: Target, layout: str, shape: tuple[int, int, int], dtype: Any
+    ) -> None:
+        m, n, k = shape
+        a, b = laid_out(random((m, k), dtype), layout), laid_out(random((k, n), dtype, 1), layout)
+        c = aligned(m * n * a.itemsize)
+        multiply(a, b, [c.view(dtype).reshape(m, n)])
+        assert_guarded(c)
+        check(a, b, c.view(dtype).reshape(m, n))
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize(
+        ("machine", "kind"),
+        [
+            (Host("aarch64-unknown-linux-gnu", "generic", "+neon"), NEON),
+            (Host("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma,+f16c"), AVX2),
+            (Host("x86_64-unknown-linux-gnu", "skylake-avx512", ""), AVX512),
+        ],
+    )
+    def test_code_for_other_machines_needs_nothing_from_outside(
+        self, dtype: str, machine: Host, kind: Target
+    ) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        engine = Engine(machine, DiskStore(None))
+        vectors = most_vectors(kind)
+        sources = [pack_source(dtype, kind), driver_source()]
+        for way, rows in (("packed", most_rows(kind, vectors)), ("direct", 6), ("dot", 4)):
+            sources.append(micro_source(Tile(way, rows, vectors), dtype, kind))
+        for source in sources:
+            assert not undefined_symbols(engine.object_code(source))
+
+    @pytest.mark.parametrize("way", ["packed", "direct"])
+    @pytest.mark.parametrize("kind", [AVX512, AVX2, NEON])
+    def test_tiles_stay_in_registers(self, kind: Target, way: str) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        machine = {
+            "avx512": Host("x86_64-unknown-linux-gnu", "skylake-avx512", ""),
+            "avx2": Host("x86_64-unknown-linux-gnu", "haswell", ""),
+            "neon": Host("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
+        }[kind.name]
+        vectors = most_vectors(kind)
+        source = micro_source(Tile(way, most_rows(kind, vectors, way), vectors), "float32", kind)
+        generator = llvm.Target.from_triple(machine.triple).create_target_machine(
+            cpu=machine.cpu, features=machine.features, opt=3, jit=True
+        )
+        text = generator.emit_assembly(llvm.parse_assembly(source.text))
+        blocks = re.split(r"^\.L\w+:", text, flags=re.MULTILINE)
+        multiplying = [b for b in blocks if re.search(r"vfmadd|fmla", b)]
+        assert len(multiplying) >= 2
+        # Neither sums nor addresses are fetched from the stack while k goes by.
+        assert not [b for b in multiplying if re.search(r"%rsp|\[sp", b)]

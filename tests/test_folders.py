@@ -1,0 +1,104 @@
+"""Folders of large packages are stages: each imports only what stands below it, and says so."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from workspace import ROOT
+
+FUSION = ROOT / "packages" / "fusion" / "src" / "ingle" / "fusion"
+CPU = ROOT / "plugins" / "cpu" / "src" / "ingle_cpu"
+OPERATIONS = ROOT / "packages" / "tensor" / "src" / "ingle" / "tensor" / "ops"
+
+STAGES = {
+    FUSION: (
+        "support", "kernel", "render", "ir", "record", "passes", "grouping", "lowering", "schedule",
+        "symbolic", "runtime", "compiled", "explanation",
+    ),
+    CPU: ("jit", "threads", "matmul", "launch", "background", "eager"),
+}  # fmt: skip
+"""From the bottom to the top. Files beside the folders stand at either end, and may be imported."""
+
+
+README_LINES = 15
+
+
+def folders(root: Path) -> list[Path]:
+    """The folder and all below it that hold modules."""
+    return sorted({f.parent for f in root.rglob("*.py")})
+
+
+def imports(file: Path, root: Path) -> Iterator[tuple[str, int]]:
+    """The folders of `root` that a file imports from when it runs, with the line."""
+    tree = ast.parse(file.read_text("utf-8"))
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in for_types:
+            continue
+        base = file.parent
+        for _ in range(node.level - 1):
+            base = base.parent
+        names = node.module.split(".") if node.module else [node.names[0].name]
+        target = base.joinpath(*names)
+        if target.is_relative_to(root):
+            inside = target.relative_to(root).parts
+            if inside:
+                yield inside[0], node.lineno
+
+
+@pytest.mark.parametrize("root", STAGES, ids=lambda root: root.name)
+def test_stages_import_downwards(root: Path) -> None:
+    order = STAGES[root]
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {used}/"
+        for height, stage in enumerate(order)
+        for file in (root / stage).rglob("*.py")
+        for used, line in imports(file, root)
+        if used in order[height + 1 :]
+    ]
+    assert not wrong, f"from the bottom to the top: {', '.join(order)}"
+
+
+@pytest.mark.parametrize("root", STAGES, ids=lambda root: root.name)
+def test_every_folder_is_a_stage(root: Path) -> None:
+    found = {f.relative_to(root).parts[0] for f in folders(root) if f != root}
+    assert found == set(STAGES[root])
+
+
+@pytest.mark.parametrize("root", [*STAGES, OPERATIONS], ids=lambda root: root.name)
+def test_every_folder_says_what_lives_there(root: Path) -> None:
+    subjects: Sequence[Path] = [f for f in folders(root) if f.name != "functions"]
+    silent = [str(f.relative_to(ROOT)) for f in subjects if not (f / "README.md").is_file()]
+    assert not silent
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in subjects
+        if (n := len((f / "README.md").read_text("utf-8").splitlines())) > README_LINES
+    }
+    assert not long
+
+
+@pytest.mark.parametrize("root", STAGES, ids=lambda root: root.name)
+def test_files_named_in_signs_exist(root: Path) -> None:
+    gone = [
+        f"{folder.relative_to(ROOT)}/README.md names {name}"
+        for folder in folders(root)
+        if (folder / "README.md").is_file()
+        for name in (folder / "README.md").read_text("utf-8").split("`")[1::2]
+        if name.endswith(".py") and not any(_found(folder, name))
+    ]
+    assert not gone
+
+
+def _found(folder: Path, name: str) -> Iterator[bool]:
+    yield (ROOT / name).is_file()
+    yield (folder / name).resolve().is_file()
+    yield any(folder.glob(name))
