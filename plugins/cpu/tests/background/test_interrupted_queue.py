@@ -13,11 +13,11 @@ import pytest
 
 import ingle.tensor as it
 from ingle.testkit.interrupting import LateError, interrupted, late
-from ingle_cpu.assembly import Assembly
-from ingle_cpu.gang import Gang
+from ingle_cpu.background.queue import Queue, queue
+from ingle_cpu.launch.table_builder import TableBuilder
 from ingle_cpu.memory import CpuHandle
-from ingle_cpu.queue import Queue, queue
-from ingle_cpu.table import Table
+from ingle_cpu.threads.pool import ThreadPool
+from ingle_cpu.threads.table import Table
 
 pytestmark = [
     pytest.mark.skipif(
@@ -37,7 +37,7 @@ def handler():
 
 
 def assemblies():
-    return [x for x in gc.get_objects() if type(x) is Assembly]
+    return [x for x in gc.get_objects() if type(x) is TableBuilder]
 
 
 def test_no_place_leaves_the_queue_torn(warmed):
@@ -103,8 +103,8 @@ def test_a_job_that_was_never_given_hides_nothing(warmed, slow, monkeypatch):
 def test_threads_of_the_gang_start_once():
     place, on = 1, True
     while on:
-        team = Gang(3)
-        on = interrupted(team.start, place, ("threading.py", "/ingle_cpu/gang"))
+        team = ThreadPool(3)
+        on = interrupted(team.start, place, ("threading.py", "/ingle_cpu/threads/pool"))
         team.start()
         Table([], (), (), 1, (), gang=team).run()
         assert team._ready
@@ -118,7 +118,7 @@ def test_the_thread_of_the_queue_starts_once():
     place, on = 1, True
     while on:
         line = Queue()
-        on = interrupted(line.start, place, ("threading.py", "/ingle_cpu/queue"))
+        on = interrupted(line.start, place, ("threading.py", "/ingle_cpu/background/queue"))
         before = threading.active_count()
         assert line.start()
         line.close()
