@@ -137,7 +137,7 @@ def walk(visitor, rounds=6):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize(
-    "part", ["fusion/recorder", "fusion/stream", "fusion/plans", "ingle_numpy/"]
+    "part", ["fusion/record/log", "fusion/stream", "fusion/runtime/plan_cache", "ingle_numpy/"]
 )
 def test_an_operation_at_any_line(device, part, every):
     with it.device(device):
@@ -290,7 +290,7 @@ def interrupt_at_each_line():
 
             def trace(frame, event, arg, line=line):
                 nonlocal seen
-                if "fusion/recorder" not in frame.f_code.co_filename:
+                if "fusion/record/log" not in frame.f_code.co_filename:
                     return None
                 if event == "line":
                     seen += 1
@@ -326,7 +326,7 @@ def test_what_the_error_of_an_interruption_holds_is_no_value_of_the_log():
                     held.append(error)
                     raise
 
-            on = interrupted(program, place, ("fusion/recorder", "fusion/log"))
+            on = interrupted(program, place, ("fusion/record/log",))
             np.testing.assert_array_equal(kept.numpy(), 3 * np.arange(4.0))
             place += 1
         assert place > 10
