@@ -81,7 +81,7 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))
     plain = [f"docs/site/{name}.py" for name in ("api_pages", "docstrings", "staging")]
     session.run("mypy", "docs/pytorch_names.py", *plain, env={"MYPYPATH": "docs/site"})
-    session.run("mypy", *map(str, ROOT.glob("tools/*.py")), "tests/alone.py", "tests/from_index.py")
+    session.run("mypy", *map(str, ROOT.glob("tests/release/*.py")), "tests/alone.py")
 
 
 @nox.session
@@ -128,15 +128,15 @@ def site(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """A sdist and a wheel of each member in dist/."""
     session.install("hatchling")
-    session.run("python", "tools/build_distributions.py", str(DIST), silent=True)
+    session.run("python", "tests/release/build_distributions.py", str(DIST), silent=True)
 
 
 @nox.session(requires=["build"])
 def release(session: nox.Session) -> None:
     """What an index gets: its content and metadata, the same bytes twice, and pip installs it."""
     session.install("hatchling", "twine", "virtualenv")
-    session.run("python", "tools/check_distributions.py", str(DIST))
-    session.run("python", "tests/from_index.py", str(DIST))
+    session.run("python", "tests/release/check_distributions.py", str(DIST))
+    session.run("python", "tests/release/from_index.py", str(DIST))
 
 
 @nox.session(venv_backend="none", requires=["build"])

@@ -1,4 +1,4 @@
-"""Builds a sdist and a wheel of every distribution: `python tools/build_distributions.py dist`.
+"""Builds a sdist and a wheel of each distribution: `python tests/release/build_distributions.py dist`.
 
 What is built is a copy of the member's folder beside the files that all members share: the version
 and the licences. The wheel is made from the sdist, as pip does where it finds no wheel, so the
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hatchling import build
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MEMBERS = [p.parent for p in sorted(ROOT.glob("p*s/*/pyproject.toml"))]
 LICENSES = sorted(ROOT.glob("LICENSE-*"))
 PARTS = ("pyproject.toml", "README.md", "src", "tests")

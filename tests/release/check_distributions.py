@@ -1,4 +1,4 @@
-"""Says what is wrong with the distributions: `python tools/check_distributions.py dist`.
+"""Checks distributions: `python tests/release/check_distributions.py dist` says what is wrong.
 
 A wheel holds what belongs into it and nothing else. A wheel and its sdist say the same: name,
 version, licences with their texts, and the README as the long description, without links that lead
