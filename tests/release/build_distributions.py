@@ -1,4 +1,6 @@
-"""Builds a sdist and a wheel of each distribution: `python tests/release/build_distributions.py dist`.
+"""Builds a sdist and a wheel of each distribution.
+
+`python tests/release/build_distributions.py dist` puts them into `dist`.
 
 What is built is a copy of the member's folder beside the files that all members share: the version
 and the licences. The wheel is made from the sdist, as pip does where it finds no wheel, so the

@@ -1,7 +1,7 @@
 """Installs the built distributions from a local index, as a user would, and tries them.
 
-`nox -f nox.py -s release` runs it as `python tests/release/from_index.py dist`. What is not Ingle's comes
-from the index that pip is set to. Each user has an environment of their own.
+`nox -f nox.py -s release` runs it as `python tests/release/from_index.py dist`. What is not Ingle's
+comes from the index that pip is set to. Each user has an environment of their own.
 """
 
 import contextlib
