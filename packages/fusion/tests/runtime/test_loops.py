@@ -10,6 +10,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.runtime import loops
 from ingle.fusion.runtime.loops import LoopPlan
 from ingle.fusion.runtime.programs import ProgramPlans
 
@@ -155,6 +156,31 @@ def test_gradients_of_a_long_scan(length: int) -> None:
         plain = gradients(it.asarray(WEIGHT), it.asarray(xs), True)
     for got, wanted in zip(found, plain, strict=True):
         np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7])
+def test_slices_that_a_plan_makes_in_another_shape(
+    at_once: int, monkeypatch: pytest.MonkeyPatch, planned: list[LoopPlan]
+) -> None:
+    """A kernel of one step leaves out the axis of the steps; others are reshaped behind it."""
+
+    def step(c: Any, x: Any) -> Any:
+        c = it.tanh(c * 0.5 + x)
+        return c, (c * x, it.reshape(c * c, (2, 2, 1)), it.sum(c), it.reshape(c - x, (4,)))
+
+    monkeypatch.setattr(loops, "_steps_at_once", lambda loop: at_once)
+    compiled = compile(lambda xs: it.scan(step, it.zeros((2, 2), dtype="float64"), xs))
+    xs = RNG.standard_normal((299, 2, 2))
+    for _ in range(3):
+        last, ys = compiled(it.asarray(xs))
+    assert len(planned) == 1
+    c = np.zeros((2, 2))
+    for x, *got in zip(xs, *(y.numpy() for y in ys), strict=True):
+        c = np.tanh(c * 0.5 + x)
+        wanted = (c * x, (c * c)[..., None], c.sum(), (c - x).reshape(4))
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(last.numpy(), c, rtol=1e-11)
 
 
 def test_an_index_out_of_range_in_a_late_step_is_an_error() -> None:

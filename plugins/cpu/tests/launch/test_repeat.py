@@ -108,6 +108,40 @@ def test_carries_in_two_places_and_a_flag_for_each_turn(monkeypatch: pytest.Monk
     assert np.isfinite(last.numpy()).all()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
+    reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "_steps_at_once", lambda loop: 2)
+    shared, weights = RNG.standard_normal((128, 128)) * 0.03, RNG.standard_normal((270, 128, 128))
+    weights *= 0.03
+    begun = RNG.standard_normal((64, 128))
+
+    def step(h: Any, w: Any, shared: Any, begun: Any, tanh: Any) -> Any:
+        return tanh(tanh(h @ w) @ shared + begun)
+
+    @compile
+    def run(begun: Any, shared: Any, ws: Any) -> Any:
+        body = lambda h, w: (step(h, w, shared, begun, it.tanh), None)  # noqa: E731
+        return it.scan(body, begun, ws, reverse=reverse)[0]
+
+    h = begun
+    for w in weights[:: -1 if reverse else 1]:
+        h = step(h, w, shared, begun, np.tanh)
+    given = [it.asarray(x) for x in (begun, shared, weights)]
+    kept: list[tuple[int, ...]] = []
+    run_turns = repeat.run_turns
+
+    def noted(runs: Any, scalars: Any) -> None:
+        kept.extend(handle.shape for run in runs for handle in run.keeps if handle is not None)
+        run_turns(runs, scalars)
+
+    monkeypatch.setattr(repeat, "run_turns", noted)
+    for _ in range(6):  # panels are made for what came some times
+        np.testing.assert_allclose(run(*given).numpy(), h, rtol=1e-9, atol=1e-11)
+    assert {*kept} == {shared.shape}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
 def test_a_long_loop_is_stopped_by_control_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeat, "LONG", 0.0)

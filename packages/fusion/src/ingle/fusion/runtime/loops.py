@@ -161,8 +161,8 @@ class _Chunk:
         self.places = None if self.parts is None else _places(self.parts, loop)
         self.layout: _Layout | None = None
         if self.parts is not None and self.places is not None:
-            known = [graph.values[n].aval for n in graph.inputs]
-            self.layout = _Layout(self.parts, self.places, loop, known)
+            given = [graph.values[n].aval for n in graph.inputs]
+            self.layout = _Layout(self.parts, self.places, loop, given, self.outputs)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:
@@ -254,18 +254,21 @@ class _Layout:
     """
 
     def __init__(
-        self, parts: LinearPlan, places: _Places, loop: Loop, given: Sequence[Aval]
-    ) -> None:
+        self, parts: LinearPlan, places: _Places, loop: Loop, given: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> None:  # fmt: skip
         self.first = first = parts.inputs + len(parts.constants)
         self.strides = np.zeros(first + len(parts.own) + 1, np.int64)
         for number in range(loop.carries, loop.carries + loop.sequences):
             self.strides[number] = _row_bytes(given[number])
-        for place in places.stacked:
-            self.strides[place.number] = _row_bytes(parts.own[place.number - first])
+        # The plan may make them in another shape, such as without the axis of a single step.
+        for place, aval in zip(places.stacked, outputs[loop.carries :], strict=True):
+            self.strides[place.number] = _row_bytes(aval)
         self.flags = sorted({n for n, _ in parts.checks if n >= first})
+        shared = loop.carries + loop.sequences  # what comes from there on is the same in all turns
         self.segments = [
             (s, np.array((-1, *roots)), [
-                n if loop.carries <= n < first else None
+                n if shared <= n < first else None
                 for n in (roots[buffer - 1] for buffer in s.keeps)
             ])
             for s, roots in parts.segments
