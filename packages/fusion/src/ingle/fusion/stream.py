@@ -144,12 +144,16 @@ class LazyStream(Log):
             if not self.written or (wanted is not None and wanted.recorder is None):
                 return ()
             if not self.open:  # in the middle of something that was interrupted
-                return () if wanted is None else self._run_aside()
+                return () if wanted is None else self._run_aside(wanted)
             handles: Sequence[LazyHandle] = ()
             landing = DonationState()
             try:
                 self.open = False
                 handles = self.living()
+                if wanted is not None and wanted not in handles:
+                    # A finalizer asks: the collector clears weak references before it calls those,
+                    # so that nobody knows which other values they will ask for.
+                    return self._run_aside(wanted)
                 self._running = handles, landing, threading.get_ident()
                 if handles:
                     self._run(handles, landing)
@@ -213,8 +217,9 @@ class LazyStream(Log):
         """Whatever has nothing to do with a failure gets its value."""
         return Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
 
-    def _run_aside(self) -> Sequence[LazyHandle]:
-        """Values for what interrupted this stream while it grew or ran; it goes on afterwards."""
+    def _run_aside(self, wanted: LazyHandle) -> Sequence[LazyHandle]:
+        """Values for what interrupted this stream while it grew or ran, and for finalizers; it goes
+        on afterwards."""
         if self._running is not None:
             handles, landing, thread = self._running
             if landing.done:
@@ -224,6 +229,8 @@ class LazyStream(Log):
         log, given, numbers = self.written[:], self.given[:], self.numbers[:]
         graph = read_log(log, ())
         handles = [h for h in self.living() if h.number < len(graph.values)]
+        if wanted not in handles and wanted.number < len(graph.values):
+            handles.append(wanted)
         graph.outputs = tuple([h.number for h in handles])
         below = self.backend.inner
         found = Attempt(below, graph)(given[: len(graph.inputs)], numbers[: len(graph.scalars)])

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +86,8 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
         metadata: anything that JSON can hold, kept beside the values.
 
     Raises:
-        CheckpointError: a value or the metadata cannot be stored.
+        CheckpointError: a value or the metadata cannot be stored; or a finalizer saves while
+            Python goes down.
         FileWriteError: the disk is full or read-only, or the folder cannot be written to.
 
     >>> import pathlib, tempfile
@@ -96,6 +98,11 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
     >>> checkpoint.metadata, sorted(checkpoint)
     ({'epoch': 4}, ['bias', 'weight'])
     """
+    if sys.is_finalizing():
+        raise CheckpointError(
+            f"save: {path}: Python goes down and has no imports any more, which NumPy needs to "
+            "write; save from a function for atexit.register, not from a finalizer"
+        )
     packed = _pack(what)
     arrays = {name: _stored(tensor) for name, tensor in packed.tensors.items()}
     manifest = {

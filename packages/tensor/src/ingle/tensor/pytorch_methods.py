@@ -7,6 +7,7 @@ They are other spellings of functions of `ingle.tensor`. What has no method here
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -284,7 +285,7 @@ def _refusing(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _missing(kind: str, name: str) -> str:
     said = f"{kind} has no attribute {name!r}"
-    if name.startswith("_"):
+    if name.startswith("_") or sys.is_finalizing():  # Python has no imports any more
         return said
     from .pytorch_names import answer
 

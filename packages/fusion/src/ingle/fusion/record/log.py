@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, infer
 
@@ -62,7 +63,12 @@ class LazyHandle(Handle):
             value = self.value
         if isinstance(value, Handle):
             return value
-        assert value is not None, self
+        if value is None:
+            raise BackendError(
+                f"a finalizer asks for a value (shape {self.shape}, {self.dtype}) that nobody else "
+                "held when the operations before it ran; read it earlier, or let something that "
+                "lives on hold it"
+            )
         raise value
 
     def settle(self, value: Handle | BaseException) -> None:
