@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 from pytorch_names import PAGE, pytorch_names
 
+from ingle.tensor.operation import OPERATIONS
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
@@ -73,6 +75,15 @@ def run_console(block: Block, page: Path, folder: Path) -> None:
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout}{done.stderr}"
         same = doctest.OutputChecker().check_output(wanted, done.stdout, FLAGS)
         assert same or not wanted, f"{page.name}: {command}\n{done.stdout}"
+
+
+@pytest.fixture(autouse=True)
+def operations_of_their_own() -> Iterator[None]:
+    """What a page registers ends with it: other tests of the process go through the registry."""
+    before = dict(OPERATIONS)
+    yield
+    OPERATIONS.clear()
+    OPERATIONS.update(before)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

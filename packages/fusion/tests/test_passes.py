@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingle.fusion.ir.graph import Graph
@@ -38,6 +38,7 @@ def factors(total, draw):
     return tuple(shape)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine, not of the test
 @given(st.data())
 def test_views_show_what_numpy_shows(data):
     draw = data.draw
@@ -105,6 +106,7 @@ def test_memory_is_used_again():
     assert size == 2048
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine, not of the test
 @given(st.data())
 def test_merged_axes_walk_the_same_places(data):
     sizes = tuple(data.draw(st.lists(st.integers(1, 4), max_size=4)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,32 @@ def at(numbers: Any) -> Any:
 def test_pairs_of_odd_numbers(name: str) -> None:
     a, b = ODD[:, None], ODD
     np.testing.assert_array_equal(getattr(it, name)(at(a), at(b)).numpy(), getattr(np, name)(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16"])
+def test_heaviside_keeps_the_dtype(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    x1 = np.array([0, 1, 0, 2] if dtype in ("bool", "uint8") else [-3, 0, 5, 0]).astype(dtype)
+    x2 = np.array([7, 8, 9, 0]).astype(dtype)
+    got = it.heaviside(it.asarray(x1), it.asarray(x2)).numpy()
+    want = torch.heaviside(torch.from_numpy(x1), torch.from_numpy(x2)).numpy()
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+def test_gradients_of_clip_where_bounds_cross_or_meet() -> None:
+    torch = pytest.importorskip("torch")
+    x, low, high = np.array(list(itertools.product(range(4), repeat=3)), float).T
+    theirs = [torch.tensor(v, requires_grad=True) for v in (x, low, high)]
+    torch.clamp(*theirs).sum().backward()
+    ours = grad(lambda *a: it.sum(it.clip(*a)), argnums=(0, 1, 2))(*map(at, (x, low, high)))
+    for got, want in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(got.numpy(), want.grad.numpy())
+    for bounds in ((2.0, 1.0), (1.0, 1.0), (1.0, 2.0)):
+        v = torch.tensor(x, requires_grad=True)
+        torch.clamp(v, *bounds).sum().backward()
+        got = grad(lambda x, b=bounds: it.sum(it.clip(x, *b)))(at(x))
+        np.testing.assert_array_equal(got.numpy(), v.grad.numpy())
 
 
 def test_fmax_shares_gradients_like_maximum() -> None:

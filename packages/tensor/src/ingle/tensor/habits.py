@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from .errors import ArgumentError
+from .later_arguments import refuse, with_advice
 
 _PAIR = "PyTorch gives the values and their indices there; write "
 _DIFFERENT = {
@@ -41,6 +42,10 @@ _FIRST = {
 """What PyTorch and NumPy take by position before the axis, by function."""
 
 
+_MOST_OF_PYTORCH = 3
+"""Arguments that PyTorch's functions with another meaning take behind the first."""
+
+
 def install(namespace: dict[str, Any], module: str = "ingle.tensor") -> None:
     """Gives the public functions of a namespace the habits, each where it takes an axis or shape.
 
@@ -57,7 +62,8 @@ def install(namespace: dict[str, Any], module: str = "ingle.tensor") -> None:
 
 
 def with_habits(function: FunctionType) -> Callable[..., Any]:
-    """A function that understands PyTorch's spellings; itself if it takes no axis and no shape."""
+    """A function that understands PyTorch's spellings, or says how they are called here; itself if
+    it takes neither an axis nor a shape nor anything by name."""
     code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if function.__code__.co_filename == __file__:
@@ -65,7 +71,9 @@ def with_habits(function: FunctionType) -> Callable[..., Any]:
     if names[:1] == ("shape",) and code.co_argcount == 1:
         return _with_sizes(function)
     axis = next((n for n in ("axis", "axes") if n in names), None)
-    return function if axis is None else _with_dim(function, axis, names, code.co_argcount)
+    if axis is None:
+        return with_advice(function)
+    return _with_dim(function, axis, names, code.co_argcount)
 
 
 def _with_sizes(function: FunctionType) -> Callable[..., Any]:
@@ -94,7 +102,8 @@ def _with_dim(
             )
         found = dict(zip(by_position, extra, strict=False))
         if len(extra) > len(by_position) or not _is_axis(found.get(axis)):
-            _refuse(name, options, "...")
+            if len(extra) <= _MOST_OF_PYTORCH:
+                _refuse(name, options, "...")
             raise TypeError(
                 f"{name}: takes {positional} positional argument{'s' * (positional > 1)}, got "
                 f"{len(args)}; the others are {', '.join(f'{n}=' for n in behind)}"
@@ -114,7 +123,11 @@ def _with_dim(
         if len(args) > positional or (options and not _SPELLINGS.isdisjoint(options)):
             options = spelled(args, options)
             args = args[:positional]
-        return function(*args, **options)
+        try:
+            return function(*args, **options)
+        except TypeError:
+            refuse(function, args, options)
+            raise
 
     return call
 

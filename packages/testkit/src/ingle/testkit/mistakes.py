@@ -266,11 +266,13 @@ def _rebound(case: Case, arguments: dict[str, Any]) -> tuple[tuple[Any, ...], di
 def _as_other_signature(case: Case) -> Iterator[Mistake]:
     call = _same(case)
     assert case.operation.public is not None
-    kinds = [p.kind for p in inspect.signature(case.operation.public).parameters.values()]
+    parameters = inspect.signature(case.operation.public).parameters
+    kinds = [p.kind for p in parameters.values()]
     if inspect.Parameter.VAR_KEYWORD not in kinds:
         kwargs = {**call.kwargs, "nonsense": 1}
         yield replace(call, what="an unknown keyword", kwargs=kwargs, got=("",), certain=True)
-    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+    # A shape may come as sizes one by one, as many as there are.
+    if inspect.Parameter.VAR_POSITIONAL not in kinds and next(iter(parameters), "") != "shape":
         args = (*call.args, *[1] * 12)
         yield replace(call, what="too many arguments", args=args, got=("",), certain=True)
 

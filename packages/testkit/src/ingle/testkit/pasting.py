@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -49,11 +50,14 @@ def call_text(case: Case, where: str, layouts: Sequence[str] = ()) -> str:
     return "\n".join([*needs, call])
 
 
+def _nothing() -> None: ...
+
+
 def function_text(function: Callable[..., Any]) -> str:
     """Where users find a function: in `ingle.tensor` or in a module of it."""
-    name = function.__name__
+    name, plain = function.__name__, inspect.unwrap(function)
     for path, module in (("it", it), ("it.linalg", it.linalg), ("it.fft", it.fft)):
-        if getattr(module, name, None) is function:
+        if inspect.unwrap(getattr(module, name, _nothing)) is plain:
             return f"{path}.{name}"
     return f"{function.__module__}.{name}"
 

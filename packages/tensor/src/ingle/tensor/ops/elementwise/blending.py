@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dispatch import Operand, TensorLike, as_floating, call2_floating, handle_of, promote, wrap
+from ...dispatch import Operand, TensorLike, as_floating, call2, handle_of, promote, wrap
 from ...dtypes import default_float
 from ...errors import DTypeError
 from .._families import binary
 from .._guarding import guarded
+from .._rules import ORDERED
 from .arithmetic import abs
 from .cast import astype
 from .where import where
@@ -49,7 +50,7 @@ def heaviside(x1: TensorLike, x2: Operand, /) -> Tensor:
     """0 where `x1` is negative, 1 where it is positive, `x2` where it is 0; NaN stays.
 
     Args:
-        x1: a real tensor; integers are cast to the default float dtype. It has no gradient.
+        x1: a real tensor, of integers as well. It has no gradient.
         x2: a tensor that broadcasts with it, or a number.
 
     >>> import ingle.tensor as it
@@ -59,18 +60,23 @@ def heaviside(x1: TensorLike, x2: Operand, /) -> Tensor:
     dtype = handle_of(x1, "heaviside", "x1").dtype
     if dtype.is_complex:
         raise DTypeError(f"heaviside: x1 must be real numbers, got {dtype}; use real(x)")
-    return call2_floating(_HEAVISIDE, x1, x2)
+    return call2(_HEAVISIDE, x1, x2)
 
 
 def _heaviside(x1: Any, x2: Any) -> Tensor:
     return where(x1 == 0, x2, where(x1 == x1, astype(x1 > 0, x1.dtype), x1))
 
 
+def _heaviside_reference(x1: Any, x2: Any) -> Any:
+    # NumPy's own gives floats for integers.
+    return np.select([x1 == 0, x1 > 0, x1 < 0], [x2, 1, 0], x1).astype(np.result_type(x1, x2))
+
+
 _HEAVISIDE = binary(
     "heaviside",
     heaviside,
     vjp={"x2": lambda g, x1: where(x1 == 0, g, 0)},
-    kinds=("float",),
+    kinds=ORDERED,
     body=_heaviside,
-    reference=np.heaviside,
+    reference=_heaviside_reference,
 ).op()

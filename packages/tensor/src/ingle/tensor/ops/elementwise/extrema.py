@@ -53,7 +53,8 @@ def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = Non
     """Each element, or the bound that it lies beyond; NaN stays NaN.
 
     At a bound the gradient belongs to `x`, beyond it to the bound. Where `min` is larger than
-    `max` the result is `max`, which has the gradient, too.
+    `max` the result is `max`, which has the gradient, too. Where both are equal nothing has that
+    of elements below them, as in PyTorch.
 
     Args:
         x: a real tensor.
@@ -150,7 +151,7 @@ _CLIP = Operation(
     traits=Traits("elementwise"),
     vjp={
         "x": _clip_vjp,
-        "min": lambda g, x, min, max: where((x < min) & (min <= max), g, 0),
+        "min": lambda g, x, min, max: where((x < min) & (min < max), g, 0),
         "max": lambda g, x, min, max: where((x > max) | (min > max), g, 0),
     },
     body=_clip,

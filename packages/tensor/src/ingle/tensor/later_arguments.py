@@ -1,0 +1,89 @@
+"""Arguments of PyTorch's calls that come after the first ones, by name or by position.
+
+Functions here take most of their options by name. What a call with PyTorch's options has to be is
+said where the call fails: one that goes through costs nothing more.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from .errors import ArgumentError
+
+_QUOTIENT = 'floor_divide(x, y) for "floor", trunc(x / y) for "trunc"'
+_CAST = 'write {name}(x.astype("{value}"), axis=...)'
+_OPTIONS: dict[tuple[str, str] | str, str] = {
+    ("add", "alpha"): "write x + {value} * y",
+    ("subtract", "alpha"): "write x - {value} * y",
+    ("divide", "rounding_mode"): f"write {_QUOTIENT}",
+    ("softmax", "dtype"): _CAST, ("log_softmax", "dtype"): _CAST, ("softmin", "dtype"): _CAST,
+    ("diagonal", "dim1"): "it is of the last two axes; write "
+    "diagonal(moveaxis(x, (dim1, dim2), (-2, -1)))",
+    ("diagonal", "dim2"): "it is of the last two axes; write "
+    "diagonal(moveaxis(x, (dim1, dim2), (-2, -1)))",
+    ("matrix_norm", "dim"): "it is of the last two axes; write "
+    "matrix_norm(moveaxis(x, {value}, (-2, -1)))",
+    ("matrix_norm", "axis"): "it is of the last two axes; write "
+    "matrix_norm(moveaxis(x, {value}, (-2, -1)))",
+    ("flatten", "start_dim"): "write start_axis={value}",
+    ("flatten", "end_dim"): "write end_axis={value}",
+    ("lstsq", "driver"): "leave it out; the backend chooses the algorithm",
+    ("lstsq", "rcond"): "write rtol={value}",
+    ("cond", "p"): "write ord={value}",
+    ("tril", "diagonal"): "write k={value}", ("triu", "diagonal"): "write k={value}",
+    ("diag", "diagonal"): "write offset={value}",
+    ("topk", "sorted"): "leave it out; the values always come in order",
+    "dim": "write axis={value}", "keepdim": "write keepdims={value}",
+    "input": "the first argument goes by position",
+    "inplace": "leave it out; tensors never change, {name} returns the result",
+    "out": "leave it out; tensors never change, {name} returns the result",
+}  # fmt: skip
+"""What to write for an option that only PyTorch has, by function and option, or by option alone."""
+
+
+def with_advice(function: FunctionType) -> Callable[..., Any]:
+    """A function whose error for arguments that it does not take says how they are called here;
+    itself if it takes none by name and nothing is known of it."""
+    code = inspect.unwrap(function).__code__
+    known = any(key[0] == function.__name__ for key in _OPTIONS if isinstance(key, tuple))
+    if not code.co_kwonlyargcount and not known:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError:
+            refuse(function, args, options)
+            raise
+
+    return call
+
+
+def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any]) -> None:
+    """Raises for arguments that a function does not take, if it is known what to write.
+
+    Raises:
+        ArgumentError: an option that PyTorch has.
+        TypeError: more arguments by position than it takes; says the names of the others.
+    """
+    code, name = inspect.unwrap(function).__code__, function.__name__
+    positional, count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[:count]
+    for option, value in options.items():
+        told = _OPTIONS.get((name, option)) or _OPTIONS.get(option)
+        if option not in names and told is not None:
+            raise ArgumentError(
+                f"{name}: there is no {option}={value!r}; {told.format(name=name, value=value)}"
+            )
+    behind = names[positional:]
+    if len(args) > positional and behind and not code.co_flags & inspect.CO_VARARGS:
+        others = "the others are" if len(behind) > 1 else "the other is"
+        raise TypeError(
+            f"{name}: takes {positional} positional argument{'s' * (positional > 1)}, got "
+            f"{len(args)}; {others} {', '.join(f'{n}=' for n in behind)}"
+        )
