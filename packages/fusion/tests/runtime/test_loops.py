@@ -183,6 +183,16 @@ def test_slices_that_a_plan_makes_in_another_shape(
     np.testing.assert_allclose(last.numpy(), c, rtol=1e-11)
 
 
+def test_a_loop_without_a_kernel() -> None:
+    """Nothing is computed: the carries are what they were."""
+    compiled = compile(lambda a, b, xs: it.scan(lambda c, x: (c, None), (a, b), xs)[0])
+    a, b = RNG.standard_normal((3, 2)), RNG.standard_normal(())
+    for _ in range(3):
+        found = compiled(it.asarray(a), it.asarray(b), it.ones((900, 2)))
+        np.testing.assert_array_equal(found[0].numpy(), a)
+        np.testing.assert_array_equal(found[1].numpy(), b)
+
+
 def test_an_index_out_of_range_in_a_late_step_is_an_error() -> None:
     @compile
     def looked_up(table: Any, indices: Any) -> Any:

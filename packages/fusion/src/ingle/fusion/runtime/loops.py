@@ -341,7 +341,8 @@ class _Memory:
             )
             for s, roots, keeps in layout.segments
         ]  # fmt: skip
-        device.run_turns(runs, self._scalars)
+        if runs:  # none where all carries stay as they are
+            device.run_turns(runs, self._scalars)
         for number, text in parts.checks:
             if self._raised(number, flags):
                 raise OutOfRangeError(text)
