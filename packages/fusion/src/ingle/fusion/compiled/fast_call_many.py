@@ -20,7 +20,7 @@ from ingle.tensor.pytree import unflatten
 
 from ..record.log import LazyHandle
 from ..runtime.plan_codegen import DonationState
-from ..support.refcounts import HELD_ONCE, HELD_TWICE, exclusive, refs
+from ..support.refcounts import HELD_ONCE, LISTED_TWICE, exclusive, refs
 from ..support.run_ahead import setting
 from .attribute_reads import Place
 from .specialization import Specialization
@@ -168,7 +168,7 @@ class ManyCells:
                 handles[n].recorder = self._overwritten
                 if (
                     refs(cells[n]._value) == HELD_ONCE
-                    and refs(handles[n]) == refs(given[n]) == HELD_TWICE
+                    and refs(handles[n]) == refs(given[n]) == LISTED_TWICE
                     and exclusive(given[n])
                 ):
                     free[n] = True

@@ -184,14 +184,15 @@ class PlanCache:
             Exception: an operation did, also one whose result nobody wants.
         """
         form, held = self._form((tuple(log), tuple(outputs)), numbers), HELD_TWICE
+        taken = given
         if form.trimmed is not None:
             log, outputs, inputs, scalars = form.trimmed
-            given, numbers = pick(given, inputs), pick(numbers, scalars)
+            taken, numbers = pick(given, inputs), pick(numbers, scalars)
             form = self._form((log, outputs), numbers)
-            held += 1  # the list of all of them
+            held += 1  # the list of all of them: it must live until they are counted
         if form.cut is not None:
-            return self._run_pieces(form.cut, outputs, given, numbers)
-        return self._run(form, log, outputs, given, numbers, landing, held)
+            return self._run_pieces(form.cut, outputs, taken, numbers)
+        return self._run(form, log, outputs, taken, numbers, landing, held)
 
     def _run_pieces(
         self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any]
