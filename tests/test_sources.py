@@ -14,9 +14,8 @@ import pytest
 from workspace import MEMBERS, ROOT, Member
 
 INTERPRETERS = [m for m in MEMBERS if str(m) in {"autodiff", "fusion", "router", "remote"}]
-KERNELS = {"grouping", "ir", "kernel", "lowering", "passes", "render", "schedule"}
-KERNELS |= {"kernel_backend.py"}
-"""Folders and files of what computes: there operations have names, as in a backend."""
+KERNELS = {"grouping", "ir", "kernel", "lowering", "passes", "render"}
+"""Folders of what computes: there operations have names, as in a backend."""
 CONTAINERS = (set, list, dict, tuple, str, bytes, Counter, re.Pattern, ast.AST)
 SOURCES = [f for m in MEMBERS for f in m.sources]
 

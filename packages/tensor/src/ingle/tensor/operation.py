@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Kind = Literal[
     "elementwise", "reduction", "movement", "contraction", "creation", "random", "opaque",
 ]  # fmt: skip
+Cost = Literal["cheap", "root", "expensive"]
+"""What one element takes: an instruction or few, a quotient or square root, or more than storing
+the result and loading it again (a polynomial, a gather, random bits)."""
 Rule = Callable[..., Aval | tuple[Aval, ...]]
 
 Batch = tuple[str, ...] | Callable[..., Any]
@@ -47,6 +50,20 @@ class Traits:
         unrolled: where it has values, gradients are recorded by running its body.
         inlined: many operations that are written down as one: whoever runs or plans it runs or
             plans its body in its place.
+        cost: what one element takes, if a kernel computes it at its place alone (see `Cost`).
+            A value that follows from `"cheap"` and `"root"` operations may be computed again by
+            its readers instead of being stored; an `"expensive"` one is kept for further passes
+            over its row. None: unknown, so neither.
+        discontinuous: results jump where inputs change by little. Half types are then rounded
+            as in memory before they arrive, also where a kernel holds them in more bits.
+        exactly_rounded: each implementation gives the same bits: an element is rounded at most
+            once, or in an order that the operation fixes.
+        starts: the position of the first of the inputs that say where, along each axis, a piece
+            begins; all inputs behind it are such starts.
+
+    >>> from ingle.tensor.operation import OPERATIONS
+    >>> OPERATIONS["exp"].traits.cost, OPERATIONS["floor"].traits.discontinuous
+    ('expensive', True)
     """
 
     kind: Kind
@@ -57,6 +74,10 @@ class Traits:
     storage: bool = False
     unrolled: bool = False
     inlined: bool = False
+    cost: Cost | None = None
+    discontinuous: bool = False
+    exactly_rounded: bool = False
+    starts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from .any_rows import RowCall, RowCalls
     from .any_shape import AnyShapeCall
 
-ROUNDED_ONCE = frozenset(
-    {"add", "subtract", "multiply", "divide", "negative", "abs", "sqrt", "floor", "ceil", "trunc",
-     "round", "square", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
-     "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
-     "bitwise_or", "bitwise_xor", "bitwise_invert", "where", "full", "iota", "random_bits", "isnan",
-     "isinf", "isfinite", "max", "min", "argmax", "argmin", "cumulative_sum", "cumulative_prod",
-     "sort", "argsort", "topk"}
-)  # fmt: skip
-"""Operations whose result every implementation has to give."""
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
 MANY = 1 << 16
@@ -112,7 +103,7 @@ class SingleOperations:
             return self._in_order
         if operation.name in SCATTERS and size <= MANY:
             return self._in_order
-        if operation.name in ROUNDED_ONCE and size <= FEW:
+        if traits.exactly_rounded and size <= FEW:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native

@@ -16,6 +16,9 @@ from ..kernel.nest import MAX_OUTER, Nest, Operand, map_nest
 from .merge_axes import lane_of, merged
 from .views import View, broadcasted, from_the_front, permuted, reshaped, sliced
 
+COPIES = frozenset({"concat", "slice_update"})
+"""Operations that are copies into parts of their result."""
+
 
 def moved_view(op: Op, inputs: Sequence[Any], source: View) -> View | None:
     """What a movement of a view is as a view; None for a reshape that has to copy."""

@@ -20,9 +20,7 @@ from .movement import first_places, pieces
 from .views import View, Views, from_the_front, sliced
 
 SCATTERS = frozenset({"scatter_add", "scatter_set", "scatter_prod", "scatter_extremum"})
-FIRST_START = {"slice": 1, "slice_update": 2}
-"""Which input is the first of those that say where a piece begins."""
-ASSEMBLED = SCATTERS | {"concat", *FIRST_START}
+ASSEMBLED = SCATTERS | {"concat", "slice", "slice_update"}
 """Operations whose results are put together from pieces; slices are, where they are no views."""
 
 
@@ -116,11 +114,12 @@ def is_assembly(graph: Graph, position: int) -> bool:
     """Whether kernels put the result of a node together, which is no view."""
     node = graph.nodes[position]
     name, avals = node.op.operation.name, [graph.values[a].aval for a in node.args]
+    first = node.op.operation.traits.starts
     if name not in ASSEMBLED or any(len(a.shape) > MAX_OUTER for a in avals):
         return False
-    if name not in FIRST_START:
+    if first is None:
         return True
-    starts = [graph.values[a] for a in node.args[FIRST_START[name] :]]
+    starts = [graph.values[a] for a in node.args[first:]]
     if any(s.kind != "constant" for s in starts):
         return True
     # The operation itself says what is wrong with a piece that does not lie inside.
@@ -133,7 +132,7 @@ def outside(op: Op, inputs: Sequence[Handle | Scalar]) -> Tensor | None:
 
     Starts that are numbers have been checked by whoever asked for the operation.
     """
-    before = FIRST_START.get(op.operation.name)
+    before = op.operation.traits.starts
     if before is None:
         return None
     sizes = op.attributes["sizes"] if before == 1 else inputs[1].shape

@@ -28,14 +28,6 @@ RULES = {
 CREATIONS = frozenset(lowering_creation.RULES)
 """Operations whose result is a function of the index and of numbers."""
 
-_DISCONTINUOUS = frozenset(
-    {"ceil", "equal", "floor", "floor_divide", "greater", "greater_equal", "isfinite", "isinf",
-     "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
-     "remainder", "round", "sign", "trunc"}
-)  # fmt: skip
-"""Operations whose results jump. They see half types as they are in memory: a maximum equals the
-element that it was taken from, and what is printed as 3.0 has no floor of 2."""
-
 _REDUCTIONS = frozenset(COMBINES)
 _RUNNING = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
             "cummin_indices": "argmin"}  # fmt: skip
@@ -89,7 +81,9 @@ def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:
     >>> [i.name for i in b.instructions]
     ['load', 'cast', 'exp', 'cast']
     """
-    if op.operation.name in _DISCONTINUOUS or out.dtype.name not in FLOATS:
+    # Results that jump are those of the value in memory: a maximum equals the element that it was
+    # taken from, and what is printed as 3.0 has no floor of 2.
+    if op.operation.traits.discontinuous or out.dtype.name not in FLOATS:
         args = [builder.settled(at) for at in args]
     values = [Expression(builder, at) for at in args]
     result = RULES[op.operation.name](op, values, out.dtype.name)

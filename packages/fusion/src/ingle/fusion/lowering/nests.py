@@ -50,14 +50,6 @@ class NestCall(NamedTuple):
     fixed: tuple[int, ...] = ()
 
 
-EXPENSIVE = frozenset(
-    {"exp", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf", "pow", "sin", "cos", "tan",
-     "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "take",
-     "take_along_axis", "random_bits"}
-)  # fmt: skip
-"""Operations that take longer than storing their result in a row and loading it again."""
-
-
 class NestBuilder:
     """Builds the nest of one group.
 
@@ -158,8 +150,8 @@ class NestBuilder:
         free = [v for v in self._stored if v in self._node_of and not self._is_row(v)]
         kept: dict[int, tuple[int, int]] = {}
         for value, passes in needed.items():
-            name = self._graph.nodes[self._node_of[value]].op.operation.name
-            if len(passes) < 2 or name not in EXPENSIVE:
+            operation = self._graph.nodes[self._node_of[value]].op.operation
+            if len(passes) < 2 or operation.traits.cost != "expensive":
                 continue
             if value in self._stored:
                 kept[value] = (min(passes), value)

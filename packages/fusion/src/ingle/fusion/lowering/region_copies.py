@@ -15,7 +15,7 @@ from ..grouping.groups import Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of, merged
-from ..ir.regions import FIRST_START, SCATTERS, Region, pieces_of
+from ..ir.regions import SCATTERS, Region, pieces_of
 from ..ir.views import View, Views, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import SORTS, lower, running_of
@@ -211,7 +211,7 @@ class Assembler:
         """
         op, args = self._graph.nodes[position].op, self._graph.nodes[position].args
         row, offset, found = CodeBuilder(), parts.arguments[moved].offset, list[_Start]()
-        each = zip(args[FIRST_START[op.operation.name] :], whole.shape, sizes,
+        each = zip(args[op.operation.traits.starts :], whole.shape, sizes,
                    op.attributes["steps"], whole.strides, strict=True)  # fmt: skip
         for value, length, size, step, stride in each:
             start, reach = self._graph.values[value], (size - 1) * step

@@ -15,7 +15,7 @@ from ingle.tensor.operation import Op, Operation
 from ingle.tensor.tape import Tape
 
 from ..ir.graph import Graph, read_log
-from ..ir.regions import FIRST_START, SCATTERS, outside
+from ..ir.regions import SCATTERS, outside
 from ..ir.scalar_program import ScalarProgram
 from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
@@ -75,7 +75,7 @@ class _Unfolding(Tracer):
         if self._generated(op, avals):
             if op.operation.traits.family == "gather" or op.operation.name in SCATTERS:
                 self._check(op, inputs)
-            elif op.operation.name in FIRST_START:
+            elif op.operation.traits.starts is not None:
                 self._check_piece(op, inputs)
             self._dividing = op.operation.name == "divide" and bool(self._within)
             results = super().record(op, inputs)

@@ -7,6 +7,7 @@ with its neighbours; what is left runs on the host, which is announced once and 
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from ingle.tensor.programs import Program
 from ..fusion import Fusion
 from ..grouping.legality import generates
 from ..ir.graph import Graph
-from ..ir.movement import copy_calls, moved_view, pieces
+from ..ir.movement import COPIES, copy_calls, moved_view, pieces
 from ..ir.views import View, strides_of
 from ..kernel.nest import Nest, units
 from ..passes.decompositions import decomposition
@@ -167,7 +168,7 @@ class KernelBackend(EagerBackend):
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether kernels are generated for the operation itself."""
-        known = self._known(op, avals) or op.operation.name in _MOVES or self.owns(op, avals)
+        known = self._known(op, avals) or op.operation.name in COPIES or self.owns(op, avals)
         return known or decomposition(op, avals, self.spreads_products) is not None
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
@@ -177,7 +178,7 @@ class KernelBackend(EagerBackend):
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation, as a plan of its own where kernels can be generated."""
-        if op.operation.traits.family == "movement" or op.operation.name in _MOVES:
+        if op.operation.traits.family == "movement" or op.operation.name in COPIES:
             moved = self._moved(op, inputs)
             if moved is not None:
                 return (moved,)
@@ -202,7 +203,7 @@ class KernelBackend(EagerBackend):
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         if self.owns(op, avals):
             return self._by_own_kernel(op, inputs, avals)
-        if op.operation.traits.family == "movement" or op.operation.name in _MOVES:
+        if op.operation.traits.family == "movement" or op.operation.name in COPIES:
             moved = self._moved(op, inputs)
             if moved is not None:
                 return (moved,)
@@ -272,7 +273,7 @@ class KernelBackend(EagerBackend):
 
     def empty(self, aval: Aval) -> MemoryHandle:
         """New memory."""
-        nbytes = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
+        nbytes = math.prod(aval.shape) * aval.dtype.itemsize
         memory = self.allocate(max(nbytes, 1))
         return MemoryHandle(self, aval, memory, memory.address)
 
@@ -348,9 +349,10 @@ class KernelBackend(EagerBackend):
     def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Handle | None:
         """A view, or a value put together by copies; None where movement takes a kernel."""
         aval = infer(op, inputs)[0]
-        first = _STARTS.get(op.operation.name, len(inputs))
-        inputs = [*inputs[:first], *[self._number(x) for x in inputs[first:]]]
-        if op.operation.name in _MOVES:
+        first = op.operation.traits.starts
+        if first is not None:
+            inputs = [*inputs[:first], *[self._number(x) for x in inputs[first:]]]
+        if op.operation.name in COPIES:
             out = self.empty(aval)
             strides = strides_of(aval.shape)
             for number, offset, steps in pieces(op, inputs, aval, strides):
@@ -375,13 +377,6 @@ class KernelBackend(EagerBackend):
         for nest, sizes, args, offsets in copy_calls(source.shape, source.dtype, own, steps):
             places = [source.address + offsets[0], address + offsets[1]]
             self.launch(self.kernel(nest), places, args, 0, units(nest, sizes))
-
-
-_MOVES = frozenset({"concat", "slice_update"})
-"""Operations that are copies into parts of their result."""
-
-_STARTS = {"slice": 1, "slice_update": 2}
-"""Which input is the first of those that say where a piece begins."""
 
 
 def _strides(handle: Any) -> tuple[int, ...]:

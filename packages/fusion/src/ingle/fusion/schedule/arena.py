@@ -40,7 +40,7 @@ def packed(spans: Sequence[Span]) -> tuple[dict[int, int], int]:
                 break
             at = max(at, end)
         offsets[span.value] = at
-        calendar.take(span.first, span.last, at, at + room)
+        calendar.occupy(span.first, span.last, at, at + room)
         size = max(size, at + room)
     return offsets, size
 
@@ -102,7 +102,7 @@ class _Calendar:
                 node >>= 1
         return found
 
-    def take(self, first: int, last: int, start: int, end: int) -> None:
+    def occupy(self, first: int, last: int, start: int, end: int) -> None:
         """A piece is taken from a step to another."""
         nodes = self._cover(first, last)
         for node in nodes:

@@ -14,25 +14,16 @@ from ..ir.graph import Graph
 from ..ir.views import View, Views, long_axes, strides_of
 from ..kernel.code import HALVES
 from ..kernel.lowering import reduction_of
-from ..lowering.nests import EXPENSIVE
 from ..lowering.operands import Argument, argument_along, bytes_along
 from .liveness import Liveness
 
-PLAIN, SLOW, ROUNDING = 1, 8, 2
 HALF_BYTES = 2
 """In a byte."""
-COSTS = {
-    **dict.fromkeys(
-        ("abs", "add", "astype", "bitwise_and", "bitwise_invert", "bitwise_or", "bitwise_xor",
-         "clip", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less",
-         "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum",
-         "minimum", "multiply", "negative", "not_equal", "sign", "square", "subtract", "where"),
-        PLAIN,
-    ),
-    **dict.fromkeys(("divide", "reciprocal", "rsqrt", "sqrt"), SLOW),
-}  # fmt: skip
-"""What an operation on one element takes, as half bytes through memory that take as long;
-`ROUNDING` comes on top for a value of a half type, which is rounded as if it were stored."""
+RECOMPUTED = {"cheap": 1, "root": 8}
+"""Costs of operations that may be computed again: what one element takes, as half bytes through
+memory that take as long."""
+ROUNDING = 2
+"""Half bytes on top for a value of a half type, which is rounded as if it were stored."""
 MOST_AGAIN = 12
 """How many operations a value may take to compute again."""
 FEW = 8
@@ -155,7 +146,7 @@ class Recomputation:
         if position is None or len(way.nodes) == MOST_AGAIN:
             return False
         node = self._graph.nodes[position]
-        cost = COSTS.get(node.op.operation.name)
+        cost = RECOMPUTED.get(node.op.operation.traits.cost or "")
         if cost is None or self._roles[position] != "map":
             return False
         way.places[value] = places
@@ -172,8 +163,8 @@ class Recomputation:
         if graph.values[root].kind in ("constant", "scalar"):
             return True
         if root in self._inline:
-            name = graph.nodes[self._inline[root]].op.operation.name
-            return way.group.kind == "nest" and name not in EXPENSIVE
+            inline = graph.nodes[self._inline[root]].op.operation
+            return way.group.kind == "nest" and inline.traits.cost != "expensive"
         first = alignment(graph, position, number, len(view.shape), len(places))
         along = places[first:]
         if root not in way.group.coordinates and root not in way.places:

@@ -4,8 +4,8 @@ A value that another kernel needs is written once and read by each kernel that n
 follows in a few cheap operations from what is in memory anyway, its readers may do these again. It
 is then not written, and not kept from the first reader to the last. All of that is counted in bytes
 through memory: what is written and read no more, against what is read instead, and against
-operations, which count as the bytes that could be moved meanwhile (`COSTS`). A value is computed
-again
+operations, which count as the bytes that could be moved meanwhile (`RECOMPUTED`). A value is
+computed again
 
 - where that costs less, and the most memory that kernels need at a time does not grow, or not by
   more than an eighth of the value;
@@ -31,11 +31,10 @@ from ..grouping.groups import Group, Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
-from ..lowering.nests import EXPENSIVE
 from ..lowering.operands import Operands, Unnestable
 from ..support.time_slices import tick
 from .liveness import Liveness, Lives
-from .recompute_cost import COSTS, FEW, HALF_BYTES, Again, Recomputation
+from .recompute_cost import FEW, HALF_BYTES, RECOMPUTED, Again, Recomputation
 
 EVEN = 4
 """What part of a value's bytes it may cost to compute it again where that saves memory."""
@@ -115,7 +114,7 @@ class _Rematerialization:
         op = self._graph.nodes[position].op
         if self._traffic.is_output(value) or self._roles[position] != "map":
             return False
-        if op.operation.name not in COSTS:
+        if op.operation.traits.cost not in RECOMPUTED:
             return False
         return group.inner is None or not self._holds(value, group)
 
@@ -124,7 +123,7 @@ class _Rematerialization:
         values, own = self._graph.values, group.coordinates[value]
         for position in group.nodes:
             node = self._graph.nodes[position]
-            if node.op.operation.name in EXPENSIVE:
+            if node.op.operation.traits.cost == "expensive":
                 (dear,) = node.results
                 alike = values[dear].aval.dtype is values[value].aval.dtype
                 if alike and group.coordinates[dear] == own:

@@ -10,7 +10,6 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer_anew, typed_key
 
 from ..ir.graph import Graph, Node, Value
-from ..ir.regions import FIRST_START
 from .sizes import Size
 
 
@@ -125,9 +124,9 @@ def _starts(graph: Graph) -> set[int]:
     found: set[int] = set()
     others: set[int] = set(graph.outputs)
     for op, args, _ in graph.nodes:
-        first = FIRST_START.get(op.operation.name, len(args))
-        found.update(args[first:])
+        first = op.operation.traits.starts
         others.update(args[:first])
+        found.update(() if first is None else args[first:])
     return {k for k in found - others if type(graph.values[k].data) is int}
 
 

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from ..operation import Operation, Traits
+from ..operation import Cost, Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import NUMERIC, REAL, Result, elementwise_rule
 
 Domain = tuple[float, float]
 _SHAPES = ((), (0,), (3,), (2, 17), (33, 1, 5))
 _PAIRS = (((), ()), ((3,), ()), ((2, 17), (17,)), ((5, 1, 3), (8, 1)), ((0, 3), (1, 3)))
+
+
+class Facts(TypedDict, total=False):
+    """Fields of `Traits` that the constructors of families hand on as they are."""
+
+    cost: Cost
+    discontinuous: bool
+    exactly_rounded: bool
+
+
+PLAIN: Facts = {"cost": "cheap", "exactly_rounded": True}
+"""One instruction of a processor that rounds at most once."""
+PREDICATE: Facts = {"cost": "cheap", "discontinuous": True, "exactly_rounded": True}
+"""A question about elements, answered by a bool."""
 
 
 def unary(
@@ -29,6 +43,7 @@ def unary(
     precision: Any = "keep",
     gradient_samples: bool = True,
     condition: float = 1.0,
+    **facts: Unpack[Facts],
 ) -> Operation:
     """An elementwise operation of one tensor."""
 
@@ -44,7 +59,9 @@ def unary(
         name,
         tensors=("x",),
         rule=elementwise_rule(name, kinds, result),
-        traits=Traits("elementwise", family=None if body else "unary", precision=precision),
+        traits=Traits(
+            "elementwise", family=None if body else "unary", precision=precision, **facts
+        ),
         vjp=rules,
         body=body,
         public=public,
@@ -95,6 +112,7 @@ def binary(
     condition: float = 1.0,
     exact: bool = False,
     storage: bool = False,
+    **facts: Unpack[Facts],
 ) -> Operation:
     """An elementwise operation of two operands that broadcast; either may be a number.
 
@@ -120,7 +138,11 @@ def binary(
         tensors=("x1", "x2"),
         rule=elementwise_rule(name, kinds, result),
         traits=Traits(
-            "elementwise", family=None if body else "binary", precision=precision, storage=storage
+            "elementwise",
+            family=None if body else "binary",
+            precision=precision,
+            storage=storage,
+            **facts,
         ),
         vjp=vjp,
         body=body,

@@ -210,7 +210,7 @@ FULL = Operation(
     tensors=("fill_value",),
     statics=("shape", "dtype"),
     rule=_full_rule,
-    traits=Traits("creation", family="full", storage=True),
+    traits=Traits("creation", family="full", storage=True, exactly_rounded=True),
     batch=full_batch,
     public=full,
     samples=_full_samples,

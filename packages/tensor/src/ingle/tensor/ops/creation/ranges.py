@@ -250,7 +250,7 @@ IOTA = Operation(
     tensors=("start", "step"),
     statics=("size", "dtype"),
     rule=_rule,
-    traits=Traits("creation", family="iota"),
+    traits=Traits("creation", family="iota", exactly_rounded=True),
     public=arange,
     samples=_samples,
     reference=_reference,

@@ -19,7 +19,7 @@ from ...dispatch import (
 )
 from ...dtypes import real_dtype
 from ...errors import DTypeError
-from .._families import binary, division, unary
+from .._families import PLAIN, binary, division, unary
 from .._rules import INEXACT, NUMERIC, conj
 from .where import where
 
@@ -177,16 +177,21 @@ def _remainder_by_divisor(g: Tensor, x1: Any, x2: Any) -> Tensor:
 
 
 _ADD = binary(
-    "add", add, vjp={"x1": lambda g: g, "x2": lambda g: g}, reference=np.add
-).op()  # fmt: skip
+    "add", add, vjp={"x1": lambda g: g, "x2": lambda g: g}, reference=np.add, **PLAIN
+).op()
 _SUBTRACT = binary(
-    "subtract", subtract, vjp={"x1": lambda g: g, "x2": lambda g: -g}, reference=np.subtract
+    "subtract",
+    subtract,
+    vjp={"x1": lambda g: g, "x2": lambda g: -g},
+    reference=np.subtract,
+    **PLAIN,
 ).op()
 _MULTIPLY = binary(
     "multiply",
     multiply,
     vjp={"x1": lambda g, x2: g * conj(x2), "x2": lambda g, x1: g * conj(x1)},
     reference=np.multiply,
+    **PLAIN,
 ).op()
 _DIVIDE = binary(
     "divide",
@@ -198,6 +203,8 @@ _DIVIDE = binary(
     kinds=INEXACT,
     low=0.5,
     reference=np.divide,
+    cost="root",
+    exactly_rounded=True,
 ).op()
 
 
@@ -212,6 +219,7 @@ _FLOOR_DIVIDE = division(
     floor_divide,
     vjp={},
     reference=_floor_divide_reference,
+    discontinuous=True,
 ).op()
 _REMAINDER = division(
     "remainder",
@@ -221,12 +229,21 @@ _REMAINDER = division(
     # The remainder jumps where the quotient is whole: finite differences may step over it.
     gradient_samples=False,
     condition=8,
+    discontinuous=True,
 ).op()
-_NEGATIVE = unary("negative", negative, vjp=lambda g: -g, reference=np.negative).op()
+_NEGATIVE = unary("negative", negative, vjp=lambda g: -g, reference=np.negative, **PLAIN).op()
 _ABS = unary(
-    "abs", abs, vjp=lambda g, x: g * sign(x), result=real_dtype, reference=np.abs
-).op()  # fmt: skip
-_SIGN = unary("sign", sign, vjp=_sign_vjp, reference=np.sign, gradient_samples=False).op()
+    "abs", abs, vjp=lambda g, x: g * sign(x), result=real_dtype, reference=np.abs, **PLAIN
+).op()
+_SIGN = unary(
+    "sign",
+    sign,
+    vjp=_sign_vjp,
+    reference=np.sign,
+    gradient_samples=False,
+    cost="cheap",
+    discontinuous=True,
+).op()
 _RECIPROCAL = unary(
     "reciprocal",
     reciprocal,
@@ -235,4 +252,5 @@ _RECIPROCAL = unary(
     domain=(0.25, 4.0),
     body=lambda x: 1 / x,
     reference=np.reciprocal,
+    cost="root",
 ).op()

@@ -105,7 +105,7 @@ ASTYPE = Operation(
     tensors=("x",),
     statics=("dtype",),
     rule=_rule,
-    traits=Traits("elementwise", family="cast", storage=True),
+    traits=Traits("elementwise", family="cast", storage=True, cost="cheap"),
     vjp={"x": _vjp},
     public=astype,
     samples=_samples,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...dispatch import Operand, TensorLike, call1, call2
 from ...dtypes import STORAGE, bool_
-from .._families import binary, unary
+from .._families import PLAIN, PREDICATE, binary, unary
 from .._rules import NUMERIC, ORDERED
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ _EQUAL = binary(
     result=bool_,
     reference=np.equal,
     storage=True,
+    **PREDICATE,
 ).op()
 _NOT_EQUAL = binary(
     "not_equal",
@@ -165,8 +166,11 @@ _NOT_EQUAL = binary(
     body=_not_equal,
     reference=np.not_equal,
     storage=True,
+    **PREDICATE,
 ).op()
-_LESS = binary("less", less, vjp={}, kinds=ORDERED, result=bool_, reference=np.less).op()
+_LESS = binary(
+    "less", less, vjp={}, kinds=ORDERED, result=bool_, reference=np.less, **PREDICATE
+).op()
 _LESS_EQUAL = binary(
     "less_equal",
     less_equal,
@@ -175,6 +179,7 @@ _LESS_EQUAL = binary(
     result=bool_,
     body=_less_equal,
     reference=np.less_equal,
+    **PREDICATE,
 ).op()
 _GREATER = binary(
     "greater",
@@ -184,6 +189,7 @@ _GREATER = binary(
     result=bool_,
     body=lambda x1, x2: less(x2, x1),
     reference=np.greater,
+    **PREDICATE,
 ).op()
 _GREATER_EQUAL = binary(
     "greater_equal",
@@ -193,6 +199,7 @@ _GREATER_EQUAL = binary(
     result=bool_,
     body=lambda x1, x2: _less_equal(x2, x1),
     reference=np.greater_equal,
+    **PREDICATE,
 ).op()
 _ISNAN = unary(
     "isnan",
@@ -201,9 +208,16 @@ _ISNAN = unary(
     result=bool_,
     body=lambda x: not_equal(x, x),
     reference=np.isnan,
+    **PLAIN,
 ).op()
 _ISINF = unary(
-    "isinf", isinf, zero_gradient=True, result=bool_, body=_is_infinite, reference=np.isinf
+    "isinf",
+    isinf,
+    zero_gradient=True,
+    result=bool_,
+    body=_is_infinite,
+    reference=np.isinf,
+    **PREDICATE,
 ).op()
 _ISFINITE = unary(
     "isfinite",
@@ -212,6 +226,7 @@ _ISFINITE = unary(
     result=bool_,
     body=_is_finite,
     reference=np.isfinite,
+    **PREDICATE,
 ).op()
 _SIGNBIT = unary(
     "signbit",

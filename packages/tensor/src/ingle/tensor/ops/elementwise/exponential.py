@@ -117,7 +117,13 @@ def _share(g: Tensor, x: Any, other: Any) -> Tensor:
 
 
 _EXP = unary(
-    "exp", exp, vjp=lambda g, out: g * conj(out), kinds=INEXACT, reference=np.exp, precision="high"
+    "exp",
+    exp,
+    vjp=lambda g, out: g * conj(out),
+    kinds=INEXACT,
+    reference=np.exp,
+    precision="high",
+    cost="expensive",
 ).op()
 
 
@@ -145,6 +151,7 @@ _EXPM1 = unary(
     kinds=INEXACT,
     reference=np.expm1,
     precision="high",
+    cost="expensive",
 ).op()
 _LOG = unary(
     "log",
@@ -154,6 +161,7 @@ _LOG = unary(
     domain=(0.1, 4.0),
     reference=np.log,
     precision="high",
+    cost="expensive",
 ).op()
 _LOG1P = unary(
     "log1p",
@@ -163,6 +171,7 @@ _LOG1P = unary(
     domain=(-0.75, 4.0),
     reference=np.log1p,
     precision="high",
+    cost="expensive",
 ).op()
 _LOG2 = unary(
     "log2",
@@ -173,6 +182,7 @@ _LOG2 = unary(
     body=lambda x: log(x) / _LN2,
     reference=np.log2,
     precision="high",
+    cost="expensive",
 ).op()
 _LOG10 = unary(
     "log10",
@@ -183,6 +193,7 @@ _LOG10 = unary(
     body=lambda x: log(x) / _LN10,
     reference=np.log10,
     precision="high",
+    cost="expensive",
 ).op()
 _LOGADDEXP = binary(
     "logaddexp",

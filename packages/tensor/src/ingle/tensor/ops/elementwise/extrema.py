@@ -12,7 +12,7 @@ from ...dtypes import DType
 from ...errors import DTypeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
-from .._families import binary
+from .._families import PLAIN, binary
 from .._guarding import guarded
 from .._rules import ORDERED, REAL, elementwise_rule
 from .comparison import less
@@ -137,6 +137,7 @@ def _extremum(
         kinds=ORDERED,
         body=body,
         reference=reference,
+        **PLAIN,
     ).op()
 
 
@@ -148,7 +149,7 @@ _CLIP = Operation(
     "clip",
     tensors=("x", "min", "max"),
     rule=elementwise_rule("clip", REAL),
-    traits=Traits("elementwise"),
+    traits=Traits("elementwise", cost="cheap"),
     vjp={
         "x": _clip_vjp,
         "min": lambda g, x, min, max: where((x < min) & (min < max), g, 0),

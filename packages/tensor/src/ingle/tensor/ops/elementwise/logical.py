@@ -22,7 +22,7 @@ from ...dispatch import (
 )
 from ...dtypes import bool_
 from ...operation import Op
-from .._families import binary, unary
+from .._families import PLAIN, PREDICATE, binary, unary
 from .._rules import INTEGRAL
 
 if TYPE_CHECKING:
@@ -145,11 +145,13 @@ def _truth(x: TensorLike, name: str, argument: str) -> Handle:
 
 
 _BITWISE_AND = binary(
-    "bitwise_and", bitwise_and, vjp={}, kinds=INTEGRAL, reference=np.bitwise_and
+    "bitwise_and", bitwise_and, vjp={}, kinds=INTEGRAL, reference=np.bitwise_and, **PLAIN
 ).op()
-_BITWISE_OR = binary("bitwise_or", bitwise_or, vjp={}, kinds=INTEGRAL, reference=np.bitwise_or).op()
+_BITWISE_OR = binary(
+    "bitwise_or", bitwise_or, vjp={}, kinds=INTEGRAL, reference=np.bitwise_or, **PLAIN
+).op()
 _BITWISE_XOR = binary(
-    "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor
+    "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor, **PLAIN
 ).op()
 _BITWISE_INVERT = unary(
     "bitwise_invert",
@@ -157,6 +159,7 @@ _BITWISE_INVERT = unary(
     zero_gradient=True,
     kinds=INTEGRAL,
     reference=np.bitwise_invert,
+    **PLAIN,
 ).op()
 _LEFT_SHIFT = binary(
     "bitwise_left_shift",
@@ -179,13 +182,31 @@ _RIGHT_SHIFT = binary(
     reference=np.bitwise_right_shift,
 ).op()
 _LOGICAL_AND = binary(
-    "logical_and", logical_and, vjp={}, kinds=("bool",), body=bitwise_and, reference=np.logical_and
+    "logical_and",
+    logical_and,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_and,
+    reference=np.logical_and,
+    **PREDICATE,
 ).op()
 _LOGICAL_OR = binary(
-    "logical_or", logical_or, vjp={}, kinds=("bool",), body=bitwise_or, reference=np.logical_or
+    "logical_or",
+    logical_or,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_or,
+    reference=np.logical_or,
+    **PREDICATE,
 ).op()
 _LOGICAL_XOR = binary(
-    "logical_xor", logical_xor, vjp={}, kinds=("bool",), body=bitwise_xor, reference=np.logical_xor
+    "logical_xor",
+    logical_xor,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_xor,
+    reference=np.logical_xor,
+    **PREDICATE,
 ).op()
 _LOGICAL_NOT = unary(
     "logical_not",
@@ -194,4 +215,5 @@ _LOGICAL_NOT = unary(
     kinds=("bool",),
     body=bitwise_invert,
     reference=np.logical_not,
+    **PREDICATE,
 ).op()

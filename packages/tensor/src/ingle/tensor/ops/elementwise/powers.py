@@ -21,7 +21,7 @@ from ...dispatch import (
 )
 from ...dtype_functions import finfo
 from ...errors import ArgumentError, DTypeError
-from .._families import binary, unary
+from .._families import PLAIN, binary, unary
 from .._rules import INEXACT, conj
 from .arithmetic import positive, reciprocal
 from .complex import real
@@ -167,6 +167,7 @@ _POW = binary(
     reference=np.power,
     precision="high",
     condition=8,
+    cost="expensive",
 ).op()
 _SQUARE = unary(
     "square",
@@ -174,6 +175,7 @@ _SQUARE = unary(
     vjp=lambda g, x: g * conj(x * 2),
     body=lambda x: x * x,
     reference=np.square,
+    **PLAIN,
 ).op()
 _SQRT = unary(
     "sqrt",
@@ -182,6 +184,8 @@ _SQRT = unary(
     kinds=INEXACT,
     domain=(0.1, 4.0),
     reference=np.sqrt,
+    cost="root",
+    exactly_rounded=True,
 ).op()
 _RSQRT = unary(
     "rsqrt",
@@ -191,6 +195,7 @@ _RSQRT = unary(
     domain=(0.1, 4.0),
     body=lambda x: 1 / sqrt(x),
     reference=lambda x: 1 / np.sqrt(x),
+    cost="root",
 ).op()
 _HYPOT = binary(
     "hypot",

@@ -75,7 +75,39 @@ def _rounded(op: Op, x: TensorLike) -> Tensor:
     return wrap(handle) if handle.dtype.is_integer else run1(op, handle)
 
 
-_FLOOR = unary("floor", floor, zero_gradient=True, kinds=("float",), reference=np.floor).op()
-_CEIL = unary("ceil", ceil, zero_gradient=True, kinds=("float",), reference=np.ceil).op()
-_TRUNC = unary("trunc", trunc, zero_gradient=True, kinds=("float",), reference=np.trunc).op()
-_ROUND = unary("round", round, zero_gradient=True, kinds=INEXACT, reference=np.round).op()
+_FLOOR = unary(
+    "floor",
+    floor,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.floor,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
+_CEIL = unary(
+    "ceil",
+    ceil,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.ceil,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
+_TRUNC = unary(
+    "trunc",
+    trunc,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.trunc,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
+_ROUND = unary(
+    "round",
+    round,
+    zero_gradient=True,
+    kinds=INEXACT,
+    reference=np.round,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()

@@ -157,11 +157,16 @@ def _slope_of_asin(x: Tensor) -> Tensor:
 
 
 _SIN = unary(
-    "sin", sin, vjp=lambda g, x: g * conj(cos(x)), kinds=INEXACT, reference=np.sin
-).op()  # fmt: skip
+    "sin", sin, vjp=lambda g, x: g * conj(cos(x)), kinds=INEXACT, reference=np.sin, cost="expensive"
+).op()
 _COS = unary(
-    "cos", cos, vjp=lambda g, x: -g * conj(sin(x)), kinds=INEXACT, reference=np.cos
-).op()  # fmt: skip
+    "cos",
+    cos,
+    vjp=lambda g, x: -g * conj(sin(x)),
+    kinds=INEXACT,
+    reference=np.cos,
+    cost="expensive",
+).op()
 _TAN = unary(
     "tan",
     tan,
@@ -169,6 +174,7 @@ _TAN = unary(
     kinds=INEXACT,
     domain=(-1.2, 1.2),
     reference=np.tan,
+    cost="expensive",
 ).op()
 _ASIN = unary(
     "asin",
@@ -177,6 +183,7 @@ _ASIN = unary(
     kinds=INEXACT,
     domain=(-0.9, 0.9),
     reference=np.arcsin,
+    cost="expensive",
 ).op()
 _ACOS = unary(
     "acos",
@@ -185,9 +192,15 @@ _ACOS = unary(
     kinds=INEXACT,
     domain=(-0.9, 0.9),
     reference=np.arccos,
+    cost="expensive",
 ).op()
 _ATAN = unary(
-    "atan", atan, vjp=lambda g, x: g / conj(1 + x * x), kinds=INEXACT, reference=np.arctan
+    "atan",
+    atan,
+    vjp=lambda g, x: g / conj(1 + x * x),
+    kinds=INEXACT,
+    reference=np.arctan,
+    cost="expensive",
 ).op()
 
 
@@ -208,15 +221,31 @@ _ATAN2 = binary(
     low=0.25,
     low2=-2.0,
     reference=np.arctan2,
+    cost="expensive",
 ).op()
 _SINH = unary(
-    "sinh", sinh, vjp=lambda g, x: g * conj(cosh(x)), kinds=INEXACT, reference=np.sinh
+    "sinh",
+    sinh,
+    vjp=lambda g, x: g * conj(cosh(x)),
+    kinds=INEXACT,
+    reference=np.sinh,
+    cost="expensive",
 ).op()
 _COSH = unary(
-    "cosh", cosh, vjp=lambda g, x: g * conj(sinh(x)), kinds=INEXACT, reference=np.cosh
+    "cosh",
+    cosh,
+    vjp=lambda g, x: g * conj(sinh(x)),
+    kinds=INEXACT,
+    reference=np.cosh,
+    cost="expensive",
 ).op()
 _TANH = unary(
-    "tanh", tanh, vjp=lambda g, out: g * conj(1 - out * out), kinds=INEXACT, reference=np.tanh
+    "tanh",
+    tanh,
+    vjp=lambda g, out: g * conj(1 - out * out),
+    kinds=INEXACT,
+    reference=np.tanh,
+    cost="expensive",
 ).op()
 _ASINH = unary(
     "asinh",
@@ -225,6 +254,7 @@ _ASINH = unary(
     kinds=INEXACT,
     domain=(-0.9, 0.9),
     reference=np.arcsinh,
+    cost="expensive",
 ).op()
 _ACOSH = unary(
     "acosh",
@@ -233,6 +263,7 @@ _ACOSH = unary(
     kinds=INEXACT,
     domain=(1.25, 4.0),
     reference=np.arccosh,
+    cost="expensive",
 ).op()
 _ATANH = unary(
     "atanh",
@@ -241,4 +272,5 @@ _ATANH = unary(
     kinds=INEXACT,
     domain=(-0.9, 0.9),
     reference=np.arctanh,
+    cost="expensive",
 ).op()

@@ -13,6 +13,7 @@ from ...dtypes import default_complex, default_float, default_int, promote_types
 from ...errors import DTypeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._families import PLAIN
 from .._guarding import guarded
 from .._rules import broadcast_shapes
 
@@ -135,7 +136,7 @@ _WHERE = Operation(
     "where",
     tensors=("condition", "x1", "x2"),
     rule=_rule,
-    traits=Traits("elementwise", family="where", storage=True),
+    traits=Traits("elementwise", family="where", storage=True, **PLAIN),
     vjp={
         "x1": lambda g, condition: where(condition, g, 0),
         "x2": lambda g, condition: where(condition, 0, g),

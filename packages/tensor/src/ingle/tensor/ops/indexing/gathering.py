@@ -23,7 +23,7 @@ from .linear_index import flat_positions
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-GATHER = Traits("movement", family="gather")
+GATHER = Traits("movement", family="gather", cost="expensive")
 Indices = TensorLike | Sequence[Any] | np.ndarray | int
 
 

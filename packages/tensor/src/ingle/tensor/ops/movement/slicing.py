@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -245,7 +246,7 @@ SLICE = Operation(
     variadic=True,
     statics=("sizes", "steps"),
     rule=_slice_rule,
-    traits=MOVEMENT,
+    traits=replace(MOVEMENT, starts=1),
     vjp={"x": _slice_vjp},
     batch=slice_batch,
     public=slice,
@@ -258,7 +259,7 @@ SLICE_UPDATE = Operation(
     variadic=True,
     statics=("steps",),
     rule=_update_rule,
-    traits=Traits("movement", family="scatter"),
+    traits=Traits("movement", family="scatter", starts=2),
     vjp={"x": _update_vjp_x, "y": _update_vjp_y},
     batch=update_batch,
     public=slice_update,

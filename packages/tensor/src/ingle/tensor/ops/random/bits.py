@@ -171,7 +171,7 @@ RANDOM_BITS = Operation(
     tensors=WORDS,
     statics=("shape",),
     rule=_rule,
-    traits=Traits("random", family="random_bits"),
+    traits=Traits("random", family="random_bits", cost="expensive", exactly_rounded=True),
     body=_body,
     public=random_bits,
     samples=_samples,

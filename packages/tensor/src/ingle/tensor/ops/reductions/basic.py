@@ -326,6 +326,7 @@ def reduction(
     reference: Any = None,
     precision: Any = "keep",
     condition: float = 1.0,
+    exactly_rounded: bool = False,
 ) -> Operation:
     """An operation that reduces over `axis`; without `vjp` its gradient is zero."""
     return Operation(
@@ -333,7 +334,12 @@ def reduction(
         tensors=("x",),
         statics=("axis", "keepdims"),
         rule=partial(reduction_rule, name, kinds, identity, result),
-        traits=Traits("reduction", family=None if body else "reduce", precision=precision),
+        traits=Traits(
+            "reduction",
+            family=None if body else "reduce",
+            precision=precision,
+            exactly_rounded=exactly_rounded,
+        ),
         vjp={} if vjp is None else {"x": vjp},
         body=body,
         public=public,
@@ -347,10 +353,12 @@ _PROD = reduction(
     "prod", prod, kinds=NUMERIC, vjp=_prod_vjp, reference=np.prod, precision="high", condition=16
 )
 MAX = reduction(
-    "max", max, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.max
+    "max", max, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.max,
+    exactly_rounded=True,
 )  # fmt: skip
 MIN = reduction(
-    "min", min, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.min
+    "min", min, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.min,
+    exactly_rounded=True,
 )  # fmt: skip
 _ANY_OF = reduction("any", any, kinds=_ANY, result=bool_, body=_any_of, reference=np.any)
 _ALL_OF = reduction("all", all, kinds=_ANY, result=bool_, body=_all_of, reference=np.all)

@@ -81,7 +81,7 @@ def _search_operation(name: str, public: Any, reference: Any) -> Operation:
         tensors=("x",),
         statics=("axis", "keepdims", "dtype"),
         rule=rule,
-        traits=Traits("reduction", family="argreduce"),
+        traits=Traits("reduction", family="argreduce", exactly_rounded=True),
         vjp={},
         public=public,
         samples=_samples,

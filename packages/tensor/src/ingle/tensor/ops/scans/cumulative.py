@@ -135,7 +135,7 @@ def _operation(name: str, public: Any, combine: Any, vjp: Any, reference: Any) -
         tensors=("x",),
         statics=("axis",),
         rule=partial(_rule, name),
-        traits=Traits("opaque", precision="high"),
+        traits=Traits("opaque", precision="high", exactly_rounded=True),
         # A running product's rule would divide by elements that may be 0; its body does not.
         vjp=vjp,
         body=partial(_scan, combine),

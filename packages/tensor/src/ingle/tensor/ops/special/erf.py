@@ -85,6 +85,7 @@ _ERF = unary(
     domain=(-4.0, 4.0),
     reference="scipy.special:erf",
     precision="high",
+    cost="expensive",
 ).op()
 _COPYSIGN = binary(
     "copysign",
