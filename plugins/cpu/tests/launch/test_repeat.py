@@ -161,6 +161,8 @@ def test_a_long_loop_is_stopped_by_control_c(monkeypatch: pytest.MonkeyPatch) ->
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(repeat, "run_interruptibly", noted)
+    # A process that a shell has started in the background ignores Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     stopper = threading.Thread(target=stop)
     stopper.start()
     try:
@@ -169,4 +171,5 @@ def test_a_long_loop_is_stopped_by_control_c(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         begun.set()
         stopper.join()
+        signal.signal(signal.SIGINT, handler)
     assert run(xs)[0].tolist() == before[0]
