@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dis
 import gc
 import inspect
@@ -149,3 +150,10 @@ def plans_of_this_session() -> Iterator[None]:
         if installed("ingle.fusion"):
             patch.setattr("ingle.fusion.runtime.graph_plans.kept_plans", lambda device, graph: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def names_of_python(doctest_namespace: dict[str, object]) -> None:
+    """Examples mean Python's `round` and `abs`, though their module may export its own."""
+    own = {n: f for n, f in vars(builtins).items() if not n.startswith("_") and n != "compile"}
+    doctest_namespace.update(own)
