@@ -73,7 +73,7 @@ def try_user(asks: dict[str, str], index: str, folder: Path) -> None:
         expected = {f"ingle-{part}" for part in parts.split()} | {first}
         assert there == expected, f"{wanted}: {sorted(there)} instead of {sorted(expected)}"
         subprocess.run(
-            [str(python), "-I", str(Path(__file__).with_name("alone.py")), first], check=True
+            [str(python), "-I", str(Path(__file__).parents[1] / "alone.py"), first], check=True
         )
         print(f"pip install {wanted}: {' '.join(sorted(there))}", flush=True)
 
