@@ -148,7 +148,9 @@ def plans_of_this_session() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if installed("ingle.fusion"):
-            patch.setattr("ingle.fusion.runtime.graph_plans.kept_plans", lambda device, graph: None)
+            patch.setattr(
+                "ingle.fusion.runtime.graph_plans.stored_plans", lambda device, graph: None
+            )
         yield
 
 

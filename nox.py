@@ -80,7 +80,8 @@ def types(session: nox.Session) -> None:
         session.run("mypy", *map(str, folder.rglob("*.py")), env={"MYPYPATH": str(folder)})
     session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))
     plain = [f"docs/site/{name}.py" for name in ("api_pages", "docstrings", "staging")]
-    session.run("mypy", "docs/pytorch_names.py", *plain, env={"MYPYPATH": "docs/site"})
+    tables = "docs/pytorch_names.py", "docs/nn_names.py"
+    session.run("mypy", *tables, *plain, env={"MYPYPATH": "docs/site"})
     session.run("mypy", *map(str, ROOT.glob("tests/release/*.py")), "tests/alone.py")
 
 
@@ -111,9 +112,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def names(session: nox.Session) -> None:
-    """Writes docs/pytorch-names.md, the page of PyTorch's names."""
+    """Writes docs/pytorch-names.md and docs/nn-names.md, the pages of PyTorch's names."""
     develop(session)
     session.run("python", "docs/pytorch_names.py")
+    session.run("python", "docs/nn_names.py")
 
 
 @nox.session
@@ -165,6 +167,21 @@ def contract(session: nox.Session, plugin: str) -> None:
     """The testkit on each backend of a plugin."""
     develop(session)
     check_backends(session, plugin, *session.posargs)
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """All backends that have a device, in one table; `-- --plugin PATH_OR_URL` adds one."""
+    develop(session)
+    options = list(session.posargs)
+    while "--plugin" in options:
+        at = options.index("--plugin")
+        session.install(options[at + 1])
+        del options[at : at + 2]
+    own = [f"--tests={ROOT / 'packages' / name / 'tests'}" for name in ("optim", "train")]
+    job = [str(ROOT / "examples" / "mnist" / "train.py"), "--device", "{device}", "--digits"]
+    job += ["--model", "mlp", "--epochs", "10", "--out", session.create_tmp()]
+    session.run("python", "-m", "ingle.testkit.matrix", *own, *options, "--job", *job)
 
 
 @nox.session

@@ -15,6 +15,8 @@ from typing import Protocol
 COLORS = {"ingle": ("#d9622b", "#ff9a62"), "peer": ("#9aa4b5", "#667086")}
 NAMES = {
     "ingle-cpu": "Ingle, compiled", "ingle-cpu-eager": "Ingle", "ingle-numpy": "Ingle on NumPy",
+    "ingle-cuda": "Ingle on CUDA, compiled", "ingle-cuda-eager": "Ingle on CUDA",
+    "ingle-opencl": "Ingle on OpenCL, compiled", "ingle-opencl-eager": "Ingle on OpenCL",
     "numpy": "NumPy", "torch": "PyTorch", "compile": "torch.compile", "jax": "JAX",
 }  # fmt: skip
 LABELS, BARS, RIGHT, HEAD, BAR, GAP = 220, 500, 190, 74, 15, 16

@@ -223,20 +223,38 @@ def _products(cut: int) -> list[Workload]:
     ]
 
 
-def _conv(cut: int, n: int, c: int, size: int, out: int, stride: int = 1) -> list[Workload]:
+def _conv(
+    cut: int, n: int, c: int, size: int, out: int, stride: int = 1, taps: int = 3, groups: int = 1
+) -> list[Workload]:
+    """A convolution that keeps the size, but for its stride; the weight's shape says the rest."""
     name = f"conv/{n},{c},{size}->{out}" + (f"/stride{stride}" if stride > 1 else "")
+    if groups > 1:
+        name += f"/depthwise{taps}"
     n = max(1, n // cut)
 
     def inputs() -> tuple[Array, ...]:
-        x, w = normal((n, c, size, size), (out, c, 3, 3))()
+        x, w = normal((n, c, size, size), (out, c // groups, taps, taps))()
         return x, w * np.float32(0.05)
 
     pixels = n * (size // stride) ** 2
     forward = Workload(
         name, "forward", "conv", inputs, {"stride": stride}, tolerance=1e-2,
-        flops=18.0 * pixels * c * out, nbytes=4.0 * (n * c * size * size + pixels * out),
+        flops=2.0 * taps**2 * pixels * c // groups * out,
+        nbytes=4.0 * (n * c * size * size + pixels * out),
     )  # fmt: skip
     return _with_gradient(forward)
+
+
+def _attention(cut: int) -> list[Workload]:
+    """Causal attention of eight heads: half of the products between positions are needed."""
+    batch, heads, length, width = max(1, 8 // cut), 8, 512 // cut, 64
+    shape = (batch, heads, length, width)
+    forward = Workload(
+        "attention/8,8,512,64", "forward", "attention", normal(shape, shape, shape),
+        tolerance=1e-2, flops=2.0 * batch * heads * length**2 * width,
+        nbytes=16.0 * math.prod(shape),
+    )  # fmt: skip
+    return _with_gradient(forward, flops=3.5)
 
 
 def _mlp(name: str, batch: int, **rest: Any) -> Workload:
@@ -381,6 +399,8 @@ def registry(small: bool = False) -> list[Workload]:
     return [
         *_calls(cut), *_rows(cut), *_products(cut),
         *_conv(cut, 32, 3, 32, 64), *_conv(cut, 32, 64, 32, 64), *_conv(cut, 8, 64, 56, 128, 2),
+        *_conv(cut, 8, 128, 28, 128, taps=3, groups=128),
+        *_conv(cut, 8, 128, 28, 128, taps=7, groups=128), *_attention(cut),
         _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
         _lenet(64 // cut), _actor(cut), *_transformers(cut), *_loops(cut),
     ]  # fmt: skip

@@ -17,8 +17,11 @@ BASES = {
     "autodiff": ROOT / "packages" / "autodiff" / "src" / "ingle" / "autodiff",
     "nn": ROOT / "packages" / "nn" / "src" / "ingle" / "nn",
     "optim": ROOT / "packages" / "optim" / "src" / "ingle" / "optim",
+    "router": ROOT / "packages" / "router" / "src" / "ingle" / "router",
     "ingle_cpu": ROOT / "plugins" / "cpu" / "src" / "ingle_cpu",
     "ingle_numpy": ROOT / "plugins" / "numpy" / "src" / "ingle_numpy",
+    "ingle_cuda": ROOT / "plugins" / "cuda" / "src" / "ingle_cuda",
+    "ingle_opencl": ROOT / "plugins" / "opencl" / "src" / "ingle_opencl",
 }
 """What a path of a page may begin with, besides a folder of the root."""
 

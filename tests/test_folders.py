@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from workspace import ROOT
+from workspace import MEMBERS, ROOT, Member
 
 FUSION = ROOT / "packages" / "fusion" / "src" / "ingle" / "fusion"
 CPU = ROOT / "plugins" / "cpu" / "src" / "ingle_cpu"
@@ -16,7 +16,7 @@ OPERATIONS = ROOT / "packages" / "tensor" / "src" / "ingle" / "tensor" / "ops"
 STAGES = {
     FUSION: (
         "support", "kernel", "render", "ir", "record", "passes", "grouping", "lowering", "schedule",
-        "symbolic", "runtime", "compiled", "explanation",
+        "symbolic", "runtime", "compiled", "explanation", "device",
     ),
     CPU: ("jit", "threads", "matmul", "launch", "background", "eager"),
 }  # fmt: skip
@@ -34,12 +34,7 @@ def folders(root: Path) -> list[Path]:
 def imports(file: Path, root: Path) -> Iterator[tuple[str, int]]:
     """The folders of `root` that a file imports from when it runs, with the line."""
     tree = ast.parse(file.read_text("utf-8"))
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for inner in ast.walk(node)
-    }
+    for_types = _for_types(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in for_types:
             continue
@@ -52,6 +47,16 @@ def imports(file: Path, root: Path) -> Iterator[tuple[str, int]]:
             inside = target.relative_to(root).parts
             if inside:
                 yield inside[0], node.lineno
+
+
+def _for_types(tree: ast.AST) -> set[int]:
+    """Nodes under `if TYPE_CHECKING:`."""
+    return {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
 
 
 @pytest.mark.parametrize("root", STAGES, ids=lambda root: root.name)
@@ -102,3 +107,39 @@ def _found(folder: Path, name: str) -> Iterator[bool]:
     yield (ROOT / name).is_file()
     yield (folder / name).resolve().is_file()
     yield any(folder.glob(name))
+
+
+WITHOUT_CIRCLES = [m for m in MEMBERS if str(m) not in {"tensor", "dataset"}]
+"""Operations of `tensor` need each other, since gradients and bodies are made of them, and methods
+of a dataset make other datasets."""
+
+
+def _all_imports(file: Path, modules: Mapping[str, Path]) -> Iterator[str]:
+    """The modules of a distribution that a file imports when it runs, at once or later."""
+    package = _module(file) if file.name == "__init__.py" else _module(file).rpartition(".")[0]
+    tree = ast.parse(file.read_text("utf-8"))
+    for_types = _for_types(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
+            continue
+        above = package.split(".")[: len(package.split(".")) - node.level + 1]
+        base = ".".join([*(above if node.level else []), *([node.module] if node.module else [])])
+        for alias in node.names:
+            whole = f"{base}.{alias.name}"
+            if whole in modules or base in modules:
+                yield whole if whole in modules else base
+
+
+def _module(file: Path) -> str:
+    parts = file.parts[file.parts.index("src") + 1 :]
+    return ".".join(parts[:-1] if file.name == "__init__.py" else (*parts[:-1], file.stem))
+
+
+@pytest.mark.parametrize("distribution", WITHOUT_CIRCLES, ids=str)
+def test_no_module_needs_itself(distribution: Member) -> None:
+    modules = {_module(f): f for f in distribution.sources}
+    left = {name: set(_all_imports(f, modules)) - {name} for name, f in modules.items()}
+    while free := {name for name, needs in left.items() if not needs & left.keys()}:
+        left = {name: needs for name, needs in left.items() if name not in free}
+    circle = {name: sorted(needs & left.keys()) for name, needs in left.items()}
+    assert not circle, "one of these needs a part of another: move it below both"

@@ -2,13 +2,14 @@
 
 import sys
 
-from workspace import BY_DISTRIBUTION, BY_MODULE, MEMBERS, Member
+from workspace import BY_DISTRIBUTION, BY_MODULE, MEMBERS, ROOT, Member, imports_of
 
 LAYERS = (
     {"tensor"},
-    {"autodiff", "fusion", "router", "remote", "nn", "dataset"},
-    {"optim", "import"},
+    {"autodiff", "fusion", "remote", "nn", "dataset"},
+    {"optim", "import", "router"},
     {"train", "testkit"},
+    {"dashboard"},
     {"ingle"},
 )
 """From the bottom to the top. A package needs only what stands below its own layer."""
@@ -17,7 +18,14 @@ BELOW_PLUGINS = {"tensor", "fusion"}
 BETWEEN_PLUGINS = {("cpu", "numpy")}
 """A plugin that runs on another's kernels where it has none of its own, in the same memory."""
 
-DISTRIBUTIONS = {"PIL": "pillow", "ml_dtypes": "ml-dtypes", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "cuda": "cuda-pathfinder",
+    "cupy": "cupy-cuda13x",
+    "ml_dtypes": "ml-dtypes",
+    "sklearn": "scikit-learn",
+    "textual_serve": "textual-serve",
+}
 """Import names that differ from their distributions'."""
 
 HOOKED = {"backward": "ingle-autodiff", "require_grad": "ingle-autodiff"}
@@ -95,3 +103,22 @@ def test_packages_do_not_import_plugins(member: Member) -> None:
     plugins = {m.distribution for m in MEMBERS if m.is_plugin and str(m) not in allowed}
     plugins -= {member.distribution}
     assert not [str(i) for i in member.imports if owner(i.module) in plugins]
+
+
+ENTRANCES = ("ingle.fusion", "ingle.fusion.device")
+"""What plugins see of fusion: its public names, and those of `device/` with the modules in it."""
+
+
+def test_plugins_enter_fusion_by_one_door() -> None:
+    plugins = [f for m in MEMBERS if m.is_plugin for f in m.sources]
+    plugins += [f for f in (ROOT / "examples").rglob("*.py") if "tests" not in f.parts]
+    assert len(plugins) > 10
+    others = [
+        str(found)
+        for file in plugins
+        for found in imports_of(file)
+        if owner(found.module) == "ingle-fusion"
+        and found.module not in ENTRANCES
+        and not found.module.startswith("ingle.fusion.device.")
+    ]
+    assert not others, "export it in packages/fusion/src/ingle/fusion/device/"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .case import Case, N, between, case, constant, flags, normal
+import numpy as np
+
+from .case import Case, Input, N, between, case, constant, flags, normal
 
 X = normal(N, 1024)
+BYTES = Input((N, 1024), lambda rng, size: rng.integers(-128, 128, size, np.int8))
 IMAGES = normal(16, 64, N, 56)
 SMALL = normal(16, 64, N, 28)
 HEADS = normal(4, 8, N, 64)
@@ -51,6 +54,7 @@ NETWORKS: tuple[Case, ...] = (
          ingle=lambda it, x, y: it.matmul(x, it.matrix_transpose(y)),
          torch=lambda torch, x, y: x @ y.T),
     case("matmul/batch", normal(64, N, 64), normal(64, 64, 64), n=64),
+    case("matmul_integer", BYTES, Input((1024, 512), BYTES.make), n=512, torch="_int_mm"),
     case("matmul/vector", normal(N, 1024), normal(1024)),
     case("linear", normal(N, 512), normal(512, 512), normal(512), n=512),
     case("outer", normal(N), normal(1024)), case("vecdot", X, X, torch="linalg.vecdot"),

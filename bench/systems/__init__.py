@@ -24,10 +24,17 @@ MODULES = {
     "ingle-cpu": "systems.ingle_system",
     "ingle-cpu-eager": "systems.ingle_system",
     "ingle-numpy": "systems.ingle_system",
+    "ingle-cuda": "systems.ingle_system",
+    "ingle-cuda-eager": "systems.ingle_system",
+    "ingle-opencl": "systems.ingle_system",
+    "ingle-opencl-eager": "systems.ingle_system",
     "numpy": "systems.numpy_system",
     "torch": "systems.torch_system",
+    "torch-cuda": "systems.torch_system",
     "compile": "systems.torch_system",
+    "compile-cuda": "systems.torch_system",
     "jax": "systems.jax_system",
+    "jax-cuda": "systems.jax_system",
     "tinygrad": "systems.tinygrad_system",
 }
 

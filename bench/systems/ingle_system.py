@@ -1,4 +1,5 @@
-"""Ingle: `ingle-cpu` compiles, `ingle-cpu-eager` calls the same code plainly, `ingle-numpy` too.
+"""Ingle: `ingle-cpu` and `ingle-opencl` compile, names with `-eager` and `ingle-numpy` call the
+same code plainly.
 
 The middle of a name is the device.
 """
@@ -33,7 +34,8 @@ def layernorm(x: it.Tensor, scale: it.Tensor, bias: it.Tensor) -> it.Tensor:
 
 
 def conv(x: it.Tensor, weight: it.Tensor, stride: int) -> it.Tensor:
-    return it.conv2d(x, weight, stride=stride, padding=1)
+    groups = x.shape[1] // weight.shape[1]
+    return it.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
 
 
 def mlp(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int) -> it.Tensor:
@@ -148,6 +150,7 @@ FUNCTIONS: dict[str, Any] = {
     "sum": it.sum,
     "matmul": it.matmul,
     "conv": conv,
+    "attention": partial(it.scaled_dot_product_attention, is_causal=True),
     "mlp": mlp,
     "lenet": lenet,
     "actor_critic": actor_critic,
@@ -263,15 +266,15 @@ class Builders:
 
 
 def system(name: str) -> System:
-    compiling = name == "ingle-cpu"
     device = name.removeprefix("ingle-").removesuffix("-eager")
+    compiling = device != "numpy" and not name.endswith("-eager")
     compiled = importlib.import_module("ingle.fusion").compile if compiling else lambda f: f
     builders = Builders(device, compiled)
     it.zeros(1, device=device)  # a device that is not installed says so here
     skips = {}
     if name.endswith("-eager"):
         skips["first-call"] = "plans are made when a step comes for the second time"
-    if device == "cpu":
+    if device != "numpy":
         skips["import"] = "the same library as ingle-numpy"
     if compiling:
         skips["add_recorded"] = "compile hands recorded operands to the plain function"

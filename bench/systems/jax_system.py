@@ -28,11 +28,18 @@ def layernorm(x: Any, scale: Any, bias: Any) -> Any:
     return centred * lax.rsqrt(variance + EPSILON) * scale + bias
 
 
-def conv(x: Any, weight: Any, stride: int = 1, padding: int = 1) -> Any:
+def conv(x: Any, weight: Any, stride: int = 1, padding: int | None = None) -> Any:
     names = ("NCHW", "OIHW", "NCHW")
+    around = weight.shape[-1] // 2 if padding is None else padding
     return lax.conv_general_dilated(
-        x, weight, (stride, stride), [(padding, padding)] * 2, dimension_numbers=names
-    )
+        x, weight, (stride, stride), [(around, around)] * 2, dimension_numbers=names,
+        feature_group_count=x.shape[1] // weight.shape[1],
+    )  # fmt: skip
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    return jnp.swapaxes(jax.nn.dot_product_attention(q, k, v, is_causal=True), 1, 2)
 
 
 def cross_entropy(logits: Any, y: Any) -> Any:
@@ -113,6 +120,7 @@ FUNCTIONS: dict[str, Any] = {
     "sum": jnp.sum,
     "matmul": jnp.matmul,
     "conv": conv,
+    "attention": attention,
     "mlp": mlp,
     "lenet": lenet,
     "gpt": gpt,
@@ -189,6 +197,7 @@ def decode(w: Workload) -> Run:
 
 
 def system(name: str) -> System:
+    jax.config.update("jax_platforms", "cuda" if name.endswith("-cuda") else "cpu")
     return System(
         library="jax",
         build={

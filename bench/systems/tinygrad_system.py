@@ -68,7 +68,10 @@ FUNCTIONS: dict[str, Any] = {
     "layernorm": layernorm,
     "sum": lambda x, axis: x.sum(axis),
     "matmul": lambda x, y: x @ y,
-    "conv": lambda x, w, stride: x.conv2d(w, stride=stride, padding=1),
+    "conv": lambda x, w, stride: x.conv2d(
+        w, stride=stride, padding=w.shape[-1] // 2, groups=x.shape[1] // w.shape[1]
+    ),
+    "attention": lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
     "mlp": mlp,
     "lenet": lenet,
     "gpt": gpt,

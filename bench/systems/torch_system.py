@@ -1,4 +1,4 @@
-"""PyTorch, eager and through torch.compile."""
+"""PyTorch, eager and through torch.compile; on a GPU where the name ends in `-cuda`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ from . import Run, System, repeated
 torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
 
 
+def given(array: Any) -> Tensor:
+    """An array on the device that is measured."""
+    return torch.from_numpy(array).to(torch.get_default_device())
+
+
+def to_its_end(run: Run) -> Run:
+    """A run that waits for a GPU."""
+
+    def whole(*batch: Any) -> Any:
+        found = run(*batch)
+        torch.cuda.synchronize()
+        return found
+
+    return whole
+
+
 def chain(x: Tensor, pairs: int) -> Tensor:
     for _ in range(pairs):
         x = x * 1.01 + 0.1
@@ -31,7 +47,8 @@ def layernorm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 
 
 def conv(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    return F.conv2d(x, weight, stride=stride, padding=1)
+    groups = x.shape[1] // weight.shape[1]
+    return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
 
 
 def mlp(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int) -> Tensor:
@@ -133,6 +150,7 @@ FUNCTIONS: dict[str, Any] = {
     "sum": torch.sum,
     "matmul": torch.matmul,
     "conv": conv,
+    "attention": partial(F.scaled_dot_product_attention, is_causal=True),
     "mlp": mlp,
     "lenet": lenet,
     "actor_critic": actor_critic,
@@ -154,28 +172,28 @@ class Builders:
         return self.compiled(partial(FUNCTIONS[w.function], **w.options))
 
     def forward(self, w: Workload) -> Run:
-        inputs, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        inputs, function = [given(a) for a in w.inputs()], self.function(w)
         return lambda: function(*inputs)
 
     def overhead(self, w: Workload) -> Run:
-        inputs, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        inputs, function = [given(a) for a in w.inputs()], self.function(w)
         inputs[0].requires_grad_(w.function == "add_recorded")
         return repeated(lambda: function(*inputs), w.repeat)
 
     def backward(self, w: Workload) -> Run:
-        inputs = [torch.from_numpy(a).requires_grad_() for a in w.inputs()]
+        inputs = [given(a).requires_grad_() for a in w.inputs()]
         function = self.function(w)
-        cotangent = torch.from_numpy(w.cotangent(tuple(function(*inputs).shape)))
+        cotangent = given(w.cotangent(tuple(function(*inputs).shape)))
         return lambda: torch.autograd.grad(function(*inputs), inputs, cotangent)[0]
 
     def train(self, w: Workload) -> Run:
-        p = {k: torch.from_numpy(v).requires_grad_() for k, v in w.parameters().items()}
-        batch, function = [torch.from_numpy(a) for a in w.inputs()], self.function(w)
+        p = {k: given(v).requires_grad_() for k, v in w.parameters().items()}
+        batch, function = [given(a) for a in w.inputs()], self.function(w)
         optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
 
         def run(*other: Any) -> Tensor:
             optimizer.zero_grad(set_to_none=True)
-            loss: Tensor = function(p, *(map(torch.from_numpy, other) if other else batch))
+            loss: Tensor = function(p, *(map(given, other) if other else batch))
             loss.backward()
             optimizer.step()
             return loss.detach()
@@ -183,8 +201,8 @@ class Builders:
         return run
 
     def act(self, w: Workload) -> Run:
-        p = {k: torch.from_numpy(v).requires_grad_() for k, v in w.parameters().items()}
-        (x,), function = [torch.from_numpy(a) for a in w.inputs()], FUNCTIONS[w.function]
+        p = {k: given(v).requires_grad_() for k, v in w.parameters().items()}
+        (x,), function = [given(a) for a in w.inputs()], FUNCTIONS[w.function]
         optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
 
         def step() -> Tensor:
@@ -201,7 +219,7 @@ class Builders:
         return repeated(step, w.repeat)
 
     def decode(self, w: Workload) -> Run:
-        p = {k: torch.from_numpy(v) for k, v in w.parameters().items()}
+        p = {k: given(v) for k, v in w.parameters().items()}
         layers, heads = w.options["layers"], w.options["heads"]
         width = p["norm.scale"].shape[0]
         cache = torch.zeros(2, layers, heads, w.options["length"], width // heads)
@@ -219,7 +237,7 @@ class Builders:
         return run
 
     def generate(self, w: Workload) -> Run:
-        p = {k: torch.from_numpy(v) for k, v in w.parameters().items()}
+        p = {k: given(v) for k, v in w.parameters().items()}
         layers, heads = w.options["layers"], w.options["heads"]
 
         def run() -> Tensor:
@@ -234,7 +252,7 @@ class Builders:
 
 
 def to_numpy(result: Tensor) -> Any:
-    return np.asarray(result.detach())
+    return np.asarray(result.detach().cpu())
 
 
 def compile_afresh(function: Any) -> Any:
@@ -246,13 +264,18 @@ SKIPS = {"import": "the same library as torch", "logits": "each length would be 
 
 
 def system(name: str) -> System:
-    builders = Builders(compile_afresh if name == "compile" else lambda function: function)
+    compiles = name.startswith("compile")
+    builders = Builders(compile_afresh if compiles else lambda function: function)
     kinds = ("forward", "overhead", "backward", "train", "act", "decode", "generate")
+    build = {kind: getattr(builders, kind) for kind in kinds}
+    if name.endswith("-cuda"):
+        torch.set_default_device("cuda")
+        build = {k: lambda w, make=make: to_its_end(make(w)) for k, make in build.items()}
     return System(
         library="torch",
-        build={kind: getattr(builders, kind) for kind in kinds},
+        build=build,
         functions=FUNCTIONS,
         to_numpy=to_numpy,
-        skips=SKIPS if name == "compile" else {},
-        cache={"TORCHINDUCTOR_CACHE_DIR": "{folder}"} if name == "compile" else {},
+        skips=SKIPS if compiles else {},
+        cache={"TORCHINDUCTOR_CACHE_DIR": "{folder}"} if compiles else {},
     )

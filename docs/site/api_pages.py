@@ -21,10 +21,11 @@ MODULES = [
     "ingle.tensor", "ingle.tensor.fft", "ingle.tensor.linalg", "ingle.tensor.memory",
     "ingle.tensor.named", "ingle.tensor.programs", "ingle.tensor.random", "ingle.tensor.errors",
     "ingle.autodiff", "ingle.fusion",
-    "ingle.nn", "ingle.nn.init", "ingle.optim", "ingle.optim.schedule", "ingle.dataset",
-    "ingle.train", "ingle.testkit",
+    "ingle.nn", "ingle.nn.init", "ingle.nn.utils.rnn", "ingle.optim", "ingle.optim.schedule",
+    "ingle.dataset", "ingle.importer", "ingle.importer.onnx_backend",
+    "ingle.train", "ingle.dashboard", "ingle.router", "ingle.testkit",
 ]  # fmt: skip
-INNER = {"ingle.tensor.numbers", "ingle.nn.structure"}
+INNER = {"ingle.tensor.numbers", "ingle.nn.structure", "ingle.nn.utils"}
 """Modules that packages export for Ingle's other packages."""
 
 MANY = 120

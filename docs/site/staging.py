@@ -19,7 +19,7 @@ def stage(folder: Path) -> None:
         name = file.name if file.parent == DOCS else "contributing.md"
         text = inside(file.read_text("utf-8"), file)
         (folder / name).write_text(text + contents(text) * (name == "index.md"), "utf-8")
-    for picture in DOCS.glob("*.svg"):
+    for picture in [*DOCS.glob("*.svg"), *DOCS.glob("*.png")]:
         shutil.copy(picture, folder)
     (folder / "api").mkdir()
     for name, text in pages().items():

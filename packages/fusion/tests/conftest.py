@@ -1,19 +1,25 @@
-"""Compiling and calling kernels for tests, without a backend."""
+"""Compiling and calling kernels without a backend, and backends that note what they are asked."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ingle.tensor as it
+from ingle.fusion import Fusion
 from ingle.fusion.kernel.code import bits_of
 from ingle.fusion.kernel.nest import Nest, units
 from ingle.fusion.render.llvm.source import render
 from ingle.fusion.render.llvm.targets import Target, target_of
+from ingle.tensor import plugins
+from ingle.tensor.contract import Backend
+from ingle.tensor.device import Device
 
 _numbers = itertools.count()
 SIGNATURE = ctypes.CFUNCTYPE(
@@ -99,3 +105,19 @@ class Kernel:
 def machine() -> Machine:
     """The host."""
     return Machine(pytest.importorskip("llvmlite.binding"))
+
+
+@pytest.fixture
+def fused() -> Iterator[Callable[[Callable[[Device], Backend]], Any]]:
+    """Makes a backend that notes what it is asked for, and the default device fusion over it."""
+    device = Device("noting")
+    with ExitStack() as stack:
+
+        def made(create: Callable[[Device], Backend]) -> Backend:
+            backend = create(device)
+            plugins._backends[device] = Fusion(backend)
+            stack.callback(plugins._backends.pop, device)
+            stack.enter_context(it.device("noting"))
+            return backend
+
+        yield made

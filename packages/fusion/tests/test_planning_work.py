@@ -123,7 +123,7 @@ def work_of_planning(monkeypatch, run):
     with it.device("cpu"), monkeypatch.context() as patch:
         patch.setenv("INGLE_PLAN_SLICES", "0")
         patch.setattr(graph_plans, "compile_graph", counted)
-        patch.setattr(graph_plans, "kept_plans", lambda device, graph: None)
+        patch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
         program = run()
         for _ in range(3):
             kept = program()

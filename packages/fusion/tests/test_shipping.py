@@ -78,6 +78,7 @@ print(slope(it.asarray(2.0)).item())
 """
 
 
+@pytest.mark.slow
 def test_a_program_ships_its_functions_to_a_worker():
     """Functions of `__main__` go by value, with the modules that they name."""
     data = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True).stdout

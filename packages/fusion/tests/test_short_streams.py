@@ -8,11 +8,8 @@ from threading import Event
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import Fusion
 from ingle.fusion.fusion import READ
 from ingle.fusion.stream import SMALL
-from ingle.tensor import plugins
-from ingle.tensor.device import Device
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -31,13 +28,8 @@ class Watched(NumpyBackend):
 
 
 @pytest.fixture(autouse=True)
-def below():
-    device = Device("watched")
-    backend = Watched(device)
-    plugins._backends[device] = Fusion(backend)
-    with it.device("watched"):
-        yield backend
-    del plugins._backends[device]
+def below(fused):
+    return fused(Watched)
 
 
 def test_one_operation_takes_its_operands_in_order(below):
@@ -116,7 +108,7 @@ def test_what_an_interrupted_operation_left_is_no_operand_of_the_next(below):
     x, y, other = it.asarray(5.0), it.asarray(2.0), it.asarray(9.0)
     for ask, want in ((lambda: x * x, 25.0), (lambda: x - y, 3.0)):
         waits = y + 1.0
-        stream = waits._handle.recorder
+        stream = waits._handle.pending_in
         stream.operand(other._handle.computed())
         assert float(ask()) == want
         assert float(waits) == 3.0
@@ -153,7 +145,7 @@ def test_another_thread_that_wants_the_same_value_waits_for_it(below):
 
 
 def waits(tensor):
-    return tensor._handle.recorder is not None
+    return tensor._handle.pending_in is not None
 
 
 def test_what_is_always_read_at_once_is_not_written_down(below):

@@ -16,8 +16,8 @@ from ingle.fusion.lowering.nests import NestBuilder
 from ingle.fusion.runtime import custom_kernels
 from ingle.fusion.runtime.custom_kernels import register_lowering
 from ingle.tensor.contract import Aval
-from ingle.tensor.dispatch import handle_of, run1
-from ingle.tensor.operation import OPERATIONS, Cost, Operation, Traits
+from ingle.tensor.dispatch import handle_of, run, run1
+from ingle.tensor.operation import OPERATIONS, Cost, Laws, Operation, Traits
 
 NAMES = {None: "bend_unknown", "cheap": "bend", "root": "bend_root", "expensive": "bend_expensive"}
 COSTS: list[Cost | None] = [None, "cheap", "root", "expensive"]
@@ -120,3 +120,41 @@ def roundings(one: Operation) -> int:
 def test_operations_that_jump_see_half_types_as_in_memory() -> None:
     assert roundings(SMOOTH) == 1
     assert roundings(JUMPING) == roundings(OPERATIONS["floor"]) == 2
+
+
+def put(name: str, **facts: Any) -> Operation:
+    """An operation that adds rows at indices."""
+    made = Operation(
+        name, tensors=("x", "indices", "updates"), statics=("axis",),
+        rule=lambda x, indices, updates, axis: x, traits=Traits("movement", **facts),
+        body=lambda x, indices, updates, axis: it.scatter_add(x, indices, updates, axis=axis),
+    )  # fmt: skip
+    del OPERATIONS[name]
+    return made
+
+
+PUT = put("put_rows", access="scatter", updates="add")
+KEPT = operation("bend_back", laws=Laws(negates=True), cost="cheap")
+
+
+def test_scatters_from_outside_are_kernels_of_regions() -> None:
+    def placed(x: it.Tensor, indices: it.Tensor, updates: it.Tensor) -> it.Tensor:
+        handles = [handle_of(t, "put_rows") for t in (x, indices, updates * 2.0)]
+        return run(PUT.op(axis=0), handles)[0]
+
+    rows, updates = numbers(5, 40), numbers(3, 40)
+    at = it.asarray([1, 4, 1])
+    want = rows.numpy().copy()
+    np.add.at(want, at.numpy(), 2 * updates.numpy())
+    steps = explain(placed, rows, at, updates, runs=0).steps
+    assert {step.kind for step in steps} == {"nest"}
+    assert "put_rows" in steps[-1].name
+    np.testing.assert_array_equal(compile(placed)(rows, at, updates).numpy(), want)
+
+
+def test_what_negates_twice_is_gone() -> None:
+    register_lowering(KEPT, lambda x: x * -1.0)
+    x = numbers(8, 8)
+    found = explain(lambda x: apply(KEPT, apply(KEPT, x)) + 1.0, x, runs=0)
+    assert [step.name for step in found.steps] == ["add"]
+    del lowering.RULES[KEPT.name], custom_kernels._operations[KEPT.name]

@@ -15,6 +15,7 @@ from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
 
 stats = pytest.importorskip("scipy.stats")
+torch = pytest.importorskip("torch")
 
 SHAPE = (64, 32, 3, 3)
 FAN_IN, FAN_OUT = 32 * 9, 64 * 9
@@ -154,3 +155,54 @@ def test_gains_are_pytorchs(name: str) -> None:
 def test_bad_input(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shape", "low", "high", "std"),
+    [
+        ("uniform_", {"a": -1.0, "b": 3.0}, (80, 90), -1.0, 3.0, 4 / 12**0.5),
+        ("normal_", {"mean": 0.0, "std": 0.5}, (80, 90), -9.0, 9.0, 0.5),
+        ("trunc_normal_", {"std": 1.0, "a": -1.0, "b": 1.0}, (80, 90), -1.0, 1.0, 0.54),
+        ("xavier_uniform_", {"gain": 2.0}, (80, 90), -0.38, 0.38, 2 * (2 / 170) ** 0.5),
+        ("xavier_normal_", {}, (80, 90), -9.0, 9.0, (2 / 170) ** 0.5),
+        ("kaiming_uniform_", {"a": 1.0, "mode": "fan_out"}, (80, 90), -0.2, 0.2, 80**-0.5),
+        ("kaiming_normal_", {"nonlinearity": "relu"}, (80, 90), -9.0, 9.0, (2 / 90) ** 0.5),
+    ],
+)
+def test_parameters_are_filled_as_pytorchs(
+    name: str, options: dict[str, Any], shape: tuple[int, ...], low: float, high: float, std: float
+) -> None:
+    parameter = nn.Parameter(it.zeros(shape))
+    assert getattr(nn.init, name)(parameter, **options) is parameter
+    values = parameter.numpy()
+    torchs = getattr(torch.nn.init, name)(torch.zeros(shape), **options).numpy()
+    assert low <= values.min() <= values.max() <= high
+    assert values.std() == pytest.approx(std, rel=0.04)
+    assert torchs.std() == pytest.approx(std, rel=0.04)
+
+
+def test_fixed_values_are_pytorchs() -> None:
+    for name, shape, options in (
+        ("eye_", (3, 5), {}), ("ones_", (2,), {}), ("zeros_", (2,), {}),
+        ("constant_", (2, 2), {"val": 0.5}), ("dirac_", (4, 2, 3), {"groups": 2}),
+        ("dirac_", (3, 3, 3, 3), {}),
+    ):  # fmt: skip
+        got = getattr(nn.init, name)(nn.Parameter(it.ones(shape)), **options)
+        want = getattr(torch.nn.init, name)(torch.ones(shape), **options)
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+def test_orthogonal_and_sparse() -> None:
+    q = nn.init.orthogonal_(nn.Parameter(it.zeros((3, 5))), 2.0).numpy()
+    np.testing.assert_allclose(q @ q.T, 4.0 * np.eye(3), atol=1e-5)
+    values = nn.init.sparse_(nn.Parameter(it.zeros((10, 6))), 0.25, 2.0).numpy()
+    assert ((values == 0).sum(0) == 3).all()
+
+
+def test_filling_what_cannot_be_filled() -> None:
+    with pytest.raises(it.errors.OperandError, match="fills a Parameter or Buffer, got Tensor"):
+        nn.init.uniform_(it.zeros(3))  # type: ignore[type-var]
+    with pytest.raises(it.errors.ShapeError, match="needs 2 axes"):
+        nn.init.eye_(nn.Parameter(it.zeros(3)))
+    with pytest.raises(it.errors.ArgumentError, match="divisible by groups=2"):
+        nn.init.dirac_(nn.Parameter(it.zeros((3, 1, 1))), 2)

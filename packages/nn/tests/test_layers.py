@@ -28,7 +28,7 @@ LAYERS: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
     "conv3d": (nn.Conv3d(2, 3, 2), tnn.Conv3d(2, 3, 2), (2, 2, 4, 5, 3)),
     "max_pool1d": (nn.MaxPool1d(3, 2, 1), tnn.MaxPool1d(3, 2, 1), (2, 3, 11)),
     "max_pool2d": (nn.MaxPool2d(2), tnn.MaxPool2d(2), (2, 3, 8, 7)),
-    "max_pool2d ceil": (nn.MaxPool2d((3, 2), 2, 1, 1, True),
+    "max_pool2d ceil": (nn.MaxPool2d((3, 2), 2, 1, 1, ceil_mode=True),
                         tnn.MaxPool2d((3, 2), 2, 1, 1, ceil_mode=True), (2, 3, 8, 7)),
     "avg_pool1d": (nn.AvgPool1d(3, 2, 1, True, False), tnn.AvgPool1d(3, 2, 1, True, False),
                    (2, 3, 10)),

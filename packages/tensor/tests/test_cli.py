@@ -76,6 +76,20 @@ def test_a_wrong_variable_is_a_problem(capsys, monkeypatch):
     assert "fix: unset or correct it" in out
 
 
+def test_a_plugin_without_a_device_is_no_problem(capsys, monkeypatch):
+    module = types.ModuleType("fake_absent")
+    module.description = plugins.BackendDescription(
+        lambda index: None, lambda: 0, missing="no card"
+    )
+    monkeypatch.setitem(sys.modules, "fake_absent", module)
+    monkeypatch.setitem(plugins.discover().backends, "absent", "fake_absent:description")
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert "absent       no device: no card" in out
+    assert out.rstrip().endswith("problems:\n  none")
+    assert gather().absent["absent"] == "no card"
+
+
 def test_broken_plugins_are_problems_with_a_fix(commands, monkeypatch):
     found = plugins.discover()
     monkeypatch.setitem(found.failures, "broken", "ImportError: no libfoo")

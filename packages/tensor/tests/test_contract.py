@@ -196,3 +196,28 @@ def test_tensors_move_between_devices(small):
     assert y.device == Device("small")
     assert x.to_device("numpy") is x
     assert y.to_device("numpy").tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (lambda op, x: np.exp(x.astype(np.float64)), r"returned float64\[3\].*says float32\[3\]"),
+        (lambda op, x: np.exp(x)[:2], r"returned float32\[2\].*says float32\[3\]"),
+        (lambda op, x: (x, x), "returned 2 arrays, and the operation has 1"),
+    ],
+)
+def test_a_kernel_that_returns_something_else_is_caught_where_it_arises(kernel, message):
+    class Wrong(EagerBackend):
+        name = "wrong"
+        kernels = {"exp": kernel}  # noqa: RUF012
+
+        def to_device_array(self, array):
+            return np.array(array)
+
+        def to_host_array(self, array):
+            return array
+
+    backend = Wrong(Device("wrong"))
+    x = backend.upload(np.ones(3, np.float32))
+    with pytest.raises(BackendError, match=rf"'wrong': the kernel of exp\(\).*{message}"):
+        backend.execute(OPERATIONS["exp"].op(), (x,))

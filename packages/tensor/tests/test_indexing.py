@@ -17,7 +17,7 @@ from ingle.tensor.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from ingle.tensor.ops import ravel_index
+from ingle.tensor.ops.indexing.linear_index import ravel_index
 
 
 def random_slice(rng: np.random.Generator, size: int) -> builtins.slice:

@@ -10,6 +10,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor import plugins
+from ingle.tensor.cli import main
 from ingle.tensor.contract import CONTRACT_VERSION
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import BackendError, DeviceError, MissingPackageError
@@ -208,7 +209,7 @@ def test_an_index_beyond_the_devices():
 
 
 def test_an_unknown_backend_lists_what_there_is():
-    with pytest.raises(BackendError, match="Installed: 'numpy'") as caught:
+    with pytest.raises(BackendError, match=r"Installed: .*'numpy'") as caught:
         it.zeros(2, device="tpu")
     # Whoever registers that name could run code wherever this advice is taken.
     assert "pip install" not in str(caught.value)
@@ -244,11 +245,11 @@ def test_a_near_miss_is_corrected():
 
 
 def test_failures_are_part_of_the_error(monkeypatch):
-    known = Discovery(failures={"cuda": "ImportError: no CuPy"})
+    known = Discovery(failures={"abacus": "ImportError: no beads"})
     monkeypatch.setattr(plugins, "_found", known)
-    with pytest.raises(BackendError, match="plugin 'cuda' failed: ImportError: no CuPy"):
-        plugins.describe("cuda")
-    with pytest.raises(BackendError, match=r"no backend is usable[\s\S]*no CuPy"):
+    with pytest.raises(BackendError, match="plugin 'abacus' failed: ImportError: no beads"):
+        plugins.describe("abacus")
+    with pytest.raises(BackendError, match=r"no backend is usable[\s\S]*no beads"):
         plugins.best_device()
 
 
@@ -334,3 +335,69 @@ def test_only_a_device_that_the_variable_chose_blames_the_variable(named, monkey
     expected = "^it is broken$" if named is None else "the variable INGLE_DEVICE='numpy' is wrong"
     with pytest.raises(BackendError, match=expected):
         backend_of(None)
+
+
+def explode(*_):
+    raise RuntimeError("no driver here")
+
+
+def leave(*_):
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("wrong", [explode, leave, lambda: -1, lambda: "two"])
+def test_a_count_that_does_not_count(fake, wrong):
+    fake(count=wrong)
+    with pytest.raises(BackendError, match=r"backend 'fake'.*count"):
+        it.zeros(2, device="fake")
+    with pytest.warns(PluginWarning, match="'fake' failed"):
+        assert plugins.best_device().name in ("cpu", "numpy")
+
+
+@pytest.mark.parametrize("wrong", [explode, leave])
+def test_check_names_a_constructor_that_raises(fake, wrong, capsys):
+    fake(create=wrong)
+    assert main(["info", "--check"]) == 1
+    told = capsys.readouterr().out
+    assert "device 'fake:0': BackendError: backend 'fake' of plugin 'fake-plugin' cannot be" in told
+
+
+def test_check_names_a_device_that_computes_nonsense(fake, capsys):
+    from ingle_numpy.backend import NumpyBackend
+
+    class Wrong(NumpyBackend):
+        kernels = {**NumpyBackend.kernels, "add": lambda op, x, y: x}  # noqa: RUF012
+
+    fake(create=lambda index: Wrong(Device("fake", index)))
+    assert main(["info", "--check"]) == 1
+    assert "1 + 1 gave [0. 1." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["Bad:Name", "", "two words", "1st", 7])
+def test_a_name_that_no_device_can_have(name):
+    class Named:
+        @hookimpl
+        def ingle_backends(self):
+            return {name: "somewhere:description"}
+
+    found = plugins._look([], {"named": Named()})
+    assert "a backend is named" in found.failures["named"]
+    assert found.backends == {}
+
+
+def test_no_plugin_replaces_the_reference():
+    own = EntryPoint("numpy", "ingle_numpy.plugin", "ingle")
+    thief = EntryPoint("numpy", "ingle_thief.plugin", "ingle")
+    for points in ([own, thief], [thief, own]):
+        found = plugins._look(points, {})
+        assert found.plugins["numpy"] == "ingle_numpy.plugin"
+        assert "there is a plugin 'numpy' already" in found.failures["numpy (ingle_thief.plugin)"]
+
+
+def test_a_plugin_that_exits_on_import_is_named(monkeypatch):
+    class Exits(EntryPoint):
+        def load(self):
+            sys.exit("not on this machine")
+
+    found = plugins._look([Exits("rude", "ingle_rude.plugin", "ingle")], {})
+    assert found.failures["rude"] == "SystemExit: not on this machine"

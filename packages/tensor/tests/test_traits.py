@@ -26,8 +26,8 @@ EXACTLY_ROUNDED = {
     "bitwise_xor", "ceil", "cumulative_prod", "cumulative_sum", "divide", "equal", "floor",
     "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "less",
     "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum",
-    "min", "minimum", "multiply", "negative", "not_equal", "random_bits", "round", "sort",
-    "sqrt", "square", "subtract", "topk", "trunc", "where",
+    "matmul_integer", "min", "minimum", "multiply", "negative", "not_equal", "random_bits",
+    "round", "sort", "sqrt", "square", "subtract", "topk", "trunc", "where",
 }  # fmt: skip
 
 

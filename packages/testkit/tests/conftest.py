@@ -13,11 +13,12 @@ from ingle_numpy.backend import NumpyBackend
 
 @pytest.fixture
 def make_device(monkeypatch):
-    """Makes a device of a name whose backend is NumPy's with some kernels replaced."""
+    """Makes a device of a name whose backend is NumPy's, or of a kind derived from it, with some
+    kernels replaced."""
     made = []
 
-    def make(name, **kernels):
-        class Backend(NumpyBackend):
+    def make(name, kind=NumpyBackend, **kernels):
+        class Backend(kind):
             pass
 
         def create(index):

@@ -2,6 +2,8 @@
 
 import inspect
 
+import pytest
+
 import ingle.tensor as it
 from ingle.tensor.device import backend_of
 from ingle.tensor.eager import EagerBackend
@@ -24,6 +26,7 @@ NOT_CHECKED = {
         ("can_cast", "finfo", "iinfo", "isdtype", "promote_types", "result_type", "default_dtypes"),
         "answers about dtypes",
     ),
+    **dict.fromkeys(("precision", "chosen_precision"), "casts of others: test_precision of tensor"),
     **dict.fromkeys(("default_device", "device"), "about devices: check_selection"),
 }
 """Public functions without samples, each with the reason."""
@@ -69,6 +72,7 @@ def test_the_table_covers_all_operations():
         assert row.seconds is not None, name
 
 
+@pytest.mark.slow
 def test_the_table_tells_of_the_host_and_of_what_is_missing(make_device, monkeypatch):
     where = make_device("bare")
     monkeypatch.setattr(backend_of(where), "kernels", {"exp": backend_of(where).kernels["exp"]})

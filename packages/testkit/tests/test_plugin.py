@@ -29,6 +29,7 @@ def test_a_backend_has_to_be_named(tmp_path):
     assert "which backend? Add --backend=NAME; installed: numpy" in done.stderr
 
 
+@pytest.mark.slow
 def test_by_name_with_a_table(tmp_path):
     done = run_pytest(
         tmp_path, "--pyargs", "ingle.testkit", "--backend=numpy", "--tier=smoke", "--ingle-table",
@@ -46,6 +47,7 @@ def test_five_lines(tmp_path):
     assert "1 failed, 2 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_assertions_of_the_contract_are_explained(tmp_path):
     (tmp_path / "test_mine.py").write_text(
         FIVE_LINES.replace("unsupported = {", "unsupported = {'gone': 'it is gone', ")

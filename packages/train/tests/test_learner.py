@@ -7,7 +7,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.dataset import ArrayDataset, Loader, SampleError
 from ingle.optim import NonFiniteError
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, GradientError
 from ingle.train import (
     Accuracy,
     Callback,
@@ -318,3 +318,41 @@ def test_resume_and_save_need_checkpoints():
         make().fit(loader(), epochs=1, resume=True)
     with pytest.raises(TrainingError, match="checkpoints=FOLDER"):
         make().save(loader())
+
+
+class Lists(Learner):
+    """Gives its metrics a list of dicts instead of a tensor."""
+
+    def forward(self, batch):
+        outputs, loss = super().forward(batch)
+        return [{"logits": outputs[i]} for i in range(len(outputs))], loss
+
+
+def test_outputs_that_are_no_tensor_reach_the_metrics_without_gradients():
+    seen = []
+
+    class Watch(Metric):
+        name = "watch"
+
+        def reset(self):
+            pass
+
+        def update(self, outputs, targets, loss):
+            seen.append(outputs)
+
+        def compute(self):
+            return 1.0
+
+    plain = make()
+    learner = Lists(plain.model, plain.optimizer, plain.loss, metrics=[Watch()], progress=False)
+    history = learner.fit(loader(16), epochs=1)
+    assert [len(outputs) for outputs in seen] == [16, 16, 8]
+    with pytest.raises(GradientError):
+        it.sum(seen[0][3]["logits"]).backward()
+    again = make().fit(loader(16), epochs=1)
+    assert history[0]["train/loss"] == again[0]["train/loss"]
+
+
+def test_metrics_of_one_name():
+    with pytest.raises(ArgumentError, match="2 metrics are called 'accuracy'"):
+        make(metrics=[Accuracy(), Accuracy()])

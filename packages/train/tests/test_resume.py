@@ -17,6 +17,7 @@ from ingle.dataset import DatasetError
 from ingle.nn import CheckpointError, load
 from ingle.tensor import random as it_random
 from ingle.train import Callback, CheckpointStore, TrainingError, read_jsonl, resuming
+from ingle.train.checkpointing import parts
 
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("tiny_training", HERE / "tiny_training.py")
@@ -131,7 +132,7 @@ def test_a_state_that_makes_no_sense_changes_nothing(tmp_path, name, value):
     learner, train, _ = tiny.build(tmp_path)
     before = {n: p.raw.numpy() for n, p in learner.model.named_parameters()}
     state = {**resuming.collect(learner, train), name: value}
-    checkpoint = learner.checkpoints.save(7, learner._parts(), state, None)
+    checkpoint = learner.checkpoints.save(7, parts(learner), state, None)
     other, train, _ = tiny.build(tmp_path)
     for parameter in other.model.parameters():
         parameter.value = parameter * 2

@@ -246,7 +246,7 @@ def test_products_of_complex_numbers_are_left_to_numpy():
 
 
 def test_scatters_that_reduce_train_in_kernels_alone():
-    """The largest of each segment, and its gradient, shared by those that are equal to it."""
+    """The largest of each executable, and its gradient, shared by those that are equal to it."""
     u, i = drawn((50, 7)), np.arange(50) % 9
 
     def step(u, i):

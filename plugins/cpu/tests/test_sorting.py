@@ -112,3 +112,15 @@ def test_other_numbers_of_rows_compile_no_other_kernel():
         sort(it.zeros((777, 6)))
     after = engine().counts
     assert (after.compiled, after.loaded) == (before.compiled, before.loaded)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_nan_has_the_bits_that_numpy_gives(dtype: str, descending: bool) -> None:
+    """So the first run, which NumPy does, and the ones by a network are the same."""
+    x = np.array([[2.0, np.nan, -np.inf], [-np.nan, np.inf, 1.0]], np.float32)
+    runs = []
+    for _ in range(3):
+        sorted_ = it.sort(it.asarray(x, device="cpu").astype(dtype), axis=1, descending=descending)
+        runs.append(sorted_.numpy().tobytes())
+    assert runs[0] == runs[1] == runs[2]

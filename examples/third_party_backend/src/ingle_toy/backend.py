@@ -37,11 +37,10 @@ def argreduce(op: Op, x: Array) -> Array:
     return getattr(np, op.operation.name)(x, **static)
 
 
-def sort(op: Op, x: Array) -> Array:
+def argsort(op: Op, x: Array) -> Array:
     axis, down = op.attributes["axis"], op.attributes["descending"]
     order = np.argsort(np.flip(x, axis) if down else x, axis=axis, kind="stable")
-    order = x.shape[axis] - 1 - np.flip(order, axis) if down else order
-    return np.take_along_axis(x, order, axis) if op.operation.name == "sort" else order
+    return x.shape[axis] - 1 - np.flip(order, axis) if down else order
 
 
 def movement(op: Op, x: Array, *more: Array) -> Array:
@@ -90,7 +89,7 @@ FAMILIES = {
     "matmul": lambda op, x1, x2: np.matmul(x1, x2),
     "full": lambda op, value: np.full(op.attributes["shape"], value),
     "iota": lambda op, start, step: np.arange(op.attributes["size"]) * step + start,
-    **{f.__name__: f for f in (unary, binary, cast, argreduce, sort, gather, scatter, movement)},
+    **{f.__name__: f for f in (unary, binary, cast, argreduce, argsort, gather, scatter, movement)},
 }
 
 

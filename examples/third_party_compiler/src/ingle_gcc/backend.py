@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.runtime.kernel_backend import KernelBackend
+from ingle.fusion.device.kernel_backend import KernelBackend
 from ingle.tensor.errors import BackendError
 
 FLAGS = ["-std=c11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC"]

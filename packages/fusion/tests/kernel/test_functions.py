@@ -213,7 +213,8 @@ def test_scaling_rounds_once(machine: Any, dtype: str, native: bool) -> None:
     x = np.concatenate([x, patterns.view(dtype)])
     n = np.round(rng.uniform(-limit, limit, x.size)).astype(dtype)
     # Results around the smallest numbers, where a number that is rounded twice shows.
-    small = np.frexp(x[::2])[1]
+    with np.errstate(invalid="ignore"):  # some of the patterns are signaling NaN
+        small = np.frexp(x[::2])[1]
     n[::2] = np.clip((-140 if size == 4 else -1060) - small, -limit, limit)
     out = np.empty_like(x)
     kernel(x, n, out)

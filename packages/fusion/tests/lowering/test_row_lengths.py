@@ -6,7 +6,7 @@ import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder
 from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce
-from ingle.fusion.lowering.row_lengths import with_lengths
+from ingle.fusion.lowering.row_lengths import with_row_length
 
 
 def scaled(lanes: str = "inner") -> Nest:
@@ -33,17 +33,17 @@ def scaled(lanes: str = "inner") -> Nest:
 )
 def test_rows(length: int, short: int, single: bool, long: bool, ahead: tuple[int, ...]) -> None:
     """The other operand is the same for all rows, so it is not fetched again."""
-    nest = with_lengths(scaled(), (100, length), [(length, 1), (0, 1), (length, 1)])
+    nest = with_row_length(scaled(), (100, length), [(length, 1), (0, 1), (length, 1)])
     assert (nest.short, nest.single, nest.long, nest.ahead) == (short, single, long, ahead)
 
 
 def test_one_row_and_one_pass_have_nothing_ahead() -> None:
     strides = [(512, 1)] * 3
-    assert with_lengths(scaled(), (100, 512), strides).ahead == (0, 1)
-    assert with_lengths(scaled(), (1, 512), strides).ahead == ()
+    assert with_row_length(scaled(), (100, 512), strides).ahead == (0, 1)
+    assert with_row_length(scaled(), (1, 512), strides).ahead == ()
     nest = scaled()
     one = nest._replace(stages=nest.stages[:1])
-    assert with_lengths(one, (100, 512), strides).ahead == ()
-    assert not with_lengths(one, (100, 512), strides).long, "nothing is divided"
-    columns = with_lengths(scaled("outer"), (100, 10), [(1, 100)] * 3)
+    assert with_row_length(one, (100, 512), strides).ahead == ()
+    assert not with_row_length(one, (100, 512), strides).long, "nothing is divided"
+    columns = with_row_length(scaled("outer"), (100, 10), [(1, 100)] * 3)
     assert (columns.short, columns.single, columns.ahead) == (0, False, ())

@@ -22,7 +22,7 @@ def added():
 
     def run(function, *args):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipeline, "with_tiles", lambda graph: graph)
+            patch.setattr(pipeline, "with_concat_of_pads", lambda graph: graph)
             return function(*args)
 
     return run

@@ -43,7 +43,7 @@ def graphs(program: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((str(made.graph), made.checks, made.scalars.lines, made.scalars.results))
         return made
 
-    monkeypatch.setattr(graph_plans, "kept_plans", lambda device, graph: None)
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
     with it.device("cpu"):
         program()  # plans of operations that run alone are made once
         monkeypatch.setattr(pipeline, "decompose", noted)

@@ -36,7 +36,7 @@ def apart():
 
     def run(function, *args):
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("with_split_rows", "with_tiles"):
+            for name in ("with_split_rows", "with_concat_of_pads"):
                 patch.setattr(pipeline, name, lambda graph: graph)
             patch.setattr(Uses, "first_map", lambda self, root: None)
             patch.setattr(groups, "keeps_rows", in_order)

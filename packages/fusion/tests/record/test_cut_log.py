@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import Fusion, stream
+from ingle.fusion import stream
 from ingle.fusion.ir.graph import read_log
 from ingle.fusion.record.cut_log import Loop, in_pieces, loop_of, places_to_cut, trimmed
-from ingle.tensor import plugins
-from ingle.tensor.device import Device
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -31,13 +29,8 @@ class Planning(NumpyBackend):
 
 
 @pytest.fixture(autouse=True)
-def below():
-    device = Device("planning")
-    backend = Planning(device)
-    plugins._backends[device] = Fusion(backend)
-    with it.device("planning"):
-        yield backend
-    del plugins._backends[device]
+def below(fused):
+    return fused(Planning)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +102,12 @@ def test_pieces_give_what_the_whole_gives(below):
             left = values[-min(a, len(values))]
             values.append((left + values[-min(b, len(values))] * 0.25) * 0.5)
         wanted = [values[int(i)] for i in rng.integers(0, len(values), 6)] + values[-1:]
-        recorder = wanted[-1]._handle.recorder
-        held = [v for v in wanted if v._handle.recorder is recorder]
+        log = wanted[-1]._handle.pending_in
+        held = [v for v in wanted if v._handle.pending_in is log]
         numbers = [v._handle.number for v in held]
-        log = list(recorder.written)
-        given, scalars = list(recorder.given), list(recorder.numbers)
-        want = below.prepare(read_log(log, numbers))(given, scalars)
+        entries = list(log.written)
+        given, scalars = list(log.given), list(log.numbers)
+        want = below.prepare(read_log(entries, numbers))(given, scalars)
         for value, expected in zip(held, want, strict=True):
             np.testing.assert_array_equal(value.numpy(), below.download(expected))
 
@@ -138,8 +131,8 @@ def test_a_stream_does_not_keep_what_nobody_else_does(monkeypatch):
         batch = it.asarray(np.full((4, 1000), float(i), np.float32))
         alive.append(weakref.ref(batch._handle))
         total = total + it.sum(batch, axis=0) / 4.0
-    assert total._handle.recorder is not None
-    assert len(total._handle.recorder.given) < 150
+    assert total._handle.pending_in is not None
+    assert len(total._handle.pending_in.given) < 150
     np.testing.assert_allclose(total.numpy(), np.full(1000, 400 * 399 / 2))
 
 
@@ -148,8 +141,8 @@ def test_recordings_of_gradients_stay_whole(below):
     x = it.ones(3)
     for _ in range(600):
         x = it.sin(x * w) + 1.0
-    assert x._handle.inner.recorder is not None
-    assert len(x._handle.inner.recorder.written) > 1200
+    assert x._handle.inner.pending_in is not None
+    assert len(x._handle.inner.pending_in.written) > 1200
 
 
 def test_trimming_leaves_what_is_needed():
@@ -158,8 +151,8 @@ def test_trimming_leaves_what_is_needed():
     for k in range(5):
         it.sin(x * float(k))
     y = it.cos(x * 7.0)
-    recorder = y._handle.recorder
-    part = trimmed(recorder.written, read_log(recorder.written, [y._handle.number]))
+    log = y._handle.pending_in
+    part = trimmed(log.written, read_log(log.written, [y._handle.number]))
     assert part.scalars == (5,)
     assert [e[0] for e in part.entries[:2]] == ["input", "scalar"]
     graph = read_log(part.entries, part.outputs)

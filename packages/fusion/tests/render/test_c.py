@@ -387,7 +387,7 @@ def test_running_results_are_the_same(
 ) -> None:
     if dtype in FLOATS and combine.startswith("arg"):
         return
-    nest = module("test_scans").running(combine, dtype, lanes=lanes)
+    nest = module("test_scans").scan(combine, dtype, lanes=lanes)
     x = draw(dtype, (70, 90))
     out = np.zeros((70, 90), as_dtype(nest.operands[1].dtype).dtype)
     turn = np.transpose if lanes == "outer" else np.asarray

@@ -16,7 +16,7 @@ FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimu
 SHAPES = [(1, 1), (3, 5), (4, 17), (7, 300), (64, 9), (130, 40), (300, 3)]
 
 
-def running(combine: str, dtype: str, *, lanes: str = "inner", outer: int = 1, **more: Any) -> Nest:
+def scan(combine: str, dtype: str, *, lanes: str = "inner", outer: int = 1, **more: Any) -> Nest:
     """A nest that folds one operand along the inner axis and stores each result in the other."""
     b = CodeBuilder()
     code, (root,) = b.finish(b.widen(b.load(0, dtype)))
@@ -26,7 +26,7 @@ def running(combine: str, dtype: str, *, lanes: str = "inner", outer: int = 1, *
     b = CodeBuilder()
     after, (stored,) = b.finish(b.cast(b.append("result", made, (), (0, 0)), out))
     operands = (Operand(dtype, **more), Operand(out, True, **more))
-    stages = (Reduce(code, ((combine, root),), running=True), Map(after, ((1, stored),)))
+    stages = (Reduce(code, ((combine, root),), scan=True), Map(after, ((1, stored),)))
     return Nest(outer, operands, (), stages, lanes)
 
 
@@ -51,7 +51,7 @@ def folded(combine: str, x: Any) -> Any:
 @pytest.mark.parametrize("combine", FOLDS)
 def test_along_rows(machine: Any, combine: str, dtype: str, shape: tuple[int, int]):
     x = drawn(shape, dtype)
-    kernel = machine.kernel(running(combine, dtype))
+    kernel = machine.kernel(scan(combine, dtype))
     for parts in (1, 3):
         out = np.zeros_like(x)
         kernel(x, out, parts=parts)
@@ -64,7 +64,7 @@ def test_along_rows(machine: Any, combine: str, dtype: str, shape: tuple[int, in
 def test_down_columns(machine: Any, combine: str, dtype: str, shape: tuple[int, int]):
     x = drawn(shape, dtype)
     out = np.zeros_like(x)
-    machine.kernel(running(combine, dtype, lanes="outer"))(x.T, out.T, parts=2)
+    machine.kernel(scan(combine, dtype, lanes="outer"))(x.T, out.T, parts=2)
     np.testing.assert_array_equal(out, folded(combine, x.T).T)
 
 
@@ -73,7 +73,7 @@ def test_of_strided_rows_of_several_axes(machine: Any, lanes: str):
     x = drawn((5, 3, 80, 4), "float32")[:, ::-1, ::2, :]
     x = np.swapaxes(x, 0, 2)
     out = np.zeros((40, 3, 4, 5), np.float32).swapaxes(2, 3)
-    kernel = machine.kernel(running("sum", "float32", lanes=lanes, outer=3, lane="strided"))
+    kernel = machine.kernel(scan("sum", "float32", lanes=lanes, outer=3, lane="strided"))
     kernel(x, out, parts=3)
     np.testing.assert_array_equal(out, folded("sum", x))
 
@@ -87,21 +87,21 @@ def test_places_are_those_of_the_last_of_equals(machine: Any, combine: str, dtyp
     want = np.maximum.accumulate(np.where(x == best, np.arange(90), 0), axis=1)
     out = np.zeros((90, 37), np.int64).T if lanes == "outer" else np.zeros((37, 90), np.int64)
     given = np.asfortranarray(x) if lanes == "outer" else x
-    machine.kernel(running(combine, dtype, lanes=lanes))(given, out)
+    machine.kernel(scan(combine, dtype, lanes=lanes))(given, out)
     np.testing.assert_array_equal(out, want)
 
 
 def test_onto_what_is_read(machine: Any):
     x = drawn((9, 50), "float32")
     same = x.copy()
-    machine.kernel(running("sum", "float32"))(same, same)
+    machine.kernel(scan("sum", "float32"))(same, same)
     np.testing.assert_array_equal(same, folded("sum", x))
 
 
 def test_of_rows_without_elements_and_of_no_rows(machine: Any):
     for shape in ((3, 0), (0, 3)):
         x = np.zeros(shape, np.float32)
-        machine.kernel(running("sum", "float32"))(x, x)
+        machine.kernel(scan("sum", "float32"))(x, x)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_of_rows_without_elements_and_of_no_rows(machine: Any):
     ],
 )
 def test_running_results_stand_alone(change: Any, problem: str):
-    nest = running("sum", "float32")
+    nest = scan("sum", "float32")
     validate(nest)
     with pytest.raises(ValueError, match=problem):
         validate(change(nest))
@@ -122,4 +122,4 @@ def test_running_results_stand_alone(change: Any, problem: str):
 
 def test_places_of_floats_are_refused():
     with pytest.raises(ValueError, match="running argmax of float32: it takes integers"):
-        validate(running("argmax", "float32"))
+        validate(scan("argmax", "float32"))

@@ -265,7 +265,8 @@ def own() -> Iterator[None]:
     register_kernel(TRIPLE, "c", in_c)
     register_kernel(TRIPLE, "nest", as_nest)
     yield
-    custom_kernels._writers.clear()
+    for language in ("c", "nest"):
+        del custom_kernels._writers[TRIPLE.name, language]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])

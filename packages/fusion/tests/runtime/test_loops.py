@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
+from ingle.fusion.passes import decompose
 from ingle.fusion.runtime import loops
 from ingle.fusion.runtime.loops import LoopPlan
 from ingle.fusion.runtime.programs import ProgramPlans
@@ -18,6 +19,14 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 
 RNG = np.random.default_rng(11)
 WEIGHT = RNG.standard_normal((5, 5)) * 0.4
+
+
+@pytest.fixture(autouse=True)
+def most_steps(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many operations are unrolled; here fewer, so that loops of a few hundred steps stay."""
+    before = decompose.MOST_STEPS
+    monkeypatch.setattr(decompose, "MOST_STEPS", 512)
+    return before
 
 
 @pytest.fixture
@@ -124,6 +133,41 @@ def test_a_long_scan_is_what_the_loop_is(
     for x, before in zip(tensors, init, strict=True):
         np.testing.assert_array_equal(x.numpy(), before)  # nothing is written over outside
     assert len(planned) == 1
+
+
+def test_a_recurrent_net_of_fifty_steps_is_one_plan(
+    monkeypatch: pytest.MonkeyPatch, most_steps: int
+) -> None:
+    """Forward and backward as many kernels as the loop that somebody unrolled by hand has."""
+    monkeypatch.setattr(decompose, "MOST_STEPS", most_steps)
+    xs = it.asarray(RNG.standard_normal((50, 8, 32)), dtype="float32")
+    weights = [it.asarray(RNG.standard_normal((32, 32)) * 0.2, dtype="float32") for _ in range(2)]
+
+    def gradients(by_scan: bool, xs: Any, *weights: Any) -> list[Any]:
+        w, u = leaves = [x.require_grad() for x in weights]
+
+        def step(h: Any, x: Any) -> Any:
+            h = it.tanh(x @ w + h @ u)
+            return h, h
+
+        h = it.zeros((8, 32))
+        if by_scan:
+            h, _ = it.scan(step, h, xs)
+        else:
+            for t in range(50):
+                h, _ = step(h, xs[t])
+        found = it.sum(h * h).backward()
+        return [found[x] for x in leaves]
+
+    steps = [
+        explain(lambda *given, way=way: gradients(way, *given), xs, *weights, runs=0).steps
+        for way in (True, False)
+    ]
+    assert not any(step.kind == "host" for step in steps[0])
+    assert len(steps[0]) <= len(steps[1]) + 60  # a copy for what each step stacks
+    ways = [compile(lambda *given, way=way: gradients(way, *given)) for way in (True, False)]
+    for one, other in zip(*[way(xs, *weights) for way in ways], strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [200, 211])

@@ -312,18 +312,18 @@ def test_random_programs_have_the_same_bits(storing, start):
 @pytest.mark.slow
 def test_plans_move_and_keep_no_more(storing, monkeypatch):
     """Plans of random programs, with and without."""
-    outline, pairs = scheduler.Scheduler.outline, []
+    sequence, pairs = scheduler.Scheduler.sequence, []
 
     def both(self):
-        other = scheduler.Scheduler(self._graph, self._generated, self._donors)
-        outlines = storing(outline, other), outline(self)
-        plans = [laid_out(o) for o in outlines]
+        other = scheduler.Scheduler(self._graph, self._legality, self._donors)
+        sequences = storing(sequence, other), sequence(self)
+        plans = [laid_out(o) for o in sequences]
         told = [_steps(p, Buffers(p.graph, p.views), {}) for p in plans]
         moved = [sum(s.nbytes for s in steps) for steps in told]
         pairs.append([(n, p.arena) for n, p in zip(moved, plans, strict=True)])
-        return outlines[1]
+        return sequences[1]
 
-    monkeypatch.setattr(scheduler.Scheduler, "outline", both)
+    monkeypatch.setattr(scheduler.Scheduler, "sequence", both)
     for seed in range(7000, 7040):
         program = random_program(seed, dtype="float32", gradient=seed % 3 == 0)
         execute(program, "cpu", compile, times=1)

@@ -65,6 +65,16 @@ def test_a_save_says_from_where_to_save(tmp_path):
     assert (done.stdout.strip(), done.stderr, path.exists()) == ("1", "", True)
 
 
+def test_gradients_say_from_where_to_compute_them():
+    what = "it.mean(model(it.ones((2, 4))) ** 2).backward()[model.weight].shape"
+    done = run(PROGRAM.replace("{what}", what))
+    assert "GradientError: backward: Python goes down" in done.stderr
+    assert "atexit.register" in done.stderr
+    code = f"import atexit\natexit.register(lambda: print({what}))\n"
+    done = run(PROGRAM.replace("{what}", "1") + code)
+    assert (done.stdout.split("\n")[0], done.stderr) == ("(4, 4)", "")
+
+
 @pytest.mark.parametrize("device", ["cpu", "numpy"])
 def test_values_that_go_in_a_cycle_with_who_asks_for_them(device):
     """The collector clears weak references to values before it calls finalizers."""

@@ -37,6 +37,7 @@ USES = {
     ("compiled/fast_call_many.py", "refs(cells[n]._value)"): "attribute",
     ("compiled/fast_call_many.py", "refs(handles[n])"): "item",
     ("compiled/fast_call_many.py", "refs(given[n])"): "item",
+    ("runtime/kernel_backend.py", "refs(self.memory)"): "attribute",
     ("runtime/plan_cache.py", "refs(h)"): "variable of a loop",
     ("stream.py", "refs(h)"): "variable of a loop",
 }
@@ -158,13 +159,13 @@ def test_where_counts_say_less_nothing_is_found_unheld(prelude, why):
 @pytest.fixture
 def runs(monkeypatch):
     """For each run of a plan which of its inputs may be written over."""
-    found, over = [], GraphPlans.over
+    found, over = [], GraphPlans.run_donating
 
-    def spy(self, given, numbers, free, landing):
+    def spy(self, given, numbers, free, donation):
         found.append(list(free))
-        return over(self, given, numbers, free, landing)
+        return over(self, given, numbers, free, donation)
 
-    monkeypatch.setattr(GraphPlans, "over", spy)
+    monkeypatch.setattr(GraphPlans, "run_donating", spy)
     return found
 
 
@@ -227,12 +228,12 @@ def test_a_list_of_inputs_that_only_the_call_holds(monkeypatch, runs):
     """What is left out of a trimmed log must not let the list go that is counted on."""
     run, kept = PlanCache.run, []
 
-    def spy(self, log, outputs, given, numbers, landing):
+    def spy(self, log, outputs, given, numbers, donation):
         if len(given) != 2:
-            return run(self, log, outputs, given, numbers, landing)
+            return run(self, log, outputs, given, numbers, donation)
         kept[:] = given
         del given[:]
-        return run(self, log, outputs, [h for h in kept], numbers, landing)  # noqa: C416
+        return run(self, log, outputs, [h for h in kept], numbers, donation)  # noqa: C416
 
     monkeypatch.setattr(PlanCache, "run", spy)
     for turn in range(4):

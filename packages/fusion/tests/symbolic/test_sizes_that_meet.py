@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import PlanWarning, compile
-from ingle.fusion.symbolic.families import Families, FilledSequence
+from ingle.fusion import PlanWarning, compile, pipeline
+from ingle.fusion.symbolic import families
+from ingle.fusion.symbolic.sequences import FilledSequence
 from ingle.fusion.symbolic.sizes import Size
 from ingle.tensor.pytree import flatten
 
@@ -27,7 +28,7 @@ A_MISS_IS_SAFE = {
         "than 1 differ in their steps, so that a key has one axis"
     ),
     ("fusion/ir/graph.py", "Graph.emptied"): "equal constants stay two values of the graph",
-    ("fusion/lowering/nests.py", "NestBuilder._place"): (
+    ("fusion/lowering/nests.py", "NestBuilder._steps"): (
         "it looks up what `_choose_axes` has put there under the same strides"
     ),
     ("fusion/lowering/operands.py", "Operands._choose_axes"): (
@@ -72,16 +73,17 @@ class Compared:
 
     def __init__(self, monkeypatch):
         self.alone, self.served = False, []
-        known, outlined = Families(), Families.outlined
+        filled_sequence = pipeline.filled_sequence
+        monkeypatch.setattr(families, "_of", type(families._of)())
 
-        def chosen(_, graph, surroundings, planned):
+        def chosen(device, graph, pairs):
             if self.alone:
-                return FilledSequence(planned(graph))
-            got = outlined(known, graph, surroundings, planned)
+                return FilledSequence(pipeline.kernel_sequence(device, graph, pairs))
+            got = filled_sequence(device, graph, pairs)
             self.served.append(got.sources is not None)
             return got
 
-        monkeypatch.setattr(Families, "outlined", chosen)
+        monkeypatch.setattr(pipeline, "filled_sequence", chosen)
 
     def results(self, quick, arguments, alone):
         self.alone = alone

@@ -12,10 +12,9 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
-from ingle.fusion import PlanWarning, compile
+from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.schedule.schedule import HostStep, arguments_of
 from ingle.fusion.symbolic import families
-from ingle.fusion.symbolic.families import Families
 from ingle.tensor.pytree import flatten
 from ingle.testkit import writing
 from ingle.testkit.judging import check
@@ -25,16 +24,16 @@ EDGES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 2
 
 @pytest.fixture
 def made(monkeypatch):
-    """The outlines that a test gets: (graph, outlined, that of its sizes alone)."""
-    found, known = [], Families()
-    outlined = Families.outlined
+    """The sequences that a test gets: (graph, its sequence, that of its sizes alone)."""
+    found, filled_sequence = [], pipeline.filled_sequence
+    monkeypatch.setattr(families, "_of", type(families._of)())
 
-    def both(self, graph, surroundings, planned):
-        got = outlined(known, graph, surroundings, planned)
-        found.append((graph, got, planned(graph)))
+    def both(device, graph, pairs):
+        got = filled_sequence(device, graph, pairs)
+        found.append((graph, got, pipeline.kernel_sequence(device, graph, pairs)))
         return got
 
-    monkeypatch.setattr(Families, "outlined", both)
+    monkeypatch.setattr(pipeline, "filled_sequence", both)
     return found
 
 
@@ -42,14 +41,14 @@ def assert_same_calls(made):
     """But for constants: those that vary are scalars, and equal ones need not be one value."""
     for graph, got, alone in symbolic(made):
         if len(got.sources) == len(graph.scalars):
-            assert unnumbered(got.outline) == unnumbered(alone), graph
+            assert unnumbered(got.sequence) == unnumbered(alone), graph
 
 
-def unnumbered(outline):
-    """The kernels of an outline, their loops and what they touch, without the values' numbers."""
+def unnumbered(sequence):
+    """The kernels of a sequence, their loops and what they touch, without the values' numbers."""
     return [
         [part(x) for part in (type, kernel_of, lambda c: getattr(c, "sizes", ()), touched)]
-        for x in outline.calls
+        for x in sequence.calls
     ]
 
 
@@ -171,8 +170,8 @@ def test_training_on_batches_of_many_shapes(made, monkeypatch, compiled):
 def test_fifty_lengths_need_few_plans(monkeypatch):
     count = []
     monkeypatch.setattr(families, "_of", type(families._of)())
-    made = families.SymbolicSequence
-    monkeypatch.setattr(families, "SymbolicSequence", lambda *args: count.append(1) or made(*args))
+    made = pipeline.SymbolicSequence
+    monkeypatch.setattr(pipeline, "SymbolicSequence", lambda *args: count.append(1) or made(*args))
     step = compile(lambda x, w: value_and_grad(lambda w: it.mean(it.relu(x @ w) ** 2))(w))
     for n in range(70, 120):
         step(numbers(n, n, 24), numbers(1, 24, 8))
@@ -210,7 +209,7 @@ def test_a_pass_that_needs_numbers_is_told_of(monkeypatch):
     def failing(*args):
         raise TypeError("what a pass says")
 
-    monkeypatch.setattr(families, "SymbolicSequence", failing)
+    monkeypatch.setattr(pipeline, "SymbolicSequence", failing)
     double = compile(lambda x: it.exp(x) * 2)
     for n in (20, 21):
         double(numbers(n, n))
@@ -224,16 +223,21 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
     """Products whose every size is part of a kernel."""
     attempts = []
 
-    class Never:
-        def __init__(self, graph, examples, planned):
+    class Own:
+        def __init__(self, graph, examples):
             attempts.append(examples)
-            self._outlined = families.FilledSequence(planned(graph), None)
+            self.graph = graph
+
+    class Never:
+        def __init__(self, general, sequence):
+            self._sequence = pipeline.FilledSequence(sequence, None)
 
         def at(self, graph, numbers):
-            return self._outlined if numbers == attempts[-1][-1] else None
+            return self._sequence if numbers == attempts[-1][-1] else None
 
     monkeypatch.setattr(families, "_of", type(families._of)())
-    monkeypatch.setattr(families, "SymbolicSequence", Never)
+    monkeypatch.setattr(pipeline, "SymbolicGraph", Own)
+    monkeypatch.setattr(pipeline, "SymbolicSequence", Never)
     double = compile(lambda x: it.exp(x) * 2)
     for n in range(20, 40):
         x = numbers(n, n)

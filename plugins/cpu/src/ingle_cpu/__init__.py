@@ -1,1 +1,1 @@
-"""The CPU backend: kernels compiled by LLVM, run by a gang of native workers."""
+"""The CPU backend: kernels compiled by LLVM, run by a thread pool of native workers."""

@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingle.fusion import Fusion
-from ingle.fusion.ir.graph import Graph
-from ingle.fusion.kernel.code import FLOATS
-from ingle.fusion.passes.decompose import avals_of
-from ingle.fusion.runtime.custom_kernels import has_own, own_kernel
-from ingle.fusion.runtime.device import Launch, Ordered, Turns
-from ingle.fusion.runtime.graph_plans import GraphPlans
-from ingle.fusion.runtime.plan_codegen import LinearPlan
-from ingle.fusion.runtime.programs import ProgramPlans
-from ingle.fusion.runtime.scratch import Lender, Lent
-from ingle.fusion.support.disk_store import disk
+from ingle.fusion.device import (
+    Graph,
+    GraphPlans,
+    Launch,
+    Lender,
+    Lent,
+    LinearPlan,
+    Ordered,
+    ProgramPlans,
+    Turns,
+    WindowProblem,
+    avals_of,
+    axes_by_strides,
+    custom_kernel_of,
+    disk,
+    has_custom_kernel,
+)
+from ingle.fusion.device.kernels import FLOATS
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
@@ -35,7 +43,6 @@ from .memory import (
     CpuHandle,
     PendingHandle,
     adopted,
-    axes_by_strides,
     borrowed,
     copied,
     lent_memory,
@@ -46,12 +53,17 @@ from .memory import (
 if TYPE_CHECKING:
     from .background.async_plan import CpuAsyncPlan
     from .eager.custom_kernel import CustomCall
-    from .launch.executable import CpuSegment
+    from .launch.executable import CpuExecutable
     from .launch.plan_store import CpuPlanStore
+
+AXES = 3
+"""Image axes that the template of windows knows."""
+FEWEST_ROWS = 4
+"""With fewer rows for each of several groups, packing windows takes longer than multiplying."""
 
 
 @cache
-def _segments() -> ModuleType:
+def _executable_module() -> ModuleType:
     """A first small operation can do without all that comes with it. Later ones ask no more, which
     finalizers could not when Python goes down."""
     from .launch import executable
@@ -77,36 +89,37 @@ class Cpu(NumpyBackend):
     name = "cpu"
     language = "llvm"
     spreads_products = True
+    splits_sums = False
     writes_over = True
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self._arenas = Lender()
         self.fusion = Fusion(self)
-        self._singles = SingleOperations(self, self.fusion, super().execute)
+        self._single_operations = SingleOperations(self, self.fusion, super().execute)
         self._programs = ProgramPlans(self, self.fusion)
-        self._own: dict[Any, CustomCall] = {}
+        self._custom_calls: dict[Any, CustomCall] = {}
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         if sys.is_finalizing():
             return super().execute(op, inputs)  # a new kernel would need imports
-        return self._singles.run(op, inputs)
+        return self._single_operations.run(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation that no kernel is generated for: by somebody's own, or by NumPy."""
-        if self.owns(op, avals_of(inputs)):
-            return self._by_own_kernel(op, inputs)
+        if self.has_custom_kernel(op, avals_of(inputs)):
+            return self._by_custom_kernel(op, inputs)
         return super().execute(op, inputs)
 
-    def _by_own_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+    def _by_custom_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         key = (op, *avals_of(inputs))
-        found = self._own.get(key)
+        found = self._custom_calls.get(key)
         if found is None:
             from .eager.custom_kernel import CustomCall
 
-            kernel = own_kernel(op, avals_of(inputs), self.language)
+            kernel = custom_kernel_of(op, avals_of(inputs), self.language)
             assert kernel is not None, op
-            found = self._own[key] = CustomCall(self, kernel, op, inputs)
+            found = self._custom_calls[key] = CustomCall(self, kernel, op, inputs)
         return found(inputs)
 
     def prepare(self, graph: Graph) -> GraphPlans:
@@ -117,30 +130,37 @@ class Cpu(NumpyBackend):
         """The outputs of a program: the body of a loop, a branch."""
         return self._programs.run(program, inputs)
 
-    def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
+    def has_custom_kernel(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
-        return has_own(op, avals, self.language)
+        return has_custom_kernel(op, avals, self.language)
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
-        return "native" if self.owns(op, avals_of(inputs)) else super().road(op, inputs)
+        return (
+            "native" if self.has_custom_kernel(op, avals_of(inputs)) else super().road(op, inputs)
+        )
 
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product of these."""
         return avals[0].dtype.name in FLOATS
 
-    def segment(
+    def takes_windows(self, problem: WindowProblem) -> bool:
+        """Whether the template reads windows of images: not where a few rows leave it idle."""
+        rows = problem.groups == 1 or problem.m >= FEWEST_ROWS
+        return problem.dtype in FLOATS and problem.rank <= AXES and rows
+
+    def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
-    ) -> CpuSegment:
+    ) -> CpuExecutable:
         """Kernels, compiled and ready to run."""
-        made: CpuSegment = _segments().CpuSegment.of(launches, buffers, scalars)
+        made: CpuExecutable = _executable_module().CpuExecutable.of(launches, buffers, scalars)
         return made
 
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
-        """Runs segments one after the other, as often as each of them has addresses."""
+        """Runs executables one after the other, as often as each of them has addresses."""
         _turns().run_turns(runs, scalars)
 
     @cached_property
-    def shelf(self) -> CpuPlanStore | None:
+    def plan_store(self) -> CpuPlanStore | None:
         """Where plans are kept between processes."""
         from .launch.plan_store import CpuPlanStore
 
@@ -170,7 +190,8 @@ class Cpu(NumpyBackend):
     def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
         if isinstance(handle, CpuHandle) or handle.array.flags.c_contiguous:  # type: ignore[attr-defined]
             return None
-        return axes_by_strides(handle.array)  # type: ignore[attr-defined]
+        array: np.ndarray = handle.array  # type: ignore[attr-defined]
+        return axes_by_strides(array.shape, array.strides)
 
     def adopt(self, array: np.ndarray) -> ArrayHandle:
         adopted(array)
@@ -209,11 +230,11 @@ class Cpu(NumpyBackend):
             queue.wait_for_all()
             queue.report(everyone=True)
 
-    def later(self, parts: LinearPlan) -> CpuAsyncPlan:
+    def async_plan(self, linear: LinearPlan) -> CpuAsyncPlan:
         """How a plan runs in the background."""
         from .background.async_plan import CpuAsyncPlan
 
-        return CpuAsyncPlan(self, parts)
+        return CpuAsyncPlan(self, linear)
 
     def report(self) -> None:
         """Raises what went wrong in the background in runs that this thread asked for."""

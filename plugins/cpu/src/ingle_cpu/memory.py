@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion.runtime.scratch import Lent
+from ingle.fusion.device import Lent
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.eager import ArrayHandle
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 16
 """Bytes up to which blocks are kept here, by size; larger ones come from the pool."""
-_KEPT = 256
+_MOST_FREE = 256
 _LINE_BITS = 6
 _LINE = 1 << _LINE_BITS
 
@@ -102,17 +102,17 @@ class CpuHandle(ArrayHandle):
     Attributes:
         address: of the first element.
         memory: what keeps it alive; it goes back when the handle is gone, unless NumPy saw it.
-        kept: the elements in an order of some kernels' own. Who writes over the memory forgets it.
+        prepacked: the elements packed into panels. Who writes over the memory forgets it.
     """
 
-    __slots__ = ("_seen", "address", "kept", "memory", "owned")
+    __slots__ = ("_seen", "address", "memory", "owned", "prepacked")
 
     def __init__(self, backend: Cpu, aval: Aval, memory: _Small | Block | _Borrowed) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
         self.owned = None
         self._seen: Any = None
-        self.kept: PackedCache | None = None
+        self.prepacked: PackedCache | None = None
         self.memory = memory
         self.address = memory.address
 
@@ -129,17 +129,17 @@ class CpuHandle(ArrayHandle):
         return self._seen is None and type(self.memory) is not _Borrowed
 
     @property
-    def unwritten(self) -> Pending | None:
+    def pending(self) -> Pending | None:
         """The run in the queue that is to write the memory."""
         return None
 
     def leave_to(self, job: Job, old: bool) -> None:
         """Says that a run in the queue is to write the memory; see `Pending`."""
-        before = self.unwritten
-        late = Pending(job, old, None if before is None else before.shortened())
+        before = self.pending
+        pending = Pending(job, old, None if before is None else before.shortened())
         # Both in one step, without a call.
         self.__class__ = PendingHandle
-        self._seen = late
+        self._seen = pending
 
     @property
     def private(self) -> bool:
@@ -158,7 +158,7 @@ class CpuHandle(ArrayHandle):
         if type(memory) is _Small:
             if seen is None:
                 home = memory.home
-                if len(home) < _KEPT:
+                if len(home) < _MOST_FREE:
                     home.append(memory)
         elif type(memory) is Block:
             memory.release()
@@ -193,7 +193,7 @@ class PendingHandle(CpuHandle):
         return type(self.memory) is not _Borrowed
 
     @property
-    def unwritten(self) -> Pending | None:
+    def pending(self) -> Pending | None:
         """The run in the queue that is to write the memory."""
         seen = self._seen
         found = seen if type(seen) is Pending else None
@@ -204,22 +204,22 @@ class PendingHandle(CpuHandle):
         return found
 
     def _wait(self) -> None:
-        seen, late = self._seen, self.unwritten
-        if late is None:
+        seen, pending = self._seen, self.pending
+        if pending is None:
             return
-        late.job.wait()
-        failure = late.failure
+        pending.job.wait()
+        failure = pending.failure
         if failure is not None:
-            late.job.hear(failure)
-        if late is seen:
+            pending.job.hear(failure)
+        if pending is seen:
             # In this order: other threads may look at it, too.
             self._seen = None
             self.__class__ = CpuHandle  # type: ignore[assignment]
 
     def __del__(self) -> None:
-        late = self.unwritten
-        if late is not None:
-            late.job.keep(self.memory)
+        pending = self.pending
+        if pending is not None:
+            pending.job.keep(self.memory)
             return
         if type(self._seen) is Pending:  # by a job that was never given
             self._seen = None
@@ -232,7 +232,7 @@ def give_back(memory: _Small | Block) -> None:
         memory.release()
     else:
         home = memory.home
-        if len(home) < _KEPT:
+        if len(home) < _MOST_FREE:
             home.append(memory)
 
 
@@ -326,14 +326,3 @@ def borrowed(backend: Cpu, handle: ArrayHandle) -> CpuHandle:
     made = CpuHandle(backend, Aval(handle.shape, handle.dtype), _Borrowed(handle.array))
     made.owned = handle.owned
     return made
-
-
-def axes_by_strides(array: np.ndarray) -> tuple[int, ...] | None:
-    """The axes of an array from the widest stride to the narrowest; None for C order.
-
-    Which way elements are gone over, and in which steps, makes no difference.
-    """
-    shape, strides = array.shape, array.strides
-    long = [a for a in range(len(shape)) if shape[a] != 1]
-    order = sorted(long, key=lambda a: -abs(strides[a]))
-    return None if order == long else (*[a for a in range(len(shape)) if shape[a] == 1], *order)

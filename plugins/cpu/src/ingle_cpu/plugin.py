@@ -24,7 +24,7 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
-    from ingle.fusion.support import settings
+    from ingle.fusion.device import check_settings, is_fused
 
     from .backend import Cpu
     from .threads.pool import thread_count
@@ -36,9 +36,9 @@ def _create(index: int) -> Backend:
         raise BackendError(f"llvmlite is broken ({error}), and the device cpu {_REPAIR}") from error
     cpu = Cpu(Device("cpu", index))
     # A wrong setting is an error here, before anything waits for a plan.
-    settings.check()
+    check_settings()
     thread_count()
-    return cpu.fusion if settings.is_fused() else cpu
+    return cpu.fusion if is_fused() else cpu
 
 
 description = BackendDescription(

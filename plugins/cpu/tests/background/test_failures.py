@@ -219,6 +219,7 @@ with it.device("cpu"):
         assert "ran ahead" in done.stderr
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", WAYS)
     def test_ctrl_c_anywhere_leaves_whole_steps(self, way):
         code = """

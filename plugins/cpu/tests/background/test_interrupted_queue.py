@@ -1,4 +1,4 @@
-"""A handler of signals raises at each place of the queue and of the gang: both go on whole."""
+"""A signal handler raises at each place of the queue and of the pool: both stay consistent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import ingle.tensor as it
 from ingle.testkit.interrupting import LateError, interrupted, late
 from ingle_cpu.background.queue import Queue, queue
-from ingle_cpu.launch.table_builder import TableBuilder
+from ingle_cpu.launch.table_builder import TableSet
 from ingle_cpu.memory import CpuHandle
 from ingle_cpu.threads.pool import ThreadPool
 from ingle_cpu.threads.table import Table
@@ -36,8 +36,8 @@ def handler():
     signal.signal(signal.SIGALRM, before)
 
 
-def assemblies():
-    return [x for x in gc.get_objects() if type(x) is TableBuilder]
+def table_sets():
+    return [x for x in gc.get_objects() if type(x) is TableSet]
 
 
 def test_no_place_leaves_the_queue_torn(warmed):
@@ -47,7 +47,7 @@ def test_no_place_leaves_the_queue_torn(warmed):
     step = warmed(lambda x: setattr(cell, "value", cell + x), x)
     want = f(x).numpy().copy()
     queue().wait_for_all()
-    tables = assemblies()
+    tables = table_sets()
     assert tables
     place, on = 1, True
     while on:
@@ -94,19 +94,19 @@ def test_a_job_that_was_never_given_hides_nothing(warmed, slow, monkeypatch):
         with contextlib.suppress(LateError):
             step()
     assert left[0][1], "it was to write over its input"
-    assert left.pop()[0].unwritten is not None
+    assert left.pop()[0].pending is not None
     np.testing.assert_array_equal(cell.value.numpy(), want)
     step()
     np.testing.assert_array_equal(cell.value.numpy(), want * 2.0 + 1.0)
 
 
-def test_threads_of_the_gang_start_once():
+def test_threads_of_the_pool_start_once():
     place, on = 1, True
     while on:
         team = ThreadPool(3)
         on = interrupted(team.start, place, ("threading.py", "/ingle_cpu/threads/pool"))
         team.start()
-        Table([], (), (), 1, (), gang=team).run()
+        Table([], (), (), 1, (), thread_pool=team).run()
         assert team._ready
         team.stop()
         assert not team._living

@@ -42,16 +42,18 @@ def test_bits_are_those_of_plans(name, dtype, monkeypatch):
     function, rng = FUNCTIONS[name], np.random.default_rng(0)
     device = backend_of("cpu").inner
     monkeypatch.setattr(
-        device, "_singles", SingleOperations(device, device.fusion, device._singles._native)
+        device,
+        "_single_operations",
+        SingleOperations(device, device.fusion, device._single_operations._native),
     )
     for turn, count in enumerate(COUNTS):
         x, w, b = operands(rng, dtype, (count,) if turn % 3 else (1, count))
         found = function(x, w, b).numpy()
         with monkeypatch.context() as planned:
             planned.setattr(RowCalls, "call", lambda *_: None)
-            known, device._singles._known = device._singles._known, {}
+            known, device._single_operations._known = device._single_operations._known, {}
             expected = function(x, w, b).numpy()
-            device._singles._known = known
+            device._single_operations._known = known
         np.testing.assert_array_equal(found, expected, err_msg=f"{count} rows")
 
 
@@ -60,7 +62,9 @@ def test_new_lengths_are_not_planned(name, monkeypatch):
     function, rng = FUNCTIONS[name], np.random.default_rng(1)
     device = backend_of("cpu").inner
     monkeypatch.setattr(
-        device, "_singles", SingleOperations(device, device.fusion, device._singles._native)
+        device,
+        "_single_operations",
+        SingleOperations(device, device.fusion, device._single_operations._native),
     )
     made = []
     plan = graph_plans.compile_graph
@@ -75,7 +79,9 @@ def test_operands_that_lie_otherwise_and_threads(name, monkeypatch):
     function, rng = FUNCTIONS[name], np.random.default_rng(2)
     device = backend_of("cpu").inner
     monkeypatch.setattr(
-        device, "_singles", SingleOperations(device, device.fusion, device._singles._native)
+        device,
+        "_single_operations",
+        SingleOperations(device, device.fusion, device._single_operations._native),
     )
     _, w, b = operands(rng, "float64", (2,))
     for count in range(2, 9):
@@ -113,10 +119,12 @@ def test_kernels_and_products_are_both_called_so(monkeypatch):
 def test_what_mixes_rows_keeps_its_plans(name, monkeypatch):
     device = backend_of("cpu").inner
     monkeypatch.setattr(
-        device, "_singles", SingleOperations(device, device.fusion, device._singles._native)
+        device,
+        "_single_operations",
+        SingleOperations(device, device.fusion, device._single_operations._native),
     )
     rng = np.random.default_rng(4)
     for count in range(2, 9):
         x = rng.normal(size=(count, 70, WIDTH))
         getattr(it, name)(it.asarray(x), axis=0).numpy()
-    assert not any(calls._agreed for calls in device._singles._rows.values())
+    assert not any(calls._agreed for calls in device._single_operations._rows.values())

@@ -45,7 +45,7 @@ def test_it_is_used_and_serves_threads():
     for n in range(2, 3 + 2 * SHAPES):
         it.cosh(it.asarray(rng.normal(size=n))).numpy()
     backend = backend_of("cpu")
-    calls = [flat for _, flat in backend.inner._singles._flat.values()]
+    calls = [flat for _, flat in backend.inner._single_operations._any_shape.values()]
     assert any(isinstance(c, AnyShapeCall) for c in calls)
     arrays = [rng.normal(size=(n, 301)) for n in range(100, 140)]
     with ThreadPoolExecutor(4) as pool:

@@ -147,6 +147,7 @@ def test_the_second_process_plans_nothing_and_has_the_same_bits(
     assert found > 0
 
 
+@pytest.mark.slow
 def test_other_settings_are_other_plans(filled: tuple[Path, str]) -> None:
     program = "import ingle.tensor as it; print(it.sum(it.exp(it.ones((9, 900)))).item())"
     folder, _ = filled
@@ -186,6 +187,7 @@ def test_entries_that_are_damaged_or_exchanged_are_planned_again(
     assert _ran(tmp_path)[1] == []
 
 
+@pytest.mark.slow
 def test_kernels_that_are_gone_are_made_again(filled: tuple[Path, str], tmp_path: Path) -> None:
     source, said = filled
     folder = tmp_path / "kernels"
@@ -213,26 +215,28 @@ def test_a_record_is_read_without_trust() -> None:
     executable, _ = _executable(function, x)
     plan = executable.plan([])
     device, graph = executable._device, executable._graph
-    shelf = device.shelf
-    if shelf is None:
+    plan_store = device.plan_store
+    if plan_store is None:
         pytest.skip("there is no cache")
-    content = written(device, shelf, plan.recipe)
+    content = written(device, plan_store, plan.data)
     assert content is not None
-    assert read(device, shelf, graph, content) is not None
+    assert read(device, plan_store, graph, content) is not None
     other = graph_of(lambda x: it.exp(x), it.ones((6, 50), device="cpu"))
-    assert read(device, shelf, other, content) is None
+    assert read(device, plan_store, other, content) is None
     whole = bytearray(zlib.decompress(content))
     draw = random.Random(0)
     for _ in range(300):
         damaged = bytearray(whole)
         for _ in range(draw.randint(1, 3)):
             damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
-        read(device, shelf, graph, zlib.compress(damaged))  # says yes or no, and raises nothing
+        read(
+            device, plan_store, graph, zlib.compress(damaged)
+        )  # says yes or no, and raises nothing
         cut = whole[: draw.randrange(len(whole))]
-        assert read(device, shelf, graph, zlib.compress(cut)) is None
-        assert read(device, shelf, graph, bytes(damaged)) is None
-    assert read(device, shelf, graph, b"") is None
-    assert read(device, shelf, graph, content[:-9]) is None
+        assert read(device, plan_store, graph, zlib.compress(cut)) is None
+        assert read(device, plan_store, graph, bytes(damaged)) is None
+    assert read(device, plan_store, graph, b"") is None
+    assert read(device, plan_store, graph, content[:-9]) is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RNG = np.random.default_rng(3)
 def called(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of each native call of a loop how many turns it makes; of each other one 0."""
     made: list[int] = []
-    run_turns, call = repeat.run_turns, executable.CpuSegment.__call__
+    run_turns, call = repeat.run_turns, executable.CpuExecutable.__call__
 
     def repeated(runs: Any, scalars: Any) -> None:
         made.append(len(runs[0].addresses))
@@ -34,7 +34,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         call(self, *args, **rest)
 
     monkeypatch.setattr(repeat, "run_turns", repeated)
-    monkeypatch.setattr(executable.CpuSegment, "__call__", once)
+    monkeypatch.setattr(executable.CpuExecutable, "__call__", once)
     return made
 
 
@@ -133,7 +133,7 @@ def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
     run_turns = repeat.run_turns
 
     def noted(runs: Any, scalars: Any) -> None:
-        kept.extend(handle.shape for run in runs for handle in run.keeps if handle is not None)
+        kept.extend(handle.shape for run in runs for handle in run.prepacks if handle is not None)
         run_turns(runs, scalars)
 
     monkeypatch.setattr(repeat, "run_turns", noted)

@@ -32,7 +32,8 @@ from ingle_cpu.matmul.launches import (
 )
 from ingle_cpu.matmul.microkernel import Tile, micro_source, most_rows, most_vectors
 from ingle_cpu.matmul.pack import pack_source
-from ingle_cpu.threads.pool import gang
+from ingle_cpu.matmul.plan import A, B, Pointer
+from ingle_cpu.threads.pool import thread_pool
 from ingle_cpu.threads.table import Table, TableEntry
 
 
@@ -68,7 +69,7 @@ def assert_guarded(part: np.ndarray) -> None:
     assert (whole[start + part.nbytes :] == 0xFF).all()
 
 
-def table_of(made: Contraction, buffers: dict[str, np.ndarray]) -> Table:
+def table_of(made: Contraction, buffers: dict[Pointer, np.ndarray]) -> Table:
     names = list(buffers)
     entries: list[TableEntry] = []
     bases: list[int] = []
@@ -93,15 +94,15 @@ def multiply(
     packed_b: np.ndarray | None = None,
 ) -> Contraction:
     """Runs the contraction of two arrays into `outputs` (the epilogue's operands)."""
-    workers = gang().threads
+    workers = thread_pool().threads
     made = contraction(
         problem_of(a, b), epilogue or identity(outputs[0].dtype.name),
         [elements(o) for o in outputs], scalars,
         workers=workers, choice=choice, b_is_packed=packed_b is not None,
     )  # fmt: skip
-    buffers = {"a": a, "b": b if packed_b is None else packed_b}
-    buffers |= {f"operand {i}": o for i, o in enumerate(outputs)}
-    scratch = {f"scratch {i}": aligned(n) for i, n in enumerate(made.scratch)}
+    buffers = {A: a, B: b if packed_b is None else packed_b}
+    buffers |= {Pointer("operand", i): o for i, o in enumerate(outputs)}
+    scratch = {Pointer("scratch", i): aligned(n) for i, n in enumerate(made.scratch)}
     table_of(made, buffers | scratch).run()
     for part in scratch.values():
         assert_guarded(part)
@@ -283,7 +284,9 @@ class TestChoices:
 
     @staticmethod
     def pack(made: Any, b: np.ndarray, panels: np.ndarray) -> None:
-        table_of(made._replace(entries=made.entries[:1]), {"b": b, "scratch 1": panels}).run()
+        table_of(
+            made._replace(entries=made.entries[:1]), {B: b, Pointer("scratch", 1): panels}
+        ).run()
 
 
 def relu_of_bias() -> Epilogue:

@@ -1,4 +1,4 @@
-"""Weights that are kept in panels: the same bits, never an old value, and no memory left behind."""
+"""Weights that are prepacked: the same bits, never an old value, and no memory left behind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle_cpu.launch.table_builder import TableBuilder
 from ingle_cpu.matmul import prepacked
 
 ROWS, DEEP, WIDE = 40, 96, 200
@@ -25,10 +27,10 @@ ROWS, DEEP, WIDE = 40, 96, 200
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     gc.collect()
-    assert prepacked.kept_bytes() == 0
+    assert prepacked.prepacked_bytes() == 0
     yield
     gc.collect()
-    assert prepacked.kept_bytes() == 0
+    assert prepacked.prepacked_bytes() == 0
 
 
 def tensor(seed: int, *shape: int, dtype: str = "float32") -> it.Tensor:
@@ -47,7 +49,7 @@ def test_the_third_call_keeps_them_and_the_memory_is_counted() -> None:
     before = it.memory.stats("cpu").in_use
     for _ in range(5):
         f(x, w).numpy()
-        seen.append(prepacked.kept_bytes())
+        seen.append(prepacked.prepacked_bytes())
     assert seen[:2] == [0, 0]
     assert seen[2] == seen[4] >= w.nbytes
     assert it.memory.stats("cpu").in_use - before >= w.nbytes
@@ -82,7 +84,7 @@ def test_plans_that_stop_for_numpy_keep_them_too() -> None:
     f = compile(lambda x, w: it.sort(x @ w, axis=-1) * 2.0)
     first, *others = [f(x, w).numpy().tobytes() for _ in range(5)]
     assert set(others) == {first}
-    assert prepacked.kept_bytes() >= w.nbytes
+    assert prepacked.prepacked_bytes() >= w.nbytes
 
 
 def test_products_of_other_batch_sizes_share_them() -> None:
@@ -92,7 +94,7 @@ def test_products_of_other_batch_sizes_share_them() -> None:
         x = tensor(rows, rows, DEEP)
         for _ in range(4):
             np.testing.assert_allclose(f(x, w).numpy(), product(x, w), atol=1e-4)
-    assert prepacked.kept_bytes() < 2 * w.nbytes
+    assert prepacked.prepacked_bytes() < 2 * w.nbytes
 
 
 def test_another_value_of_a_cell_is_another_weight() -> None:
@@ -117,13 +119,13 @@ def test_a_step_that_writes_over_a_weight_makes_them_forgotten() -> None:
     train, evaluate = compile(step), compile(lambda x: layer(x))
     for _ in range(6):
         train(x).numpy()
-    assert prepacked.kept_bytes() <= x.nbytes  # which the gradient of the weight multiplies by
+    assert prepacked.prepacked_bytes() <= x.nbytes  # which the gradient of the weight multiplies by
     for _ in range(3):
         for _ in range(4):
             found = evaluate(x).numpy()
             weight, bias = layer.weight.value.numpy().copy(), layer.bias.value.numpy()
             np.testing.assert_allclose(found, x.numpy() @ weight.T + bias, atol=1e-4)
-        assert prepacked.kept_bytes() > x.nbytes
+        assert prepacked.prepacked_bytes() > x.nbytes
         train(x).numpy()
 
 
@@ -139,7 +141,7 @@ def test_a_frozen_layer_is_kept_while_others_are_trained() -> None:
 
     train = compile(step)
     losses = [train(x, frozen).item() for _ in range(8)]
-    assert frozen.nbytes <= prepacked.kept_bytes() < 2 * frozen.nbytes + x.nbytes
+    assert frozen.nbytes <= prepacked.prepacked_bytes() < 2 * frozen.nbytes + x.nbytes
     assert losses == sorted(losses, reverse=True)
 
 
@@ -157,7 +159,7 @@ def test_operands_that_change_are_never_kept() -> None:
     x = tensor(0, ROWS, DEEP)
     for seed in range(8):
         f(x, tensor(seed, DEEP, WIDE)).numpy()
-        assert prepacked.kept_bytes() == 0
+        assert prepacked.prepacked_bytes() == 0
 
 
 def test_there_is_a_most_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +169,7 @@ def test_there_is_a_most_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for w in weights:
         for _ in range(5):
             np.testing.assert_allclose(f(x, w).numpy(), product(x, w), atol=1e-4)
-    assert 2 * weights[0].nbytes <= prepacked.kept_bytes() <= prepacked.MOST_BYTES
+    assert 2 * weights[0].nbytes <= prepacked.prepacked_bytes() <= prepacked.MOST_BYTES
 
 
 def test_where_memory_is_limited_there_are_none() -> None:
@@ -179,7 +181,7 @@ def test_where_memory_is_limited_there_are_none() -> None:
             f(x, w).numpy()
     finally:
         it.memory.limit(None, "cpu")
-    assert prepacked.kept_bytes() == 0
+    assert prepacked.prepacked_bytes() == 0
 
 
 def test_threads_run_one_plan_at_once() -> None:
@@ -201,7 +203,7 @@ def test_threads_run_one_plan_at_once() -> None:
     for t in threads:
         t.join()
     assert not wrong
-    assert prepacked.kept_bytes() > 0
+    assert prepacked.prepacked_bytes() > 0
 
 
 FORKED = """
@@ -239,3 +241,43 @@ def test_a_forked_child_has_them_too() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout == "7\n", done.stderr
+
+
+def test_only_the_products_that_read_them_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels beside them, numbers and products of other operands are taken over as they are."""
+    added: list[str] = []
+    for name in ("_add_nest", "_add_contraction"):
+        method = getattr(TableBuilder, name)
+
+        def noted(self: Any, *args: Any, method: Any = method, name: str = name) -> None:
+            added.append(name)
+            method(self, *args)
+
+        monkeypatch.setattr(TableBuilder, name, noted)
+    rng = np.random.default_rng(0)
+    shapes = (ROWS, DEEP), (DEEP, WIDE), (WIDE, 64)
+    draws = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    x, first, _ = (it.asarray(d, device="cpu") + 0.0 for d in draws)
+    first.numpy()
+
+    def function(x: Any, second: Any, n: float) -> Any:
+        h = it.tanh(x @ first * n)
+        return it.softmax(it.sin(h @ second + n) * n, axis=-1), it.cumulative_sum(h, axis=1) * n
+
+    run = compile(function)
+    for k in range(8):
+        n = 0.5 + k
+        if k == 2:
+            kinds = Counter(added)
+            added.clear()
+        # The second weight is another one each time, and never kept.
+        other = it.asarray(draws[2] * (1.0 + k), device="cpu")
+        found = [y.numpy() for y in run(x, other, n)]
+        h = np.tanh(draws[0] @ draws[1] * n)
+        z = np.sin(h @ (draws[2] * (1.0 + k)) + n) * n
+        e = np.exp(z - z.max(axis=-1, keepdims=True))
+        np.testing.assert_allclose(found[0], e / e.sum(axis=-1, keepdims=True), rtol=2e-3)
+        np.testing.assert_allclose(found[1], np.cumsum(h, axis=1) * n, rtol=1e-3, atol=1e-3)
+    assert kinds["_add_nest"] >= 1
+    assert kinds["_add_contraction"] >= 2
+    assert added == ["_add_contraction"]

@@ -155,7 +155,7 @@ def test_promises_handed_through_a_queue():
 def test_plans_of_several_threads_run_at_the_same_time(monkeypatch):
     """Each waits inside of its plan until the other is inside of its own."""
     inside = threading.Barrier(2)
-    run = GraphPlans.over
+    run = GraphPlans.run_donating
 
     def meet(self, given, *rest):
         if met and threading.current_thread() not in done:
@@ -163,7 +163,7 @@ def test_plans_of_several_threads_run_at_the_same_time(monkeypatch):
             inside.wait(20)
         return run(self, given, *rest)
 
-    monkeypatch.setattr(GraphPlans, "over", meet)
+    monkeypatch.setattr(GraphPlans, "run_donating", meet)
     done: set[threading.Thread] = set()
     met: list[bool] = []
 

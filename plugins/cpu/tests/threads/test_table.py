@@ -1,4 +1,4 @@
-"""Tables run as their entries say: alone, with the gang, from many threads, over forks."""
+"""Tables run as their entries say: alone, with the thread pool, from many threads, over forks."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ingle.tensor.errors import ArgumentError
 from ingle_cpu.jit.engine import IRSource, engine
 from ingle_cpu.threads.abi import POINT_OF_NO_RETURN, WITH_PREVIOUS
-from ingle_cpu.threads.pool import ThreadPool, gang, thread_count
+from ingle_cpu.threads.pool import ThreadPool, thread_count, thread_pool
 from ingle_cpu.threads.table import AbortedError, Table, TableEntry
 
 # x[i] = x[i] * args[0] + args[1], over int64, so that order and repetition show.
@@ -70,7 +70,9 @@ def functions() -> tuple[int, ...]:
 
 
 def affine_table(
-    arrays: list[np.ndarray], steps: list[tuple[int, int, int, int]], gang: ThreadPool | None = None
+    arrays: list[np.ndarray],
+    steps: list[tuple[int, int, int, int]],
+    thread_pool: ThreadPool | None = None,
 ) -> Table:
     """Steps are (array, factor, summand, flags)."""
     function = functions()[0]
@@ -78,7 +80,9 @@ def affine_table(
     for array, factor, summand, flags in steps:
         entries.append(TableEntry(function, array, len(args), len(arrays[array]), 7, flags))
         args += [factor, summand]
-    table = Table(entries, range(len(arrays)), [0] * len(arrays), len(arrays), args, gang=gang)
+    table = Table(
+        entries, range(len(arrays)), [0] * len(arrays), len(arrays), args, thread_pool=thread_pool
+    )
     table.bases[:] = [a.ctypes.data for a in arrays]
     return table
 
@@ -91,7 +95,7 @@ def affine_expected(arrays: list[np.ndarray], steps: list[tuple[int, int, int, i
 
 
 @pytest.fixture(params=["kernel", "python", "single", "four"])
-def any_gang(request: pytest.FixtureRequest) -> Iterator[ThreadPool]:
+def any_pool(request: pytest.FixtureRequest) -> Iterator[ThreadPool]:
     threads = {"single": 1, "four": 4}.get(request.param, 2)
     made = ThreadPool(threads, park_in_kernel=request.param == "kernel" and sys.platform == "linux")
     yield made
@@ -125,9 +129,9 @@ class TestRuns:
             for array, wanted in zip(arrays, expected, strict=True):
                 np.testing.assert_array_equal(array, wanted)
 
-    def test_many_runs_with_pauses(self, any_gang: ThreadPool) -> None:
+    def test_many_runs_with_pauses(self, any_pool: ThreadPool) -> None:
         arrays = [np.zeros(5000, np.int64)]
-        table = affine_table(arrays, [(0, 1, 1, 0)] * 10, any_gang)
+        table = affine_table(arrays, [(0, 1, 1, 0)] * 10, any_pool)
         for i in range(300):
             if i % 50 == 0:
                 time.sleep(0.003)
@@ -138,7 +142,7 @@ class TestRuns:
         team = ThreadPool(2)
         where = np.full(1_000_000, -1, np.int64)
         table = Table(
-            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], gang=team
+            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], thread_pool=team
         )
         table.bases[0] = where.ctypes.data
         seen: set[int] = set()
@@ -153,7 +157,7 @@ class TestRuns:
         team = ThreadPool(3)
         where = np.full(3_000_000, -1, np.int64)
         table = Table(
-            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], gang=team
+            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], thread_pool=team
         )
         table.bases[0] = where.ctypes.data
         begun: set[int] = set()
@@ -274,16 +278,16 @@ class TestThreads:
         monkeypatch.delenv("INGLE_NUM_THREADS")
         assert 1 <= thread_count() <= (os.cpu_count() or 1)
 
-    def test_idle_workers_sleep(self, any_gang: ThreadPool) -> None:
+    def test_idle_workers_sleep(self, any_pool: ThreadPool) -> None:
         arrays = [np.zeros(5000, np.int64)]
-        table = affine_table(arrays, [(0, 1, 1, 0)], any_gang)
+        table = affine_table(arrays, [(0, 1, 1, 0)], any_pool)
         table.run()
         deadline = time.monotonic() + 20
-        while any_gang.sleeping < any_gang.threads - 1 and time.monotonic() < deadline:
+        while any_pool.sleeping < any_pool.threads - 1 and time.monotonic() < deadline:
             time.sleep(0.005)
-        assert any_gang.sleeping == any_gang.threads - 1
+        assert any_pool.sleeping == any_pool.threads - 1
 
-    def test_a_stopped_gang_runs_alone_and_starts_again(self) -> None:
+    def test_a_stopped_pool_runs_alone_and_starts_again(self) -> None:
         team = ThreadPool(2)
         arrays = [np.zeros(5000, np.int64)]
         table = affine_table(arrays, [(0, 1, 1, 0)], team)
@@ -316,7 +320,7 @@ import os, sys
 import numpy as np
 sys.path.insert(0, {tests!r})
 from test_table import affine_table
-from ingle_cpu.threads.pool import gang
+from ingle_cpu.threads.pool import thread_pool
 arrays = [np.zeros(5000, np.int64)]
 table = affine_table(arrays, [(0, 1, 1, 0)] * 3)
 table.run()
@@ -325,7 +329,7 @@ for _ in range(20):
     table.run()
 assert (arrays[0] == 63).all()
 if child == 0:
-    assert gang()._ready
+    assert thread_pool()._ready
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 print("both fine")
@@ -333,7 +337,7 @@ print("both fine")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_fork_after_the_gang_started() -> None:
+def test_a_fork_after_the_pool_started() -> None:
     code = FORKED.format(tests=os.path.dirname(__file__))
     environment = {**os.environ, "INGLE_NUM_THREADS": "2"}  # on one core nothing would start
     done = subprocess.run(
@@ -357,5 +361,5 @@ def test_the_process_ends_while_workers_sleep_or_spin() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_gang_of_the_process_is_one() -> None:
-    assert gang() is gang()
+def test_the_pool_of_the_process_is_one() -> None:
+    assert thread_pool() is thread_pool()

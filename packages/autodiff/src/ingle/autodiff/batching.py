@@ -10,9 +10,10 @@ import numpy as np
 
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
-from ingle.tensor.device import call_on
+from ingle.tensor.device import Device, call_on
 from ingle.tensor.dispatch import execute_body, highest
 from ingle.tensor.errors import BatchError
+from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, infer
 from ingle.tensor.ops import _batching as rules
 from ingle.tensor.pytree import flatten, unflatten
@@ -51,9 +52,14 @@ class Batching:
     Inputs of lower levels are the same for all elements. Operations are known only by what their
     rooms say: a batching rule, else that they are elementwise or a reduction, else a body that
     runs in their place, else nothing, and then they run in a loop, which is announced.
+
+    Attributes:
+        others: those of the same transform, by their devices; this one among them.
     """
 
-    def __init__(self, below: Backend, level: int, size: int) -> None:
+    def __init__(
+        self, below: Backend, level: int, size: int, others: dict[Device, Batching] | None = None
+    ) -> None:
         while below.level:
             below = below.inner  # type: ignore[attr-defined]
         self.inner = below
@@ -61,6 +67,8 @@ class Batching:
         self.size = size
         self.name = f"batching({below.name})"
         self.device = below.device
+        self.others = {} if others is None else others
+        self.others[self.device] = self
 
     def __repr__(self) -> str:
         return f"Batching({self.inner!r}, level={self.level}, size={self.size})"
@@ -79,6 +87,14 @@ class Batching:
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         return self.inner.supports(op, avals)
+
+    def move(self, handle: BatchedHandle, target: Backend) -> Handle:
+        """The whole batch on another device."""
+        inner = moved(handle.inner, target)
+        there = self.others.get(target.device)
+        if there is None:
+            there = Batching(target, self.level, self.size, self.others)
+        return BatchedHandle(there, inner)
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         operation = op.operation

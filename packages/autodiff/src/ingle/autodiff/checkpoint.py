@@ -10,9 +10,8 @@ from typing import Any
 
 from ingle.tensor import Cell, Tensor, call, transaction
 from ingle.tensor.contract import Handle
-from ingle.tensor.dispatch import run2
 from ingle.tensor.errors import ArgumentError, OperandError
-from ingle.tensor.ops.elementwise.dependence import DEPEND
+from ingle.tensor.ops.elementwise.dependence import ordered_after
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 
 from .batching import batching_of, below_batch
@@ -234,7 +233,7 @@ class _Replay(Node):
         cause = next(lowered(g, block.level) for g in cotangents if g is not None)
 
         def after(base: Handle) -> Handle:
-            return run2(DEPEND.op(), base, cause._handle)._handle
+            return ordered_after(base, cause._handle)._handle
 
         keys: list[object] = []
         for i, (backend, node, index) in self.origins.items():

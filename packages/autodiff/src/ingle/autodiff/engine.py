@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 
 from ingle.tensor import Gradients, Tensor, nan_watch, ones
+from ingle.tensor.blocks import call_holding
 from ingle.tensor.errors import DTypeError, GradientError, ShapeError
 from ingle.tensor.in_place import summed
+from ingle.tensor.precision import low, used
 
 from .keeping import making
 from .nodes import Node, TrackedHandle, ordered
@@ -59,6 +61,9 @@ def pull(roots: Roots, tracked: bool) -> dict[object, Tensor]:
         roots: handles with their cotangents, None for ones.
         tracked: whether the computation is recorded at the roots' level.
     """
+    if used.ever and low.get() is not None:
+        # Rules compute in the dtypes of what was recorded, as casts are recorded themselves.
+        return call_holding(low, None, pull, roots, tracked)
     nodes = ordered([h.node for h, _ in roots])
     if not tracked and nan_watch.current() is None:
         found = repeated(nodes, roots, _through)
@@ -104,7 +109,10 @@ def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict
 def _strip(g: Tensor, level: Autodiff) -> Tensor:
     # A rule may read a differentiable cell; without create_graph its recording is not wanted.
     handle = g._handle
-    return Tensor(handle.inner) if handle.backend is level else g  # type: ignore[attr-defined]
+    own = handle.backend is level
+    if not own and isinstance(handle, TrackedHandle):  # of the same level, on another device
+        own = handle.backend.level == level.level
+    return Tensor(handle.inner) if own else g  # type: ignore[attr-defined]
 
 
 class _Cotangents:

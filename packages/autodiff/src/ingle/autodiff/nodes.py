@@ -10,6 +10,8 @@ from ingle.tensor import Tensor
 from ingle.tensor.contract import Handle, Scalar
 
 if TYPE_CHECKING:
+    from ingle.tensor.device import Device
+
     from .keeping import Recipe
     from .recording import Autodiff
 
@@ -73,6 +75,20 @@ class Kept(Node):
 
     def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
         return cotangents
+
+
+class Moved(Node):
+    """A value that went to another device: its cotangent goes back."""
+
+    __slots__ = ("origin",)
+
+    def __init__(self, parent: tuple[Node, int], origin: Device) -> None:
+        super().__init__((parent,))
+        self.origin = origin
+
+    def pull(self, cotangents: Sequence[Tensor | None], tracked: bool) -> Sequence[Tensor | None]:
+        (g,) = cotangents
+        return (None if g is None else g.to_device(self.origin),)
 
 
 class TrackedHandle(Handle):

@@ -15,12 +15,13 @@ from ingle.tensor.device import Device
 from ingle.tensor.dispatch import execute_body, highest
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import DTypeError, GradientError
+from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
-from ingle.tensor.ops import sum_to
+from ingle.tensor.ops._rules import sum_to
 from ingle.tensor.programs import is_unrolled
 
 from .keeping import KEEP_ALL, Keeping, Value, fetch, keeping, kept_by, kept_in, shed
-from .nodes import Kept, Node, Parents, TrackedHandle, below, order
+from .nodes import Kept, Moved, Node, Parents, TrackedHandle, below, order
 from .repeated import carries_programs
 
 
@@ -52,6 +53,14 @@ class Autodiff:
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         return self.inner.supports(op, avals)
+
+    def move(self, handle: TrackedHandle, target: Backend) -> Handle:
+        """The value on another device; its cotangent comes back to this one."""
+        inner = moved(handle.inner, target)
+        if keeping() is None:
+            return inner
+        step = Moved((handle.node, handle.index), self.device)
+        return TrackedHandle(decorator(target, self.level), inner, step, 0)
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         operation = op.operation

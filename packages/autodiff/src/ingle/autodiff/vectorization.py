@@ -88,7 +88,7 @@ class _Lift:
         below: Backend = x.backend
         found = self.backends.get(x.device)
         if found is None:
-            found = self.backends[x.device] = Batching(below, self.level, self.size)
+            found = Batching(below, self.level, self.size, self.backends)
         return found.lift(x)
 
 

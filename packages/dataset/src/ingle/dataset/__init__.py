@@ -1,12 +1,23 @@
 """Datasets, transforms and deterministic loaders, of tensors where `ingle.tensor` is. Needs NumPy
 alone."""
 
+from .ag_news_source import AG_NEWS_CLASSES as AG_NEWS_CLASSES
+from .ag_news_source import ag_news as ag_news
 from .arrays import ArrayDataset as ArrayDataset
 from .arrays import check_labels as check_labels
 from .base import Dataset as Dataset
 from .base import IndexedDataset as IndexedDataset
 from .base import IterableDataset as IterableDataset
 from .batching import collate as collate
+from .california_source import CALIFORNIA_FEATURES as CALIFORNIA_FEATURES
+from .california_source import california_housing as california_housing
+from .cifar_source import cifar10 as cifar10
+from .cifar_source import cifar100 as cifar100
+from .coco_source import CocoDetection as CocoDetection
+from .coco_source import collate_detections as collate_detections
+from .csv_source import CsvDataset as CsvDataset
+from .dbpedia_source import DBPEDIA_CLASSES as DBPEDIA_CLASSES
+from .dbpedia_source import dbpedia as dbpedia
 from .digits_source import digits as digits
 from .downloads import cache_folder as cache_folder
 from .downloads import download as download
@@ -20,10 +31,28 @@ from .errors import MissingDataError as MissingDataError
 from .errors import MissingExtraError as MissingExtraError
 from .errors import SampleError as SampleError
 from .errors import SampleIndexError as SampleIndexError
+from .fashion_source import FASHION_CLASSES as FASHION_CLASSES
+from .fashion_source import fashion_mnist as fashion_mnist
+from .hugging_face import HuggingFaceDataset as HuggingFaceDataset
 from .idx import read_idx as read_idx
+from .image_source import ImageFolder as ImageFolder
+from .image_source import SegmentationFolder as SegmentationFolder
+from .images import read_image as read_image
 from .loader import Loader as Loader
 from .loader import LoaderStats as LoaderStats
+from .memory import MemoryDataset as MemoryDataset
 from .mnist_source import mnist as mnist
+from .padding import Padding as Padding
+from .parquet_source import ParquetDataset as ParquetDataset
+from .sampling import balancing_weights as balancing_weights
+from .speech_source import SpeechCommands as SpeechCommands
+from .sqlite_source import SqliteDataset as SqliteDataset
+from .sqlite_source import write_sqlite as write_sqlite
+from .text_source import TextFolder as TextFolder
+from .text_source import TextLines as TextLines
+from .transforms import CachedDataset as CachedDataset
+from .transforms import FilterDataset as FilterDataset
+from .transforms import WindowDataset as WindowDataset
 from .views import ConcatDataset as ConcatDataset
 from .views import MapDataset as MapDataset
 from .views import Subset as Subset

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import SampleIndexError
 
 if TYPE_CHECKING:
+    from .transforms import CachedDataset, FilterDataset, WindowDataset
     from .views import ConcatDataset, MapDataset, Subset
 
 T = TypeVar("T")
@@ -45,7 +46,9 @@ class IterableDataset(Protocol[T_co]):
 
 
 class IndexedDataset(Generic[T]):
-    """Base class that gives a dataset `map`, `subset`, `split` and `+`.
+    """Base class that gives a dataset `map`, `filter`, `shuffle` and the like, and `+`.
+
+    Each returns a new dataset over this one and makes no sample before it is asked for.
 
     >>> from ingle.dataset import ArrayDataset
     >>> import numpy as np
@@ -69,6 +72,67 @@ class IndexedDataset(Generic[T]):
         from .views import MapDataset
 
         return MapDataset(self, function)
+
+    def filter(self, predicate: Callable[[T], object]) -> FilterDataset[T]:
+        """The dataset of the samples for which `predicate(sample)` is true."""
+        from .transforms import FilterDataset
+
+        return FilterDataset(self, predicate)
+
+    def shuffle(self, seed: int = 0) -> Subset[T]:
+        """The samples in one random order, the same for the same seed on every machine.
+
+        A `Loader` with `shuffle=True` draws another order each epoch.
+
+        >>> from ingle.dataset import MemoryDataset
+        >>> sorted(MemoryDataset("abc").shuffle(seed=3))
+        ['a', 'b', 'c']
+        """
+        from .ordering import as_seed, shuffled
+        from .views import Subset
+
+        return Subset(self, shuffled(len(self), as_seed(seed, "shuffle")))
+
+    def windows(self, size: int, stride: int = 1) -> WindowDataset:
+        """The dataset of runs of `size` consecutive samples, `stride` apart, each as one batch."""
+        from .transforms import WindowDataset
+
+        return WindowDataset(self, size, stride)
+
+    def sample(
+        self,
+        count: int,
+        *,
+        weights: ArrayLike | None = None,
+        replacement: bool = True,
+        seed: int = 0,
+    ) -> Subset[T]:
+        """A random choice of `count` samples, the same for the same seed on every machine.
+
+        Args:
+            count: how many to draw; without replacement at most as many as have a weight.
+            weights: one for each sample, in any scale; all the same if not given.
+            replacement: whether a sample may be drawn more than once.
+            seed: which of the random choices.
+
+        Raises:
+            DataValueError: weights that do not fit the samples, or too few samples.
+
+        >>> from ingle.dataset import MemoryDataset
+        >>> list(MemoryDataset("abc").sample(4, weights=[0, 1, 0]))
+        ['b', 'b', 'b', 'b']
+        """
+        from .sampling import drawn
+        from .views import Subset
+
+        given = np.ones(len(self)) if weights is None else weights
+        return Subset(self, drawn(given, len(self), count, seed, replacement=replacement))
+
+    def cache(self, most: int | None = None) -> CachedDataset[T]:
+        """The dataset that keeps its samples, the first `most` asked for, once they are made."""
+        from .transforms import CachedDataset
+
+        return CachedDataset(self, most)
 
     def subset(self, indices: Sequence[int] | NDArray[Any]) -> Subset[T]:
         """The dataset of the samples at `indices`, in that order."""

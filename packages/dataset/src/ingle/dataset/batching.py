@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from .base import Dataset, Indices
+from .base import Dataset, Indices, IterableDataset
 from .errors import DataValueError, SampleError
+
+Join = Callable[[list[Any], str], Any]
+"""Makes one array of those of a part of the samples, which stands in the samples at the text."""
 
 
 def collate(samples: Sequence[Any]) -> Any:
     """Samples as one batch: arrays and numbers are stacked, tuples and dicts go part by part.
+
+    Objects of a dataclass go part by part as well, and make a dict by the names of their fields.
 
     Args:
         samples: at least one; all of one structure, and arrays of one shape.
@@ -25,21 +31,28 @@ def collate(samples: Sequence[Any]) -> Any:
     >>> images.shape, labels.tolist()
     ((2, 2), [0, 1])
     """
-    return _collate(samples, "the sample")
+    return collate_with(samples, stack)
 
 
-def _collate(samples: Sequence[Any], where: str) -> Any:
+def collate_with(samples: Sequence[Any], join: Join, where: str = "the sample") -> Any:
+    """Goes through the parts of samples and joins the arrays of each part."""
     first = samples[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        _same_parts(samples, [type(s) for s in samples], where)
+        return {
+            f.name: collate_with([getattr(s, f.name) for s in samples], join, f"{where}.{f.name}")
+            for f in fields(first)
+        }
     if isinstance(first, Mapping):
         _same_parts(samples, [set(s) if isinstance(s, Mapping) else None for s in samples], where)
-        return {k: _collate([s[k] for s in samples], f"{where}[{k!r}]") for k in first}
+        return {k: collate_with([s[k] for s in samples], join, f"{where}[{k!r}]") for k in first}
     if isinstance(first, tuple):
         _same_parts(samples, [len(s) if isinstance(s, tuple) else None for s in samples], where)
         parts = zip(*samples, strict=True)
-        return tuple(_collate(part, f"{where}[{i}]") for i, part in enumerate(parts))
+        return tuple(collate_with(part, join, f"{where}[{i}]") for i, part in enumerate(parts))
     if isinstance(first, str | bytes):
         return list(samples)
-    return _stack([np.asarray(s) for s in samples], where)
+    return join([np.asarray(s) for s in samples], where)
 
 
 def _same_parts(samples: Sequence[Any], parts: list[Any], where: str) -> None:
@@ -51,7 +64,8 @@ def _same_parts(samples: Sequence[Any], parts: list[Any], where: str) -> None:
             )
 
 
-def _stack(arrays: list[Any], where: str) -> Any:
+def stack(arrays: list[Any], where: str) -> Any:
+    """Arrays of one shape as one; errors say `where` in the samples they were."""
     for i, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise DataValueError(
@@ -88,3 +102,22 @@ def take(dataset: Dataset[Any], indices: Indices) -> Any:
     if whole is not None:
         return whole(indices)
     return collate([sample_at(dataset, int(i)) for i in indices])
+
+
+def numbered(dataset: IterableDataset[Any]) -> Iterator[Any]:
+    """The samples of a stream; an error becomes a `SampleError` that says which it was."""
+    number = 0
+    samples = iter(dataset)
+    while True:
+        try:
+            sample = next(samples)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise SampleError(
+                f"sample {number} of the stream {type(dataset).__name__} could not be made: "
+                f"{type(error).__name__}: {error}",
+                number,
+            ) from error
+        yield sample
+        number += 1

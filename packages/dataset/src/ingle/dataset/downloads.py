@@ -17,7 +17,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import DownloadError, MissingExtraError
+from .errors import DataValueError, DownloadError, MissingDataError, MissingExtraError
 
 _CHUNK = 1 << 16
 
@@ -52,7 +52,8 @@ def download(
     urls: Sequence[str],
     path: str | Path,
     *,
-    sha256: str,
+    sha256: str | None = None,
+    md5: str | None = None,
     timeout: float = 20.0,
     progress: bool = True,
 ) -> Path:
@@ -65,6 +66,8 @@ def download(
         urls: the mirrors, the preferred one first.
         path: where the file goes; its folder is made if need be.
         sha256: the checksum, as 64 hexadecimal digits.
+        md5: a checksum of 32 hexadecimal digits, where only that is published; it shows accidents,
+            not forgeries.
         timeout: seconds without an answer after which a mirror is given up.
         progress: whether to show a bar on a terminal.
 
@@ -73,8 +76,14 @@ def download(
 
     Raises:
         DownloadError: no mirror delivered the file; the message says what each of them did.
+        DataValueError: there is no checksum, or both.
         MissingExtraError: pooch is not installed.
     """
+    if (sha256 is None) == (md5 is None):
+        raise DataValueError(
+            "download: give one checksum, sha256= or md5=; a file that nobody checked is no data"
+        )
+    known = f"sha256:{sha256}" if md5 is None else f"md5:{md5}"
     pooch = _pooch()
     path = Path(path)
     try:
@@ -86,7 +95,7 @@ def download(
         try:
             pooch.retrieve(
                 url,
-                known_hash=f"sha256:{sha256}",
+                known_hash=known,
                 fname=path.name,
                 path=path.parent,
                 downloader=ResumingDownloader(path, timeout=timeout, progress=progress),
@@ -100,6 +109,26 @@ def download(
         f"no mirror delivered {path.name}:\n" + "\n".join(failures) + f"\nCheck the connection and "
         f"try again, or put the file into {path.parent} by hand.{kept}"
     )
+
+
+def obtained(
+    who: str,
+    name: str,
+    folder: str | Path | None,
+    urls: Sequence[str] | None,
+    **options: Any,
+) -> Path:
+    """The file `name` in `folder` (the cache's part for `who` if None), downloaded if it lacks.
+
+    Without `urls` nothing is downloaded. `options` are those of `download`.
+    """
+    base = cache_folder() / who if folder is None else Path(folder).expanduser()
+    path = base / name
+    if path.is_file():
+        return path
+    if urls is None:
+        raise MissingDataError(f"{who}: {base} has no {name}; put it there, or pass download=True")
+    return download(urls, path, **options)
 
 
 def partial_path(path: Path) -> Path:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .base import Dataset, Indices, IterableDataset
 from .batching import collate as default_collate
-from .batching import sample_at, take
+from .batching import numbered, sample_at, take
 from .conversion import as_given
-from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError, SampleError
-from .ordering import as_seed, generator, shuffled
+from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError
+from .ordering import as_seed, generator
+from .orders import SOMETIMES, BatchOrder, checked_lengths
 from .prefetch import Prefetcher
+from .sampling import checked_weights
+from .worker_processes import batches_of_processes
 
 Collate = Callable[[list[Any]], Any]
 Transform = Callable[[Any], Any]
@@ -65,8 +70,23 @@ class Loader:
         tensors: whether the arrays of a batch arrive as tensors of `ingle.tensor`, on the device
             that is the default where the loop runs. If not given they do where that package is
             installed. `collate`, `augment` and `transform` work on arrays in any case.
+        lengths: of the samples, one integer each. Batches then have samples of like length, so
+            that `Padding` fills up little. With `shuffle` both the batches and what is in them
+            differ from epoch to epoch; without it samples are sorted by length.
+        weights: of the samples, one number each. An epoch then has as many samples as the dataset,
+            drawn with replacement in proportion to them; see `balancing_weights`.
+        rank: of this process among those that train together, from 0.
+        world_size: how many processes train together. Each has a share of every epoch, and all
+            have equally many batches: what does not share out evenly is filled up with samples
+            from the epoch's start, or left out with `drop_last`. All need the same seed.
+        workers: threads that make the samples of a batch side by side, one by one and not with the
+            dataset's `take`; 0 for none. For samples that wait, for a disk or a network.
+            Batches are the same with any number.
+        worker_kind: `"processes"` for workers that are processes, each making whole batches: for
+            samples that Python computes. The dataset and `collate` are pickled for them.
 
     Raises:
+        DataValueError: an argument that makes no sense, or does not fit the samples.
         EmptyDatasetError: no samples, or with `drop_last` less than one batch of them. For a
             stream it is raised at the end of the epoch, when that is known.
 
@@ -92,6 +112,12 @@ class Loader:
         transform: Transform | None = None,
         augment: Augment | None = None,
         tensors: bool | None = None,
+        lengths: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        workers: int = 0,
+        worker_kind: Literal["threads", "processes"] = "threads",
     ) -> None:
         self.dataset = dataset
         self.batch_size = _count(batch_size, "batch_size", least=1)
@@ -109,19 +135,45 @@ class Loader:
         self._resumed = False
         # Weak: when nobody holds the running loop any more, its thread ends.
         self._running: weakref.ref[_Epoch] | None = None
-        self._samples = _length(dataset, shuffle)
-        if self._samples is not None:
-            self._require_batches(self._samples)
+        self.rank = _count(rank, "rank", least=0)
+        self.world_size = _count(world_size, "world_size", least=1)
+        self.workers = _count(workers, "workers", least=0)
+        if worker_kind not in ("threads", "processes"):
+            raise DataValueError(
+                f"Loader: worker_kind must be 'threads' or 'processes', got {worker_kind!r}"
+            )
+        self.worker_kind = worker_kind
+        self._samples = samples = _length(dataset, shuffle)
+        if samples is None and (world_size > 1 or lengths is not None or weights is not None):
+            raise DataValueError(
+                f"Loader: {type(dataset).__name__} is a stream, of which there are no lengths, "
+                "weights or shares; give each process a stream of its own"
+            )
+        count = samples or 0
+        self._lengths = None if lengths is None else checked_lengths(lengths, count)
+        self._weights = None if weights is None else checked_weights(weights, count, "Loader")
+        if samples is not None:
+            self._require_batches(samples)
+            self._order()  # refuses settings that do not go together
+
+    def _order(self) -> BatchOrder | None:
+        """The order by the settings as they are now; None for a stream."""
+        if self._samples is None:
+            return None
+        return BatchOrder(
+            self._samples, self.batch_size, self.shuffle, self.seed, self.drop_last,
+            self.rank, self.world_size, self._lengths, self._weights,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
-        if self._samples is None:
+        order = self._order()
+        if order is None:
             raise TypeError(
                 f"Loader: {type(self.dataset).__name__} is a stream of unknown length; "
                 "count the batches while iterating"
             )
-        whole, rest = divmod(self._samples, self.batch_size)
-        return whole + (1 if rest and not self.drop_last else 0)
+        return len(order)
 
     @property
     def epoch(self) -> int:
@@ -179,24 +231,34 @@ class Loader:
         Raises:
             DataValueError: the state is of a loader with other settings or another dataset size.
         """
-        for name, value in self._settings().items():
-            if state.get(name) != value:
+        own = self._settings()
+        for name in (*own, *(name for name in SOMETIMES if name in state and name not in own)):
+            if state.get(name) != own.get(name):
                 raise DataValueError(
                     f"Loader: the state was saved with {name}={state.get(name)!r}, this loader has "
-                    f"{name}={value!r}; its batches would differ. Make the loader as it was, or "
-                    "start anew without the state"
+                    f"{name}={own.get(name)!r}; its batches would differ. Make the loader as it "
+                    "was, or start anew without the state"
                 )
         self.epoch = state["epoch"]
         self._batch = _count(state["batch"], "batch", least=0)
         self._resumed = True
 
+    state_dict = state
+    """`state()` by PyTorch's name."""
+
+    load_state_dict = load_state
+    """`load_state()` by PyTorch's name."""
+
     def _settings(self) -> dict[str, Any]:
+        order = self._order()
+        if order is not None:
+            return order.settings()
         return {
             "seed": self.seed,
             "shuffle": self.shuffle,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "samples": self._samples,
+            "samples": None,
         }
 
     def _require_batches(self, samples: int) -> None:
@@ -206,16 +268,18 @@ class Loader:
                 f"Loader: the dataset ({name}) has no samples; check the folder, filter or split "
                 "that it came from"
             )
-        if self.drop_last and samples < self.batch_size:
+        if self.drop_last and samples < self.batch_size * self.world_size:
+            each = f" in each of {self.world_size} processes" if self.world_size > 1 else ""
             raise EmptyDatasetError(
                 f"Loader: with drop_last there is no batch at all: the dataset ({name}) has "
-                f"{samples} samples and batch_size is {self.batch_size}; use a batch_size of at "
-                f"most {samples} or drop_last=False"
+                f"{samples} samples and batch_size is {self.batch_size}{each}; use a batch_size of "
+                f"at most {samples // self.world_size} or drop_last=False"
             )
 
     def _batches(self, epoch: int, start: int) -> Iterator[Any]:
         """The batches of an epoch from number `start` on."""
-        made = self._indexed(epoch, start) if self._samples is not None else self._streamed(start)
+        order = self._order()
+        made = self._streamed(start) if order is None else self._indexed(order, epoch, start)
         for number, batch in enumerate(made, start):
             try:
                 if self.augment is not None:
@@ -229,25 +293,35 @@ class Loader:
                     f"{type(error).__name__}: {error}"
                 ) from error
 
-    def _indexed(self, epoch: int, start: int) -> Iterator[Any]:
-        assert self._samples is not None
-        if self.shuffle:
-            order = shuffled(self._samples, self.seed, epoch)
-        else:
-            order = np.arange(self._samples)
-        for number in range(start, len(self)):
-            yield self._gather(order[number * self.batch_size : (number + 1) * self.batch_size])
+    def _indexed(self, order: BatchOrder, epoch: int, start: int) -> Iterator[Any]:
+        if not self.workers:
+            for indices in order.batches(epoch, start):
+                yield self._gather(indices)
+            return
+        if self.worker_kind == "processes":
+            assert isinstance(self.dataset, Dataset)
+            orders = order.batches(epoch, start)
+            yield from batches_of_processes(self.dataset, self.collate, orders, self.workers)
+            return
+        collate = default_collate if self.collate is None else self.collate
+        with ThreadPoolExecutor(self.workers, "ingle-worker") as threads:
+            for indices in order.batches(epoch, start):
+                yield collate(list(threads.map(self._sample, indices.tolist())))
+
+    def _sample(self, index: int) -> Any:
+        assert isinstance(self.dataset, Dataset)
+        return sample_at(self.dataset, index)
 
     def _gather(self, indices: Indices) -> Any:
         assert isinstance(self.dataset, Dataset)
         if self.collate is None:
             return take(self.dataset, indices)
-        return self.collate([sample_at(self.dataset, int(i)) for i in indices])
+        return self.collate([self._sample(i) for i in indices.tolist()])
 
     def _streamed(self, start: int) -> Iterator[Any]:
         assert isinstance(self.dataset, IterableDataset)
         seen = 0
-        samples = _numbered(self.dataset)
+        samples = numbered(self.dataset)
         collate = default_collate if self.collate is None else self.collate
         while chunk := list(islice(samples, self.batch_size)):
             seen += len(chunk)
@@ -309,24 +383,6 @@ class _Epoch:
         self._open = False
         if self._prefetcher is not None:
             self._prefetcher.close()
-
-
-def _numbered(dataset: IterableDataset[Any]) -> Iterator[Any]:
-    number = 0
-    samples = iter(dataset)
-    while True:
-        try:
-            sample = next(samples)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise SampleError(
-                f"sample {number} of the stream {type(dataset).__name__} could not be made: "
-                f"{type(error).__name__}: {error}",
-                number,
-            ) from error
-        yield sample
-        number += 1
 
 
 def _length(dataset: object, shuffle: bool) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -59,21 +59,45 @@ def mnist(
         DownloadError: a file is missing and no mirror delivered it.
         DataFileError: a file is truncated, corrupt, or does not fit the others.
     """
-    if split not in ("train", "valid", "test"):
-        raise DataValueError(f"mnist: split must be 'train', 'valid' or 'test', got {split!r}")
+    check_split("mnist", split)
     base = cache_folder() / "mnist" if folder is None else Path(folder).expanduser()
+    return labelled_images(
+        "mnist", base, "MNIST", split, CHECKSUMS, mirrors if download else None, timeout, progress
+    )
+
+
+def check_split(name: str, split: str) -> None:
+    """Raises `DataValueError` for a split that is none."""
+    if split not in ("train", "valid", "test"):
+        raise DataValueError(f"{name}: split must be 'train', 'valid' or 'test', got {split!r}")
+
+
+def labelled_images(
+    who: str,
+    base: Path,
+    torch_folder: str,
+    split: Split,
+    checksums: Mapping[str, str],
+    mirrors: Sequence[str] | None,
+    timeout: float,
+    progress: bool,
+) -> ArrayDataset:
+    """A split of a data set in four files as MNIST's; without mirrors nothing is downloaded.
+
+    `torch_folder` names the folder in which PyTorch keeps the files below `base`.
+    """
     part = "t10k" if split == "test" else "train"
     paths = []
     for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
-        found = _find(base, name)
-        if found is None and download:
+        found = _find((base, base / torch_folder / "raw"), name)
+        if found is None and mirrors is not None:
             urls = [f"{mirror}{name}.gz" for mirror in mirrors]
             target = base / f"{name}.gz"
-            found = fetch(urls, target, sha256=CHECKSUMS[name], timeout=timeout, progress=progress)
+            found = fetch(urls, target, sha256=checksums[name], timeout=timeout, progress=progress)
         if found is None:
             raise MissingDataError(
-                f"mnist: {base} has no {name}.gz and no {name}; put the four MNIST files there, "
-                "or pass download=True"
+                f"{who}: {base} has no {name}.gz and no {name}; put the four files of the data "
+                "set there, or pass download=True"
             )
         paths.append(found)
     images, labels = _read(*paths)
@@ -84,9 +108,9 @@ def mnist(
     return ArrayDataset(images[:, None].astype(np.float32) / 255, labels.astype(np.int64))
 
 
-def _find(folder: Path, name: str) -> Path | None:
+def _find(places: Sequence[Path], name: str) -> Path | None:
     dotted = name.replace("-idx", ".idx")  # how some archives spell it
-    for place in (folder, folder / "MNIST" / "raw"):
+    for place in places:
         for candidate in (f"{name}.gz", name, f"{dotted}.gz", dotted):
             if (place / candidate).is_file():
                 return place / candidate

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .base import Indices
 from .errors import DataValueError
@@ -23,6 +24,13 @@ def shuffled(count: int, seed: int, stream: int = 0) -> Indices:
     """
     raw = _philox(seed, stream).random_raw(count)
     return np.argsort(raw, kind="stable").astype(np.int64)
+
+
+def uniforms(count: int, seed: int, stream: int = 0, use: int = 0) -> NDArray[np.float64]:
+    """Numbers from 0 up to 1 of (seed, stream, use), apart from what `shuffled` draws."""
+    # The highest blocks: `generator` takes those from 1 on, one for each batch.
+    raw = _philox(seed, stream, (1 << 64) - 1 - use).random_raw(count)
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def generator(seed: int, stream: int, substream: int) -> np.random.Generator:

@@ -12,8 +12,10 @@ import numpy as np
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
+from ingle.tensor.moving import carried, received
 from ingle.tensor.operation import Op, infer
 
+from .group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
 from .runtime.plan_cache import PlanCache
@@ -43,14 +45,18 @@ class Fusion:
     """Records what it executes and runs it on the backend below when somebody needs a value.
 
     Args:
-        backend: which computes; with a `prepare` it gets whole graphs, else single operations.
+        backend: which computes; with a `prepare` it gets whole graphs, else single operations. If
+            it stands before the one that makes the handles, it names that one as `hardware`.
+        group: the devices that this one is recorded together with, if there are several.
     """
 
     level = 0
 
-    def __init__(self, backend: Backend) -> None:
-        settings.check()
+    def __init__(self, backend: Backend, group: DeviceGroup | None = None) -> None:
+        settings.check_settings()
         self.inner = backend
+        self.hardware: Backend = getattr(backend, "hardware", backend)
+        self.group = group
         self.name = f"fusion({backend.name})"
         self.device: Device = backend.device
         self.planner = PlanCache(backend)
@@ -60,20 +66,22 @@ class Fusion:
         return f"Fusion({self.inner!r})"
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        recorder = current.get()
-        if recorder is None or recorder.backend is not self or recorder.interrupted():
+        log = current.get()
+        if log is None or log.backend is not self or log.interrupted():
+            if log is not None and log.takes(self) and not log.interrupted():
+                return log.record_for(self, op, inputs)
             # When Python goes down there are no imports, which planning needs; finalizers compute.
             if op.operation.traits.dynamic_shape or sys.is_finalizing():
                 return self.execute_now(op, inputs)
             streams = self._streams
-            recorder = streams.mine
-            if recorder is None or recorder.done:
+            log = streams.mine
+            if log is None or log.done:
                 if streams.alone >= READ:
                     made = self._at_once(op, inputs, streams)
                     if made is not None:
                         return made
                 return self.record_anew(op, inputs)
-        return recorder.record(op, inputs)
+        return log.record(op, inputs)
 
     def record_anew(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """The first operation of a new stream of this thread, whose last one takes no more: it has
@@ -99,7 +107,7 @@ class Fusion:
             if x.shape and math.prod(x.shape) > SMALL:
                 return None
             if type(x) is LazyHandle:
-                if x.recorder is not None or isinstance(x.value, BaseException):
+                if x.pending_in is not None or isinstance(x.value, BaseException):
                     return None
                 x = x.computed()
             lowered.append(x)
@@ -122,9 +130,12 @@ class Fusion:
         self._streams.read = True
 
     def defers(self) -> bool:
-        """Whether operations wait here for others: not in a function that is being compiled."""
-        recorder = current.get()
-        return recorder is None or recorder.backend is not self or recorder.interrupted()
+        """Whether operations wait here for others: not in a function that is being compiled, and
+        not when Python goes down."""
+        if sys.is_finalizing():
+            return False
+        log = current.get()
+        return log is None or not log.takes(self) or log.interrupted()
 
     def reuse(self, op: Op, inputs: Sequence[Handle | Scalar], place: int, owner: object) -> Handle:
         """Assigns in place, at once, where the backend below can.
@@ -147,13 +158,28 @@ class Fusion:
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
         return tuple([self.known(h) for h in self.inner.execute(op, lowered)])
 
+    def move(self, handle: LazyHandle, target: Backend) -> Handle:
+        """The value on another device: recorded inside a compiled function of both, else now."""
+        log = current.get()
+        if isinstance(log, Tracer) and handle.pending_in is log:
+            return log.move(handle, target)
+        return received(handle.computed(), target)
+
+    def receive(self, handle: Handle) -> LazyHandle:
+        """A value of another device's hardware backend, moved here."""
+        if handle.backend is self.hardware:
+            return self.known(handle)
+        if self.group is not None:
+            return self.known(self.group.carry(handle, self.hardware))
+        return self.known(carried(handle, self.hardware)[0])
+
     def known(self, handle: Handle) -> LazyHandle:
         """A handle of the backend below as one of this."""
         lazy = LazyHandle.__new__(LazyHandle)
         lazy.backend = self
         lazy.shape = handle.shape
         lazy.dtype = handle.dtype
-        lazy.recorder = None
+        lazy.pending_in = None
         lazy.number = -1
         lazy.owned = handle.owned
         lazy.value = handle
@@ -168,9 +194,9 @@ class Fusion:
         return self._uploaded(take(array), array)
 
     def _uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
-        recorder = current.get()
-        if isinstance(recorder, Tracer) and not recorder.interrupted():
-            recorder.uploaded(handle, array)
+        log = current.get()
+        if isinstance(log, Tracer) and not log.interrupted():
+            log.uploaded(handle, array)
         return self.known(handle)
 
     def download(self, handle: Handle) -> np.ndarray:

@@ -10,17 +10,21 @@ ScheduledPlan   runs
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ingle.tensor.precision import suspended
+
+from .errors import PlanWarning
+from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
-from .passes.concat_of_pads import with_tiles
+from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .runtime.custom_kernels import registrations
 from .runtime.input_layouts import read_by_products
-from .runtime.legality import generated, written_out
 from .runtime.plan import ScheduledPlan
 from .runtime.plan_data import plan_data_of
 from .schedule.donation import donors
@@ -28,12 +32,14 @@ from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
 from .support.settings import is_exact
 from .symbolic.families import families_of
+from .symbolic.sequences import FilledSequence, SymbolicGraph, SymbolicSequence
 
 if TYPE_CHECKING:
     from .fusion import Fusion
     from .runtime.device import KernelDevice
 
 
+@suspended()
 def compile_graph(
     device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any], passing: bool
 ) -> ScheduledPlan:
@@ -46,21 +52,13 @@ def compile_graph(
         examples: its scalars in the run at hand.
         passing: whether the graph may well come once; see `GraphPlans`.
     """
-    decomposed = decompose(
-        graph, examples, fusion, generated(device), device.supports, written_out(device),
-        device.owns,
-    )  # fmt: skip
+    decomposed = decompose(graph, examples, fusion, Legality(device))
     pairs = graph.donors if device.writes_over else ()
-
-    def sequence(graph: Graph) -> KernelSequence:
-        return kernel_sequence(device, graph, pairs)
-
-    surroundings = pairs, is_exact(), registrations()
-    filled = families_of(device).outlined(decomposed.graph, surroundings, sequence)
+    filled = filled_sequence(device, decomposed.graph, pairs)
     scalars = decomposed.scalars
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
-    schedule = laid_out(filled.outline)
+    schedule = laid_out(filled.sequence)
     flags = schedule.graph.outputs[len(graph.outputs) :]
     donations = donors(schedule, pairs, flags)
     if donations.taken and donations.start:
@@ -75,6 +73,43 @@ def compile_graph(
     return ScheduledPlan(device, fusion, data, schedule, passing)
 
 
+def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> FilledSequence:
+    """The kernels of a decomposed graph: those of one for all sizes, or of its sizes alone.
+
+    The arguments are those of `kernel_sequence`.
+    """
+    surroundings = pairs, is_exact(), registrations()
+    family, numbers = families_of(device).family_of(graph, surroundings)
+    found = family.found(graph, numbers)
+    if found is not None:
+        return found
+    examples = family.worth_a_symbol(numbers)
+    general = _general(device, graph, pairs, examples) if examples else None
+    if general is None:
+        return FilledSequence(kernel_sequence(device, graph, pairs))
+    family.keep(general)
+    found = general.at(graph, numbers)
+    assert found is not None, "the example answers like itself"
+    return found
+
+
+def _general(
+    device: KernelDevice, graph: Graph, pairs: Donors, examples: Sequence[tuple[Any, ...]]
+) -> SymbolicSequence | None:
+    """The kernels for all sizes, or a warning that a pass can do with numbers only."""
+    try:
+        symbolic = SymbolicGraph(graph, examples)
+        return SymbolicSequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
+    except Exception as error:
+        warnings.warn(
+            f"no plan could be made for all sizes at once, so each gets its own: "
+            f"{type(error).__name__}: {error}; please report it",
+            PlanWarning,
+            stacklevel=2,
+        )
+        return None
+
+
 def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> KernelSequence:
     """The kernels of a decomposed graph, in order.
 
@@ -83,5 +118,5 @@ def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Kernel
         graph: without composites.
         pairs: inputs and outputs that may share memory.
     """
-    optimized = with_split_rows(with_tiles(simplify(graph)))
-    return Scheduler(optimized, generated(device), pairs).outline()
+    optimized = with_split_rows(with_concat_of_pads(simplify(graph)))
+    return Scheduler(optimized, Legality(device), pairs).sequence()

@@ -15,7 +15,7 @@ from ingle.tensor.operation import Op
 
 from .errors import PlanWarning
 from .ir.graph import LogEntry, read_log
-from .record.cut_log import crossing, loop_of, seam_of
+from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
 from .runtime.plan_cache import Attempt, PlanError, Replay
 from .runtime.plan_codegen import DonationState
@@ -110,8 +110,8 @@ class LazyStream(Log):
         if loop is None or loop.end < len(nodes) or 2 * loop.begin > len(nodes):
             return MOST_ENTRIES
         entries = [i for i, entry in enumerate(self.written, 1) if type(entry[0]) is Op]
-        seam = seam_of(loop, crossing(graph))
-        left = (seam - len(nodes)) % loop.period
+        first_cut = cheapest_cut(loop, crossing(graph))
+        left = (first_cut - len(nodes)) % loop.period
         before = len(nodes) - loop.period
         return len(self.written) + entries[before + left - 1] - entries[before - 1]
 
@@ -141,12 +141,12 @@ class LazyStream(Log):
         if setting.plans:
             self.backend.report()
         with self.turn.lock:
-            if not self.written or (wanted is not None and wanted.recorder is None):
+            if not self.written or (wanted is not None and wanted.pending_in is None):
                 return ()
             if not self.open:  # in the middle of something that was interrupted
                 return () if wanted is None else self._run_aside(wanted)
             handles: Sequence[LazyHandle] = ()
-            landing = DonationState()
+            donation = DonationState()
             try:
                 self.open = False
                 handles = self.living()
@@ -154,14 +154,14 @@ class LazyStream(Log):
                     # A finalizer asks: the collector clears weak references before it calls those,
                     # so that nobody knows which other values they will ask for.
                     return self._run_aside(wanted)
-                self._running = handles, landing, threading.get_ident()
+                self._running = handles, donation, threading.get_ident()
                 if handles:
-                    self._run(handles, landing)
+                    self._run(handles, donation)
                 self.done = True
             except BaseException:
                 # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
-                if landing.done:
-                    _settle(handles, landing.outputs)
+                if donation.done:
+                    _settle(handles, donation.outputs)
                     self.done = True
                 raise
             finally:
@@ -177,27 +177,27 @@ class LazyStream(Log):
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
 
-    def _run(self, handles: Sequence[LazyHandle], landing: DonationState) -> None:
+    def _run(self, handles: Sequence[LazyHandle], donation: DonationState) -> None:
         outputs = [h.number for h in handles]
         try:
-            values = self._computed(outputs, landing)
+            values = self._computed(outputs, donation)
         except Exception as error:
-            if landing.done or is_from_outside(error):
+            if donation.done or is_from_outside(error):
                 raise
             # A log that cannot even be read has no values, however often they are asked for.
             values = [error] * len(outputs)
-        landing.outputs, landing.done = values, True
+        donation.outputs, donation.done = values, True
         _settle(handles, values)
 
-    def _computed(self, outputs: Sequence[int], landing: DonationState) -> list[Any]:
+    def _computed(self, outputs: Sequence[int], donation: DonationState) -> list[Any]:
         log, given, numbers = self.written, self.given, self.numbers
         try:
             if self._is_short():
                 return _one_by_one(self.backend.inner, log, outputs, given, numbers)
-            return self._planner.run(log, outputs, given, numbers, landing)
+            return self._planner.run(log, outputs, given, numbers, donation)
         except Exception as error:
             reason = error.reason if isinstance(error, PlanError) else error
-            if landing.done or is_from_outside(reason):
+            if donation.done or is_from_outside(reason):
                 raise reason from None
             found = self._attempted(log, outputs, given, numbers)
             failed = any(isinstance(value, BaseException) for value in found)
@@ -221,10 +221,10 @@ class LazyStream(Log):
         """Values for what interrupted this stream while it grew or ran, and for finalizers; it goes
         on afterwards."""
         if self._running is not None:
-            handles, landing, thread = self._running
-            if landing.done:
+            handles, donation, thread = self._running
+            if donation.done:
                 mine = thread == threading.get_ident()
-                _settle(handles, landing.outputs if mine else [_CUT_OFF] * len(handles))
+                _settle(handles, donation.outputs if mine else [_CUT_OFF] * len(handles))
                 return handles
         log, given, numbers = self.written[:], self.given[:], self.numbers[:]
         graph = read_log(log, ())

@@ -7,12 +7,15 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import ingle.tensor as it
-from ingle.tensor import Device, Tensor
+from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 
-from ._arguments import size
+from ._arguments import also
 from .module import Module
-from .parameter import Parameter
+
+
+def _thresholded_relu(x: TensorLike, alpha: float) -> Tensor:
+    return it.threshold(x, alpha, 0.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -31,6 +34,7 @@ class _Activation(Module):
         return ", ".join(f"{name}={value!r}" for name, value in self._options().items())
 
 
+@also(inplace=None)
 class ReLU(_Activation):
     """`max(x, 0)`; see `ingle.tensor.relu`.
 
@@ -43,6 +47,7 @@ class ReLU(_Activation):
     _function = staticmethod(it.relu)
 
 
+@also(inplace=None)
 class ReLU6(_Activation):
     """`x` kept between 0 and 6; see `ingle.tensor.relu6`.
 
@@ -55,6 +60,7 @@ class ReLU6(_Activation):
     _function = staticmethod(it.relu6)
 
 
+@also(inplace=None)
 class SELU(_Activation):
     """Keeps mean 0 and variance 1; see `ingle.tensor.selu`.
 
@@ -91,6 +97,7 @@ class LogSigmoid(_Activation):
     _function = staticmethod(it.logsigmoid)
 
 
+@also(inplace=None)
 class SiLU(_Activation):
     """`x * sigmoid(x)`; see `ingle.tensor.silu`.
 
@@ -103,6 +110,7 @@ class SiLU(_Activation):
     _function = staticmethod(it.silu)
 
 
+@also(inplace=None)
 class Mish(_Activation):
     """`x * tanh(softplus(x))`; see `ingle.tensor.mish`.
 
@@ -151,6 +159,7 @@ class Softsign(_Activation):
     _function = staticmethod(it.softsign)
 
 
+@also(inplace=None)
 class Hardsigmoid(_Activation):
     """`x / 6 + 1/2` kept between 0 and 1; see `ingle.tensor.hardsigmoid`.
 
@@ -163,6 +172,7 @@ class Hardsigmoid(_Activation):
     _function = staticmethod(it.hardsigmoid)
 
 
+@also(inplace=None)
 class Hardswish(_Activation):
     """`x * hardsigmoid(x)`; see `ingle.tensor.hardswish`.
 
@@ -175,6 +185,7 @@ class Hardswish(_Activation):
     _function = staticmethod(it.hardswish)
 
 
+@also(inplace=None)
 @dataclass(eq=False, repr=False)
 class LeakyReLU(_Activation):
     """`x` above zero and `negative_slope * x` below.
@@ -189,6 +200,7 @@ class LeakyReLU(_Activation):
     negative_slope: float = 0.01
 
 
+@also(inplace=None)
 @dataclass(eq=False, repr=False)
 class ELU(_Activation):
     """`x` above zero and `alpha * (exp(x) - 1)` below.
@@ -203,6 +215,7 @@ class ELU(_Activation):
     alpha: float = 1.0
 
 
+@also(inplace=None)
 @dataclass(eq=False, repr=False)
 class CELU(_Activation):
     """`x` above zero and `alpha * (exp(x / alpha) - 1)` below.
@@ -231,6 +244,7 @@ class GELU(_Activation):
     approximate: str = "none"
 
 
+@also(inplace=None)
 @dataclass(eq=False, repr=False)
 class Hardtanh(_Activation):
     """`x` kept between two bounds.
@@ -289,6 +303,7 @@ class Softplus(_Activation):
     threshold: float = 20.0
 
 
+@also(inplace=None)
 @dataclass(eq=False, repr=False)
 class Threshold(_Activation):
     """`x` where it is over the threshold, else `value`.
@@ -307,88 +322,14 @@ class Threshold(_Activation):
 
 
 @dataclass(eq=False, repr=False)
-class GLU(_Activation):
-    """The first half along an axis times the sigmoid of the second.
+class ThresholdedReLU(_Activation):
+    """`x` where it is above `alpha`, 0 elsewhere; Konda et al. (arXiv 1402.3337).
 
     >>> import ingle.tensor as it
-    >>> from ingle.nn import GLU
-    >>> GLU()(it.asarray([3.0, 0.0])).tolist()
-    [1.5]
+    >>> from ingle.nn import ThresholdedReLU
+    >>> ThresholdedReLU()(it.asarray([0.5, 2.0])).tolist()
+    [0.0, 2.0]
     """
 
-    _function = staticmethod(it.glu)
-    axis: int = -1
-
-
-@dataclass(eq=False, repr=False)
-class Softmax(_Activation):
-    """`exp(x)` over its sum along an axis.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.nn import Softmax
-    >>> Softmax()(it.asarray([1.0, 1.0])).tolist()
-    [0.5, 0.5]
-    """
-
-    _function = staticmethod(it.softmax)
-    axis: int = -1
-
-
-@dataclass(eq=False, repr=False)
-class Softmin(_Activation):
-    """The softmax of `-x` along an axis.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.nn import Softmin
-    >>> Softmin()(it.asarray([1.0, 1.0])).tolist()
-    [0.5, 0.5]
-    """
-
-    _function = staticmethod(it.softmin)
-    axis: int = -1
-
-
-@dataclass(eq=False, repr=False)
-class LogSoftmax(_Activation):
-    """The logarithm of the softmax along an axis.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.nn import LogSoftmax
-    >>> LogSoftmax()(it.asarray([7.0])).tolist()
-    [0.0]
-    """
-
-    _function = staticmethod(it.log_softmax)
-    axis: int = -1
-
-
-class PReLU(Module):
-    """`x` above zero and `weight * x` below, with a weight that is trained.
-
-    Args:
-        num_parameters: 1, or the number of channels, which are axis 1.
-        init: the first value of each.
-        device, dtype: of the weight.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.nn import PReLU
-    >>> PReLU()(it.asarray([-1.0, 2.0])).tolist()
-    [-0.25, 2.0]
-    """
-
-    def __init__(
-        self,
-        num_parameters: int = 1,
-        init: float = 0.25,
-        *,
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        self.num_parameters = size("PReLU", "num_parameters", num_parameters)
-        self.weight = Parameter(it.full(num_parameters, float(init), dtype=dtype, device=device))
-
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.prelu(x, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
+    _function = staticmethod(_thresholded_relu)
+    alpha: float = 1.0

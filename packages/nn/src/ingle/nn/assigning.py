@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from ingle.tensor import Cell, Tensor
 from ingle.tensor.errors import OperandError
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from .module import Module
 
 Collection: TypeAlias = "list[Any] | tuple[Any, ...] | dict[Any, Any]"
+
+module_types: list[type[Module]] = []
+"""The base of all modules, which enters itself: its file needs this one."""
+containers: dict[type, Callable[[Any], Module]] = {}
+"""What holds the modules of a list and of a dict; entered by the file of these classes."""
+
+
+def is_module(value: object) -> TypeGuard[Module]:
+    """Whether it is a module, for files below the one of `Module`."""
+    return isinstance(value, tuple(module_types))
 
 
 def set_value(owner: Module, name: str, held: Cell[Any] | Module, value: object) -> None:
@@ -47,25 +58,20 @@ def set_value(owner: Module, name: str, held: Cell[Any] | Module, value: object)
 
 def holds_registrable(value: Collection) -> bool:
     """Whether a plain collection has modules, parameters or buffers among its entries."""
-    from .module import Module
-
     items = value.values() if isinstance(value, dict) else value
-    return any(isinstance(v, (Module, Parameter, Buffer)) for v in items)
+    return any(isinstance(v, (Parameter, Buffer)) or is_module(v) for v in items)
 
 
 def container(owner: str, name: str, value: Collection) -> Any:
     """A plain collection of modules as the module that holds them; any other as it is."""
-    from .containers import ModuleDict, ModuleList
-    from .module import Module
-
     if not holds_registrable(value):
         return value
     items = list(value.values() if isinstance(value, dict) else value)
-    if not all(isinstance(v, Module) for v in items):
+    if not all(is_module(v) for v in items):
         kinds = ", ".join(sorted({type(v).__name__ for v in items}))
         raise OperandError(
             f"{owner}.{name}: a {type(value).__name__} that is assigned to a module holds modules "
             f"alone or none, got {kinds}; give each parameter an attribute of its own, or use "
             "ParameterList or ParameterDict"
         )
-    return ModuleDict(value) if isinstance(value, dict) else ModuleList(items)
+    return containers[dict](value) if isinstance(value, dict) else containers[list](items)

@@ -310,3 +310,6 @@ class ParameterDict(_Parameters, _Named):
     def __init__(self, values: Mapping[str, Parameter | Tensor] | None = None) -> None:
         super().__init__()
         self.update(values or {})
+
+
+assigning.containers.update({list: ModuleList, dict: ModuleDict})

@@ -30,6 +30,7 @@ class _Conv(Module):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         *,
         weight_init: Init | None = None,
         bias_init: Init | None = None,
@@ -45,6 +46,12 @@ class _Conv(Module):
         self.dilation = sizes(name, "dilation", dilation, n)
         self.padding = _padding(name, padding, n, self.stride)
         self.groups = size(name, "groups", groups)
+        modes = ("zeros", "reflect", "replicate", "circular")
+        if padding_mode not in modes:
+            raise ArgumentError(
+                f"{name}: padding_mode must be one of {', '.join(modes)}, got {padding_mode!r}"
+            )
+        self.padding_mode = padding_mode
         if in_channels % groups or out_channels % groups:
             raise ArgumentError(
                 f"{name}: in_channels={in_channels} and out_channels={out_channels} must both be "
@@ -61,7 +68,7 @@ class _Conv(Module):
     def _options(self) -> dict[str, Any]:
         return {
             "stride": self.stride, "padding": self.padding, "dilation": self.dilation,
-            "groups": self.groups,
+            "groups": self.groups, "padding_mode": self.padding_mode,
         }  # fmt: skip
 
     def extra_repr(self) -> str:
@@ -75,6 +82,7 @@ class _Conv(Module):
             ("dilation", self.dilation, one),
             ("groups", self.groups, 1),
             ("bias", self.bias is not None, True),
+            ("padding_mode", self.padding_mode, "zeros"),
         ):
             if value != plain:
                 text += f", {name}={value!r}"
@@ -102,6 +110,7 @@ class Conv1d(_Conv):
         padding: zeros on both sides; `"same"` keeps the length, `"valid"` is 0.
         groups: how many independent blocks the channels fall into.
         bias: whether there is one.
+        padding_mode: what padding holds: `"zeros"`, `"reflect"`, `"replicate"`, `"circular"`.
         weight_init, bias_init: first values; uniform within 1 / sqrt(fan_in) if not given.
         device, dtype: of the parameters.
         generator: of the first values.

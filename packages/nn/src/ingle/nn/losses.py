@@ -29,6 +29,12 @@ class _Loss(Module):
             )
         self.reduction = reduction
 
+    def _reduced(self, loss: Tensor) -> Tensor:
+        """A loss of each element, as the reduction says."""
+        if self.reduction == "none":
+            return loss
+        return it.mean(loss) if self.reduction == "mean" else it.sum(loss)
+
 
 class _WeightedLoss(_Loss):
     def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:

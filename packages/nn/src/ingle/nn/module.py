@@ -11,16 +11,17 @@ from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import DTypeError, IngleError, OperandError
 from ingle.tensor.plugins import transform
 
-from . import assigning, state, structure, summary
+from . import assigning, state, structure, tree
 from .hooks import Handle, Hooks
 from .parameter import Buffer, Parameter
+from .porting import PyTorchMethods
 from .selection import Selector, select
 
 M = TypeVar("M", bound="Module")
 C = TypeVar("C", bound="Cell[Any]")
 
 
-class Module:
+class Module(PyTorchMethods):
     """Derive from it, assign parameters, buffers and modules to attributes, write `forward`.
 
     What is assigned is registered under the attribute's name, from which paths such as
@@ -349,7 +350,7 @@ class Module:
 
     def summary(self) -> str:
         """The tree of modules with names, shapes and counts of parameters, and totals."""
-        return summary.tree(self)
+        return tree.tree(self)
 
     def print_tree(self) -> None:
         """Prints `summary()`."""
@@ -357,6 +358,7 @@ class Module:
 
 
 structure.owners.append(Module)
+assigning.module_types.append(Module)
 
 
 def _watched(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -29,6 +29,7 @@ class _BatchNorm(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         *,
+        bias: bool = True,
         weight_init: Init | None = None,
         bias_init: Init | None = None,
         device: Device | str | None = None,
@@ -49,7 +50,8 @@ class _BatchNorm(Module):
         self.num_batches_tracked: Buffer | None = None
         if affine:
             self.weight = make(weight_init, Ones(), shape, *place)
-            self.bias = make(bias_init, Zeros(), shape, *place)
+            if bias:
+                self.bias = make(bias_init, Zeros(), shape, *place)
         if track_running_stats:
             self.running_mean = Buffer(it.zeros(shape, dtype=dtype, device=device))
             self.running_var = Buffer(it.ones(shape, dtype=dtype, device=device))
@@ -72,7 +74,7 @@ class _BatchNorm(Module):
             self._track(mean.detach(), var.detach(), x.size // self.num_features)
         return out
 
-    def _track(self, mean: Tensor, var: Tensor, count: int) -> None:
+    def _track(self, mean: Tensor, var: Tensor, count: int | Tensor) -> None:
         """Moves the running statistics towards those of a batch of `count` values a channel."""
         batches = self.num_batches_tracked
         if self.running_mean is None or self.running_var is None or batches is None:
@@ -111,6 +113,7 @@ class BatchNorm1d(_BatchNorm):
         momentum: how far the running statistics move each time; None for the mean of all batches.
         affine: whether there are a weight and a bias for each channel.
         track_running_stats: False keeps none and always uses the batch's.
+        bias: False, with `affine`, for a weight alone.
         weight_init, bias_init: first values; ones and zeros if not given.
         device, dtype: of parameters and buffers.
         generator: of the first values.
@@ -137,6 +140,18 @@ class BatchNorm2d(_BatchNorm):
     """
 
     _ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Normalises each channel over batch and volume: (N, C, D, H, W); arguments as `BatchNorm1d`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import BatchNorm3d
+    >>> BatchNorm3d(3).eval()(it.ones((2, 3, 4, 4, 2))).shape
+    (2, 3, 4, 4, 2)
+    """
+
+    _ranks = (5,)
 
 
 class LayerNorm(Module):

@@ -62,6 +62,18 @@ class Parameter(Cell[Tensor]):
             structure.assigned(self, "requires_grad", not wanted, bool(wanted))
 
 
+class UninitializedParameter(Parameter):
+    """A parameter of a lazy layer whose shape is not known yet; it becomes a `Parameter` in place.
+
+    >>> from ingle import nn
+    >>> layer = nn.LazyLinear(3)
+    >>> type(layer.weight).__name__, layer.weight.shape
+    ('UninitializedParameter', (0,))
+    """
+
+    __slots__ = ()
+
+
 class Buffer(Cell[Tensor]):
     """A cell that a module keeps but does not train, such as a running mean.
 
@@ -79,3 +91,21 @@ class Buffer(Cell[Tensor]):
     def __init__(self, value: Any, persistent: bool = True) -> None:
         super().__init__(value if isinstance(value, Tensor) else asarray(value))
         self.persistent = persistent
+
+
+class UninitializedBuffer(Buffer):
+    """A buffer of a lazy layer whose shape is not known yet; it becomes a `Buffer` in place."""
+
+    __slots__ = ()
+
+
+def is_initialized(cell: Cell[Tensor]) -> bool:
+    """Whether a cell of a module has its shape."""
+    return not isinstance(cell, (UninitializedParameter, UninitializedBuffer))
+
+
+def initialize(cell: Cell[Tensor], value: Tensor) -> None:
+    """Gives a cell that has no shape yet a value, on its device and in its dtype."""
+    held = cell.raw
+    cell.rebind(value.detach().astype(held.dtype).to_device(held.device))
+    cell.__class__ = Parameter if isinstance(cell, Parameter) else Buffer

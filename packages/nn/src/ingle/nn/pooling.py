@@ -1,12 +1,13 @@
-"""Pooling layers over one and two axes."""
+"""Pooling layers over one, two and three axes: maxima, means and p-norms of windows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ingle.tensor as it
-from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
+from ingle.tensor.errors import ArgumentError
 
 from ._arguments import Sizes, sizes
 from .module import Module
@@ -14,6 +15,7 @@ from .module import Module
 
 class _Pool(Module):
     _axes: ClassVar[int]
+    _function: ClassVar[Callable[..., Any]]
 
     def __init__(
         self, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, ceil_mode: bool
@@ -27,6 +29,9 @@ class _Pool(Module):
     def _options(self) -> dict[str, Any]:
         return {"stride": self.stride, "padding": self.padding, "ceil_mode": self.ceil_mode}
 
+    def forward(self, x: TensorLike) -> Any:
+        return self._function(x, self.kernel_size, **self._options())
+
     def extra_repr(self) -> str:
         options = {"kernel_size": self.kernel_size, **self._options()}
         return ", ".join(f"{k}={v}" for k, v in options.items())
@@ -39,13 +44,16 @@ class _MaxPool(_Pool):
         stride: Sizes | None = None,
         padding: Sizes = 0,
         dilation: Sizes = 1,
+        return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode)
         self.dilation = sizes(type(self).__name__, "dilation", dilation, self._axes)
+        self.return_indices = bool(return_indices)
 
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "dilation": self.dilation}
+        found = {**super()._options(), "dilation": self.dilation}
+        return {**found, "return_indices": True} if self.return_indices else found
 
 
 class MaxPool1d(_MaxPool):
@@ -56,6 +64,7 @@ class MaxPool1d(_MaxPool):
         stride: from window to window; `kernel_size` if not given.
         padding: minus infinities on both sides.
         dilation: between the elements of a window.
+        return_indices: whether to return also where they are, for `MaxUnpool1d`.
         ceil_mode: whether a last window may stand partly outside.
 
     >>> import ingle.tensor as it
@@ -65,10 +74,7 @@ class MaxPool1d(_MaxPool):
     """
 
     _axes = 1
-
-    def forward(self, x: TensorLike) -> Tensor:
-        pooled: Tensor = it.max_pool1d(x, self.kernel_size, **self._options())
-        return pooled
+    _function = staticmethod(it.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
@@ -81,10 +87,20 @@ class MaxPool2d(_MaxPool):
     """
 
     _axes = 2
+    _function = staticmethod(it.max_pool2d)
 
-    def forward(self, x: TensorLike) -> Tensor:
-        pooled: Tensor = it.max_pool2d(x, self.kernel_size, **self._options())
-        return pooled
+
+class MaxPool3d(_MaxPool):
+    """The largest element of each window over the last three axes; arguments as `MaxPool1d`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import MaxPool3d
+    >>> MaxPool3d(2)(it.ones((1, 3, 8, 6, 4))).shape
+    (1, 3, 4, 3, 2)
+    """
+
+    _axes = 3
+    _function = staticmethod(it.max_pool3d)
 
 
 class _AvgPool(_Pool):
@@ -126,9 +142,7 @@ class AvgPool1d(_AvgPool):
     """
 
     _axes = 1
-
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.avg_pool1d(x, self.kernel_size, **self._options())
+    _function = staticmethod(it.avg_pool1d)
 
 
 class AvgPool2d(_AvgPool):
@@ -141,6 +155,88 @@ class AvgPool2d(_AvgPool):
     """
 
     _axes = 2
+    _function = staticmethod(it.avg_pool2d)
 
-    def forward(self, x: TensorLike) -> Tensor:
-        return it.avg_pool2d(x, self.kernel_size, **self._options())
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window over the last three axes; arguments as `AvgPool1d`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import AvgPool3d
+    >>> AvgPool3d(2)(it.ones((1, 3, 8, 6, 4))).shape
+    (1, 3, 4, 3, 2)
+    """
+
+    _axes = 3
+    _function = staticmethod(it.avg_pool3d)
+
+
+class _LPPool(_Pool):
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        if norm_type <= 0:
+            raise ArgumentError(
+                f"{type(self).__name__}: norm_type must be above 0, got {norm_type}"
+            )
+        super().__init__(kernel_size, stride, 0, ceil_mode)
+        self.norm_type = norm_type
+
+    def forward(self, x: TensorLike) -> Any:
+        options = {"stride": self.stride, "ceil_mode": self.ceil_mode}
+        return self._function(x, self.norm_type, self.kernel_size, **options)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window along the last axis.
+
+    Args:
+        norm_type: p.
+        kernel_size: of the window.
+        stride: from window to window; `kernel_size` if not given.
+        ceil_mode: whether a last window may stand partly outside.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import LPPool1d
+    >>> LPPool1d(1, 2)(it.asarray([[[1.0, 3.0, 2.0, 0.0]]])).tolist()
+    [[[4.0, 2.0]]]
+    """
+
+    _axes = 1
+    _function = staticmethod(it.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window over the last two axes; arguments as `LPPool1d`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import LPPool2d
+    >>> LPPool2d(2, 2)(it.ones((1, 3, 8, 6))).shape
+    (1, 3, 4, 3)
+    """
+
+    _axes = 2
+    _function = staticmethod(it.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window over the last three axes; arguments as `LPPool1d`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import LPPool3d
+    >>> LPPool3d(2, 2)(it.ones((1, 3, 8, 6, 4))).shape
+    (1, 3, 4, 3, 2)
+    """
+
+    _axes = 3
+    _function = staticmethod(it.lp_pool3d)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ingle.tensor.errors import ArgumentError, OperandError
 
+from . import assigning
 from .parameter import Parameter
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ def _union(paths: dict[Parameter, list[str]], selectors: tuple[Selector, ...]) -
 
 
 def _matcher(selector: Selector) -> Predicate:
-    from .module import Module
-
     if isinstance(selector, str):
         below = selector + "."
         return lambda path, _: fnmatchcase(path, selector) or path.startswith(below)
@@ -77,7 +76,7 @@ def _matcher(selector: Selector) -> Predicate:
         return lambda path, _: selector.search(path) is not None
     if isinstance(selector, Parameter):
         return lambda _, parameter: parameter is selector
-    if isinstance(selector, Module):
+    if assigning.is_module(selector):
         inside = set(selector.parameters())
         return lambda _, parameter: parameter in inside
     if callable(selector):

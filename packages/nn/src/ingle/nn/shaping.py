@@ -10,9 +10,11 @@ from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import AxisError, ShapeError
 
+from ._arguments import also
 from .module import Module
 
 
+@also(start_dim="start_axis", end_dim="end_axis")
 class Flatten(Module):
     """Joins the axes from `start_axis` to `end_axis` into one.
 
@@ -45,6 +47,7 @@ class Flatten(Module):
         return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
 
 
+@also(dim="axis", unflattened_size="sizes")
 class Unflatten(Module):
     """Splits one axis into several of the given sizes.
 

@@ -11,7 +11,7 @@ from ingle.tensor import Cell, Tensor, asarray, transaction
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import IngleError, OperandError
 
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, initialize, is_initialized
 
 if TYPE_CHECKING:
     from .module import Module
@@ -88,7 +88,10 @@ def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> Skipped:
         )
     with transaction():
         for cell, (_, value) in values.items():
-            cell.value = value
+            if is_initialized(cell):
+                cell.value = value
+            else:
+                initialize(cell, value)
     return Skipped(missing, unexpected)
 
 
@@ -104,7 +107,7 @@ def _take(
     problems: list[str],
 ) -> None:
     """Notes the value for the cell, or what is wrong with it."""
-    if value.shape != cell.shape:
+    if value.shape != cell.shape and is_initialized(cell):
         problems.append(f"{path}: expected shape {cell.shape}, got {value.shape}")
     elif not _castable(value.dtype, cell.dtype):
         problems.append(f"{path}: expected dtype {cell.dtype}, got {value.dtype}")

@@ -113,26 +113,35 @@ class Slot:
         value = value if value.dtype is dtype else value.astype(dtype)
         return value if value.backend is held.backend else value.to_device(held.device)
 
-    def moment(self, name: str) -> Cell[Tensor]:
+    def moment(
+        self, name: str, shape: tuple[int, ...] | None = None, first: float = 0.0
+    ) -> Cell[Tensor]:
         """The moment of that name; it follows the parameter to other devices and dtypes.
+
+        Args:
+            name: one of the optimizer's `moments`.
+            shape: the parameter's if not given; see `Optimizer.moment_shape`.
+            first: what it is filled with when it is made.
 
         Raises:
             ShapeError: the parameter has had another shape.
         """
         parameter = self.parameter.raw
         found = self.moments.raw.get(name)
+        wanted = parameter.shape if shape is None else shape
         if found is None:
-            shape, dtype, device = parameter.shape, self.dtype, parameter.device
+            dtype, device = self.dtype, parameter.device
 
             def made() -> Frozen:
                 # Uploaded, so that the first step is recorded like all others.
-                zero = asarray(np.zeros(shape, dtype.dtype), device=device)
-                return Frozen({**self.moments.raw, name: Cell(zero)})
+                start = asarray(np.full(wanted, first, dtype.dtype), device=device)
+                return Frozen({**self.moments.raw, name: Cell(start)})
 
             provide(self.moments, made)
-            return self.moments.raw[name]
+            found = self.moments.raw[name]
+        # Read at once, in the first step as in later ones: recordings of both have one order.
         held = found.raw
-        if held.shape != parameter.shape:
+        if held.shape != wanted:
             raise ShapeError(
                 f"{self.name}: its {name} has shape {held.shape}, the parameter has been given "
                 f"shape {parameter.shape}; make a new optimizer"

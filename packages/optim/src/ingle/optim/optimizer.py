@@ -10,6 +10,7 @@ from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
 from ingle.tensor.cell import Cell
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
 
 from . import state
@@ -79,6 +80,10 @@ class Optimizer(Structured):
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
         """Writes the parameter's new value and moments; every optimizer has its own."""
         raise NotImplementedError(f"{type(self).__name__} must define update")
+
+    def moment_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a moment of a parameter of this shape; the same if not overridden."""
+        return shape
 
     def update_group(
         self, updates: Sequence[tuple[Slot, Tensor]], lr: float, options: Mapping[str, Any]
@@ -152,7 +157,7 @@ class Optimizer(Structured):
         # New values are computed when they land. Gradients that nobody holds by then are never
         # stored, and in `step(loss.backward())` these references are the last ones.
         del grads
-        with transaction():
+        with suspended(), transaction():
             self._update(work)
             del work
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
 
@@ -20,3 +21,29 @@ def fractions(who: str, options: Mapping[str, Any], name: str, count: int) -> No
     values = options[name]
     if len(values) != count or not all(0.0 <= v < 1.0 for v in values):
         raise ArgumentError(f"{who}: {name} must be {count} numbers in [0, 1), got {values}")
+
+
+def fraction(who: str, options: Mapping[str, Any], name: str, closed: bool = False) -> None:
+    """Raises `ArgumentError` unless an option is a number in [0, 1), or [0, 1] if `closed`."""
+    value = options[name]
+    if not (0.0 <= value < 1.0 or (closed and value == 1.0)):
+        span = "[0, 1]" if closed else "[0, 1)"
+        raise ArgumentError(f"{who}: {name} must be in {span}, got {value}")
+
+
+def decayed(
+    x: Tensor, grad: Tensor, lr: float, options: Mapping[str, Any], decoupled: bool = False
+) -> tuple[Tensor, Tensor]:
+    """A value and its gradient with the weight decay in one of them, and the sign of `maximize`.
+
+    Args:
+        x, grad: of a parameter.
+        lr: the learning rate.
+        options: `weight_decay`, and `maximize` where there is such a one.
+        decoupled: whether the value shrinks, rather than the gradient grows.
+    """
+    grad = -grad if options.get("maximize") else grad
+    decay = options["weight_decay"]
+    if decay and decoupled:
+        return x * (1.0 - lr * decay), grad
+    return x, (grad + x * decay if decay else grad)

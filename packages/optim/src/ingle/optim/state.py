@@ -93,8 +93,9 @@ def _moments(
         if name not in mapping:
             continue
         value = as_tensor(mapping[name], name)
-        if value.shape != slot.parameter.shape:
-            problems.append(f"{name}: expected shape {slot.parameter.shape}, got {value.shape}")
+        expected = optimizer.moment_shape(moment, slot.parameter.shape)
+        if value.shape != expected:
+            problems.append(f"{name}: expected shape {expected}, got {value.shape}")
         found[moment] = value.astype(slot.dtype).to_device(slot.parameter.device)
     return found
 

@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from . import ops
 from .blocks import After, Block, block, holding
 from .contract import Backend, Shape
 from .device import Device
@@ -25,6 +24,7 @@ from .errors import BatchError, DTypeError, OperandError, ShapeError
 from .locks import Lock
 from .number_protocol import NumberProtocol
 from .operators import CellOperators, Operators
+from .ops.indexing.subscript import updated
 from .plugins import transform
 from .pytorch_methods import Elements
 from .tensor import Tensor
@@ -58,6 +58,10 @@ class Scope:
         value = cell._value if self.parent is None else self.parent.read(cell)
         self.reads.setdefault(cell, value)
         return value
+
+    def before(self, cell: Cell[Any]) -> Any:
+        """The raw value of a cell without the writes of this scope."""
+        return cell._value if self.parent is None else self.parent.read(cell)
 
     def commit(self) -> set[Backend]:
         """Hands the writes to the parent scope, or to the cells; whose values these got."""
@@ -305,7 +309,7 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
         return np.array(number, dtype, copy=True if copy is None else copy)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.value = ops.updated(self._held(), key, value)  # type: ignore[assignment]
+        self.value = updated(self._held(), key, value)  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(self._held())

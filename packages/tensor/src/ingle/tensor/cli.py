@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -11,10 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from .contract import CONTRACT_VERSION
 from .device import Device
 from .errors import IngleError
-from .plugins import Discovery, backends_by_priority, describe, discover, load_attribute
+from .operation import OPERATIONS, Operation
+from .plugins import (
+    Discovery,
+    backends_by_priority,
+    counted,
+    describe,
+    discover,
+    load_attribute,
+    load_backend,
+)
 
 
 class Command(Protocol):
@@ -63,6 +75,7 @@ class Report:
     devices: list[DeviceInfo] = field(default_factory=list)
     default: str | None = None
     default_reason: str = ""
+    absent: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -104,7 +117,7 @@ def _distributions() -> dict[str, str]:
 def _add_backend(report: Report, name: str, known: Discovery) -> None:
     try:
         description = describe(name)
-        count = description.count()
+        count = counted(name)
     except Exception as error:  # a stranger's plugin
         known.failures.pop(name, None)
         report.problems.append(
@@ -118,7 +131,7 @@ def _add_backend(report: Report, name: str, known: Discovery) -> None:
         )
     if not count:
         reason = description.missing or "it found no device"
-        report.problems.append(Problem(f"backend {name!r}", "no devices", reason))
+        report.absent[name] = reason
 
 
 def _add_default(report: Report) -> None:
@@ -152,6 +165,9 @@ def lines(report: Report) -> Iterator[str]:
     yield from _section("packages", [f"{n} {v}" for n, v in report.distributions.items()])
     yield from _section("plugins", [f"{n} ({place})" for n, place in report.plugins.items()])
     yield from _section("devices", [_device_line(d, report) for d in report.devices])
+    if report.absent:
+        absent = [f"{name:<12} no device: {reason}" for name, reason in report.absent.items()]
+        yield from _section("plugins without a device here", absent)
     problems = [f"{p.subject}: {p.reason}\n      fix: {p.fix}" for p in report.problems]
     yield from _section("problems", problems)
 
@@ -178,15 +194,97 @@ class Info:
     @staticmethod
     def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="the same for programs")
+        parser.add_argument(
+            "--check", action="store_true",
+            help="make each backend, and upload, add and download on each device",
+        )  # fmt: skip
 
     @staticmethod
     def run(args: argparse.Namespace) -> int:
         report = gather()
+        broken = check(report) if args.check else 0
         if args.json:
             sys.stdout.write(json.dumps(asdict(report), indent=2) + "\n")
         else:
             sys.stdout.write("\n".join(lines(report)) + "\n")
-        return 0 if report.default is not None else 1
+        return 0 if report.default is not None and not broken else 1
+
+
+class Ops:
+    """`ingle ops`."""
+
+    help = "the operations that a backend may have kernels for"
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("names", nargs="*", help="only these operations or families")
+        parser.add_argument("--json", action="store_true", help="the same for programs")
+
+    @staticmethod
+    def run(args: argparse.Namespace) -> int:
+        importlib.import_module("ingle.tensor")  # whose rooms fill the table
+        chosen = [o for o in OPERATIONS.values() if not args.names or _is_named(o, args.names)]
+        if not chosen:
+            sys.stderr.write(f"ingle: no operation or family named {', '.join(args.names)}\n")
+            return 1
+        if args.json:
+            sys.stdout.write(json.dumps([_told(o) for o in chosen], indent=2) + "\n")
+        else:
+            sys.stdout.write("\n".join(_table(chosen)) + "\n")
+        return 0
+
+
+def _is_named(operation: Operation, names: Sequence[str]) -> bool:
+    return operation.name in names or operation.traits.family in names
+
+
+def _told(operation: Operation) -> dict[str, object]:
+    return {
+        "name": operation.name,
+        "tensors": [*operation.tensors, *(["..."] if operation.variadic else [])],
+        "statics": list(operation.statics),
+        "outputs": [*operation.outputs, *(["..."] if operation.many_outputs else [])],
+        "family": operation.traits.family,
+        "kind": operation.traits.kind,
+        "composed": operation.body is not None,
+    }
+
+
+def _table(operations: Sequence[Operation]) -> Iterator[str]:
+    """A line for each operation: what a kernel of it takes and returns."""
+    rows = [("operation", "tensors", "statics", "outputs", "family", "without a kernel")]
+    for o in operations:
+        told = _told(o)
+        parts = [", ".join(told[k]) or "-" for k in ("tensors", "statics", "outputs")]  # type: ignore[arg-type]
+        way = "composed" if o.body is not None else "host"
+        rows.append((o.name, *parts, o.traits.family or "-", way))  # type: ignore[arg-type]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+
+
+def check(report: Report) -> int:
+    """Makes each backend that was found and computes on it; how many do not work.
+
+    What is wrong with them is among the report's problems.
+    """
+    add, broken = OPERATIONS["add"].op(), 0
+    values = np.arange(5, dtype=np.float32)
+    for found in report.devices:
+        subject = f"device '{found.name}:{found.index}'"
+        try:
+            backend = load_backend(Device(found.name, found.index))
+            x = backend.upload(values)
+            got = backend.download(backend.execute(add, (x, x))[0])
+            backend.synchronize()
+            wrong = None if np.array_equal(got, values + values) else f"1 + 1 gave {got}"
+        except (Exception, SystemExit) as error:  # a stranger's plugin
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong is not None:
+            broken += 1
+            fix = f"update or uninstall the package of plugin {found.plugin!r}"
+            report.problems.append(Problem(subject, wrong, fix))
+    return broken
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -214,7 +312,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _commands(given: Sequence[str]) -> Iterator[tuple[str, Command]]:
     """The commands to offer; one that is called by name is the only plugin's that is loaded."""
     yield "info", Info
-    places = discover().commands if given[:1] != ["info"] else {}
+    yield "ops", Ops
+    places = discover().commands if given[:1] not in (["info"], ["ops"]) else {}
     for name, place in places.items():
         if given and given[0] in places and given[0] != name:
             continue

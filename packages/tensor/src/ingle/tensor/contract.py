@@ -131,17 +131,21 @@ class Backend(Protocol):
 
 
 CAPABILITIES = {
-    "prepare": "prepare(graph) -> Executable: a planned graph as one callable",
-    "copy": "copy(handle, backend) -> Handle: from device to device without the host",
+    "prepare": "prepare(graph) -> Executable: a planned graph as one callable; fusion asks",
+    "copy": "copy(handle, backend) -> Handle | None: from device to device without the host, None "
+    "where there is no such road; asked of both ends of a move",
+    "to_dlpack": "to_dlpack(handle, *, stream, max_version, dl_device, copy): a capsule",
+    "from_dlpack": "from_dlpack(producer, *, copy) -> Handle: of what speaks DLPack",
+    "dlpack_device": "dlpack_device() -> (kind, number): where `to_dlpack` exports",
     "memory": "memory() -> Pool: statistics, limit, strategy and release of a device's memory",
     "reuse": "reuse(op, inputs, place, owner) -> Handle: execute, into the buffer of inputs[place] "
     "if `owner` is its only holder, else into a new one with a ledger of its own",
-    "pinned_upload": "pinned_upload(array) -> Handle: an upload that does not wait",
-    "compile_source": "compile_source(text, name): generated kernels; launch(...)",
-    "dlpack": "to_dlpack(handle), from_dlpack(capsule, copy)",
     "defers": "defers() -> bool: whether operations are only written down at this moment, so that "
     "an operation of many parts (the trait `inlined`) takes no longer than any other",
     "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
+    "move": "move(handle, backend) -> Handle: of decorators: what they hold on another device",
+    "receive": "receive(handle) -> Handle: of decorators: a value of another device, brought here",
+    "road": "road(op, inputs) -> 'native', 'composed', 'host' or 'missing': how it is computed",
 }
 """The optional methods of a backend, asked for by name with `capability`."""
 

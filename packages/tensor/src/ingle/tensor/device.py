@@ -6,18 +6,36 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from types import ModuleType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from .blocks import Block, call_holding, holding
 from .errors import BackendError, DeviceError, SettingError
+from .precision import low, suspended, used
 
 if TYPE_CHECKING:
     from .contract import Backend
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Loader(Protocol):
+    """What finds and makes backends. Its file needs this one, so it installs itself."""
+
+    def best_device(self) -> Device:
+        """The device of highest priority whose backend can be made."""
+
+    def load_backend(self, where: Device) -> Backend:
+        """The backend of a device, made at its first use."""
+
+
+_loaders: list[Loader] = []
+
+
+def install_loader(loader: Loader) -> None:
+    """Devices get their backends from it from now on."""
+    _loaders[:] = [loader]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +97,7 @@ def default_device() -> Device:
     named = os.environ.get("INGLE_DEVICE", "").strip()
     if named:
         return _named(named)
-    best: Device = _plugins().best_device()
-    return best
-
-
-@cache
-def _plugins() -> ModuleType:
-    """The module that loads backends, which needs this one. It is asked for once: finalizers make
-    tensors when Python goes down, and imports nothing any more."""
-    from . import plugins
-
-    return plugins
+    return _loaders[0].best_device()
 
 
 def _named(named: str) -> Device:
@@ -113,7 +121,13 @@ def device(name: str | Device) -> Block[Device]:
 
 
 def call_on(where: Device, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls a function under `device`, of one that is known to work: every composite's body."""
+    """Calls a function under `device`, of one that is known to work: every composite's body.
+
+    It computes in the dtypes that it is given, whatever `precision` is around.
+    """
+    if used.ever and low.get() is not None:
+        with suspended():
+            return call_holding(_chosen, where, function, *args, **kwargs)
     return call_holding(_chosen, where, function, *args, **kwargs)
 
 
@@ -131,13 +145,16 @@ def call_staged(
 
 def backend_of(where: Device | str | None) -> Backend:
     """The backend of a device; loads its plugin at the first use."""
-    found = _installed(where)
     staged = _staged.get()
-    return found if staged is None or staged.device != found.device else staged
+    if staged is not None:
+        wanted = default_device() if where is None else Device.parse(where)
+        if wanted == staged.device:
+            return staged
+    return _installed(where)
 
 
 def _installed(where: Device | str | None) -> Backend:
-    load_backend: Callable[[Device], Backend] = _plugins().load_backend
+    load_backend = _loaders[0].load_backend
     if where is not None:
         return load_backend(Device.parse(where))
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from .blocks import call_holding
 from .contract import Aval, Backend, Handle, Scalar
 from .device import Device, backend_of, call_on
 from .dtypes import (
@@ -26,6 +27,7 @@ from .dtypes import (
 from .errors import DeviceError, DTypeError, IngleError, OperandError, spoken_by
 from .followed import is_followed
 from .operation import OPERATIONS, Op, Operation, infer
+from .precision import low, suits, used
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -91,6 +93,8 @@ def wrap(handle: Handle) -> Tensor:
 
 def run1(op: Op, x: Handle) -> Tensor:
     """Runs an operation of one tensor and one output."""
+    if used.ever and low.get() is not None:
+        return _run_mixed(op, (x,))[0]
     inputs, backend = (x,), x.backend
     if type(backend) not in checking:
         infer(op, inputs)
@@ -102,6 +106,8 @@ def run1(op: Op, x: Handle) -> Tensor:
 
 def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
     """Runs an operation of two operands and one output."""
+    if used.ever and low.get() is not None:
+        return _run_mixed(op, (a, b))[0]
     inputs = (a, b)
     if type(a) is Scalar:
         backend = b.backend
@@ -122,11 +128,28 @@ def run2(op: Op, a: Handle | Scalar, b: Handle | Scalar) -> Tensor:
 
 def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
     """Runs an operation of any number of operands and outputs."""
+    if used.ever and low.get() is not None:
+        return _run_mixed(op, inputs)
     infer(op, inputs)
     outputs = highest(op, inputs).execute(op, inputs)
     if _watcher is not None:
         show(op, inputs, outputs)
     return tuple(map(_Tensor, outputs))
+
+
+def _run_mixed(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
+    """`run` in mixed precision; whoever executes the operation does so in what it is given."""
+    half = low.get()
+    to = None if half is None else suits(op, inputs, half)
+    if to is not None:
+        inputs = [_in_precision(x, to) for x in inputs]
+    return call_holding(low, None, run, op, inputs)
+
+
+def _in_precision(x: Handle | Scalar, to: DType) -> Handle | Scalar:
+    if x.dtype is to or not x.dtype.is_floating:
+        return x
+    return Scalar(x.value, to) if isinstance(x, Scalar) else cast_handle(x, to)
 
 
 def create(op: Op, device: Device | str | None, inputs: Sequence[Scalar] = ()) -> Tensor:
@@ -151,9 +174,13 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
         elif backend is not best:
             mixed = True
             if backend.device is not best.device and backend.device != best.device:
+                group = _group_of(best)
+                if group is not None and _group_of(backend) is group:
+                    meeting: Backend = group.meeting(op, inputs)
+                    return meeting
                 where = ", ".join(
                     f"{n}: {h.backend.device}"
-                    for n, h in zip(_names(op.operation, len(inputs)), inputs, strict=True)
+                    for n, h in zip(operand_names(op.operation, len(inputs)), inputs, strict=True)
                     if isinstance(h, Handle)
                 )
                 raise DeviceError(
@@ -172,7 +199,15 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
     return best
 
 
-def _names(operation: Operation, count: int) -> list[str]:
+def _group_of(backend: Backend) -> Any:
+    """What several devices have in common that decides where their tensors meet, or None."""
+    while backend.level:
+        backend = backend.inner  # type: ignore[attr-defined]
+    return getattr(backend, "group", None)
+
+
+def operand_names(operation: Operation, count: int) -> list[str]:
+    """What an operation calls its operands, each by its own name."""
     names = list(operation.tensors)
     if operation.variadic:
         last = names.pop()

@@ -152,8 +152,21 @@ class EagerBackend:
         """A kernel's result as handles, with the dtypes of the room's rule."""
         results = result if isinstance(result, tuple) else (result,)
         avals = infer(op, inputs)
+        if len(results) != len(avals):
+            raise BackendError(
+                f"backend {self.name!r}: the kernel of {op!r} returned {len(results)} arrays, and "
+                f"the operation has {len(avals)} results"
+            )
+        for array, aval in zip(results, avals, strict=True):
+            if tuple(array.shape) != aval.shape or not _holds(array, aval.dtype):
+                got = f"{getattr(array, 'dtype', '?')}{list(array.shape)}"
+                raise BackendError(
+                    f"backend {self.name!r}: the kernel of {op!r} on "
+                    f"{', '.join(str(aval_of(x)) for x in inputs)} returned {got}, and the "
+                    f"operation's rule says {aval}; this is a mistake in the kernel"
+                )
         return tuple(
-            ArrayHandle(self, array, aval.dtype) for array, aval in zip(results, avals, strict=True)
+            [ArrayHandle(self, array, a.dtype) for array, a in zip(results, avals, strict=True)]
         )
 
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -172,8 +185,17 @@ class EagerBackend:
                 stacklevel=4,
             )
         self.host_fallbacks[name] += 1
+        return self._computed_by_host(op, inputs)
+
+    def _computed_by_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         host = backend_of(REFERENCE)
         moved = [
             x if isinstance(x, Scalar) else host.upload(self.download(x)) for x in inputs
         ]  # fmt: skip
         return tuple(self.upload(host.download(h)) for h in host.execute(op, moved))
+
+
+def _holds(array: Any, dtype: DType) -> bool:
+    """Whether an array is of a dtype, as far as its library says it in NumPy's terms."""
+    own = getattr(array, "dtype", None)
+    return not isinstance(own, np.dtype) or own == dtype.dtype

@@ -47,6 +47,18 @@ class BackendError(IngleError, RuntimeError):
     """A backend is missing, broken, or cannot do what was asked of it."""
 
 
+class LostDeviceError(BackendError):
+    """A device does not answer any more: it was taken away, reset or crashed.
+
+    What was in its memory is gone. Backends raise it where their library says so.
+
+    Attributes:
+        device: which one, where that is known.
+    """
+
+    device: object = None
+
+
 class GradientError(IngleError, RuntimeError):
     """Gradients were asked for where there are none."""
 

@@ -124,7 +124,7 @@ class Gradients(Node):
         squares = [ops.sum(ops.square(ops.astype(g, dtype))) for g in grads]
         total = squares[0]
         for s in squares[1:]:
-            total = total + s
+            total = total + s.to_device(total.device)
         return ops.sqrt(total)
 
     def to_device(self, device: Device | str) -> Gradients:

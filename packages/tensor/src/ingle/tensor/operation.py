@@ -26,6 +26,12 @@ Kind = Literal[
 Cost = Literal["cheap", "root", "expensive"]
 """What one element takes: an instruction or few, a quotient or square root, or more than storing
 the result and loading it again (a polynomial, a gather, random bits)."""
+Access = Literal["join", "slice", "update", "scatter", "rows", "along"]
+"""What is read or written where: inputs one after the other; a piece of a tensor; a tensor with one
+piece replaced; a tensor with rows changed that indices name; the rows that indices name; one
+element for each index along an axis."""
+Updates = Literal["set", "add", "prod", "extremum"]
+"""What a scatter makes of an update and what is there; `"extremum"` by its attribute `largest`."""
 Rule = Callable[..., Aval | tuple[Aval, ...]]
 
 Batch = tuple[str, ...] | Callable[..., Any]
@@ -33,6 +39,31 @@ Training = Callable[["Op", tuple[bool, ...], "Device"], "tuple[Op, Sequence[Hand
 
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by name, in the order of their definition."""
+
+
+class Laws(NamedTuple):
+    """What holds of an elementwise operation for every value, NaN and -0.0 among them.
+
+    Attributes:
+        neutral: a number that as the second operand leaves the first one as it is.
+        commutes: whether the number may be the first operand, too.
+        idempotent: of two operands that are one value, the result is that value.
+        negates: twice is nothing.
+        even: of a negated operand, the result is the same.
+        converts: to the dtype of its attribute, exactly where that holds the value.
+        by_inverse: the operation that takes one over the second operand in its place.
+    """
+
+    neutral: float | None = None
+    commutes: bool = False
+    idempotent: bool = False
+    negates: bool = False
+    even: bool = False
+    converts: bool = False
+    by_inverse: str | None = None
+
+
+LAWLESS = Laws()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +91,9 @@ class Traits:
             once, or in an order that the operation fixes.
         starts: the position of the first of the inputs that say where, along each axis, a piece
             begins; all inputs behind it are such starts.
+        access: what it reads or writes where, of movements that are not one view (see `Access`).
+        updates: how a scatter combines.
+        laws: rules that simplify it without changing a bit (see `Laws`).
 
     >>> from ingle.tensor.operation import OPERATIONS
     >>> OPERATIONS["exp"].traits.cost, OPERATIONS["floor"].traits.discontinuous
@@ -78,6 +112,9 @@ class Traits:
     discontinuous: bool = False
     exactly_rounded: bool = False
     starts: int | None = None
+    access: Access | None = None
+    updates: Updates | None = None
+    laws: Laws = LAWLESS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import ops
 from .errors import AxisError, OperandError
-from .ops import IndexedUpdate
+from .ops.indexing.subscript import IndexedUpdate, getitem
 from .pytorch_methods import PyTorchMethods
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Operators(PyTorchMethods):
         return ops.reshape(self, (-1,))  # type: ignore[arg-type]
 
     def __getitem__(self, key: Any) -> Tensor:
-        return ops.getitem(self, key)  # type: ignore[arg-type]
+        return getitem(self, key)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:

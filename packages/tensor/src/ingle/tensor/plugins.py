@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .contract import CONTRACT_VERSION, Backend
-from .device import Device
+from .device import Device, Loader, install_loader
 from .dtypes import as_dtype
 from .errors import BackendError, DTypeError, MissingPackageError, SettingError
 from .locks import renewed
@@ -101,14 +102,28 @@ def _forget() -> None:
     _attributes.clear()
 
 
+_OWN = frozenset({"ingle_numpy.plugin", "ingle_cpu.plugin"})
+"""Where the plugins are that are published with Ingle."""
+
+
 def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
     import pluggy
 
     from . import hooks
 
     found = Discovery()
-    loaders: dict[str, Callable[[], object]] = {p.name: p.load for p in points}
-    places = {p.name: p.value for p in points}
+    loaders: dict[str, Callable[[], object]] = {}
+    places: dict[str, str] = {}
+    # Ingle's own come first, so that no other plugin takes the name of the reference.
+    for point in sorted(points, key=lambda p: p.value not in _OWN):
+        name = point.name
+        if name in loaders:
+            name = f"{point.name} ({point.value})"
+            found.failures[name] = (
+                f"there is a plugin {point.name!r} already, {places[point.name]}; uninstall one"
+            )
+            continue
+        loaders[name], places[name] = point.load, point.value
     for name, plugin in extra.items():
         loaders[name] = lambda plugin=plugin: plugin  # type: ignore[misc]
         places[name] = "registered in this process"
@@ -126,7 +141,7 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
             }
             for kind, maps in answers.items():
                 _check_answers(found, kind, maps)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found.failures[name] = f"{type(error).__name__}: {error}"
             continue
         found.plugins[name] = places[name]
@@ -146,6 +161,8 @@ def _check_answers(found: Discovery, kind: str, maps: list[Any]) -> None:
                     f"ingle_{kind} must return a dict of names to 'module:attribute' strings, "
                     f"got {answer!r}"
                 )
+            if kind == "backends":
+                _check_name(key)
             if key in getattr(found, kind):
                 owner = found.owners[f"{kind}:{key}"]
                 raise BackendError(
@@ -154,10 +171,31 @@ def _check_answers(found: Discovery, kind: str, maps: list[Any]) -> None:
                 )
 
 
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def _check_name(name: object) -> None:
+    """Raises for what `Device.parse` would not read back as the name of a device."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BackendError(
+            f"a backend is named {name!r}; a name is a letter, and then letters, digits and '_', "
+            "such as 'cuda'"
+        )
+
+
 def load_attribute(place: str) -> Any:
     """Imports `"module:attribute"`."""
     module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        if not sys.is_finalizing():
+            raise
+        raise BackendError(
+            f"Python goes down and has no imports any more, so that nothing can be computed that "
+            f"needs {module}, which was not used before; compute it in a function for "
+            "atexit.register, not in a finalizer"
+        ) from error
 
 
 def transform(name: str) -> Any | None:
@@ -197,7 +235,7 @@ def describe(name: str) -> BackendDescription:
         raise BackendError(_unknown(name, known))
     try:
         description = load_attribute(known.backends[name])
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BackendError(_broken(name, "cannot be loaded", error)) from error
     if not isinstance(description, BackendDescription):
         raise BackendError(
@@ -250,9 +288,30 @@ def failure_lines(known: Discovery) -> str:
     return "".join(f"\n  plugin {n!r} failed: {why}" for n, why in known.failures.items())
 
 
-def _broken(name: str, what: str, error: Exception) -> str:
+def _broken(name: str, what: str, error: BaseException) -> str:
     owner = discover().owners.get(f"backends:{name}", name)
     return f"backend {name!r} of plugin {owner!r} {what}: {type(error).__name__}: {error}"
+
+
+def counted(name: str) -> int:
+    """How many devices a backend has now.
+
+    Raises:
+        BackendError: there is no such backend, or its plugin cannot count.
+    """
+    count = describe(name).count
+    try:
+        found = count()
+    except BackendError:  # the plugin says itself what is wrong, and what to do
+        raise
+    except (Exception, SystemExit) as error:
+        raise BackendError(_broken(name, "cannot count its devices", error)) from error
+    if type(found) is not int or found < 0:
+        raise BackendError(
+            f"backend {name!r}: count() returned {found!r}, a number of devices was expected; "
+            "this is a mistake in its plugin"
+        )
+    return found
 
 
 def load_backend(where: Device) -> Backend:
@@ -265,7 +324,7 @@ def load_backend(where: Device) -> Backend:
     if found is not None:
         return found
     description = describe(where.name)
-    count = description.count()
+    count = counted(where.name)
     if where.index >= count:
         reason = description.missing or f"it has {count} device(s), numbered from 0"
         raise BackendError(f"no device '{where.name}:{where.index}': {reason}")
@@ -275,7 +334,7 @@ def load_backend(where: Device) -> Backend:
                 _backends[where] = description.create(where.index)
             except SettingError:
                 raise  # another device would not be what the user has set
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
     return _backends[where]
 
@@ -294,7 +353,7 @@ def backends_by_priority() -> list[str]:
     for name in known.backends:
         try:
             description = describe(name)
-            if description.count() > 0:
+            if counted(name) > 0:
                 found.append((description.priority, name))
         except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
             known.failures[name] = f"{type(error).__name__}: {error}"
@@ -335,3 +394,6 @@ def _settled_for(name: str, known: Discovery) -> str:
         f"new tensors are made on {name!r}, the best device that works.{failure_lines(known)}\n"
         f"  Repair or uninstall what failed, or set INGLE_DEVICE={name} to choose for yourself"
     )
+
+
+install_loader(cast(Loader, sys.modules[__name__]))

@@ -235,6 +235,9 @@ manual_seed seed: it.random.seed(n)
 initial_seed get_rng_state set_rng_state: it.random.default_generator().state
 default_generator: it.random.default_generator()
 Generator: it.random.Generator(seed)
+autocast: with it.precision("bfloat16"): ...
+amp: it.precision("bfloat16"), ingle.optim.LossScaler()
+GradScaler: ingle.optim.LossScaler()
 get_default_device: it.default_device()
 set_default_device: with it.device(device): ...
 get_default_dtype set_default_dtype set_default_tensor_type: it.default_dtypes(floating=...)
@@ -303,9 +306,10 @@ quantized layers are ingle.tensor.quantize and the functions on it:
 a backend is a plugin, and its calls are its own:
     cudnn_* miopen_* mkldnn_* is_vulkan_available has_* is_distributed accelerator
     backends get_device_module Stream* Event DeviceObjType mps mtia cuda xpu cpu
-mixed precision is a dtype that is asked for (docs/tensors.md):
-    *autocast* autocast amp GradScaler set_float32_matmul_precision
-    get_float32_matmul_precision set_flush_denormal
+mixed precision is a block or a decorator, it.precision (docs/mixed-precision.md):
+    *autocast*
+products of float32 are computed in float32:
+    set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal
 results repeat bit for bit on one machine:
     *determinis* thread_safe_generator
 distributed training is not offered:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import dispatch, ops
+from . import dispatch
 from .contract import Backend, Handle, Shape
 from .device import Device, backend_of
 from .dtypes import DType
-from .errors import ArgumentError, DTypeError, ShapeError
+from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .exchange import Exchange
 from .in_place import assigned, combined
+from .moving import moved
 from .number_protocol import NumberProtocol
 from .operators import Operators
+from .ops.indexing.subscript import updated
 from .plugins import require_transform
 from .pytorch_methods import Elements, elements
 from .repr import tensor_repr, tensor_str
@@ -140,14 +143,18 @@ class Tensor(NumberProtocol, Operators, Exchange):
         return handle.item()
 
     def to_device(self, device: Device | str, /, *, stream: Any = None) -> Tensor:
-        """The same values on another device; the tensor itself if it is there already."""
+        """The same values on another device; the tensor itself if it is there already.
+
+        Gradients flow back through it, to the device that the tensor came from. Values take the
+        nearest road: a copy from device to device, DLPack, memory that both read, the host.
+
+        Raises:
+            BackendError: there is no such device, or the values cannot be moved there.
+        """
         target = backend_of(device)
         if target.device == self.device:
             return self
-        move = getattr(self._handle.backend, "move", None)
-        if move is not None:
-            return Tensor(move(self._handle, target))
-        return Tensor(target.upload(self._handle.backend.download(self._handle)))
+        return Tensor(moved(self._handle, target))
 
     def detach(self) -> Tensor:
         """The same value without any recording of gradients, at every level."""
@@ -174,10 +181,18 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
         Raises:
             GradientError: nothing that led here records gradients, or the tensor has several
-                elements and no cotangent was given.
+                elements and no cotangent was given; or Python goes down, without imports.
         """
-        run = require_transform("backward", "backward")
-        return run(self, cotangent, create_graph=create_graph)  # type: ignore[no-any-return]
+        try:
+            run = require_transform("backward", "backward")
+            return run(self, cotangent, create_graph=create_graph)  # type: ignore[no-any-return]
+        except ImportError as error:
+            if not sys.is_finalizing():
+                raise
+            raise GradientError(
+                "backward: Python goes down and has no imports any more, which gradients need; "
+                "compute them in a function for atexit.register, not in a finalizer"
+            ) from error
 
     def _number(self, to: str) -> Any:
         handle = self._handle
@@ -206,7 +221,7 @@ class Tensor(NumberProtocol, Operators, Exchange):
                 "for y[i][j] = value, and cell[i] = value for cell.value[i] = value"
             )
         handle = assigned(self, key, value)
-        self._rebind(ops.updated(self, key, value)._handle if handle is None else handle)
+        self._rebind(updated(self, key, value)._handle if handle is None else handle)
 
     __iadd__ = _in_place(operator.add)
     __isub__ = _in_place(operator.sub)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
@@ -10,7 +10,19 @@ import pytest
 
 from ingle.tensor.dtypes import STORAGE_DTYPES
 
-from . import basics, checks, honesty, judging, properties, storage, training, writing, wrong_calls
+from . import (
+    basics,
+    checks,
+    honesty,
+    judging,
+    own_memory,
+    properties,
+    storage,
+    training,
+    traps,
+    writing,
+    wrong_calls,
+)
 from .cases import TIERS, Case, Subject, Tier, cases, differentiable, is_composite, subjects
 from .running import host_allowed
 from .torch_oracle import COUNTERPARTS, check_against_torch
@@ -59,11 +71,20 @@ class BackendContract:
             operation (`"sort"`) or both (`"sort:complex64"`). A key that names nothing, or
             something that works, fails.
         tier: how much is checked, a name in `TIERS`; empty: what `--tier` says.
+        own_memory: whether the device has memory of its own, so that uploads, views, streams and
+            late errors are checked as such devices need it.
+        several: names of two or more devices of the backend, to check moves between them.
+        memory_limit: how many bytes the device has at most, to check what happens beyond.
+        lose: what makes the device be lost, on one that can be spared: it is lost for good.
     """
 
     device: ClassVar[str] = ""
     tier: ClassVar[str] = ""
     unsupported: ClassVar[Mapping[str, str]] = {}
+    own_memory: ClassVar[bool] = False
+    several: ClassVar[Sequence[str]] = ()
+    memory_limit: ClassVar[int | None] = None
+    lose: ClassVar[Callable[[], None] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -145,6 +166,81 @@ class BackendContract:
     def test_threads(self) -> None:
         """Two threads get what one gets."""
         basics.check_threads(self.device)
+
+    # What small samples do not show.
+
+    def test_results_are_apart(self) -> None:
+        """A result keeps its values when the operation runs again on others."""
+        with host_allowed():
+            traps.check_results_are_apart(self.device, self.unsupported)
+
+    def test_large(self) -> None:
+        """Each kernel is right beyond 4,096 elements, too."""
+        with host_allowed():
+            traps.check_large(self.device, self.unsupported)
+
+    def test_wide_integers(self) -> None:
+        """int64 keeps all of its bits."""
+        self._unless("int64")
+        with host_allowed():
+            traps.check_wide_integers(self.device)
+
+    def test_signed_zeros(self) -> None:
+        """What is exact keeps the sign of a zero."""
+        with host_allowed():
+            traps.check_signed_zeros(self.device)
+
+    def test_indices_out_of_range(self) -> None:
+        """They are errors, and never clamped in silence."""
+        self._unless("int64")
+        with host_allowed():
+            traps.check_indices(self.device)
+
+    def _unless(self, key: str) -> None:
+        if key in self.unsupported:
+            pytest.skip(f"{key}: {self.unsupported[key]}")
+
+    # What a device with memory of its own declares.
+
+    def test_uploads(self) -> None:
+        """Arrays that change right after the upload, large ones, odd layouts."""
+        self._declared("own_memory")
+        own_memory.check_uploads(self.device)
+
+    def test_views(self) -> None:
+        """Views with offsets into one buffer."""
+        self._declared("own_memory")
+        own_memory.check_views(self.device)
+
+    def test_streams(self) -> None:
+        """Work of several threads on shared values."""
+        self._declared("own_memory")
+        own_memory.check_streams(self.device)
+
+    def test_late_errors(self) -> None:
+        """An error that comes late comes to whoever reads, and to nobody else."""
+        self._declared("own_memory")
+        own_memory.check_late_errors(self.device)
+
+    def test_several_devices(self) -> None:
+        """Values move between the backend's devices, with their gradients."""
+        self._declared("several")
+        own_memory.check_several(self.several)
+
+    def test_out_of_memory(self) -> None:
+        """More than the device has is an error, and the device goes on."""
+        self._declared("memory_limit")
+        own_memory.check_out_of_memory(self.device, self.memory_limit or 0)
+
+    def test_loss(self) -> None:
+        """A device that is gone says so at every use."""
+        self._declared("lose")
+        lose = type(self).__dict__.get("lose", type(self).lose)
+        own_memory.check_loss(self.device, getattr(lose, "__func__", lose))
+
+    def _declared(self, name: str) -> None:
+        if not getattr(type(self), name):
+            pytest.skip(f"{type(self).__name__}.{name} is not declared")
 
     # Every operation.
 

@@ -12,6 +12,8 @@ for _module in (
     "checks",
     "honesty",
     "oracle",
+    "traps",
+    "own_memory",
     "running",
     "training",
     "wrong_calls",

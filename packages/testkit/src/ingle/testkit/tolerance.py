@@ -155,6 +155,8 @@ def compare(
     """
     if actual.shape != expected.shape:
         return f"shape {actual.shape}, expected {expected.shape}"
+    if actual.dtype != dtype.dtype:
+        return f"the values have dtype {actual.dtype}, but the tensor says {dtype}"
     if not dtype.is_inexact:
         wrong = actual != expected.astype(actual.dtype)
         return _describe(actual, expected, wrong, wrong, "") if np.any(wrong) else None

@@ -31,6 +31,19 @@ def _convert(part: Any, device: Device | None) -> Any:
     return part
 
 
+def detached(outputs: Any) -> Any:
+    """What a model gave, cut off from the gradients; what is no tensor stays."""
+    if isinstance(outputs, Tensor):
+        return outputs.detach()
+    if isinstance(outputs, dict):
+        return {name: detached(part) for name, part in outputs.items()}
+    if isinstance(outputs, tuple) and hasattr(outputs, "_fields"):
+        return type(outputs)(*map(detached, outputs))
+    if isinstance(outputs, (tuple, list)):
+        return type(outputs)(map(detached, outputs))
+    return outputs
+
+
 def targets_of(batch: Any) -> Any:
     """The targets of a batch: the second of two parts, or "targets" of a dict."""
     if isinstance(batch, dict):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class JSONLLogger(Callback):
-    """One JSON object a line: `{"step", "loss", "lr"}` for steps, the whole record for epochs.
+    """One JSON object a line: `{"step", "loss", "lr"}` for steps, the whole record for epochs,
+    `{"step", "valid/..."}` for evaluations by step.
 
     A new training replaces the file; a resumed one cuts off what came after its checkpoint, so
     that the file looks as if training had never been interrupted.
@@ -28,6 +29,20 @@ class JSONLLogger(Callback):
     Args:
         path: of the file; its folder is made.
         every: log each so many steps; 0 for epochs alone.
+
+    >>> import pathlib, tempfile
+    >>> import ingle.tensor as it, numpy as np
+    >>> from ingle import nn, optim
+    >>> from ingle.dataset import ArrayDataset, Loader
+    >>> from ingle.train import JSONLLogger, Learner, read_jsonl
+    >>> x, model = np.ones((8, 1), np.float32), nn.Linear(1, 1)
+    >>> batches = Loader(ArrayDataset(x, x), 4)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> learner = Learner(model, optim.SGD(model, lr=0.1), it.mse_loss,
+    ...                   callbacks=[JSONLLogger(path)], progress=False)
+    >>> history = learner.fit(batches, epochs=1)
+    >>> [line["step"] for line in read_jsonl(path)], read_jsonl(path)[-1] == history[0]
+    ([1, 2, 2], True)
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
@@ -46,6 +61,9 @@ class JSONLLogger(Callback):
     def on_step(self, learner: Learner, loss: float) -> None:
         if self.every and learner.steps % self.every == 0:
             self._append({"step": learner.steps, "loss": loss, "lr": learner.last_lr})
+
+    def on_evaluation(self, learner: Learner, record: Record) -> None:
+        self._append(record)
 
     def on_epoch(self, learner: Learner, record: Record) -> None:
         self._append(record)
@@ -67,7 +85,18 @@ def _before(line: dict[str, Any], learner: Learner) -> bool:
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of a `JSONLLogger`'s file. A last line that a crash cut off is left out."""
+    """The lines of a `JSONLLogger`'s file. A last line that a crash cut off is left out.
+
+    Raises:
+        TrainingError: the file is no log; the message names the line.
+
+    >>> import pathlib, tempfile
+    >>> from ingle.train import read_jsonl
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> size = path.write_text('{"step": 1, "loss": 0.5}\\n{"step": 2, "lo')
+    >>> read_jsonl(path)
+    [{'step': 1, 'loss': 0.5}]
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
     except UnicodeDecodeError as error:
@@ -93,6 +122,21 @@ class CSVLogger(Callback):
 
     Args:
         path: of the file; its folder is made.
+
+    >>> import pathlib, tempfile
+    >>> import ingle.tensor as it, numpy as np
+    >>> from ingle import nn, optim
+    >>> from ingle.dataset import ArrayDataset, Loader
+    >>> from ingle.train import CSVLogger, Learner
+    >>> x, model = np.ones((8, 1), np.float32), nn.Linear(1, 1)
+    >>> batches = Loader(ArrayDataset(x, x), 4)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "epochs.csv"
+    >>> learner = Learner(model, optim.SGD(model, lr=0.1), it.mse_loss,
+    ...                   callbacks=[CSVLogger(path)], progress=False)
+    >>> history = learner.fit(batches, epochs=3)
+    >>> lines = path.read_text().splitlines()
+    >>> lines[0], len(lines)
+    ('epoch,step,lr,train/loss,waited,seconds', 4)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

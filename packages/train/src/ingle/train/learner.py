@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -14,17 +13,22 @@ from typing import Any
 import ingle.tensor as it
 from ingle.autodiff import no_grad
 from ingle.dataset import Loader
-from ingle.nn import Module, require_writable
-from ingle.optim import Optimizer, clip_grad_norm
-from ingle.tensor import Gradients, Tensor
+from ingle.nn import Module
+from ingle.optim import LossScaler, Optimizer, clip_grad_norm
+from ingle.tensor import Device, DType, Gradients, Tensor
+from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
-from . import resuming
+from . import batch_gradients, interrupting, nonfinite, resuming
 from .batches import samples_in, targets_of, to_tensors
 from .callbacks import Callback, Record
+from .checkpointing import Checkpoints
 from .errors import NonFiniteLossError, TrainingError
 from .metrics import MeanLoss, Metric
 from .progress import ConsoleLogger
+from .renderer import Renderer
+from .rendering import Rendering
+from .spans import Spans
 from .store import CheckpointStore
 
 Loss = Callable[[Any, Any], Tensor]
@@ -43,10 +47,16 @@ class Learner:
         metrics: besides the mean loss, gathered in training and validation.
         accumulate: how many batches make up one step; their gradients are averaged by samples.
         max_grad_norm: gradients are scaled down to this global norm.
+        precision: `"bfloat16"` or `"float16"` for mixed precision, in training and validation; with
+            float16 the loss is scaled, and a step whose gradients overflow is left out.
         checkpoints: where to keep them; a folder, or a `CheckpointStore`.
         checkpoint_every: also write one every so many steps, not only after each epoch.
+        checkpoint_seconds: also write one after the step at which the last is this old.
+        devices: where parts of each batch are computed side by side, by `ingle-router`: the
+            gradients are those of the whole batch, and the parameters stay where they are.
         callbacks: loggers, early stopping, and one's own.
-        progress: whether to show how far training is.
+        progress: whether to show how far training is; or a `Renderer` that does, such as
+            `ingle.dashboard.Dashboard()`.
 
     Attributes:
         steps: how many steps were done.
@@ -54,7 +64,9 @@ class Learner:
         history: the record of each epoch.
         last_lr: the learning rate of the last step.
         last_loss: the mean loss of the last step.
+        last_samples: how many samples went into it.
         position: how many batches of the epoch are done, and how many there are, if that is known.
+        spans: where the time of the running step goes.
         stopped: why training ended early; None if it did not.
 
     >>> import ingle.tensor as it, numpy as np
@@ -79,34 +91,44 @@ class Learner:
         metrics: Sequence[Metric] = (),
         accumulate: int = 1,
         max_grad_norm: float | None = None,
+        precision: str | DType | None = None,
         checkpoints: CheckpointStore | str | os.PathLike[str] | None = None,
         checkpoint_every: int | None = None,
+        checkpoint_seconds: float | None = None,
+        devices: Sequence[Device | str] = (),
         callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        progress: bool | Renderer = True,
     ) -> None:
         _at_least_one("accumulate", accumulate)
         _at_least_one("checkpoint_every", checkpoint_every)
-        if checkpoint_every is not None and checkpoints is None:
-            raise ArgumentError("Learner: checkpoint_every needs checkpoints=FOLDER")
-        if not (checkpoints is None or isinstance(checkpoints, CheckpointStore)):
-            checkpoints = CheckpointStore(checkpoints)
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
         self.metrics: list[Metric] = [m.fresh() for m in (MeanLoss(), *metrics)]
+        _different_names(self.metrics)
         self.accumulate = accumulate
         self.max_grad_norm = max_grad_norm
-        self.checkpoints = checkpoints
-        self.checkpoint_every = checkpoint_every
-        self.callbacks: list[Callback] = [*callbacks, *([ConsoleLogger()] if progress else [])]
+        self.precision = None if precision is None else as_dtype(precision)
+        it.precision(self.precision)  # refuses other dtypes
+        self.scaler = LossScaler(enabled=self.precision is it.float16)
+        self._checkpoints = Checkpoints(checkpoints, checkpoint_every, checkpoint_seconds)
+        self.devices = batch_gradients.checked(devices)
+        self.callbacks: list[Callback] = list(callbacks)
+        if progress is not False:
+            shown = ConsoleLogger() if progress is True else progress
+            self.callbacks.append(Rendering(shown))
+        self.spans = Spans()
         self.steps = 0
         self.epoch = 0
         self.epochs = 0
         self.history: list[Record] = []
         self.last_lr = float("nan")
         self.last_loss = float("nan")
+        self.last_samples = 0
         self.stopped: str | None = None
         self.position: tuple[int, int | None] = (0, None)
+        self._ends_now = False
+        self._evaluated: tuple[int, Record] | None = None
 
     def fit(
         self,
@@ -114,6 +136,7 @@ class Learner:
         *,
         epochs: int,
         valid: Iterable[Any] | None = None,
+        valid_every: int | None = None,
         resume: bool | str | os.PathLike[str] = False,
     ) -> list[Record]:
         """Trains until `epochs` epochs are done in all, or `stop` is called.
@@ -123,6 +146,8 @@ class Learner:
                 iterated over. Only a loader can be resumed within an epoch.
             epochs: how many there shall be, those of earlier calls and of a resumed run included.
             valid: batches to evaluate on after each epoch.
+            valid_every: also evaluate every so many steps, with `Callback.on_evaluation`. If the
+                store of checkpoints monitors one of these numbers, each evaluation writes one.
             resume: True continues from the newest checkpoint, or starts anew where there is none;
                 a path continues from that file.
 
@@ -135,26 +160,42 @@ class Learner:
             CheckpointError: the checkpoint cannot be read, or the folder holds another training's.
             FileWriteError: a checkpoint or log cannot be written. What was learned until then is
                 in the model; calling again goes on with it.
+            TrainingInterruptedError: Ctrl-C was pressed. The step was finished and, if there is
+                a folder for it, a checkpoint written; pressed twice, Ctrl-C ends at once.
         """
+        _at_least_one("valid_every", valid_every)
+        if valid_every is not None and valid is None:
+            raise ArgumentError("fit: valid_every needs fit(..., valid=...)")
         self.epochs = epochs
         self.stopped = None
-        resumed = self._prepare(batches, resume)
-        with ExitStack() as stack:
+        self._ends_now = False
+        self._evaluated = None
+        resumed = self._checkpoints.prepare(self, batches, resume)
+        with interrupting.gently(self), ExitStack() as stack:
+            stack.callback(self._checkpoints.finish)
             for callback in self.callbacks:
                 callback.on_fit_start(self)
                 stack.callback(callback.on_fit_end, self)
             while self.epoch < epochs and self.stopped is None:
                 start = time.perf_counter()
-                self._train_epoch(batches, resumed)
+                self._train_epoch(batches, resumed, valid, valid_every)
                 resumed = False
+                if self._ends_now:
+                    break
                 record = self._record(batches)
                 if valid is not None:
-                    record |= _numbers("valid", self.evaluate(valid))
+                    record |= self._validation(valid)
                 record["seconds"] = time.perf_counter() - start
                 self._end_epoch(record, batches)
         return self.history
 
-    def _train_epoch(self, batches: Iterable[Any], resumed: bool) -> None:
+    def _train_epoch(
+        self,
+        batches: Iterable[Any],
+        resumed: bool,
+        valid: Iterable[Any] | None,
+        valid_every: int | None,
+    ) -> None:
         """Goes through the batches once, or through what a checkpoint left of them."""
         if not resumed:
             for metric in self.metrics:
@@ -162,49 +203,91 @@ class Learner:
         self.model.train()
         total = len(batches) if isinstance(batches, Sized) else None
         done = resuming.position(batches) if resumed else 0
-        for group in _groups(batches, self.accumulate):
+        for group in self._groups(batches):
             loss = self.step(group)
             done += len(group)
             self.position = (done, total)
             for callback in self.callbacks:
                 callback.on_step(self, loss)
-            if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
-                self.save(batches)
+            found = None
+            if valid is not None and valid_every and self.steps % valid_every == 0:
+                found = {"step": self.steps, **self._validation(valid)}
+                for callback in self.callbacks:
+                    callback.on_evaluation(self, found)
+            if self._checkpoints.due(self.steps, found, ending=self._ends_now):
+                self.save(batches, found)
+            if self._ends_now:
+                break
+
+    def _validation(self, valid: Iterable[Any]) -> Record:
+        """The numbers of an evaluation after this step, which is made only once."""
+        if self._evaluated is None or self._evaluated[0] != self.steps:
+            self._evaluated = (self.steps, _numbers("valid", self.evaluate(valid)))
+        return self._evaluated[1]
+
+    def _groups(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
+        """The batches of each step."""
+        running = iter(batches)
+        while True:
+            with self.spans("data"):
+                group = list(islice(running, self.accumulate))
+            if not group:
+                return
+            yield group
 
     def step(self, group: Sequence[Any]) -> float:
         """One step of the optimizer over one batch or several; returns the mean loss.
 
         If anything raises, weights, buffers, generators and the optimizer are as before.
+
+        Raises:
+            NonFiniteLossError: the loss is NaN or infinite; the message names the operation and the
+                module it comes from, which the batches are run again for.
         """
+        try:
+            loss = self._step(group)
+        except NonFiniteLossError as error:
+            raise nonfinite.located(self, group, error) from None
+        self.steps += 1
+        self.last_loss = loss
+        return loss
+
+    def _step(self, group: Sequence[Any]) -> float:
         self.last_lr = self.optimizer.lr
         with it.transaction():
             sizes = [samples_in(batch) for batch in group]
             loss, grads = 0.0, Gradients({})
             for batch, size in zip(group, sizes, strict=True):
                 share = size / sum(sizes)
-                batch_loss, batch_grads = self._gradients(batch)
+                batch_loss, batch_grads = batch_gradients.compute(self, batch)
                 loss += batch_loss * share
                 grads = batch_grads if len(group) == 1 else grads + batch_grads * share
+            grads = self.scaler.unscale(grads)
+            for callback in self.callbacks:
+                callback.on_gradients(self, grads)
+            begin = time.perf_counter()
             if self.max_grad_norm is not None:
                 grads, _ = clip_grad_norm(grads, self.max_grad_norm)
-            self.optimizer.step(grads)
-        self.steps += 1
-        self.last_loss = loss
+            self.scaler.step(self.optimizer, grads, unscaled=True)
+            self.scaler.update()
+        # Behind the transaction: its end asks for all that is not computed yet.
+        batch_gradients.wait(self)
+        self.spans.add("optimizer", begin, time.perf_counter())
+        self.last_samples = sum(sizes)
         return loss
 
-    def _gradients(self, batch: Any) -> tuple[float, Gradients]:
-        tensors = to_tensors(batch, self.model)
-        outputs, loss = self.forward(tensors)
-        value = float(loss)
-        if not math.isfinite(value):
-            raise NonFiniteLossError(self._explain(value, tensors), self.steps)
-        with no_grad():
-            for metric in self.metrics:
-                metric.update(outputs.detach(), targets_of(tensors), value)
-        return value, loss.backward()
+    def forward_precisely(self, batch: Any) -> tuple[Any, Tensor]:
+        """`forward`, with the learner's precision."""
+        if self.precision is None:  # or what surrounds the call
+            return self.forward(batch)
+        with it.precision(self.precision):
+            return self.forward(batch)
 
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """What the model makes of a batch of tensors, and the loss."""
+    def forward(self, batch: Any) -> tuple[Any, Tensor]:
+        """What the model makes of a batch of tensors, and the loss.
+
+        The outputs go to the metrics: a tensor, or tuples, lists and dicts of tensors.
+        """
         if not (isinstance(batch, tuple) and len(batch) == 2):
             raise TrainingError(
                 f"Learner: a batch must be (inputs, targets), got {type(batch).__name__}"
@@ -224,20 +307,29 @@ class Learner:
         gathered = [m.fresh() for m in (self.metrics if metrics is None else metrics)]
         was_training = self.model.training
         self.model.eval()
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.model.train, was_training)
+            for callback in self.callbacks:
+                callback.on_evaluate_start(self)
+                stack.callback(callback.on_evaluate_end, self)
             with no_grad():
                 for batch in batches:
                     tensors = to_tensors(batch, self.model)
-                    outputs, loss = self.forward(tensors)
+                    outputs, loss = self.forward_precisely(tensors)
                     for metric in gathered:
                         metric.update(outputs, targets_of(tensors), float(loss))
-        finally:
-            self.model.train(was_training)
         return {m.name: m.compute() for m in gathered}
 
-    def stop(self, reason: str) -> None:
-        """Ends training after this epoch."""
+    def stop(self, reason: str, *, now: bool = False) -> None:
+        """Ends training after this epoch; or `now`, after this step and a checkpoint of it."""
         self.stopped = reason
+        self._ends_now = self._ends_now or now
+
+    def checkpoint_now(self) -> None:
+        """Asks for a checkpoint after the step that is running."""
+        if self.checkpoints is None:
+            raise TrainingError("Learner.checkpoint_now: give Learner(..., checkpoints=FOLDER)")
+        self._checkpoints.wanted = True
 
     def save(self, batches: Iterable[Any], record: Record | None = None) -> Path:
         """Writes a checkpoint of everything that training depends on.
@@ -245,37 +337,15 @@ class Learner:
         Raises:
             NonFiniteLossError: a weight is NaN or infinite; older checkpoints are left alone.
         """
-        if self.checkpoints is None:
-            raise TrainingError("Learner.save: give Learner(..., checkpoints=FOLDER)")
-        self._require_finite_weights()
-        state = resuming.collect(self, batches)
-        return self.checkpoints.save(self.steps, self._parts(), state, record)
+        path = self._checkpoints.save(self, batches, record)
+        for callback in self.callbacks:
+            callback.on_checkpoint(self, path)
+        return path
 
-    def _parts(self) -> dict[str, Any]:
-        return {"model": self.model, "optimizer": self.optimizer}
-
-    def _prepare(self, batches: Iterable[Any], resume: bool | str | os.PathLike[str]) -> bool:
-        """Loads the checkpoint asked for; whether training continues within an epoch."""
-        store = self.checkpoints
-        if store is None:
-            if resume is not False:
-                raise TrainingError("fit: resume needs Learner(..., checkpoints=FOLDER)")
-            return False
-        require_writable(store.folder)
-        store.clean()
-        if resume is False:
-            if self.steps == 0 and store.paths():
-                raise TrainingError(
-                    f"fit: {store.folder} holds checkpoints of another training. Continue it with "
-                    "resume=True, choose another folder, or delete them with "
-                    "CheckpointStore(folder).clear()"
-                )
-            return False
-        path = store.latest() if resume is True else Path(resume)
-        if path is None:
-            return False
-        with it.transaction():
-            return resuming.restore(self, batches, store.load(path, self._parts()))
+    @property
+    def checkpoints(self) -> CheckpointStore | None:
+        """Where checkpoints are kept; None if there are none."""
+        return self._checkpoints.store
 
     def _end_epoch(self, record: Record, batches: Iterable[Any]) -> None:
         self.epoch += 1
@@ -293,50 +363,6 @@ class Learner:
             record["waited"] = batches.stats.waited
         return record
 
-    def _explain(self, value: float, batch: Any) -> str:
-        bad = [t for t in _tensors(batch) if t.dtype.is_inexact and not it.all(it.isfinite(t))]
-        last = f"{self.last_loss:.6g}" if math.isfinite(self.last_loss) else "none yet"
-        advice = (
-            "This batch itself holds NaN or infinite numbers: clean the data"
-            if bad
-            else "Try a smaller learning rate, a warm-up schedule or max_grad_norm=1.0, and look "
-            "for logs or divisions of 0 in the model and the loss"
-        )
-        return (
-            f"the loss is {value} at step {self.steps} (epoch {self.epoch + 1}, learning rate "
-            f"{self.last_lr:.3g}; last finite loss: {last}). {self._kept()} {advice}"
-        )
-
-    def _kept(self) -> str:
-        found = self.checkpoints.latest() if self.checkpoints is not None else None
-        kept = f"; the last good checkpoint is {found}" if found else ""
-        return f"The step was not taken and the weights are those before it{kept}."
-
-    def _require_finite_weights(self) -> None:
-        for name, parameter in self.model.named_parameters():
-            if not it.all(it.isfinite(parameter.raw)):
-                raise NonFiniteLossError(
-                    f"the weights {name!r} are NaN or infinite after step {self.steps} (learning "
-                    f"rate {self.last_lr:.3g}, last loss {self.last_loss:.6g}), so no checkpoint "
-                    "was written and older ones were left alone. Resume from one of them with a "
-                    "smaller learning rate or max_grad_norm=1.0",
-                    self.steps,
-                )
-
-
-def _groups(batches: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    running = iter(batches)
-    while group := list(islice(running, size)):
-        yield group
-
-
-def _tensors(batch: Any) -> Iterator[Tensor]:
-    if isinstance(batch, Tensor):
-        yield batch
-    elif isinstance(batch, (tuple, list, dict)):
-        for part in batch.values() if isinstance(batch, dict) else batch:
-            yield from _tensors(part)
-
 
 def _numbers(prefix: str, values: dict[str, Any]) -> Record:
     """Those of the metrics that are numbers; a confusion matrix has no place in a record."""
@@ -346,3 +372,13 @@ def _numbers(prefix: str, values: dict[str, Any]) -> Record:
 def _at_least_one(name: str, value: int | None) -> None:
     if value is not None and (isinstance(value, bool) or value < 1):
         raise ArgumentError(f"Learner: {name} must be at least 1, got {value}")
+
+
+def _different_names(metrics: Sequence[Metric]) -> None:
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                f"Learner: {names.count(name)} metrics are called {name!r}, so that a record could "
+                "hold only one of them; set the attribute `name` of the others"
+            )

@@ -6,17 +6,16 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .callbacks import Callback, Record
+from .callbacks import Record
+from .renderer import Control, Renderer, RunFacts, StepFacts
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-    from .learner import Learner
-
 HIDDEN = ("epoch", "step", "seconds", "waited")
 
 
-class ConsoleLogger(Callback):
+class ConsoleLogger(Renderer):
     """A bar for the running epoch and a line for each that is done.
 
     Where the output is no terminal (a file, a pipe, CI), there is a line after each epoch, and one
@@ -25,6 +24,20 @@ class ConsoleLogger(Callback):
     Args:
         file: where to write; standard output if not given.
         interval: seconds between lines within an epoch.
+
+    >>> import io
+    >>> import ingle.tensor as it, numpy as np
+    >>> from ingle import nn, optim
+    >>> from ingle.dataset import ArrayDataset, Loader
+    >>> from ingle.train import ConsoleLogger, Learner
+    >>> x, model = np.ones((8, 1), np.float32), nn.Linear(1, 1)
+    >>> batches = Loader(ArrayDataset(x, x), 4)
+    >>> output = io.StringIO()
+    >>> learner = Learner(model, optim.SGD(model, lr=0.1), it.mse_loss,
+    ...                   progress=ConsoleLogger(output))
+    >>> history = learner.fit(batches, epochs=1)
+    >>> output.getvalue()[:29]
+    'epoch 1/1  lr 0.1  train/loss'
     """
 
     def __init__(self, file: TextIO | None = None, *, interval: float = 10.0) -> None:
@@ -34,47 +47,55 @@ class ConsoleLogger(Callback):
         self._task: Any = None
         self._spoken = 0.0
         self._epoch = -1
+        self._place = (0, 0)
 
-    def on_fit_start(self, learner: Learner) -> None:
+    def begin(self, run: RunFacts, control: Control) -> None:
         self._epoch = -1
+        self._place = (run.epoch, run.epochs)
         self._spoken = time.monotonic()
-        if learner.steps:
-            self._say(f"resumed after step {learner.steps}, in epoch {learner.epoch + 1}")
+        if run.steps:
+            self._say(f"resumed after step {run.steps}, in epoch {run.epoch + 1}")
         if self._output().isatty():
             self._bars = _bars(self._output())
             self._bars.start()
 
-    def on_step(self, learner: Learner, loss: float) -> None:
-        done, total = learner.position
+    def step(self, step: StepFacts) -> None:
+        self._place = (step.epoch, self._place[1])
         if self._bars is not None:
-            if self._epoch != learner.epoch:
-                self._new_bar(learner, total)
-            self._bars.update(self._task, completed=done, loss=f"loss {loss:.4f}")
+            if self._epoch != step.epoch:
+                self._new_bar(step)
+            self._bars.update(self._task, completed=step.batch, loss=f"loss {step.loss:.4f}")
         elif time.monotonic() - self._spoken >= self.interval:
+            of = f"/{step.batches}" if step.batches else ""
             self._spoken = time.monotonic()
-            of = f"/{total}" if total else ""
-            self._say(
-                f"epoch {learner.epoch + 1}/{learner.epochs}  batch {done}{of}  loss {loss:.4f}"
-            )
+            self._say(f"{self._where()}  batch {step.batch}{of}  loss {step.loss:.4f}")
 
-    def on_epoch(self, learner: Learner, record: Record) -> None:
+    def evaluation(self, record: Record) -> None:
         self._spoken = time.monotonic()
-        self._say(describe(record, learner.epochs))
+        numbers = "  ".join(f"{k} {v:.4f}" for k, v in record.items() if k not in HIDDEN)
+        self._say(f"{self._where()}  step {record['step']}  {numbers}")
 
-    def on_fit_end(self, learner: Learner) -> None:
+    def epoch(self, record: Record, epochs: int) -> None:
+        self._spoken = time.monotonic()
+        self._say(describe(record, epochs))
+
+    def end(self, reason: str | None) -> None:
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
-        if learner.stopped:
-            self._say(f"stopped: {learner.stopped}")
+        self._task = None
+        if reason:
+            self._say(f"stopped: {reason}")
 
-    def _new_bar(self, learner: Learner, total: int | None) -> None:
+    def _where(self) -> str:
+        return f"epoch {self._place[0] + 1}/{self._place[1]}"
+
+    def _new_bar(self, step: StepFacts) -> None:
         assert self._bars is not None
         if self._task is not None:
             self._bars.remove_task(self._task)
-        text = f"epoch {learner.epoch + 1}/{learner.epochs}"
-        self._task = self._bars.add_task(text, total=total, loss="")
-        self._epoch = learner.epoch
+        self._task = self._bars.add_task(self._where(), total=step.batches, loss="")
+        self._epoch = step.epoch
 
     def _output(self) -> TextIO:
         return sys.stdout if self.file is None else self.file

@@ -15,6 +15,7 @@ from ingle.nn import CheckpointError, FileWriteError, atomic_write, load, save, 
 from ingle.tensor import transaction
 from ingle.tensor.errors import ArgumentError
 
+from .background import BackgroundWrite, frozen
 from .callbacks import Mode, better, monitored
 from .errors import CheckpointWarning
 
@@ -37,6 +38,18 @@ class CheckpointStore:
         keep: how many of the newest stay. The best stays besides.
         monitor: the number of an epoch's record that tells the best, such as "valid/accuracy".
         mode: whether a larger ("max") or a smaller ("min") number is better.
+        background: whether a thread writes them while training goes on with values of its own.
+            What goes wrong is raised by the next `save`, or by `wait`, which a learner calls when
+            training ends. There is one file at a time: a `save` waits for the one before.
+
+    >>> import tempfile
+    >>> from ingle import nn
+    >>> from ingle.train import CheckpointStore
+    >>> store = CheckpointStore(tempfile.mkdtemp(), keep=1, monitor="valid/accuracy")
+    >>> for step, accuracy in ((10, 0.5), (20, 0.8), (30, 0.7)):
+    ...     path = store.save(step, {"model": nn.Linear(2, 1)}, {}, {"valid/accuracy": accuracy})
+    >>> store.latest().name, store.best().name
+    ('step-00000030.safetensors', 'step-00000020.safetensors')
     """
 
     def __init__(
@@ -46,6 +59,7 @@ class CheckpointStore:
         keep: int = 3,
         monitor: str | None = None,
         mode: Mode = "max",
+        background: bool = False,
     ) -> None:
         if keep < 1:
             raise ArgumentError(f"CheckpointStore: keep must be at least 1, got {keep}")
@@ -53,6 +67,18 @@ class CheckpointStore:
         self.keep = keep
         self.monitor = monitor
         self.mode: Mode = mode
+        self.background = background
+        self._writing: BackgroundWrite | None = None
+
+    def wait(self) -> None:
+        """Waits until everything is written.
+
+        Raises:
+            FileWriteError: it could not be; older checkpoints are left alone.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def paths(self) -> list[Path]:
         """All checkpoints, the newest first."""
@@ -97,6 +123,21 @@ class CheckpointStore:
         Raises:
             FileWriteError: the disk is full or read-only; older checkpoints are left alone.
         """
+        self.wait()
+        if not self.background:
+            return self._save_explaining(step, parts, state, record)
+        # What was wrong with the record is said at once, not by a thread.
+        if record is not None and self.monitor is not None:
+            monitored(record, self.monitor, "CheckpointStore")
+        kept = {name: frozen(part) for name, part in parts.items()}
+        text = json.loads(json.dumps(state))
+        noted = None if record is None else dict(record)
+        self._writing = BackgroundWrite(lambda: self._save_explaining(step, kept, text, noted))
+        return self.folder / f"step-{step:08}.safetensors"
+
+    def _save_explaining(
+        self, step: int, parts: Mapping[str, Any], state: Any, record: Mapping[str, float] | None
+    ) -> Path:
         older = self.paths()
         try:
             return self._saved(step, parts, state, record)
@@ -127,6 +168,7 @@ class CheckpointStore:
             CheckpointError: the file cannot be read; the message names the newest that can be.
             StateError: the parts are not those that were saved.
         """
+        self.wait()
         try:
             checkpoint = load(path)
             state = _state(path, checkpoint.metadata)
@@ -145,12 +187,14 @@ class CheckpointStore:
 
     def clear(self) -> None:
         """Deletes all checkpoints and what interrupted writes left. Other files stay."""
+        self.wait()
         for path in [*self.paths(), self.folder / "latest", self.folder / "best.json"]:
             _delete(path)
         self.clean()
 
     def clean(self) -> None:
         """Deletes what interrupted writes left; no other process may be writing."""
+        self.wait()
         for pattern in (".step-*.part", ".latest.*.part", ".best.json.*.part"):
             for path in self.folder.glob(pattern):
                 _delete(path)

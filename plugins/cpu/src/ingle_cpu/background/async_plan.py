@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ingle.fusion.ir.views import View
-from ingle.fusion.record.log import Inputs
-from ingle.fusion.runtime.plan_codegen import DonationState, LinearPlan
-from ingle.fusion.support.run_ahead import limit
+from ingle.fusion.device import DonationState, Inputs, LinearPlan, View, run_ahead_limit
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.eager import ArrayHandle
 
-from ..launch.executable import CpuSegment
+from ..launch.executable import CpuExecutable
 from ..memory import CpuHandle, ours
 from .job import Job, QueuedRun
 from .queue import Queue, Room, queue
@@ -56,22 +53,22 @@ class CpuAsyncPlan:
         parts: the plan's.
     """
 
-    def __init__(self, device: Cpu, parts: LinearPlan) -> None:
+    def __init__(self, device: Cpu, linear: LinearPlan) -> None:
         self._device = device
-        self._parts = parts
-        self._first = parts.inputs + len(parts.constants)
-        self._segments: list[tuple[CpuSegment, Sequence[int]]] = list(parts.segments)  # type: ignore[arg-type]
+        self._linear = linear
+        self._first = linear.inputs + len(linear.constants)
+        self._executables: list[tuple[CpuExecutable, Sequence[int]]] = list(linear.executables)  # type: ignore[arg-type]
 
     def __call__(
-        self, given: Sequence[Handle], scalars: Sequence[Any], free: Sequence[bool],
-        landing: DonationState,
+        self, given: Sequence[Handle], scalars: Sequence[Any], donatable: Sequence[bool],
+        donation: DonationState,
     ) -> list[Handle] | None:  # fmt: skip
         """The outputs, which hold their values later; None if it is to be run at once.
 
         Args:
             given, scalars: as for the plan.
-            free: for each input whether it may be written over.
-            landing: gets the run in the queue as its job.
+            donatable: for each input whether it may be written over.
+            donation: gets the run in the queue as its job.
         """
         if not self._worth():
             return None
@@ -79,71 +76,75 @@ class CpuAsyncPlan:
         line = queue()
         if not all(map(ours, inputs)) or not line.start():
             return None
-        line.make_room(max(1, limit()))
-        values: list[Any] = [*inputs, *self._parts.constants, *self._made(inputs, free)]
-        over = {g for v, g in self._parts.donors.items() if values[v] is inputs[g]}
-        for number in over:
-            inputs[number].kept = None
-        job = self._job(line, values, over, scalars)
+        line.make_room(max(1, run_ahead_limit()))
+        values: list[Any] = [*inputs, *self._linear.constants, *self._made(inputs, donatable)]
+        donated = {g for v, g in self._linear.donors.items() if values[v] is inputs[g]}
+        for number in donated:
+            inputs[number].prepacked = None
+        job = self._job(line, values, donated, scalars)
         writes = [
-            (h, landing.restores and self._parts.donors.get(n) in over)
+            (h, donation.restores and self._linear.donors.get(n) in donated)
             for n, h in enumerate(values[self._first :], self._first)
         ]
-        landing.outputs = out = [self._output(values[n], n, v) for n, v in self._parts.outputs]
-        line.add(job, inputs, writes, landing)
+        donation.outputs = out = [self._output(values[n], n, v) for n, v in self._linear.outputs]
+        line.add(job, inputs, writes, donation)
         return out
 
     def _output(self, root: CpuHandle, number: int, view: View | None) -> Handle:
         if view is None:
             return root
-        if number < self._first and root.unwritten is None:
+        if number < self._first and root.pending is None:
             aval = Aval(view.shape, root.dtype)
             return self._device.viewed(root, aval, view.strides, view.offset)
         return PendingView(root, view)
 
     def _worth(self) -> bool:
         seconds = 0.0
-        for segment, _ in self._segments:
-            if segment.long:  # Ctrl-C is to end it, not a call of a while ago
+        for executable, _ in self._executables:
+            if executable.long:  # Ctrl-C is to end it, not a call of a while ago
                 return False
-            seconds += segment.seconds
+            seconds += executable.seconds
         return seconds >= LEAST
 
-    def _made(self, inputs: Sequence[CpuHandle], free: Sequence[bool]) -> list[CpuHandle]:
+    def _made(self, inputs: Sequence[CpuHandle], donatable: Sequence[bool]) -> list[CpuHandle]:
         found = []
-        for number, aval in enumerate(self._parts.own, self._first):
-            giver = self._parts.donors.get(number)
-            taken = giver is not None and free[giver]
+        for number, aval in enumerate(self._linear.own, self._first):
+            giver = self._linear.donors.get(number)
+            taken = giver is not None and donatable[giver]
             found.append(inputs[giver] if taken else self._device.empty(aval))  # type: ignore[index]
         return found
 
     def _job(
-        self, line: Queue, values: Sequence[CpuHandle], over: set[int], scalars: Sequence[Any]
+        self,
+        line: Queue,
+        values: Sequence[CpuHandle],
+        donated: set[int],
+        scalars: Sequence[Any],
     ) -> Job:
-        """The run: checks come before the segment that writes over inputs, if one does."""
-        parts = self._parts
-        read = Inputs([h for n, h in enumerate(values[: parts.inputs]) if n not in over])
+        """The run: checks come before the executable that writes over inputs, if one does."""
+        linear = self._linear
+        read = Inputs([h for n, h in enumerate(values[: linear.inputs]) if n not in donated])
         for handle in read:
             if handle.owned is not None:
                 handle.owned.add(read)
         room = Room(line)
-        arena = room.arena(parts.arena) if parts.arena else 0
-        flags = [(values[n].memory.address, text) for n, text in parts.checks]
-        last = len(self._segments) - 1
-        checked = last - 1 if parts.donors and flags else last
+        arena = room.arena(linear.arena) if linear.arena else 0
+        flags = [(values[n].memory.address, text) for n, text in linear.checks]
+        last = len(self._executables) - 1
+        checked = last - 1 if linear.donors and flags else last
         runs = []
-        for number, (segment, roots) in enumerate(self._segments):
+        for number, (executable, roots) in enumerate(self._executables):
             addresses = [arena, *[values[r].memory.address for r in roots]]
-            keeps = [self._lasting(values, over, roots[n - 1]) for n in segment.keeps]
-            known = keeps if any(keeps) else ()
-            prepared = segment.prepared(addresses, scalars, known, room.scratch)
+            prepacks = [self._lasting(values, donated, roots[n - 1]) for n in executable.prepacks]
+            known = prepacks if any(prepacks) else ()
+            prepared = executable.prepared(addresses, scalars, known, room.scratch)
             runs.append(QueuedRun(prepared, flags if number == checked else ()))
-        return Job(line, runs, (read, parts.constants), room)
+        return Job(line, runs, (read, linear.constants), room)
 
     def _lasting(
-        self, values: Sequence[CpuHandle], over: set[int], number: int
+        self, values: Sequence[CpuHandle], donated: set[int], number: int
     ) -> CpuHandle | None:
         """A value that may come again as it is, and is there."""
-        if number >= self._first or number in over or values[number].unwritten is not None:
+        if number >= self._first or number in donated or values[number].pending is not None:
             return None
         return values[number]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ingle.fusion.support.source_location import user_line
+from ingle.fusion.device import user_line
 from ingle.tensor.cell import Cell, undisturbed
 from ingle.tensor.errors import OutOfRangeError
 
@@ -75,7 +75,7 @@ class Job:
         self._asked = str(user_line()), threading.get_ident()
         self._queue = queue
         self._runs = runs
-        self._kept: tuple[object, ...] = inputs, room
+        self._held: tuple[object, ...] = inputs, room
         self._garbage: list[Any] = []
         self._undo: Sequence[tuple[Cell[Any], Any, int]] = ()
         self._ended = False
@@ -150,12 +150,12 @@ class Job:
         while self._runs:
             runs = self._runs
             run, *rest = runs
-            idle, table = run.prepared.assembly.idle, [run.prepared.table]
+            idle, table = run.prepared.tables.idle, [run.prepared.table]
             # In one step, without a call: a table that is idle twice would get two runs.
             if self._runs is runs:
                 self._runs = rest
                 idle += table
-        self._runs, self._kept, self._undo = (), (), ()
+        self._runs, self._held, self._undo = (), (), ()
         self.after = set()
         self._ended = True
         self._sweep()

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.runtime.plan_codegen import DonationState
+from ingle.fusion.device import DonationState
 from ingle.tensor.cell import Cell, undisturbed
 from ingle.tensor.locks import renewed
 
 from ..jit.engine import IRSource, engine
 from ..memory import CpuHandle, queues
 from ..threads import abi
-from ..threads.pool import gang
+from ..threads.pool import thread_pool
 from ..threads.queue_ir import DONE, HALTED, queue_code
 from .job import Failure, Job
 
@@ -61,7 +61,7 @@ class Queue:
         self._resume, self._ring = _TELL(resume), _TELL(ring)
         self._memory = ctypes.create_string_buffer(abi.QUEUE_BYTES + 128)
         self._state = -(-ctypes.addressof(self._memory) // 128) * 128
-        ticks = gang().ticks_per_us
+        ticks = thread_pool().ticks_per_us
         self._word(abi.QUEUE_SPIN, ctypes.c_int64).value = int(SPIN_US * ticks)
         self._word(abi.QUEUE_IDLE, ctypes.c_int64).value = int(IDLE_US * ticks)
         self._head = self._word(abi.QUEUE_HEAD, ctypes.c_int64)
@@ -89,7 +89,7 @@ class Queue:
             return True
         with self.lock:
             if self._thread is None:
-                gang().start()
+                thread_pool().start()
                 thread = threading.Thread(target=self._live, name="ingle-cpu-ahead", daemon=True)
                 try:
                     thread.start()
@@ -104,7 +104,7 @@ class Queue:
         if not self._place.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
-        run, state = gang().run_address, gang().state
+        run, state = thread_pool().run_address, thread_pool().state
         while not self._serve(self._state, run, state):
             self._event.wait()
             self._event.clear()
@@ -118,7 +118,7 @@ class Queue:
 
     def add(
         self, job: Job, reads: Sequence[CpuHandle], writes: Sequence[tuple[CpuHandle, bool]],
-        landing: DonationState,
+        donation: DonationState,
     ) -> None:  # fmt: skip
         """Appends a job.
 
@@ -126,7 +126,7 @@ class Queue:
             job: which.
             reads: what it makes use of, what it writes over included.
             writes: what it writes; and whether that has a good value also if the job fails.
-            landing: is told when nothing comes between it and the run any more.
+            donation: is told when nothing comes between it and the run any more.
         """
         added = False
         while not added:
@@ -135,7 +135,7 @@ class Queue:
                 if self._head.value - self._tail.value < abi.SLOTS:
                     self._adding = threading.get_ident()
                     try:
-                        self._add(job, reads, writes, landing)
+                        self._add(job, reads, writes, donation)
                     finally:
                         self._adding = 0
                     added = True
@@ -144,7 +144,7 @@ class Queue:
 
     def _add(
         self, job: Job, reads: Sequence[CpuHandle], writes: Sequence[tuple[CpuHandle, bool]],
-        landing: DonationState,
+        donation: DonationState,
     ) -> None:  # fmt: skip
         job.number = self._head.value
         while self._jobs and self._jobs[-1].number >= job.number:
@@ -157,14 +157,14 @@ class Queue:
         for handle, old in writes:
             handle.leave_to(job, old)
         submit, state, program = self._submit, self._state, job.program
-        landing.job = job
+        donation.job = job
         # Python looks for signals after calls: none is handled before the next one's end.
-        landing.done = True
+        donation.done = True
         submit(state, program)
 
     def _follow(self, job: Job, handle: CpuHandle) -> None:
         """Notes which job writes what another one is to read."""
-        waits = handle.unwritten
+        waits = handle.pending
         if waits is None:
             return
         failure = waits.failure
@@ -344,7 +344,7 @@ def queue() -> Queue:
         return queues[0]
     with _making:
         if not queues:
-            gang()  # whose end comes after the queue's
+            thread_pool()  # whose end comes after the queue's
             made = Queue()
             atexit.register(made.close)
             if hasattr(os, "register_at_fork"):

@@ -12,21 +12,20 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ingle.fusion.ir.scalar_program import ScalarProgram
-from ingle.fusion.kernel.nest import units
-from ingle.fusion.lowering.contraction import ContractionCall
-from ingle.fusion.lowering.nests import NestCall
-from ingle.fusion.lowering.operands import Argument
-from ingle.fusion.runtime.custom_kernels import registrations
-from ingle.fusion.runtime.device import Launch
-from ingle.fusion.runtime.graph_plans import GraphPlans
-from ingle.fusion.runtime.launch import bits_of_number
-from ingle.fusion.runtime.plan_data import KernelRun
-from ingle.fusion.support.settings import is_exact
+from ingle.fusion.device import (
+    GraphPlans,
+    KernelRun,
+    Launch,
+    ScalarProgram,
+    is_exact,
+    registrations,
+)
+from ingle.fusion.device.executables import bits_of_number
+from ingle.fusion.device.kernels import Argument, ContractionCall, NestCall, units
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-from ..launch.executable import MANY, QUICK, CpuSegment
+from ..launch.executable import MANY, QUICK, CpuExecutable
 from ..launch.table_builder import grain_of, kernel_of
 from ..threads.abi import GRAIN, UNITS
 from ..threads.table import Table, TableEntry
@@ -95,23 +94,23 @@ class _Sample(NamedTuple):
 
 def _sample(rows: int, executable: GraphPlans, numbers: Sequence[Any]) -> _Sample | None:
     """The one kernel of a plan; None if the plan is more than that."""
-    recipe = executable.serving(numbers).recipe
-    only = recipe.steps[0] if len(recipe.steps) == 1 else None
-    if not isinstance(only, KernelRun) or recipe.constants or recipe.checks or recipe.arena:
+    data = executable.serving(numbers).data
+    only = data.steps[0] if len(data.steps) == 1 else None
+    if not isinstance(only, KernelRun) or data.constants or data.checks or data.arena:
         return None
-    assert isinstance(only.segment, CpuSegment)
-    launches = only.segment.launches()
-    if len(launches) != 1 or len(recipe.own) != 1 or len(recipe.outputs) != 1:
+    assert isinstance(only.executable, CpuExecutable)
+    launches = only.executable.launches()
+    if len(launches) != 1 or len(data.own) != 1 or len(data.outputs) != 1:
         return None
-    ((number, view),) = recipe.outputs
-    if number != recipe.inputs or (view is not None and (view.offset or not view.contiguous)):
+    ((number, view),) = data.outputs
+    if number != data.inputs or (view is not None and (view.offset or not view.contiguous)):
         return None
     (launch,) = launches
     if any(pointer.buffer == 0 or pointer.offset for pointer in launch.pointers):
         return None
     roots = [only.roots[p.buffer - 1] for p in launch.pointers]
-    places = tuple([-1 if r == recipe.inputs else r for r in roots])
-    return _Sample(rows, launch, places, recipe.host, recipe.scalars, recipe.products)
+    places = tuple([-1 if r == data.inputs else r for r in roots])
+    return _Sample(rows, launch, places, data.host, data.scalars, data.products)
 
 
 def _same_kernel(a: _Sample, b: _Sample) -> bool:
@@ -318,8 +317,8 @@ class ProductRows(_Bound):
         call = launch.call._replace(sizes=(rows, *launch.call.sizes[1:]))
         pointers = tuple([p._replace(buffer=1 + n) for n, p in enumerate(launch.pointers)])
         renamed = launch._replace(call=call, pointers=pointers)
-        self._segment = CpuSegment.of([renamed], 1 + len(pointers), sample.scalars)
-        self._keeps = [self._places[n - 1] for n in self._segment.keeps]
+        self._executable = CpuExecutable.of([renamed], 1 + len(pointers), sample.scalars)
+        self._prepacks = [self._places[n - 1] for n in self._executable.prepacks]
 
     def __call__(self, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
         """Runs it; None if it takes a plan."""
@@ -329,7 +328,7 @@ class ProductRows(_Bound):
         handles, scalars = found
         result = self._device.empty(self._result)
         buffers = [result.address if p < 0 else handles[p].address for p in self._places]
-        self._segment([0, *buffers], scalars, keeps=[handles[p] for p in self._keeps])
+        self._executable([0, *buffers], scalars, prepacks=[handles[p] for p in self._prepacks])
         return [result]
 
 

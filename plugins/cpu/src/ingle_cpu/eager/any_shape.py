@@ -10,19 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ingle.fusion.fusion import Fusion
-from ingle.fusion.ir.graph import Graph
-from ingle.fusion.kernel.nest import is_flat
-from ingle.fusion.lowering.nests import NestCall
-from ingle.fusion.runtime.device import Launch
-from ingle.fusion.runtime.graph_plans import GraphPlans
-from ingle.fusion.runtime.launch import bits_of_number
-from ingle.fusion.runtime.plan import CompiledPlan
-from ingle.fusion.runtime.plan_data import KernelRun
+from ingle.fusion.device import CompiledPlan, Fusion, Graph, GraphPlans, KernelRun, Launch
+from ingle.fusion.device.executables import bits_of_number
+from ingle.fusion.device.kernels import NestCall, is_flat
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
-from ..launch.executable import QUICK, CpuSegment
+from ..launch.executable import QUICK, CpuExecutable
 from ..launch.table_builder import WORTH, kernel_of
 from ..threads.abi import UNITS
 from ..threads.table import Table, TableEntry
@@ -44,18 +38,18 @@ class AnyShapeCall:
     def __init__(
         self, device: Any, plan: CompiledPlan, launch: Launch, values: Sequence[int]
     ) -> None:
-        call, recipe = launch.call, plan.recipe
+        call, data = launch.call, plan.data
         assert isinstance(call, NestCall)
         self._device = device
         self._host = plan.host
-        self._dtype = recipe.own[0].dtype
-        self._scalars = [(n, recipe.scalars[n]) for n in launch.scalars]
+        self._dtype = data.own[0].dtype
+        self._scalars = [(n, data.scalars[n]) for n in launch.scalars]
         strides = [s for strides in call.strides for s in strides]
         self._first = 1 + len(strides)
         code = kernel_of(call.nest)
         self._table = Table(
             [TableEntry(code.addresses[0], 0, 0, SAMPLE, WORTH)],
-            values, [0] * len(values), recipe.inputs + 1,
+            values, [0] * len(values), data.inputs + 1,
             [SAMPLE, *strides, *[0] * len(launch.scalars)], code=[code],
         )  # fmt: skip
         self._idle = [self._table]
@@ -82,10 +76,10 @@ class AnyShapeCall:
         return [result]
 
 
-def flat_call(
+def any_shape_call(
     device: Any, fusion: Fusion, op: Op, inputs: Sequence[Handle | Scalar]
 ) -> AnyShapeCall | None:
-    """An operation for all shapes; None where it takes more than one kernel over flat memory."""
+    """An operation for all shapes; None where it takes more than one kernel, or strides."""
     graph, numbers = Graph(), [x.value for x in inputs if isinstance(x, Scalar)]
     args = [
         graph.scalar(x.dtype) if isinstance(x, Scalar) else graph.input(Aval((SAMPLE,), x.dtype))
@@ -93,13 +87,13 @@ def flat_call(
     ]
     graph.outputs = graph.node(op, args)
     plan = GraphPlans(device, fusion, graph).serving(numbers)
-    recipe = plan.recipe
-    only = recipe.steps[0] if len(recipe.steps) == 1 else None
-    if not isinstance(only, KernelRun) or recipe.constants or recipe.checks:
+    data = plan.data
+    only = data.steps[0] if len(data.steps) == 1 else None
+    if not isinstance(only, KernelRun) or data.constants or data.checks:
         return None
-    assert isinstance(only.segment, CpuSegment)
-    launch = _only(only.segment.launches())
-    if launch is None or list(recipe.outputs) != [(recipe.inputs, None)]:
+    assert isinstance(only.executable, CpuExecutable)
+    launch = _only(only.executable.launches())
+    if launch is None or list(data.outputs) != [(data.inputs, None)]:
         return None
     if any(pointer.buffer == 0 or pointer.offset for pointer in launch.pointers):
         return None
@@ -107,7 +101,7 @@ def flat_call(
 
 
 def _only(launches: Sequence[Launch]) -> Launch | None:
-    """The kernel of a plan, if it is one over flat memory."""
+    """The kernel of a plan, if it is one over one contiguous run of memory."""
     call = launches[0].call if len(launches) == 1 else None
     flat = isinstance(call, NestCall) and is_flat(call.nest) and not call.fixed
     return launches[0] if flat else None

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ingle.fusion.kernel.nest import Nest
-from ingle.fusion.runtime.custom_kernels import CustomKernel
-from ingle.fusion.runtime.launch import bits_of_number
+from ingle.fusion.device import CustomKernel
+from ingle.fusion.device.executables import bits_of_number
+from ingle.fusion.device.kernels import Nest
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
@@ -22,25 +22,25 @@ class CustomCall:
 
     Args:
         device: the backend.
-        own: the kernel.
+        kernel: source, arguments and units of work.
         op, inputs: what it is for.
     """
 
     def __init__(
-        self, device: Any, own: CustomKernel, op: Op, inputs: Sequence[Handle | Scalar]
+        self, device: Any, kernel: CustomKernel, op: Op, inputs: Sequence[Handle | Scalar]
     ) -> None:
         self._device = device
         self._results = infer(op, inputs)
         self._numbers = [i for i, x in enumerate(inputs) if isinstance(x, Scalar)]
-        self._args = len(own.args)
+        self._args = len(kernel.args)
         count = len(inputs) - len(self._numbers) + len(self._results)
         elements = max([_elements(a) for a in (*inputs, *self._results)])
-        grain = max(1, WORTH * own.units // max(1, elements))
-        code = _code(own)
+        grain = max(1, WORTH * kernel.units // max(1, elements))
+        code = _code(kernel)
         self._table = Table(
-            [TableEntry(code.addresses[0], 0, 0, own.units, grain)],
+            [TableEntry(code.addresses[0], 0, 0, kernel.units, grain)],
             range(count), [0] * count, count,
-            [*own.args, *[0] * len(self._numbers)], code=[code],
+            [*kernel.args, *[0] * len(self._numbers)], code=[code],
         )  # fmt: skip
         self._idle = [self._table]
         self._releases = elements >= WORTH
@@ -66,7 +66,7 @@ def _elements(x: Handle | Scalar | Aval) -> int:
     return math.prod(x.shape)
 
 
-def _code(own: CustomKernel) -> Code:
-    if isinstance(own.source, Nest):
-        return kernel_of(own.source)
-    return engine().code(IRSource(own.source, (own.name,)))
+def _code(kernel: CustomKernel) -> Code:
+    if isinstance(kernel.source, Nest):
+        return kernel_of(kernel.source)
+    return engine().code(IRSource(kernel.source, (kernel.name,)))

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion.fusion import Fusion
-from ingle.fusion.ir.graph import Graph
-from ingle.fusion.ir.regions import SCATTERS
-from ingle.fusion.passes.decompositions import decomposition
-from ingle.fusion.runtime.graph_plans import GraphPlans
-from ingle.fusion.runtime.legality import generated
+from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
@@ -59,9 +54,9 @@ class SingleOperations:
         self._device = device
         self._fusion = fusion
         self._native = native
-        self._generated = generated(device)
+        self._legality = Legality(device)
         self._known: dict[Any, Run] = {}
-        self._flat: dict[Any, tuple[int, AnyShapeCall | None]] = {}
+        self._any_shape: dict[Any, tuple[int, AnyShapeCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
         self._rows: dict[Any, RowCalls] = {}
 
@@ -77,7 +72,7 @@ class SingleOperations:
         if found is None:
             if len(self._known) > MOST:
                 self._known.clear()
-                self._flat.clear()
+                self._any_shape.clear()
                 self._forms.clear()
                 self._rows.clear()
             found = self._known[key] = self._choose(op, inputs)
@@ -92,22 +87,22 @@ class SingleOperations:
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         operation, traits = op.operation, op.operation.traits
         size = max((math.prod(a.shape) for a in avals), default=0)
-        if self._device.owns(op, avals):
+        if self._device.has_custom_kernel(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
         if traits.family == "movement" or traits.inlined:
             return self._native
-        if operation.name in SIZED or operation.name == "slice_update":
+        if operation.name in SIZED or traits.access == "update":
             return self._in_order
         moves = traits.kind == "movement" and not traits.family and operation.body is not None
         if (traits.family == "gather" or moves) and _taken(op, avals) <= MANY:
             return self._in_order
-        if operation.name in SCATTERS and size <= MANY:
+        if traits.access == "scatter" and size <= MANY:
             return self._in_order
         if traits.exactly_rounded and size <= FEW:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
-        known = self._generated(op, avals) or decomposition(op, avals, True) is not None
+        known = self._legality.answer(op, avals).way != "other"
         if not known and operation.body is None:
             return self._of_rows if traits.family == "matmul" else self._in_order
         same = len({_long(x.shape) for x in inputs if type(x) is not Scalar})
@@ -121,18 +116,18 @@ class SingleOperations:
         """How an elementwise operation runs: once it has come with many shapes, not by plans."""
         numbers = [type(x) is Scalar for x in inputs]
         key = (op, *[(number, x.dtype) for number, x in zip(numbers, inputs, strict=True)])
-        count, flat = self._flat.get(key, (0, None))
+        count, call = self._any_shape.get(key, (0, None))
         if count < SHAPES:
-            self._flat[key] = count + 1, None
+            self._any_shape[key] = count + 1, None
             return self._on_rows(op, avals, inputs)
         if count == SHAPES:
-            from .any_shape import flat_call
+            from .any_shape import any_shape_call
 
-            flat = flat_call(self._device, self._fusion, op, inputs)
-            self._flat[key] = count + 1, flat
-        if flat is None:
+            call = any_shape_call(self._device, self._fusion, op, inputs)
+            self._any_shape[key] = count + 1, call
+        if call is None:
             return self._on_rows(op, avals, inputs)
-        return self._or_by_plan(flat, op, avals, numbers)
+        return self._or_by_plan(call, op, avals, numbers)
 
     def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         """How an operation runs on rows: on more than two numbers of them, not by plans."""

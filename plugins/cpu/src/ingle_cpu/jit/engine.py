@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from ingle.fusion.support.disk_store import DiskStore, disk
+from ingle.fusion.device import DiskStore, disk, give_way
 from ingle.tensor.cell import undisturbed
 from ingle.tensor.errors import BackendError
 
@@ -31,7 +31,7 @@ _reduction = [True]
 """Whether LLVM's option is set, which it is unless somebody says otherwise."""
 MOST = 4096
 """So many modules stay in memory without anybody who holds them: some 8 KiB each."""
-_KEPT: dict[tuple[int, ...], Code] = {}
+_LASTING_CODE: dict[tuple[int, ...], Code] = {}
 """What stays in memory for good: few modules, which every plan uses."""
 
 
@@ -158,7 +158,7 @@ class Engine:
     def addresses(self, source: IRSource) -> tuple[int, ...]:
         """The addresses of a module's functions, which stay in memory for good; see `code`."""
         code = self.code(source)
-        _KEPT[code.addresses] = code
+        _LASTING_CODE[code.addresses] = code
         return code.addresses
 
     def compile(self, sources: Iterable[IRSource]) -> list[Code]:
@@ -183,6 +183,7 @@ class Engine:
             _reduction[:] = [on]
 
     def _object_code(self, source: IRSource) -> bytes:
+        give_way()  # LLVM works without the interpreter
         try:
             module = llvm().parse_assembly(source.text)
             return bytes(_target_machine(self.machine).emit_object(module))
@@ -268,7 +269,7 @@ class Engine:
 
 def lasting() -> list[Code]:
     """What stays in memory for good."""
-    return list(_KEPT.values())
+    return list(_LASTING_CODE.values())
 
 
 def _target_machine(machine: Host) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import llvmlite
 
-from ingle.fusion.support.disk_store import disk
+from ingle.fusion.device import disk
 from ingle.tensor.errors import BackendError
 
 _LASTING = frozenset(
@@ -123,7 +123,7 @@ def _processor() -> str | None:
         version = llvmlite.__version__
     except (OSError, ValueError, AttributeError):
         return None
-    kept = [line for line in first if line.split(":")[0].strip() in _LASTING]
+    lasting = [line for line in first if line.split(":")[0].strip() in _LASTING]
     built = f"{version} {library} {status.st_size} {status.st_mtime_ns}"
-    text = "".join([platform.machine(), "\n", built, "\n", *kept])
+    text = "".join([platform.machine(), "\n", built, "\n", *lasting])
     return hashlib.sha256(text.encode()).hexdigest()

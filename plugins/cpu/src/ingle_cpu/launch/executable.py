@@ -1,4 +1,4 @@
-"""Launches of a plan as a table that the gang walks."""
+"""Launches of a plan as a table that the thread pool walks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ingle.fusion.kernel.code import bits_of
-from ingle.fusion.lowering.nests import NestCall
-from ingle.fusion.runtime.device import Launch
-from ingle.fusion.runtime.plan_codegen import DonationState
-from ingle.fusion.runtime.scratch import Lender
+from ingle.fusion.device import DonationState, Launch, Lender
+from ingle.fusion.device.kernels import NestCall, bits_of
 
 from ..matmul import prepacked
-from ..matmul.prepacked import Panels, kept_of, panels_of
+from ..matmul.prepacked import Panels, cached_panels, panels_of
 from ..memory import CpuHandle, lent_memory
 from ..threads.table import Table
 from .interrupts import run_interruptibly
-from .table_builder import TableBuilder, assembled, rendered
+from .table_builder import TableSet, build_tables, rendered
 
 QUICK = 4
 """Grains of work up to which a plan keeps Python's lock, which takes longer to get back."""
@@ -29,7 +26,7 @@ MANY = 5000
 LONG = 0.2
 """Grains of work, and seconds, from which on a plan lets Ctrl-C stop it."""
 
-MOST_ASSEMBLIES = 8
+MOST_TABLE_SETS = 8
 """Of operands in panels and others: a few of the ways to have some of them are enough."""
 NO_PANELS: Sequence[Panels] = ()
 
@@ -45,16 +42,16 @@ class PreparedLaunch(NamedTuple):
 
     Attributes:
         table: what runs; it knows addresses and numbers.
-        assembly: whose table that is; it gets it back in `idle`.
+        tables: whose table that is; `idle` gets it back.
         panels: what the run reads besides.
     """
 
     table: Table
-    assembly: TableBuilder
+    tables: TableSet
     panels: Sequence[Panels]
 
 
-class CpuSegment:
+class CpuExecutable:
     """Kernels that run one after the other without Python in between.
 
     Args:
@@ -62,11 +59,11 @@ class CpuSegment:
         buffers: how many buffers there are.
         scalars: dtypes of the numbers that each run is given.
         usual: the tables of the launches.
-        keepable: of the operands that may be kept in panels those that are.
+        prepackable: of the operands that may be prepacked those that are.
 
     Attributes:
         seconds: how long the last run took that was long enough to be measured.
-        renewed: whether it was found on disk and assembled anew.
+        renewed: whether it was found on disk and built anew.
         turn_seconds: how long a turn of the last loop took that ran it first; None before that.
     """
 
@@ -74,14 +71,14 @@ class CpuSegment:
 
     def __init__(
         self, launches: Callable[[], Sequence[Launch]], buffers: int, scalars: Sequence[str],
-        usual: TableBuilder, keepable: Sequence[prepacked.PackedOperand],
+        usual: TableSet, prepackable: Sequence[prepacked.PackedOperand],
     ) -> None:  # fmt: skip
         self.launches = launches
         self.buffers = buffers
         self.usual = usual
-        self.keepable = keepable
-        self._orders = [o.order for o in keepable]
-        self._assemblies: dict[tuple[int, ...], TableBuilder] = {(): usual}
+        self.prepackable = prepackable
+        self._orders = [o.order for o in prepackable]
+        self._table_sets: dict[tuple[int, ...], TableSet] = {(): usual}
         self._packers = {n: _packer(scalars[n]) for n in {n for _, n in usual.patches}}
         self._quick = usual.pieces < QUICK
         self._long = usual.pieces > MANY
@@ -89,17 +86,17 @@ class CpuSegment:
         self.turn_seconds: float | None = None
 
     @staticmethod
-    def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> CpuSegment:
+    def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> CpuExecutable:
         """Launches, compiled and ready to run."""
-        usual = assembled(launches, buffers)
+        usual = build_tables(launches, buffers)
         unsettled = {0} | prepacked.written(launches)
-        keepable = [o for o in usual.keepable if o.buffer not in unsettled]
-        return CpuSegment(lambda: launches, buffers, scalars, usual, keepable)
+        prepackable = [o for o in usual.prepackable if o.buffer not in unsettled]
+        return CpuExecutable(lambda: launches, buffers, scalars, usual, prepackable)
 
     @property
-    def keeps(self) -> tuple[int, ...]:
-        """The buffers of operands that it keeps in panels where they come again and again."""
-        return tuple([operand.buffer for operand in self.keepable])
+    def prepacks(self) -> tuple[int, ...]:
+        """The buffers of operands that it prepacks where they come again and again."""
+        return tuple([operand.buffer for operand in self.prepackable])
 
     @property
     def long(self) -> bool:
@@ -110,20 +107,20 @@ class CpuSegment:
         self,
         addresses: Sequence[int],
         scalars: Sequence[Any],
-        landing: DonationState | None = None,
-        keeps: Sequence[CpuHandle | None] = (),
+        donation: DonationState | None = None,
+        prepacks: Sequence[CpuHandle | None] = (),
     ) -> None:
-        """Runs them on buffers at these addresses; `keeps` are the handles of some, or None."""
-        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
-        table = assembly.taken()
-        scratch = _scratch.lend(assembly.scratch, lent_memory) if assembly.scratch else None
+        """Runs them on buffers at these addresses; `prepacks` are the handles of some, or None."""
+        tables, panels = self._chosen(prepacks) if prepacks else (self.usual, NO_PANELS)
+        table = tables.taken()
+        scratch = _scratch.lend(tables.scratch, lent_memory) if tables.scratch else None
         place = 0 if scratch is None else scratch.address
-        self._fill(assembly, table, addresses, panels, scalars, place)
+        self._fill(tables, table, addresses, panels, scalars, place)
         if self._quick:
-            table.run(release=False, landing=landing)
+            table.run(release=False, donation=donation)
         else:
-            self._run(table, landing)
-        assembly.idle.append(table)
+            self._run(table, donation)
+        tables.idle.append(table)
         if scratch is not None:
             _scratch.take_back(scratch)
 
@@ -131,53 +128,53 @@ class CpuSegment:
         self,
         addresses: Sequence[int],
         scalars: Sequence[Any],
-        keeps: Sequence[CpuHandle | None],
+        prepacks: Sequence[CpuHandle | None],
         scratch: Callable[[int], int],
     ) -> PreparedLaunch:
         """All but the run; `scratch` finds memory of some bytes for it."""
-        assembly, panels = self._chosen(keeps) if keeps else (self.usual, NO_PANELS)
-        table = assembly.taken()
-        place = scratch(assembly.scratch) if assembly.scratch else 0
-        self._fill(assembly, table, addresses, panels, scalars, place)
-        return PreparedLaunch(table, assembly, panels)
+        tables, panels = self._chosen(prepacks) if prepacks else (self.usual, NO_PANELS)
+        table = tables.taken()
+        place = scratch(tables.scratch) if tables.scratch else 0
+        self._fill(tables, table, addresses, panels, scalars, place)
+        return PreparedLaunch(table, tables, panels)
 
     def profile(
         self,
         addresses: Sequence[int],
         scalars: Sequence[Any],
         runs: int,
-        keeps: Sequence[CpuHandle | None] = (),
+        prepacks: Sequence[CpuHandle | None] = (),
     ) -> Sequence[float]:
         """Seconds of each launch, the mean of some runs."""
-        assembly, panels = self._with(
-            [kept_of(h, o) for h, o in zip(keeps, self._orders, strict=False)]
+        tables, panels = self._with(
+            [cached_panels(h, o) for h, o in zip(prepacks, self._orders, strict=False)]
         )
-        table = assembly.taken()
-        scratch = lent_memory(assembly.scratch)
-        self._fill(assembly, table, addresses, panels, scalars, scratch.address)
+        table = tables.taken()
+        scratch = lent_memory(tables.scratch)
+        self._fill(tables, table, addresses, panels, scalars, scratch.address)
         self._run(table)
         table.measure()
         for _ in range(runs):
             self._run(table)
         seconds = table.seconds / runs
         table.measure(False)
-        assembly.idle.append(table)
-        return [float(sum(seconds[e] for e in range(a, b))) for a, b in assembly.spans]
+        tables.idle.append(table)
+        return [float(sum(seconds[e] for e in range(a, b))) for a, b in tables.spans]
 
-    def _chosen(self, keeps: Sequence[CpuHandle | None]) -> tuple[TableBuilder, Sequence[Panels]]:
-        return self._with([panels_of(h, o) for h, o in zip(keeps, self._orders, strict=True)])
+    def _chosen(self, prepacks: Sequence[CpuHandle | None]) -> tuple[TableSet, Sequence[Panels]]:
+        return self._with([panels_of(h, o) for h, o in zip(prepacks, self._orders, strict=True)])
 
-    def _with(self, found: Sequence[Panels | None]) -> tuple[TableBuilder, Sequence[Panels]]:
+    def _with(self, found: Sequence[Panels | None]) -> tuple[TableSet, Sequence[Panels]]:
         """What runs where operands have the panels that were found, and those panels."""
         ready = tuple([n for n, panels in enumerate(found) if panels is not None])
-        assembly = self._assemblies.get(ready)
-        if assembly is None:
-            if len(self._assemblies) > MOST_ASSEMBLIES:
+        tables = self._table_sets.get(ready)
+        if tables is None:
+            if len(self._table_sets) > MOST_TABLE_SETS:
                 return self.usual, NO_PANELS
-            operands = [self.keepable[n] for n in ready]
-            assembly = assembled(self.launches(), self.buffers, operands)
-            self._assemblies[ready] = assembly
-        return assembly, [panels for panels in found if panels is not None]
+            operands = [self.prepackable[n] for n in ready]
+            tables = build_tables(self.launches(), self.buffers, operands, self.usual)
+            self._table_sets[ready] = tables
+        return tables, [panels for panels in found if panels is not None]
 
     def sources(self) -> Sequence[str]:
         """The kernels' LLVM IR."""
@@ -186,7 +183,7 @@ class CpuSegment:
 
     def _fill(
         self,
-        assembly: TableBuilder,
+        tables: TableSet,
         table: Table,
         addresses: Sequence[int],
         panels: Sequence[Panels],
@@ -194,18 +191,18 @@ class CpuSegment:
         scratch: int,
     ) -> None:
         behind = [p.address for p in panels] if panels else ()
-        assembly.addresses.pack_into(table.base_bytes, 0, *addresses, scratch, *behind)
-        if assembly.patches:
+        tables.addresses.pack_into(table.base_bytes, 0, *addresses, scratch, *behind)
+        if tables.patches:
             words = {n: pack(scalars[n]) for n, pack in self._packers.items()}
-            for start, number in assembly.patches:
+            for start, number in tables.patches:
                 table.arg_bytes[start : start + 8] = words[number]
 
-    def _run(self, table: Table, landing: DonationState | None = None) -> None:
+    def _run(self, table: Table, donation: DonationState | None = None) -> None:
         if self._long and threading.current_thread() is threading.main_thread():
             run_interruptibly(table)
         else:
             began = time.perf_counter()
-            table.run(landing=landing)
+            table.run(donation=donation)
             self.seconds = time.perf_counter() - began
             self._long = self.seconds > LONG
 

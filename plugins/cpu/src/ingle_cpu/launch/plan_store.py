@@ -1,9 +1,9 @@
-"""Plans that outlive their process: segments as data, and as segments again.
+"""Serialization of executables: plans that outlive their process.
 
-What is written is a segment's table as numbers, in which places stand for addresses of code, and
-the keys of the compiled objects in the store. So to read one is to copy arrays and to load objects:
-nothing is rendered or compiled. Where an object is gone, or the tuner knows better by now, the
-segment is assembled anew from its launches, which stand there, too.
+A record holds an executable's table as numbers, with placeholders for the addresses of code, and
+the store's keys of the compiled objects. Reading one copies arrays and loads objects; nothing is
+rendered or compiled. If an object is missing, or the tuner has a better choice by now, the reader
+builds the executable anew from its launches, which the record holds as well.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion.runtime.device import Launch
-from ingle.fusion.runtime.launch_records import read_launches, written_launches
-from ingle.fusion.runtime.plan_keys import folder_digest
-from ingle.fusion.support.disk_store import DiskStore
-from ingle.fusion.support.settings import is_exact, is_measured
+from ingle.fusion.device import DiskStore, Launch, is_exact, is_measured
+from ingle.fusion.device.executables import folder_digest, read_launches, written_launches
 from ingle.tensor.errors import BackendError
 
 from ..jit.engine import Code, engine, lasting
@@ -32,13 +29,13 @@ from ..matmul.microkernel import Tile
 from ..matmul.pack_launches import Packing
 from ..matmul.prepacked import PackedOperand, order_of
 from ..threads.abi import FUNCTION, WITH_PREVIOUS
-from ..threads.pool import gang
+from ..threads.pool import thread_pool
 from ..threads.table import Table, TableEntry
-from .executable import CpuSegment
-from .table_builder import TableBuilder
+from .executable import CpuExecutable
+from .table_builder import TableSet
 
 if TYPE_CHECKING:
-    from ingle.fusion.runtime import device
+    from ingle.fusion.device import NativeExecutable
 
 _FIELDS = len(TableEntry._fields)
 
@@ -55,7 +52,7 @@ class CpuPlanStore:
 
     def description(self) -> str:
         """The machine, the threads, the settings, and the code of this plugin."""
-        return f"{_lasting_part()} {gang().threads} {is_exact()} {is_measured()}"
+        return f"{_lasting_part()} {thread_pool().threads} {is_exact()} {is_measured()}"
 
     def get(self, name: str) -> bytes | None:
         return self._store.get(name)
@@ -63,21 +60,21 @@ class CpuPlanStore:
     def put(self, name: str, content: bytes) -> None:
         self._store.put(name, content)
 
-    def written(self, segment: device.Segment) -> bytes | None:
-        """A segment as bytes; None if its launches hold what is no data."""
-        assert isinstance(segment, CpuSegment)
+    def written(self, executable: NativeExecutable) -> bytes | None:
+        """An executable as bytes; None if its launches hold what is no data."""
+        assert isinstance(executable, CpuExecutable)
         try:
-            launches = _text(written_launches(segment.launches()))
-            return _written(segment, launches)
+            launches = _text(written_launches(executable.launches()))
+            return _written(executable, launches)
         except (TypeError, LookupError):  # code of an unknown origin
             return None
 
-    def segment(
+    def executable(
         self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]
-    ) -> CpuSegment | None:
-        """The segment of such bytes; None if they are none, or do not suit."""
+    ) -> CpuExecutable | None:
+        """The executable of such bytes; None if they are none, or do not suit."""
         try:
-            return _SegmentReader(content, buffers, scalars).segment()
+            return _ExecutableReader(content, buffers, scalars).executable()
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error,
                 OverflowError, RecursionError, BackendError):  # fmt: skip
             return None
@@ -96,8 +93,8 @@ def _text(content: Any) -> bytes:
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _written(segment: CpuSegment, launches: bytes) -> bytes:
-    usual = segment.usual
+def _written(executable: CpuExecutable, launches: bytes) -> bytes:
+    usual = executable.usual
     table = usual.table
     codes: dict[int, list[int]] = {}  # by address: the object, and which of its functions
     objects: dict[str, list[Any]] = {}
@@ -127,7 +124,7 @@ def _written(segment: CpuSegment, launches: bytes) -> bytes:
         "spans": usual.spans,
         "patches": usual.patches,
         "scratch": usual.scratch,
-        "keepable": [_written_operand(o) for o in segment.keepable],
+        "keepable": [_written_operand(o) for o in executable.prepackable],
         "tuned": usual.tuned,
         "sizes": [a.size for a in arrays],
     }
@@ -141,8 +138,8 @@ def _written_operand(operand: PackedOperand) -> list[Any]:
     return [operand.launch, operand.buffer, order.offset, order.packing, operand.choice]
 
 
-class _SegmentReader:
-    """Makes a segment of bytes, none of which it takes for granted."""
+class _ExecutableReader:
+    """Makes an executable of bytes, none of which it takes for granted."""
 
     def __init__(self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]) -> None:
         self._buffers = buffers
@@ -155,14 +152,14 @@ class _SegmentReader:
         self._launch_text = content[16 + text : end]
         self._numbers = np.frombuffer(content, "<i8", offset=end).astype(np.int64)
 
-    def segment(self) -> CpuSegment:
-        usual = self._assembly() if self._agrees() else None
+    def executable(self) -> CpuExecutable:
+        usual = self._table_set() if self._agrees() else None
         launches = self._launches()
         if usual is None:
-            made = CpuSegment.of(launches(), len(self._buffers), self._scalars)
+            made = CpuExecutable.of(launches(), len(self._buffers), self._scalars)
             made.renewed = True
             return made
-        return CpuSegment(launches, len(self._buffers), self._scalars, usual, usual.keepable)
+        return CpuExecutable(launches, len(self._buffers), self._scalars, usual, usual.prepackable)
 
     def _launches(self) -> Callable[[], Sequence[Launch]]:
         text = self._launch_text
@@ -176,7 +173,7 @@ class _SegmentReader:
                 return False
         return True
 
-    def _assembly(self) -> TableBuilder | None:
+    def _table_set(self) -> TableSet | None:
         """The tables; None where an object is gone."""
         said = self._said
         codes = [engine().recalled(key, tuple(names)) for key, names in said["objects"]]
@@ -205,9 +202,9 @@ class _SegmentReader:
             key: Asked(None if v is None else Variation(*v), bool(due))
             for key, (v, due) in said["tuned"].items()
         }
-        return TableBuilder(
+        return TableSet(
             table, len(self._buffers) + 1, spans=spans, patches=patches, scratch=scratch,
-            keepable=[self._operand(*o) for o in said["keepable"]], addressed=addressed,
+            prepackable=[self._operand(*o) for o in said["keepable"]], addressed=addressed,
             tuned=tuned,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Segments that run again and again in one native call, such as the steps of a loop."""
+"""Executables that run again and again in one native call, such as the steps of a loop."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.runtime.device import Turns
-from ingle.fusion.runtime.scratch import Lender, Lent
+from ingle.fusion.device import Lender, Lent, Turns
 
 from ..memory import lent_memory
 from ..threads import abi
 from ..threads.table import HOLDING, RELEASING, AbortedError
-from .executable import LONG, MANY, QUICK, CpuSegment, PreparedLaunch
+from .executable import LONG, MANY, QUICK, CpuExecutable, PreparedLaunch
 from .interrupts import run_interruptibly
 
 _BASES = abi.CONTROL.index("bases")
 
 _scratch = Lender()
-"""Memory for what templates pack: a run needs one piece, which its segments take turns with."""
+"""Memory for what templates pack: a run needs one piece, which its executables take turns with."""
 
 
 def run_turns(runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
-    """Runs segments one after the other, as often as each of them has addresses.
+    """Runs executables one after the other, as often as each of them has addresses.
 
     Raises:
         KeyboardInterrupt: it takes long, and Ctrl-C came meanwhile.
     """
-    first: CpuSegment = runs[0].segment  # type: ignore[assignment]
+    first: CpuExecutable = runs[0].executable  # type: ignore[assignment]
     turns = len(runs[0].addresses)
     lent: list[Lent] = []
 
@@ -41,7 +40,7 @@ def run_turns(runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
 
     prepared = [_prepared(run, scalars, scratch) for run in runs]
     loop = _Loop(prepared, [run.addresses for run in runs], turns)
-    pieces = turns * sum(p.assembly.pieces for p in prepared)
+    pieces = turns * sum(p.tables.pieces for p in prepared)
     try:
         if _is_long(first, turns, pieces) and _is_main():
             run_interruptibly(loop)
@@ -51,17 +50,17 @@ def run_turns(runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
         loop.end()
     first.turn_seconds = loop.seconds / turns
     for p in prepared:
-        p.assembly.idle.append(p.table)
+        p.tables.idle.append(p.table)
     for piece in lent:
         _scratch.take_back(piece)
 
 
 def _prepared(run: Turns, scalars: Sequence[Any], scratch: Callable[[int], int]) -> PreparedLaunch:
-    segment: CpuSegment = run.segment  # type: ignore[assignment]
-    return segment.prepared(run.addresses[0].tolist(), scalars, run.keeps, scratch)
+    executable: CpuExecutable = run.executable  # type: ignore[assignment]
+    return executable.prepared(run.addresses[0].tolist(), scalars, run.prepacks, scratch)
 
 
-def _is_long(first: CpuSegment, turns: int, pieces: float) -> bool:
+def _is_long(first: CpuExecutable, turns: int, pieces: float) -> bool:
     """Whether Ctrl-C should be able to end it: as long as it took before, or by its work."""
     if first.turn_seconds is None:
         return pieces > MANY
@@ -97,15 +96,15 @@ class _Loop:
         Raises:
             AbortedError: `abort` was called meanwhile.
         """
-        gang = self._tables[0].gang
-        if not gang.parks_in_kernel and gang.sleeping:
-            gang.wake()
-        holding, releasing = _calls(gang.repeat_address)
+        thread_pool = self._tables[0].thread_pool
+        if not thread_pool.parks_in_kernel and thread_pool.sleeping:
+            thread_pool.wake()
+        holding, releasing = _calls(thread_pool.repeat_address)
         began = time.perf_counter()
-        status = (releasing if release else holding)(self._words.ctypes.data, gang.state)
+        status = (releasing if release else holding)(self._words.ctypes.data, thread_pool.state)
         self.seconds = time.perf_counter() - began
         if status == abi.ALONE:
-            gang.start()  # a forked child's first plan ran on this thread, the next one has help
+            thread_pool.start()  # a forked child's first plan ran on this thread alone
         elif status:
             self.forget_abort()
             raise AbortedError(f"a loop of {self._words[0]} turns was stopped before its end")

@@ -1,31 +1,40 @@
-"""The table of a segment: its launches as entries, with their pointers and arguments."""
+"""The table of an executable: its launches as entries, with their pointers and arguments."""
 
 from __future__ import annotations
 
 import math
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
-from ingle.fusion.kernel.nest import BLOCK, Nest, Operand, in_blocks, is_flat, layout, units
-from ingle.fusion.lowering.contraction import ContractionCall
-from ingle.fusion.lowering.nests import NestCall
-from ingle.fusion.render.llvm.source import render
-from ingle.fusion.render.llvm.targets import target_of
-from ingle.fusion.runtime.device import BufferOffset, Launch
-from ingle.fusion.support.time_slices import tick
+from ingle.fusion.device import BufferOffset, Launch, tick
+from ingle.fusion.device.kernels import (
+    BLOCK,
+    ContractionCall,
+    Nest,
+    NestCall,
+    epilogue_of,
+    in_blocks,
+    is_flat,
+    layout,
+    units,
+)
+from ingle.fusion.device.llvm import render, target_of
 
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
 from ..matmul import prepacked
 from ..matmul.autotune import Asked, choice_for
-from ..matmul.launches import Epilogue, Problem, contraction
+from ..matmul.launches import Problem, contraction
+from ..matmul.plan import A, B, Pointer
 from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
-from ..threads.pool import gang
+from ..threads.pool import thread_pool
 from ..threads.table import Table, TableEntry
 
 WORTH = 1 << 14
 """Elements that a worker should have at least: fewer take less time than waking it."""
-COMPILING = 500
+COMPILING = 1500
 """To how many steps of passes the compilation of a kernel comes."""
 LONG_ROW = 64
 """Elements from which on rows of a scattered nest are shared: who has a part of them goes over all,
@@ -44,7 +53,7 @@ def rendered(nest: Nest) -> str:
     return render(nest, "nest", target_of(host.present, host.triple.partition("-")[0]))
 
 
-class TableBuilder:
+class TableSet:
     """Tables of the same entries.
 
     Args:
@@ -56,9 +65,9 @@ class TableBuilder:
         spans: of each launch its first entry and the one behind its last.
         patches: where numbers go: (byte in the arguments, position of the number).
         scratch: bytes of scratch memory.
-        keepable: operands that may be kept in panels.
+        prepackable: operands that may be prepacked.
         addressed: places of arguments that are addresses of code.
-        tuned: how products were chosen, by the problems' names; see `tuning.Asked`.
+        tuned: how products were chosen, by the problems' names; see `autotune.Asked`.
         pieces: how many grains of work there are.
         idle: tables that no thread uses.
     """
@@ -66,7 +75,7 @@ class TableBuilder:
     def __init__(
         self, table: Table, count: int, *, spans: Sequence[tuple[int, int]],
         patches: Sequence[tuple[int, int]], scratch: int,
-        keepable: Sequence[prepacked.PackedOperand],
+        prepackable: Sequence[prepacked.PackedOperand],
         addressed: Sequence[int], tuned: Mapping[str, Asked],
     ) -> None:  # fmt: skip
         self.table = table
@@ -74,11 +83,23 @@ class TableBuilder:
         self.spans = spans
         self.patches = patches
         self.scratch = scratch
-        self.keepable = keepable
+        self.prepackable = prepackable
         self.addressed = addressed
         self.tuned = tuned
         self.pieces = float((table.entries[:, UNITS] / table.entries[:, GRAIN]).sum())
         self.idle = [table]
+
+    @cached_property
+    def rows(self) -> list[list[int]]:
+        """The entries, and one behind them that begins where pointers and arguments end."""
+        table = self.table
+        entries: list[list[int]] = table.entries[:, : len(TableEntry._fields)].tolist()
+        return [*entries, [0, len(table.base_of), len(table.args)]]
+
+    @cached_property
+    def places(self) -> tuple[list[tuple[int, int]], list[int]]:
+        """The patches and the places of addresses of code, in order."""
+        return sorted(self.patches), sorted(self.addressed)
 
     def taken(self) -> Table:
         """A table that no other thread uses, to be put back to the idle ones."""
@@ -88,25 +109,29 @@ class TableBuilder:
             return self.table.copy()
 
 
-def assembled(
-    launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand] = ()
-) -> TableBuilder:
+def build_tables(
+    launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand] = (),
+    usual: TableSet | None = None,
+) -> TableSet:  # fmt: skip
     """The tables of some launches, whose code is compiled.
 
     Args:
         launches: the kernels with their operands.
         buffers: how many buffers there are; the scratch memory is one more.
         ready: operands whose panels are at hand, one after the other in the buffers behind that.
+        usual: the tables of the same launches without these panels, from which all is copied that
+            they make no difference to: writing kernels out takes longer than a run.
     """
-    return _Assembler(launches, buffers, ready).assembly()
+    return TableBuilder(launches, buffers, ready, usual).tables()
 
 
-class _Assembler:
-    """Entries in the making; see `assembled`."""
+class TableBuilder:
+    """Entries in the making; see `build_tables`."""
 
     def __init__(
-        self, launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand]
-    ) -> None:
+        self, launches: Sequence[Launch], buffers: int,
+        ready: Sequence[prepacked.PackedOperand] = (), usual: TableSet | None = None,
+    ) -> None:  # fmt: skip
         self._entries: list[TableEntry] = []
         self._base_of: list[int] = []
         self._offset_of: list[int] = []
@@ -124,7 +149,10 @@ class _Assembler:
         for number, launch in enumerate(launches):
             first, before = len(self._entries), engine().counts.compiled
             try:
-                self._add(number, launch)
+                if usual is None or number in self._ready:
+                    self._add(number, launch)
+                else:
+                    self._copy(number, usual)
             except KernelCompileError as error:
                 raise KernelCompileError(
                     f"the kernel of [{launch.operations}] cannot be compiled. This is a mistake in "
@@ -132,16 +160,39 @@ class _Assembler:
                 ) from error
             self._spans.append((first, len(self._entries)))
             tick("compiling kernels", COMPILING if engine().counts.compiled > before else 1)
+        if usual is not None:
+            self._code.extend(usual.table.code)
+            self._scratch = max(self._scratch, usual.scratch)
+            self._tuned = {**usual.tuned, **self._tuned}
 
-    def assembly(self) -> TableBuilder:
+    def tables(self) -> TableSet:
         table = Table(
             self._entries, self._base_of, self._offset_of, self._buffers, self._args,
             code=self._code,
         )  # fmt: skip
-        return TableBuilder(
+        return TableSet(
             table, self._buffers, spans=self._spans, patches=self._patches, scratch=self._scratch,
-            keepable=self._keepable, addressed=self._addressed, tuned=self._tuned,
+            prepackable=self._keepable, addressed=self._addressed, tuned=self._tuned,
         )  # fmt: skip
+
+    def _copy(self, number: int, usual: TableSet) -> None:
+        """Takes a launch over, whose pointers and arguments are other ones of as many."""
+        first, end = usual.spans[number]
+        table, rows = usual.table, usual.rows
+        pointers = slice(rows[first][1], rows[end][1])
+        args = slice(rows[first][2], rows[end][2])
+        by_pointer = len(self._base_of) - pointers.start
+        by_arg = len(self._args) - args.start
+        for function, pointer, arg, *rest in rows[first:end]:
+            self._entries.append(TableEntry(function, pointer + by_pointer, arg + by_arg, *rest))
+        self._base_of.extend(table.base_of[pointers].tolist())
+        self._offset_of.extend(table.offset_of[pointers].tolist())
+        self._args.extend(table.args[args].tolist())
+        patches, addressed = usual.places
+        numbers = _between(patches, (8 * args.start,), (8 * args.stop,))
+        self._patches.extend([(at + 8 * by_arg, n) for at, n in numbers])
+        codes = _between(addressed, args.start, args.stop)
+        self._addressed.extend([at + by_arg for at in codes])
 
     def _add(self, number: int, launch: Launch) -> None:
         call = launch.call
@@ -152,42 +203,50 @@ class _Assembler:
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
         problem = Problem(
-            call.dtype, call.dtype, call.batch, *call.sizes, call.a.strides, call.b.strides
+            call.dtype,
+            call.dtype,
+            call.batch,
+            *call.sizes,
+            call.a.strides,
+            call.b.strides,
+            call.windows,
         )
-        named = {"a": launch.pointers[0], "b": launch.pointers[1]}
-        named |= {f"operand {k}": p for k, p in enumerate(launch.pointers[2:])}
+        named = {A: launch.pointers[0], B: launch.pointers[1]}
+        named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
         ready = self._ready.get(number)
         if ready is not None:
             buffer, choice = ready
-            named["b"] = BufferOffset(buffer, 0)
+            named[B] = BufferOffset(buffer, 0)
         else:
-            choice = choice_for(problem, gang().threads, self._tuned)
-            if prepacked.keepable(problem, choice):
+            choice = choice_for(problem, thread_pool().threads, self._tuned)
+            if prepacked.prepackable(problem, choice):
                 place = launch.pointers[1]
-                self._keepable.append(prepacked.operand(number, problem, gang().threads, place))
+                self._keepable.append(
+                    prepacked.operand(number, problem, thread_pool().threads, place)
+                )
         made = contraction(
             problem,
-            _epilogue(call),
+            epilogue_of(call),
             [o.strides for o in call.operands],
             [0] * len(call.scalars),
-            workers=gang().threads,
+            workers=thread_pool().threads,
             choice=choice,
             b_is_packed=ready is not None,
         )
-        offsets: dict[str, int] = {}
+        offsets: dict[Pointer, int] = {}
         end = 0
         for scratch, nbytes in enumerate(made.scratch):
-            offsets[f"scratch {scratch}"] = end
+            offsets[Pointer("scratch", scratch)] = end
             end += -(-nbytes // 64) * 64
         self._scratch = max(self._scratch, end)
         for spec in made.entries:
             first = len(self._base_of), len(self._args)
             flags = WITH_PREVIOUS if spec.independent else 0
             self._entries.append(TableEntry(spec.function, *first, spec.units, spec.grain, flags))
-            for name in spec.pointers:
-                pointer = named.get(name)
+            for wanted in spec.pointers:
+                pointer = named.get(wanted)
                 if pointer is None:
-                    pointer = BufferOffset(self._scratch_buffer, offsets[name])
+                    pointer = BufferOffset(self._scratch_buffer, offsets[wanted])
                 self._base_of.append(pointer.buffer)
                 self._offset_of.append(pointer.offset)
             self._addressed.extend([first[1] + k for k in spec.addresses])
@@ -218,6 +277,11 @@ class _Assembler:
         self._args.extend(call.fixed)
 
 
+def _between(places: Sequence[Any], start: Any, stop: Any) -> Sequence[Any]:
+    """Those of some places in order that are not before the one and before the other."""
+    return places[bisect_left(places, start) : bisect_left(places, stop)]
+
+
 def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
     """Into multiples of how many units work is split."""
     if is_flat(nest):
@@ -226,21 +290,7 @@ def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
         return max(1, WORTH // _work(nest, sizes))
     # Who has a part goes over all rows, and does long ones much later than it has passed others.
     shared = sizes[-1] >= LONG_ROW and math.prod(sizes[1:]) >= 2 * WORTH
-    return max(1, -(-units(nest, sizes) // (gang().threads if shared else 1)))
-
-
-def _epilogue(call: ContractionCall) -> Epilogue:
-    stored = {k for k, _ in call.stores}
-    lanes = {0: "zero", 1: "unit"}
-    operands = tuple(
-        [
-            Operand(
-                dtype, k in stored, "unit" if k in stored else lanes.get(o.strides[-1], "strided")
-            )
-            for k, (o, dtype) in enumerate(zip(call.operands, call.dtypes, strict=True))
-        ]
-    )
-    return Epilogue(call.code, operands, call.stores, call.scalar_dtypes)
+    return max(1, -(-units(nest, sizes) // (thread_pool().threads if shared else 1)))
 
 
 def _work(nest: Nest, sizes: Sequence[int]) -> int:

@@ -1,41 +1,100 @@
-"""What the kernel `contract` is given: the order of its arguments, and its scratch memory."""
+"""What kernels of products are given: arguments of `contract`, its scratch memory, and of tiles."""
 
 from __future__ import annotations
 
-ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b")
-"""Of code; the last two may be 0: what packs rows of a unit, and panels of columns."""
-ARGS = (
-    *ADDRESSES,
-    "plain",  # the epilogue only stores, so that whole tiles go to the result at once
-    "m", "n", "k",
-    "rows",  # of a tile
-    "width", "last_width",  # of a panel of columns and of the last one
-    "tiles", "row_blocks", "panels", "panel_blocks",  # tiles of rows, panels; units of them
-    "block_panels",  # of the largest unit
-    "near",  # panels that rows go by at once
-    "depth", "depth_block",  # taken at once, and summed at once
-    "group",  # panels before the epilogue is called
-    "size",  # bytes of a number in tiles
-    "a_row", "a_k",  # bytes in a along i and k where it lies
-    "a_tile", "a_step",  # from tile to tile, and along k as tiles read them
-    "b_panel", "b_step", "last_b_step",  # in b as tiles read it; the last panel is another one
-    "b_k", "b_j",  # bytes along k and j where b lies, for packing
-    "c_row",  # bytes along i of the result, for plain ones
-    "batch1", "batch2",
-    "a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2",  # bytes along batch axes
-    "b_next",  # bytes to the matrix of b that the next unit reads, or 0
-    "worker_bytes",  # of scratch memory
-    "tile_at", "packed_at", "panel_at", "sums_at",  # places in it; args and pointers lie first
-    "operands",  # of the epilogue, the tile not counted
-    "fetched", "fetched_row",  # how many of them tiles fetch ahead, and bytes of a row of these
-    "nest_args", "inner_at", "column_at",  # of the epilogue: how many, where n and j are (or -1)
-)  # fmt: skip
-"""The arguments; behind them the column strides of the epilogue's operands, the numbers of those
-that are fetched (as many as there are operands), and the epilogue's arguments.
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
 
-The kernel's pointers are a, b, the scratch memory, and the epilogue's operands. The worker's
-scratch holds the epilogue's arguments, and `POINTERS_AT` further its pointers.
-"""
+ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b")
+"""Of the arguments, those that are addresses of code; the last two may be 0."""
+
+T = TypeVar("T")
+
+
+class DriverArgs(NamedTuple, Generic[T]):
+    """The arguments of `contract`: numbers for a call, and their names in its code.
+
+    Behind them are the `WindowArgs`, if b is made of windows, the column strides of the epilogue's
+    operands, the numbers of those that are fetched (as many as there are operands), and the
+    epilogue's arguments.
+
+    The kernel's pointers are a, b, the scratch memory, and the epilogue's operands. The worker's
+    scratch holds the epilogue's arguments, and `POINTERS_AT` further its pointers.
+    """
+
+    micro: T
+    last_micro: T
+    epilogue: T
+    pack_a: T  # packs rows of a unit
+    pack_b: T  # packs panels of columns
+    window_args: T  # how many arguments say what b's windows are; 0 if it is a matrix in memory
+    turns: T  # how often k is gone through
+    at_once: T  # turns whose rows of a panel lie one behind the other
+    a_turn: T  # bytes from turn to turn
+    b_turn: T
+    plain: T  # the epilogue only stores, so that whole tiles go to the result at once
+    m: T
+    n: T
+    k: T
+    rows: T  # of a tile
+    width: T  # of a panel of columns
+    last_width: T  # of the last one
+    tiles: T  # of rows
+    row_blocks: T  # units of them
+    panels: T
+    panel_blocks: T  # units of them
+    block_panels: T  # of the largest unit
+    near: T  # panels that rows go by at once
+    depth: T  # taken at once
+    depth_block: T  # summed at once
+    group: T  # panels before the epilogue is called
+    size: T  # bytes of a number in tiles
+    a_row: T  # bytes in a along i where it lies
+    a_k: T  # the same along k
+    a_tile: T  # from tile to tile
+    a_step: T  # along k as tiles read them
+    b_panel: T  # in b as tiles read it
+    b_step: T
+    last_b_step: T  # the last panel is another one
+    b_k: T  # bytes along k where b lies, for packing
+    b_j: T  # the same along j
+    c_row: T  # bytes along i of the result, for plain ones
+    batch1: T
+    batch2: T
+    a0: T  # bytes along batch axes
+    a1: T
+    a2: T
+    b0: T
+    b1: T
+    b2: T
+    c0: T
+    c1: T
+    c2: T
+    b_next: T  # bytes to the matrix of b that the next unit reads, or 0
+    worker_bytes: T  # of scratch memory
+    tile_at: T  # places in it; args and pointers lie first
+    packed_at: T
+    panel_at: T
+    sums_at: T
+    operands: T  # of the epilogue, the tile not counted
+    fetched: T  # how many of them tiles fetch ahead
+    fetched_row: T  # bytes of a row of these
+    nest_args: T  # of the epilogue: how many
+    inner_at: T  # where among them n is
+    column_at: T  # where j is, or -1
+
 
 POINTERS_AT = 1024
 MAX_NEST_ARGS = POINTERS_AT // 8
+
+_PARAMETERS = {
+    "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",
+    "depth": "i64", "tile": "ptr", "tile_row": "i64", "add": "i64", "soon": "ptr",
+}  # fmt: skip
+"""Of a tile; `microkernel.py` says what they mean."""
+
+
+def parameters(values: Mapping[str, str] | None = None) -> str:
+    """The parameters of every tile, or the arguments of a call."""
+    given = values or {name: f"%{name}" for name in _PARAMETERS}
+    return ", ".join(f"{kind} {given[name]}" for name, kind in _PARAMETERS.items())

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ingle.fusion.kernel.code import SIZES
-from ingle.fusion.support.disk_store import DiskStore, disk
-from ingle.fusion.support.settings import is_measured
+from ingle.fusion.device import DiskStore, disk, is_measured
+from ingle.fusion.device.kernels import SIZES
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.locks import renewed
 
@@ -32,7 +31,7 @@ from ..threads.table import Table, TableEntry
 from .blocking import Choice, Problem, Variation, choose, first_guess, variations
 from .driver import driver_source
 from .launches import contraction, identity
-from .plan import Contraction
+from .plan import A, B, Contraction, Pointer
 
 SECONDS = 0.1
 """What a process may spend on measurements."""
@@ -71,7 +70,7 @@ def choice_for(
         workers: on how many threads.
         asked: is told, by the problem's name, what the choice goes by.
     """
-    if not is_measured():
+    if not is_measured() or problem.windows is not None:
         return choose(problem, workers)
     key, answer = tuner().answer(problem, workers)
     if asked is not None:
@@ -83,7 +82,7 @@ def rounded(problem: Problem) -> Problem:
     """The problem that stands for all of about its size and its kind of strides.
 
     >>> p = Problem("float32", "float32", (), 1000, 700, 130, (130, 1), (700, 1))
-    >>> rounded(p)[3:]
+    >>> rounded(p)[3:8]
     (1024, 768, 128, (128, 1), (768, 1))
     """
     batch, m, n, k = problem.batch, *map(_rounded, (problem.m, problem.n, problem.k))
@@ -238,7 +237,7 @@ class _Trial:
         made = contraction(
             problem, identity(problem.a_dtype), [strides], workers=self.workers, choice=chosen
         )
-        buffers = {"a": self.a, "b": self.b, "operand 0": result}
+        buffers = {A: self.a, B: self.b, Pointer("operand"): result}
         run = table_of(made, buffers, alone=self.workers == 1)
         run()
         if self.expected is None:
@@ -269,7 +268,7 @@ def _operand(numbers: np.random.Generator, dtype: str, count: int) -> np.ndarray
 
 
 def table_of(
-    made: Contraction, buffers: dict[str, np.ndarray], *, alone: bool
+    made: Contraction, buffers: dict[Pointer, np.ndarray], *, alone: bool
 ) -> Callable[[], None]:
     """A contraction on arrays, ready to run; it holds the arrays and the scratch memory.
 
@@ -279,7 +278,7 @@ def table_of(
     held = dict(buffers)
     for number, size in enumerate(made.scratch):
         memory = np.empty(size + 64, np.uint8)
-        held[f"scratch {number}"] = memory[-memory.ctypes.data % 64 :]
+        held[Pointer("scratch", number)] = memory[-memory.ctypes.data % 64 :]
     names = list(held)
     entries: list[TableEntry] = []
     bases: list[int] = []

@@ -6,8 +6,8 @@ import functools
 import math
 from typing import NamedTuple
 
-from ingle.fusion.kernel.code import SIZES
-from ingle.fusion.render.llvm.targets import Target, target_of
+from ingle.fusion.device.kernels import SIZES, Windows
+from ingle.fusion.device.llvm import Target, target_of
 
 from ..jit.engine import engine
 from .dot import COLUMNS
@@ -39,9 +39,11 @@ SHALLOW = 256
 EVEN = 0.93
 """How much of the workers' time a division among them should use."""
 UNITS = 8
-"""Units of work for each worker: as many as the gang has chunks."""
+"""Units of work for each worker: as many as the thread pool has chunks."""
 FEWEST_TILES = 2
 """Tiles of rows that are worth a unit of work."""
+FEWEST_OF_WINDOWS = 4
+"""The same where each unit packs the windows that it needs."""
 DOT_ROWS = 4
 
 
@@ -54,6 +56,7 @@ class Problem(NamedTuple):
         m, n, k: rows of a, columns of b, and what is summed over.
         a_strides: in elements along the batch axes, i and k; 0 repeats.
         b_strides: along the batch axes, k and j.
+        windows: what b is made of, if it is no matrix in memory.
     """
 
     a_dtype: str
@@ -64,6 +67,17 @@ class Problem(NamedTuple):
     k: int
     a_strides: tuple[int, ...]
     b_strides: tuple[int, ...]
+    windows: Windows | None = None
+
+    @property
+    def turns(self) -> int:
+        """How often k is gone through."""
+        return 1 if self.windows is None else self.windows.turns
+
+    @property
+    def at_once(self) -> int:
+        """How many turns are packed one behind the other, so that tiles sum over all of them."""
+        return min(self.turns, max(1, DEPTH // max(self.k, 1)))
 
 
 class Choice(NamedTuple):
@@ -111,6 +125,8 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     """How to compute a problem: a guess, or the guess with something changed."""
     dtype = compute_dtype(problem.a_dtype)
     lanes = lanes_of(dtype, target())
+    if problem.windows is not None:
+        return _with_windows(problem, dtype, lanes, workers)
     made = variation or first_guess(problem, workers)
     kind, pack_a, pack_b = _special(problem, dtype, lanes), "", ""
     if kind == "dot":
@@ -133,6 +149,23 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     if near < panels or pack_a == "local":
         fits = max(1, int(ROWS_BYTES * made.scale) // (deep * tile.rows))
     return Choice(tile, pack_a, pack_b, *_blocks(problem, tiles, panels, fits, workers), near)
+
+
+def _with_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> Choice:
+    """Windows are packed by each unit of work, which so holds as many rows as can be."""
+    ready = _readable(problem, dtype) and problem.at_once == 1
+    pack_a = "" if ready else "before" if problem.turns == 1 else "local"
+    kind = "packed" if pack_a else "direct"
+    m, vectors = max(problem.m, 1), -(-max(problem.n, 1) // lanes)
+    tile = _tile(kind, m, vectors, most_vectors(target()))
+    tiles, panels = -(-m // tile.rows), -(-vectors // tile.vectors)
+    deep = max(1, min(problem.k * problem.at_once, DEPTH)) * SIZES[dtype]
+    near = _near(NEAR_BYTES // (deep * tile.vectors * lanes), panels) if tiles > FEW else 1
+    columns = _local_blocks(panels, problem, workers)
+    units = columns * max(math.prod(problem.batch), 1)
+    wanted = 2 * workers if workers > 1 else 1
+    rows = 1 if units >= wanted else min(-(-wanted // units), max(1, tiles // FEWEST_OF_WINDOWS))
+    return Choice(tile, pack_a, "local", rows, columns, near)
 
 
 def first_guess(problem: Problem, workers: int) -> Variation:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ingle.fusion.render.llvm.targets import Target
+from ingle.fusion.device.llvm import Target
 
 from ..jit.engine import Code, engine
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
 from .microkernel import Tile, micro_source
 from .pack import pack_source
+from .window_pack import window_source
 
 
 @lru_cache(maxsize=1)
@@ -29,6 +30,12 @@ def micro_address(tile: Tile, dtype: str, target: Target) -> int:
 def pack_addresses(dtype: str, target: Target) -> tuple[int, ...]:
     """Of what packs one panel, and of the kernel that packs all."""
     return engine().addresses(pack_source(dtype, target))
+
+
+@lru_cache(maxsize=64)
+def window_address(dtype: str, over_places: bool, target: Target) -> int:
+    """Of what packs a panel of windows."""
+    return engine().addresses(window_source(dtype, over_places, target))[0]
 
 
 @lru_cache(maxsize=4096)

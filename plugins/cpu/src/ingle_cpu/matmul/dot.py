@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ingle.fusion.kernel.code import SIZES
-from ingle.fusion.render.llvm.targets import Target
-from ingle.fusion.render.llvm.text import Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.kernels import SIZES
+from ingle.fusion.device.llvm import Target, Values, Writer, scalar_type, suffix, vector_type
+
+from .abi import parameters
 
 COLUMNS = 4
 """Columns of b that share each load of a."""
@@ -28,8 +29,6 @@ class _Dot:
         self.writer = Writer(name)
 
     def text(self) -> str:
-        from .microkernel import parameters
-
         w = self.writer
         a = [self._start("%a", "%a_row", str(i), "%last") for i in range(self.rows)]
         last = w.let("last", "sub i64 %columns, 1")

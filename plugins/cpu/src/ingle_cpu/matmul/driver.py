@@ -16,11 +16,11 @@ memory.
 
 from __future__ import annotations
 
-from ingle.fusion.render.llvm.text import Values, Writer
+from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
-from .abi import ARGS, POINTERS_AT
-from .microkernel import LINE, STEPS_OF_A_LINE, parameters
+from .abi import POINTERS_AT, DriverArgs, parameters
+from .microkernel import LINE, STEPS_OF_A_LINE
 
 NAME = "contract"
 
@@ -33,7 +33,7 @@ def driver_source() -> IRSource:
 class _Driver:
     def __init__(self) -> None:
         self.w = Writer(NAME)
-        self.arg: dict[str, str] = {}
+        self.arg: DriverArgs[str]
 
     def text(self) -> str:
         w = self.w
@@ -42,24 +42,37 @@ class _Driver:
             place = w.let("slot", f"getelementptr ptr, ptr %pointers, i64 {number}")
             pointers.append(w.let("base", f"load ptr, ptr {place}, align 8"))
         self.a, self.b_all, scratch = pointers
-        for number, name in enumerate(ARGS):
+        loaded: list[str] = []
+        for number, name in enumerate(DriverArgs._fields):
             place = w.let("arg", f"getelementptr i64, ptr %args, i64 {number}")
-            self.arg[name] = w.let(name, f"load i64, ptr {place}, align 8")
+            loaded.append(w.let(name, f"load i64, ptr {place}, align 8"))
+        arg = DriverArgs(*loaded)
         place = w.let("slot", "getelementptr ptr, ptr %pointers, i64 3")
         self.c = w.let("c", f"load ptr, ptr {place}, align 8")
-        for name in ("micro", "last_micro", "pack_a", "pack_b", "epilogue"):
-            self.arg[name] = w.let(name, f"inttoptr i64 {self.arg[name]} to ptr")
-        self.scratch = self.shift(scratch, self.times("%worker", "worker_bytes"))
-        self.buffer = self.shift(self.scratch, self.arg["tile_at"])
-        self.packed = self.shift(self.scratch, self.arg["packed_at"])
-        self.packs_a = w.let("packs_a", f"icmp ne ptr {self.arg['pack_a']}, null")
-        self.packs_b = w.let("packs_b", f"icmp ne ptr {self.arg['pack_b']}, null")
-        self.plain = w.let("plain", f"icmp ne i64 {self.arg['plain']}, 0")
-        self.several = w.let("several", f"icmp slt i64 {self.arg['depth']}, {self.arg['k']}")
-        self.panel_buffer = self.shift(self.scratch, self.arg["panel_at"])
-        self.sums = self.shift(self.scratch, self.arg["sums_at"])
+        self.arg = arg._replace(
+            micro=w.let("micro", f"inttoptr i64 {arg.micro} to ptr"),
+            last_micro=w.let("last_micro", f"inttoptr i64 {arg.last_micro} to ptr"),
+            pack_a=w.let("pack_a", f"inttoptr i64 {arg.pack_a} to ptr"),
+            pack_b=w.let("pack_b", f"inttoptr i64 {arg.pack_b} to ptr"),
+            epilogue=w.let("epilogue", f"inttoptr i64 {arg.epilogue} to ptr"),
+        )
+        self.scratch = self.shift(scratch, self.times("%worker", self.arg.worker_bytes))
+        self.buffer = self.shift(self.scratch, self.arg.tile_at)
+        self.packed = self.shift(self.scratch, self.arg.packed_at)
+        self.packs_a = w.let("packs_a", f"icmp ne ptr {self.arg.pack_a}, null")
+        self.packs_b = w.let("packs_b", f"icmp ne ptr {self.arg.pack_b}, null")
+        self.plain = w.let("plain", f"icmp ne i64 {self.arg.plain}, 0")
+        deep = w.let("deep", f"icmp slt i64 {self.arg.depth}, {self.arg.k}")
+        often = w.let("often", f"icmp slt i64 {self.arg.at_once}, {self.arg.turns}")
+        self.several = w.let("several", f"or i1 {deep}, {often}")
+        self.panel_buffer = self.shift(self.scratch, self.arg.panel_at)
+        self.sums = self.shift(self.scratch, self.arg.sums_at)
         self.nest_pointers = self.shift(self.scratch, str(POINTERS_AT))
-        self.column_strides = w.let("tail", f"getelementptr i64, ptr %args, i64 {len(ARGS)}")
+        self.windows = w.let("tail", f"getelementptr i64, ptr %args, i64 {len(DriverArgs._fields)}")
+        self.has_windows = w.let("windows", f"icmp ne i64 {self.arg.window_args}, 0")
+        self.column_strides = w.let(
+            "tail", f"getelementptr i64, ptr {self.windows}, i64 {self.arg.window_args}"
+        )
         self._copy_nest_args()
         w.loop("unit", "%begin", "%end", "1", [], self.unit)
         w.do("ret void")
@@ -67,13 +80,9 @@ class _Driver:
 
     # -- small things ------------------------------------------------------------------------
 
-    def value(self, name: str) -> str:
-        """An argument by name, or an operand as it is."""
-        return self.arg.get(name, name)
-
     def op(self, word: str, a: str, b: str) -> str:
-        """An integer operation; arguments are given by name."""
-        return self.w.let(word, f"{word} i64 {self.value(a)}, {self.value(b)}")
+        """An integer operation."""
+        return self.w.let(word, f"{word} i64 {a}, {b}")
 
     def times(self, a: str, b: str) -> str:
         return self.op("mul", a, b)
@@ -85,23 +94,21 @@ class _Driver:
         return self.op("sub", a, b)
 
     def least(self, a: str, b: str) -> str:
-        x, y = self.value(a), self.value(b)
-        return self.w.call("least", "i64", "llvm.smin.i64", f"i64 {x}", f"i64 {y}")
+        return self.w.call("least", "i64", "llvm.smin.i64", f"i64 {a}", f"i64 {b}")
 
     def shift(self, pointer: str, distance: str) -> str:
         return self.w.let("at", f"getelementptr i8, ptr {pointer}, i64 {distance}")
 
     def choose(self, condition: str, a: str, b: str, kind: str = "i64") -> str:
-        x, y = self.value(a), self.value(b)
-        return self.w.let("either", f"select i1 {condition}, {kind} {x}, {kind} {y}")
+        return self.w.let("either", f"select i1 {condition}, {kind} {a}, {kind} {b}")
 
     def equal(self, a: str, b: str) -> str:
-        return self.w.let("equal", f"icmp eq i64 {self.value(a)}, {self.value(b)}")
+        return self.w.let("equal", f"icmp eq i64 {a}, {b}")
 
     def _copy_nest_args(self) -> None:
         """The epilogue's arguments to where they may be changed."""
         w = self.w
-        behind = self.times("operands", "2")
+        behind = self.times(self.arg.operands, "2")
         source = w.let("from", f"getelementptr i64, ptr {self.column_strides}, i64 {behind}")
 
         def copy(i: str, _: Values) -> Values:
@@ -110,7 +117,7 @@ class _Driver:
             w.do(f"store i64 {value}, ptr {self.nest_arg(i)}, align 8")
             return []
 
-        w.loop("copy", "0", self.arg["nest_args"], "1", [], copy)
+        w.loop("copy", "0", self.arg.nest_args, "1", [], copy)
 
     def nest_arg(self, number: str) -> str:
         return self.w.let("to", f"getelementptr i64, ptr {self.scratch}, i64 {number}")
@@ -119,33 +126,53 @@ class _Driver:
 
     def unit(self, unit: str, _: Values) -> Values:
         # Rows first: the units that a worker takes one after the other share their columns of b.
-        row_block = self.op("urem", unit, "row_blocks")
-        rest = self.op("udiv", unit, "row_blocks")
-        panel_block = self.op("urem", rest, "panel_blocks")
-        self.matrix = self.op("udiv", rest, "panel_blocks")
+        row_block = self.op("urem", unit, self.arg.row_blocks)
+        rest = self.op("udiv", unit, self.arg.row_blocks)
+        panel_block = self.op("urem", rest, self.arg.panel_blocks)
+        self.matrix = self.op("udiv", rest, self.arg.panel_blocks)
         a, self.b, self.result = self._matrices()
-        self.first, end = self._share(row_block, "tiles", "row_blocks")
+        self.first, end = self._share(row_block, self.arg.tiles, self.arg.row_blocks)
         self.count = self.minus(end, self.first)
-        self.start, self.stop = self._share(panel_block, "panels", "panel_blocks")
-        a = self.shift(a, self.times(self.first, "a_tile"))
+        self.start, self.stop = self._share(panel_block, self.arg.panels, self.arg.panel_blocks)
+        a = self.shift(a, self.times(self.first, self.arg.a_tile))
 
-        def depth(k: str, _: Values) -> Values:
-            self.k = k
-            self.deep = self.least(self.minus("k", k), "depth")
-            self.last = self.w.let("last", f"icmp sge i64 {self.plus(k, 'depth')}, {self.arg['k']}")
-            along = self.choose(self.packs_a, "a_k", "a_step")
-            here = self.shift(a, self.times(k, along))
-            self._pack_a(here)
-            packed = self.times(self.times("rows", self.deep), "size")
-            self.tile_bytes = self.choose(self.packs_a, packed, "a_tile")
-            self.rows_at = self.choose(self.packs_a, self.packed, here, "ptr")
-            self.w.loop("near", self.start, self.stop, self.arg["near"], [], self._panels)
-            return []
+        def turn(t: str, carried: Values) -> Values:
+            a, self.b = carried
+            self.turn = t
+            # k = 0 is one turn over nothing: the result is the epilogue of zeros.
+            once = self.w.call("once", "i64", "llvm.smax.i64", f"i64 {self.arg.k}", "i64 1")
+            of_turn = a, self.b
 
-        # k = 0 is one turn over nothing: the result is the epilogue of zeros.
-        once = self.w.call("once", "i64", "llvm.smax.i64", f"i64 {self.arg['k']}", "i64 1")
-        self.w.loop("depth", "0", once, self.arg["depth"], [], depth)
+            def depth(k: str, _: Values) -> Values:
+                self._depth(k, of_turn[0])
+                return []
+
+            self.w.loop("depth", "0", once, self.arg.depth, [], depth)
+            return [self.shift(a, self.a_onward), self.shift(of_turn[1], self.b_onward)]
+
+        self.a_onward = self.times(self.arg.at_once, self.arg.a_turn)
+        self.b_onward = self.times(self.arg.at_once, self.arg.b_turn)
+        first = [("ptr", a), ("ptr", self.b)]
+        self.w.loop("turn", "0", self.arg.turns, self.arg.at_once, first, turn)
         return []
+
+    def _depth(self, k: str, a: str) -> None:
+        """What is taken of k at once."""
+        self.k = k
+        self.done = self.op("or", k, self.turn)
+        self.span = self.least(self.minus(self.arg.k, k), self.arg.depth)
+        self.now = self.least(self.minus(self.arg.turns, self.turn), self.arg.at_once)
+        self.deep = self.times(self.span, self.now)
+        last = self.w.let("last", f"icmp sge i64 {self.plus(k, self.arg.depth)}, {self.arg.k}")
+        last_turn = self.equal(self.plus(self.turn, self.now), self.arg.turns)
+        self.last = self.w.let("last", f"and i1 {last}, {last_turn}")
+        along = self.choose(self.packs_a, self.arg.a_k, self.arg.a_step)
+        here = self.shift(a, self.times(k, along))
+        self._pack_a(here)
+        packed = self.times(self.times(self.arg.rows, self.deep), self.arg.size)
+        self.tile_bytes = self.choose(self.packs_a, packed, self.arg.a_tile)
+        self.rows_at = self.choose(self.packs_a, self.packed, here, "ptr")
+        self.w.loop("near", self.start, self.stop, self.arg.near, [], self._panels)
 
     def _share(self, block: str, whole: str, blocks: str) -> tuple[str, str]:
         """From where to where a block goes, if all are as even as can be."""
@@ -154,13 +181,21 @@ class _Driver:
 
     def _matrices(self) -> Values:
         """Where this matrix of the batch is in a, b and the result."""
-        index2 = self.op("urem", self.matrix, "batch2")
-        rest = self.op("udiv", self.matrix, "batch2")
-        index1, index0 = self.op("urem", rest, "batch1"), self.op("udiv", rest, "batch1")
+        index2 = self.op("urem", self.matrix, self.arg.batch2)
+        rest = self.op("udiv", self.matrix, self.arg.batch2)
+        index1, index0 = (
+            self.op("urem", rest, self.arg.batch1),
+            self.op("udiv", rest, self.arg.batch1),
+        )
         found = []
-        for name, pointer in (("a", self.a), ("b", self.b_all), ("c", self.c)):
-            for axis, index in enumerate((index0, index1, index2)):
-                pointer = self.shift(pointer, self.times(index, f"{name}{axis}"))
+        arg = self.arg
+        for pointer, strides in (
+            (self.a, (arg.a0, arg.a1, arg.a2)),
+            (self.b_all, (arg.b0, arg.b1, arg.b2)),
+            (self.c, (arg.c0, arg.c1, arg.c2)),
+        ):
+            for stride, index in zip(strides, (index0, index1, index2), strict=True):
+                pointer = self.shift(pointer, self.times(index, stride))
             found.append(pointer)
         return found
 
@@ -170,15 +205,22 @@ class _Driver:
 
         def tile(t: str, carried: Values) -> Values:
             (to,) = carried
-            row = self.times(self.plus(self.first, t), "rows")
-            high = self.least(self.minus("m", row), "rows")
-            source = self.shift(a, self.times(t, "a_tile"))
-            w.do(
-                f"call void {self.arg['pack_a']}(ptr {source}, i64 {self.arg['a_k']}, "
-                f"i64 {self.arg['a_row']}, i64 {self.deep}, i64 {high}, i64 {self.arg['rows']}, "
-                f"ptr {to})"
-            )
-            return [self.shift(to, self.times(self.times(self.deep, "rows"), "size"))]
+            row = self.times(self.plus(self.first, t), self.arg.rows)
+            high = self.least(self.minus(self.arg.m, row), self.arg.rows)
+            source = self.shift(a, self.times(t, self.arg.a_tile))
+
+            def turn(_: str, carried: Values) -> Values:
+                source, to = carried
+                w.do(
+                    f"call void {self.arg.pack_a}(ptr {source}, i64 {self.arg.a_k}, "
+                    f"i64 {self.arg.a_row}, i64 {self.span}, i64 {high}, i64 {self.arg.rows}, "
+                    f"ptr {to})"
+                )
+                made = self.times(self.times(self.span, self.arg.rows), self.arg.size)
+                return [self.shift(source, self.arg.a_turn), self.shift(to, made)]
+
+            w.loop("turns", "0", self.now, "1", [("ptr", source), ("ptr", to)], turn)
+            return [self.shift(to, self.times(self.times(self.deep, self.arg.rows), self.arg.size))]
 
         def tiles() -> Values:
             w.loop("pack", "0", self.count, "1", [("ptr", self.packed)], tile)
@@ -188,7 +230,7 @@ class _Driver:
 
     def _panels(self, j: str, _: Values) -> Values:
         """All rows times some panels."""
-        self.from_panel, self.to_panel = j, self.least(self.plus(j, "near"), self.stop)
+        self.from_panel, self.to_panel = j, self.least(self.plus(j, self.arg.near), self.stop)
         self._pack_b()
         self.w.loop("row", "0", self.count, "1", [("ptr", self.rows_at)], self._row)
         return []
@@ -196,18 +238,15 @@ class _Driver:
     def _pack_b(self) -> None:
         """Packs panels of columns, if each unit shall pack its own."""
         w = self.w
-        below = self.shift(self.b, self.times(self.k, "b_k"))
+        below = self.shift(self.b, self.times(self.k, self.arg.b_k))
 
         def panel(j: str, carried: Values) -> Values:
             (to,) = carried
-            column = self.times(j, "width")
-            source = self.shift(below, self.times(column, "b_j"))
-            count = self.least(self.minus("n", column), "width")
-            width = self.choose(self._is_last(j), "last_width", "width")
-            w.do(
-                f"call void {self.arg['pack_b']}(ptr {source}, i64 {self.arg['b_k']}, "
-                f"i64 {self.arg['b_j']}, i64 {self.deep}, i64 {count}, i64 {width}, ptr {to})"
-            )
+            column = self.times(j, self.arg.width)
+            source = self.shift(below, self.times(column, self.arg.b_j))
+            count = self.least(self.minus(self.arg.n, column), self.arg.width)
+            width = self.choose(self._is_last(j), self.arg.last_width, self.arg.width)
+            self._pack_panel(source, column, count, width, to)
             return [self.shift(to, self._packed_panel())]
 
         def panels() -> Values:
@@ -217,43 +256,68 @@ class _Driver:
 
         w.when(self.packs_b, [], panels)
 
+    def _pack_panel(self, source: str, column: str, count: str, width: str, to: str) -> None:
+        w, arg = self.w, self.arg
+        of_windows, of_matrix, done = w.label("windows"), w.label("matrix"), w.label("packed")
+        w.do(f"br i1 {self.has_windows}, label %{of_windows}, label %{of_matrix}")
+        w.start(of_windows)
+        made = self.times(self.times(self.span, width), arg.size)
+
+        def turn(_: str, carried: Values) -> Values:
+            source, to = carried
+            w.do(
+                f"call void {arg.pack_b}(ptr {source}, ptr {self.windows}, i64 {self.k}, "
+                f"i64 {column}, i64 {self.span}, i64 {count}, i64 {width}, ptr {to})"
+            )
+            return [self.shift(source, arg.b_turn), self.shift(to, made)]
+
+        w.loop("turns", "0", self.now, "1", [("ptr", self.b), ("ptr", to)], turn)
+        w.do(f"br label %{done}")
+        w.start(of_matrix)
+        w.do(
+            f"call void {arg.pack_b}(ptr {source}, i64 {arg.b_k}, i64 {arg.b_j}, "
+            f"i64 {self.deep}, i64 {count}, i64 {width}, ptr {to})"
+        )
+        w.do(f"br label %{done}")
+        w.start(done)
+
     def _packed_panel(self) -> str:
         """Bytes of a panel that the unit packed."""
-        return self.times(self.times(self.deep, "width"), "size")
+        return self.times(self.times(self.deep, self.arg.width), self.arg.size)
 
     def _is_last(self, j: str) -> str:
-        return self.equal(self.plus(j, "1"), "panels")
+        return self.equal(self.plus(j, "1"), self.arg.panels)
 
     def _row(self, t: str, carried: Values) -> Values:
         """All tiles of some rows, a group at a time."""
         w = self.w
         (self.a_tile,) = carried
         self.tile_number = t
-        self.row = self.times(self.plus(self.first, t), "rows")
-        self.high = self.least(self.minus("m", self.row), "rows")
-        self.all_rows = self.equal(self.high, "rows")
-        w.loop("group", self.from_panel, self.to_panel, self.arg["group"], [], self._group)
+        self.row = self.times(self.plus(self.first, t), self.arg.rows)
+        self.high = self.least(self.minus(self.arg.m, self.row), self.arg.rows)
+        self.all_rows = self.equal(self.high, self.arg.rows)
+        w.loop("group", self.from_panel, self.to_panel, self.arg.group, [], self._group)
         return [self.shift(self.a_tile, self.tile_bytes)]
 
     def _group(self, j0: str, _: Values) -> Values:
         w = self.w
-        stop = self.least(self.plus(j0, "group"), self.to_panel)
-        column = self.times(j0, "width")
-        until = self.times(stop, "width")
-        columns = self.minus(self.least("n", until), column)
+        stop = self.least(self.plus(j0, self.arg.group), self.to_panel)
+        column = self.times(j0, self.arg.width)
+        until = self.times(stop, self.arg.width)
+        columns = self.minus(self.least(self.arg.n, until), column)
         # Tiles of the last panel may reach behind the last column.
-        reach = self.plus(self.minus(until, "width"), "last_width")
-        reach = self.choose(self.equal(stop, "panels"), reach, until)
-        inside = w.let("inside", f"icmp sle i64 {reach}, {self.arg['n']}")
+        reach = self.plus(self.minus(until, self.arg.width), self.arg.last_width)
+        reach = self.choose(self.equal(stop, self.arg.panels), reach, until)
+        inside = w.let("inside", f"icmp sle i64 {reach}, {self.arg.n}")
         whole = w.let("whole", f"and i1 {inside}, {self.all_rows}")
         whole = w.let("whole", f"and i1 {whole}, {self.plain}")
         waiting, pitch = self._waiting(j0)
-        self.tile_row = self.choose(whole, "c_row", pitch)
+        self.tile_row = self.choose(whole, self.arg.c_row, pitch)
         target = self.choose(whole, self._in_result(column), waiting, "ptr")
 
         def tile(j: str, carried: Values) -> Values:
             self._tile(j, carried[0])
-            return [self.shift(carried[0], self.times("width", "size"))]
+            return [self.shift(carried[0], self.times(self.arg.width, self.arg.size))]
 
         w.loop("tile", j0, stop, "1", [("ptr", target)], tile)
         waits = w.let("waits", f"xor i1 {whole}, true")
@@ -266,19 +330,19 @@ class _Driver:
         return []
 
     def _in_result(self, column: str) -> str:
-        down = self.times(self.row, "c_row")
-        return self.shift(self.result, self.plus(down, self.times(column, "size")))
+        down = self.times(self.row, self.arg.c_row)
+        return self.shift(self.result, self.plus(down, self.times(column, self.arg.size)))
 
     def _waiting(self, j0: str) -> tuple[str, str]:
         """Where the tiles of a group are summed up, and how long a row is there.
 
         In a buffer for the group, or in one for the unit where sums wait for more of k.
         """
-        wide = self.choose(self.several, "block_panels", "group")
-        self.columns_waiting = self.times(wide, "width")
-        pitch = self.times(self.columns_waiting, "size")
-        down = self.times(self.times(self.tile_number, "rows"), pitch)
-        across = self.times(self.times(self.minus(j0, self.start), "width"), "size")
+        wide = self.choose(self.several, self.arg.block_panels, self.arg.group)
+        self.columns_waiting = self.times(wide, self.arg.width)
+        pitch = self.times(self.columns_waiting, self.arg.size)
+        down = self.times(self.times(self.tile_number, self.arg.rows), pitch)
+        across = self.times(self.times(self.minus(j0, self.start), self.arg.width), self.arg.size)
         place = self.shift(self.sums, self.plus(down, across))
         return self.choose(self.several, place, self.buffer, "ptr"), pitch
 
@@ -286,56 +350,66 @@ class _Driver:
         """One tile: its rows of a times a panel of b, a block of k at a time."""
         w = self.w
         is_last = self._is_last(j)
-        micro = self.choose(is_last, "last_micro", "micro", "ptr")
-        step = self.choose(is_last, "last_b_step", "b_step")
-        lying = self.shift(self.b, self.plus(self.times(j, "b_panel"), self.times(self.k, step)))
+        micro = self.choose(is_last, self.arg.last_micro, self.arg.micro, "ptr")
+        step = self.choose(is_last, self.arg.last_b_step, self.arg.b_step)
+        lying = self.shift(
+            self.b, self.plus(self.times(j, self.arg.b_panel), self.times(self.k, step))
+        )
         packed = self.shift(
             self.panel_buffer, self.times(self.minus(j, self.from_panel), self._packed_panel())
         )
         b = self.choose(self.packs_b, packed, lying, "ptr")
         ahead = self._soon(lying, j)
-        columns = self.minus("n", self.times(j, "width"))
+        columns = self.minus(self.arg.n, self.times(j, self.arg.width))
         last = self.minus(self.high, "1")
 
         def block(at: str, _: Values) -> Values:
-            size = self.least(self.minus(self.deep, at), "depth_block")
+            size = self.least(self.minus(self.deep, at), self.arg.depth_block)
             given = {
-                "a": self.shift(self.a_tile, self.times(at, "a_step")), "a_row": self.arg["a_row"],
+                "a": self.shift(self.a_tile, self.times(at, self.arg.a_step)),
+                "a_row": self.arg.a_row,
                 "last": last, "b": self.shift(b, self.times(at, step)), "b_step": step,
-                "columns": self.least(columns, "width"), "depth": size, "tile": tile,
-                "tile_row": self.tile_row, "add": w.let("add", f"or i64 {at}, {self.k}"),
+                "columns": self.least(columns, self.arg.width), "depth": size, "tile": tile,
+                "tile_row": self.tile_row, "add": w.let("add", f"or i64 {at}, {self.done}"),
                 "soon": self.shift(ahead, self.times(at, str(LINE // STEPS_OF_A_LINE))),
             }  # fmt: skip
             w.do(f"call void {micro}({parameters(given)})")
             return []
 
         once = w.call("once", "i64", "llvm.smax.i64", f"i64 {self.deep}", "i64 1")
-        w.loop("block", "0", once, self.arg["depth_block"], [], block)
+        w.loop("block", "0", once, self.arg.depth_block, [], block)
 
     def _soon(self, lying: str, j: str) -> str:
         """Where that begins which a tile fetches, a line for every few steps of k.
 
         It is a part of the panel of b that is used next, whose tiles each fetch another one; or,
         where all panels are near, a part of what the epilogue of the next rows reads. Tiles behind
-        the last part fetch something behind it, which costs next to nothing.
+        the last part fetch something behind it, which costs next to nothing. Of windows it is the
+        next rows of a: nothing lies where their panels would, and to ask for that is slow.
         """
         w = self.w
         part = self.times(self.deep, str(LINE // STEPS_OF_A_LINE))
-        following = self.plus(j, "near")
+        following = self.plus(j, self.arg.near)
         more = w.let("more", f"icmp slt i64 {following}, {self.stop}")
-        onward = self.choose(more, self.times("near", "b_panel"), "b_next")
+        onward = self.choose(more, self.times(self.arg.near, self.arg.b_panel), self.arg.b_next)
         panel = self.shift(lying, self.plus(onward, self.times(self.tile_number, part)))
-        any_fetched = w.let("fetches", f"icmp ne i64 {self.arg['fetched']}, 0")
+        # Windows are in no panels before they are packed.
+        panel = self.choose(
+            self.has_windows, self.shift(self.a_tile, self.tile_bytes), panel, "ptr"
+        )
+        any_fetched = w.let("fetches", f"icmp ne i64 {self.arg.fetched}, 0")
 
         def operand() -> Values:
             done = self.times(self.minus(j, self.start), part)
-            rows = self.times("rows", "fetched_row")
+            rows = self.times(self.arg.rows, self.arg.fetched_row)
             number = self.op("udiv", done, rows)
-            inside = w.let("inside", f"icmp ult i64 {number}, {self.arg['fetched']}")
-            number = self.plus(self.least(number, self.minus("fetched", "1")), "operands")
+            inside = w.let("inside", f"icmp ult i64 {number}, {self.arg.fetched}")
+            number = self.plus(
+                self.least(number, self.minus(self.arg.fetched, "1")), self.arg.operands
+            )
             place = w.let("place", f"getelementptr i64, ptr {self.column_strides}, i64 {number}")
             which = w.let("which", f"load i64, ptr {place}, align 8")
-            below = self.times(self.plus(self.row, "rows"), "fetched_row")
+            below = self.times(self.plus(self.row, self.arg.rows), self.arg.fetched_row)
             rest = self.op("urem", done, rows)
             return [
                 self.choose(
@@ -353,11 +427,11 @@ class _Driver:
     def _epilogue(self, tile: str, column: str, columns: str) -> None:
         """Calls the epilogue for the rows of a tile and some columns."""
         w = self.w
-        w.do(f"store i64 {columns}, ptr {self.nest_arg(self.arg['inner_at'])}, align 8")
-        knows = w.let("knows", f"icmp sge i64 {self.arg['column_at']}, 0")
+        w.do(f"store i64 {columns}, ptr {self.nest_arg(self.arg.inner_at)}, align 8")
+        knows = w.let("knows", f"icmp sge i64 {self.arg.column_at}, 0")
 
         def tell() -> Values:
-            w.do(f"store i64 {column}, ptr {self.nest_arg(self.arg['column_at'])}, align 8")
+            w.do(f"store i64 {column}, ptr {self.nest_arg(self.arg.column_at)}, align 8")
             return []
 
         w.when(knows, [], tell)
@@ -375,10 +449,10 @@ class _Driver:
             w.do(f"store ptr {here}, ptr {slot}, align 8")
             return []
 
-        w.loop("operand", "0", self.arg["operands"], "1", [], operand)
-        begin = self.plus(self.times(self.matrix, "m"), self.row)
+        w.loop("operand", "0", self.arg.operands, "1", [], operand)
+        begin = self.plus(self.times(self.matrix, self.arg.m), self.row)
         w.do(
-            f"call void {self.arg['epilogue']}(ptr {self.nest_pointers}, ptr {self.scratch}, "
+            f"call void {self.arg.epilogue}(ptr {self.nest_pointers}, ptr {self.scratch}, "
             f"i64 {begin}, i64 {self.plus(begin, self.high)}, i64 %worker)"
         )
 
@@ -386,5 +460,5 @@ class _Driver:
         """Sets the row stride of the epilogue's operand 0."""
         # Its arguments are the outer sizes, the inner size, and operand 0's strides along the outer
         # axes, of which the last one is that of the rows.
-        place = self.nest_arg(self.plus("inner_at", "inner_at"))
+        place = self.nest_arg(self.plus(self.arg.inner_at, self.arg.inner_at))
         self.w.do(f"store i64 {self.columns_waiting}, ptr {place}, align 8")

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ingle.fusion.kernel.code import Code, Instruction
-from ingle.fusion.kernel.nest import Map, Nest, Operand, layout
-from ingle.fusion.render.llvm.source import render
-from ingle.fusion.render.llvm.targets import Target
+from ingle.fusion.device.kernels import Epilogue as Epilogue
+from ingle.fusion.device.kernels import Instruction, Operand, epilogue_nest, layout
+from ingle.fusion.device.llvm import Target, render
 
 from ..jit.engine import IRSource
 from .abi import MAX_NEST_ARGS
 from .blocking import Problem
 from .pack import compute_dtype
-
-
-class Epilogue(NamedTuple):
-    """What happens to the sums.
-
-    Attributes:
-        code: its leaf `result` is the sum, `load k` is operand k at the same place, `index` axes
-            are the batch axes, i, and -1 for j.
-        operands: inputs and outputs besides the sum.
-        stores: (operand, instruction) for each output.
-        scalars: dtypes of the scalar arguments.
-    """
-
-    code: Code
-    operands: tuple[Operand, ...]
-    stores: tuple[tuple[int, int], ...]
-    scalars: tuple[str, ...] = ()
 
 
 def identity(dtype: str) -> Epilogue:
@@ -80,29 +60,6 @@ def _check_lane(operand: Operand, strides: Sequence[int]) -> None:
     wanted = {"unit": 1, "zero": 0}.get(operand.lane)
     if wanted is not None and strides[-1] != wanted:
         raise ValueError(f"an operand with lane {operand.lane!r} has stride {strides[-1]} along j")
-
-
-@functools.lru_cache(maxsize=4096)
-def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
-    """The epilogue as a nest: operand 0 is the tile, and the last scalar its first column."""
-    column = len(epilogue.scalars)
-    code: list[Instruction] = []
-    place: list[int] = []
-    for name, made, args, value in epilogue.code:
-        args = tuple(place[a] for a in args)
-        if name == "result":
-            name, value = "load", 0
-        elif name in ("load", "gather"):
-            value += 1
-        code.append(Instruction(name, made, args, value))
-        if name == "index" and value == -1:
-            code.append(Instruction("scalar", "int64", (), column))
-            code.append(Instruction("add", "int64", (len(code) - 2, len(code) - 1)))
-        place.append(len(code) - 1)
-    stores = tuple((k + 1, place[at]) for k, at in epilogue.stores)
-    operands = (Operand(dtype), *epilogue.operands)
-    scalars = (*epilogue.scalars, "int64")
-    return Nest(outer, operands, scalars, (Map(tuple(code), stores),))
 
 
 def epilogue_source(epilogue: Epilogue, outer: int, dtype: str, target: Target) -> IRSource:

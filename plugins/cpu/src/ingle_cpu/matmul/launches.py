@@ -14,22 +14,30 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.device.kernels import SIZES
 
-from .abi import ADDRESSES, ARGS, POINTERS_AT
+from .abi import ADDRESSES, POINTERS_AT, DriverArgs
 from .blocking import Choice as Choice
 from .blocking import Problem as Problem
 from .blocking import choose as choose
 from .blocking import depths, target, three, tiles_of, widths
-from .code import driver_address, epilogue_code, micro_address, pack_addresses
+from .code import (
+    driver_address,
+    epilogue_code,
+    micro_address,
+    pack_addresses,
+    window_address,
+)
 from .epilogue import Epilogue as Epilogue
 from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
 from .microkernel import lanes_of
 from .pack import compute_dtype
 from .pack_launches import Packing
+from .plan import A, B, Pointer
 from .plan import Contraction as Contraction
 from .plan import EntrySpec as EntrySpec
+from .window_args import window_args
 
 GROUP = 4
 """Tiles of a row that are computed before the epilogue is called for them."""
@@ -53,7 +61,7 @@ def contraction(
     Args:
         strides: of the epilogue's operands in elements along the batch axes, i and j.
         scalars: the epilogue's, as bit patterns.
-        workers: how many threads the gang has that runs it; each has scratch memory of its own.
+        workers: the size of the thread pool; each worker has scratch memory of its own.
         choice: how; `choose` says so if None.
         b_is_packed: b points at panels that an earlier packing of the same choice made.
     """
@@ -61,16 +69,16 @@ def contraction(
     chosen = choice or choose(problem, workers)
     entries: list[EntrySpec] = []
     scratch = [_scratch(problem, chosen).total * workers]
-    a, b = "a", "b"
+    a, b = A, B
     if chosen.pack_b == "before" and not b_is_packed:
-        b = f"scratch {len(scratch)}"
+        b = Pointer("scratch", len(scratch))
         packing = packing_of_b(problem, chosen)
-        entries.append(packing.entry(("b", b)))
+        entries.append(packing.entry((B, b)))
         scratch.append(packing.nbytes)
     if chosen.pack_a == "before":
-        a = f"scratch {len(scratch)}"
+        a = Pointer("scratch", len(scratch))
         packing = packing_of_a(problem, chosen)
-        entries.append(packing.entry(("a", a), independent=bool(entries)))
+        entries.append(packing.entry((A, a), independent=bool(entries)))
         scratch.append(packing.nbytes)
     if empty:
         entries = [entry._replace(units=0) for entry in entries]
@@ -120,12 +128,15 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     tiles = POINTERS_AT + 8 * _POINTER_SLOTS
     packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
-    deep = min(problem.k, depth) * size
+    deep = min(problem.k * problem.at_once, depth) * size
     high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
     panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
-    sums = panel + _aligned(choice.near * width * deep if choice.pack_b == "local" else 0)
+    # Windows are packed a vector's square at a time, which may reach behind the last row.
+    behind = width * lanes_of(dtype, target()) * size if problem.windows else 0
+    local = choice.near * width * deep + behind
+    sums = panel + _aligned(local if choice.pack_b == "local" else 0)
     wide = -(-panels // choice.panel_blocks) * width
-    waiting = high * wide * size if problem.k > depth else 0
+    waiting = high * wide * size if problem.k > depth or problem.turns > problem.at_once else 0
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
 
@@ -140,7 +151,7 @@ def _compute_entry(
     epilogue: Epilogue,
     strides: Sequence[Sequence[int]],
     scalars: Sequence[int],
-    sources: tuple[str, str],
+    sources: tuple[Pointer, Pointer],
 ) -> EntrySpec:
     _, _, panels = widths(problem, choice)
     units = math.prod(problem.batch) * choice.row_blocks * choice.panel_blocks
@@ -166,12 +177,18 @@ def _compute_entry(
         for steps, operand in zip(strides, epilogue.operands, strict=True)
     ]
     function = driver_address()
-    operands = (f"operand {k}" for k in range(len(epilogue.operands)))
-    args = (*(values[name] for name in ARGS), *columns, *fetched, *of_nest)
-    flops = 2 * problem.m * problem.n * problem.k * math.prod(problem.batch) // max(units, 1)
+    operands = (Pointer("operand", k) for k in range(len(epilogue.operands)))
+    windows: tuple[int, ...] = ()
+    if problem.windows is not None:
+        rows = problem.n if problem.windows.over_places else problem.k
+        windows = window_args(problem.windows, rows, problem.b_dtype)
+    values["window_args"] = len(windows)
+    args = (*DriverArgs(**values), *windows, *columns, *fetched, *of_nest)
+    of_one = 2 * problem.m * problem.n * problem.k * problem.turns
+    flops = of_one * math.prod(problem.batch) // max(units, 1)
     grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
-    pointers = (*sources, "scratch 0", *operands)
-    addresses = tuple([ARGS.index(name) for name in ADDRESSES if values[name]])
+    pointers = (*sources, Pointer("scratch", 0), *operands)
+    addresses = tuple([DriverArgs._fields.index(name) for name in ADDRESSES if values[name]])
     return EntrySpec(function, pointers, args, units, grain, code=(code,), addresses=addresses)
 
 
@@ -203,8 +220,14 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
         "micro": micro_address(choice.tile, dtype, target()),
         "last_micro": micro_address(last_tile, dtype, target()),
         "pack_a": pack_addresses(problem.a_dtype, target())[0] if choice.pack_a == "local" else 0,
-        "pack_b": pack_addresses(problem.b_dtype, target())[0] if choice.pack_b == "local" else 0,
+        "pack_b": _pack_b_address(problem) if choice.pack_b == "local" else 0,
     }
+
+
+def _pack_b_address(problem: Problem) -> int:
+    if problem.windows is None:
+        return pack_addresses(problem.b_dtype, target())[0]
+    return window_address(problem.b_dtype, problem.windows.over_places, target())
 
 
 def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
@@ -213,7 +236,8 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
     depth, depth_block = depths(problem, choice)
     sizes = three(problem.batch)
     return {
-        "m": problem.m, "n": problem.n, "k": problem.k, "rows": choice.tile.rows,
+        **_turning(problem), "m": problem.m, "n": problem.n, "k": problem.k,
+        "rows": choice.tile.rows,
         "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
         "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
         "block_panels": -(-panels // choice.panel_blocks), "near": choice.near,
@@ -223,6 +247,16 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
         "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
         "panel_at": places.panel, "sums_at": places.sums,
     }  # fmt: skip
+
+
+def _turning(problem: Problem) -> dict[str, int]:
+    """How often k is gone through, and the bytes from turn to turn."""
+    if problem.windows is None:
+        return {"turns": 1, "at_once": 1, "a_turn": 0, "b_turn": 0}
+    turns, a, b = problem.windows[-3:]
+    sizes = SIZES[problem.a_dtype], SIZES[problem.b_dtype]
+    steps = {"a_turn": a * sizes[0], "b_turn": b * sizes[1]}
+    return {"turns": turns, "at_once": problem.at_once, **steps}
 
 
 def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:

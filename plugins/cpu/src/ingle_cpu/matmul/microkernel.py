@@ -21,19 +21,16 @@ bytes apart, and there are `columns` of them. It adds up the lanes of a vector i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.fusion.kernel.code import SIZES
-from ingle.fusion.render.llvm.targets import NEON, Target
-from ingle.fusion.render.llvm.text import Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.kernels import SIZES
+from ingle.fusion.device.llvm import NEON, Target, Values, Writer, scalar_type, suffix, vector_type
 
 from ..jit.engine import IRSource
+from .abi import parameters
+from .dot import dot_text
 
-_PARAMETERS = {
-    "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",
-    "depth": "i64", "tile": "ptr", "tile_row": "i64", "add": "i64", "soon": "ptr",
-}  # fmt: skip
 UNROLL = 4
 STEPS_OF_A_LINE = 2
 LINE = 64
@@ -52,12 +49,6 @@ class Tile(NamedTuple):
     kind: str
     rows: int
     vectors: int
-
-
-def parameters(values: Mapping[str, str] | None = None) -> str:
-    """The parameters of every tile, or the arguments of a call."""
-    given = values or {name: f"%{name}" for name in _PARAMETERS}
-    return ", ".join(f"{kind} {given[name]}" for name, kind in _PARAMETERS.items())
 
 
 def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
@@ -87,8 +78,6 @@ def lanes_of(dtype: str, target: Target) -> int:
 def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
     """The module of one tile for float32 or float64."""
     if tile.kind == "dot":
-        from .dot import dot_text
-
         name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
         return IRSource(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
     name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{dtype}_{target.name}"

@@ -14,10 +14,10 @@ or for many rows.
 
 from __future__ import annotations
 
-from ingle.fusion.kernel.code import HALVES, SIZES, CodeBuilder
-from ingle.fusion.render.llvm.code import CodeRenderer
-from ingle.fusion.render.llvm.targets import Target
-from ingle.fusion.render.llvm.text import (
+from ingle.fusion.device.kernels import HALVES, SIZES, CodeBuilder
+from ingle.fusion.device.llvm import (
+    CodeRenderer,
+    Target,
     Values,
     Writer,
     memory_type,
@@ -51,7 +51,14 @@ def pack_source(dtype: str, target: Target) -> IRSource:
     return IRSource(text + panels.module(), names, reduced=False)
 
 
-class _Pack:
+class PanelCode:
+    """Reading numbers as they are multiplied, and writing them to a panel.
+
+    Args:
+        dtype: of the source; what is made of it is in `compute_dtype`.
+        name: of the kernel.
+    """
+
     def __init__(self, dtype: str, target: Target, name: str) -> None:
         self.dtype = dtype
         self.made = compute_dtype(dtype)
@@ -62,40 +69,6 @@ class _Pack:
         self.lanes = target.width // self.to_size
         self.masks = target.width == 64
         self.writer = Writer(name)
-
-    def text(self) -> str:
-        w = self.writer
-        along_i, other = w.label("along_i"), w.label("other")
-        along_k, scattered = w.label("along_k"), w.label("scattered")
-        unit = w.let("unit", f"icmp eq i64 %inner, {self.from_size}")
-        w.do(f"br i1 {unit}, label %{along_i}, label %{other}")
-        w.start(along_i)
-        self._along_i()
-        w.start(other)
-        unit = w.let("unit", f"icmp eq i64 %outer, {self.from_size}")
-        w.do(f"br i1 {unit}, label %{along_k}, label %{scattered}")
-        w.start(along_k)
-        self._along_k()
-        w.start(scattered)
-        self._singles("0", "%depth", "0", "%count")
-        self._zeros("%count")
-        w.do("ret void")
-        parameters = "ptr %source, i64 %outer, i64 %inner, i64 %depth, i64 %count, i64 %width"
-        head = f"define void @{self.name}({parameters}, ptr %panel) nounwind {{\nentry:\n"
-        return head + "\n".join([*w.lines, "}"]) + "\n"
-
-    # -- places ------------------------------------------------------------------------------
-
-    def _from(self, k: str, i: str) -> str:
-        w = self.writer
-        a, b = w.let("k", f"mul i64 {k}, %outer"), w.let("i", f"mul i64 {i}, %inner")
-        at = w.let("at", f"add i64 {a}, {b}")
-        return w.let("from", f"getelementptr i8, ptr %source, i64 {at}")
-
-    def _to(self, k: str, i: str) -> str:
-        w = self.writer
-        at = w.let("at", f"add i64 {w.let('row', f'mul i64 {k}, %width')}, {i}")
-        return w.let("to", f"getelementptr {scalar_type(self.made)}, ptr %panel, i64 {at}")
 
     def _load(self, place: str, lanes: int, mask: str | None = None) -> str:
         """Some numbers as they are multiplied."""
@@ -140,6 +113,53 @@ class _Pack:
             f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {value}", f"ptr {place}",
             f"i32 {self.to_size}", f"<{lanes} x i1> {mask}",
         )  # fmt: skip
+
+    def _mask(self, left: str, lanes: int) -> str:
+        """The first `left` lanes."""
+        w = self.writer
+        some = w.call("some", "i64", "llvm.smax.i64", f"i64 {left}", "i64 0")
+        few = w.call("few", "i64", "llvm.smin.i64", f"i64 {some}", f"i64 {lanes}")
+        every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
+        numbers = ", ".join(f"i8 {n}" for n in range(lanes))
+        return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
+
+
+class _Pack(PanelCode):
+    """Writes the kernel that packs one panel."""
+
+    def text(self) -> str:
+        w = self.writer
+        along_i, other = w.label("along_i"), w.label("other")
+        along_k, scattered = w.label("along_k"), w.label("scattered")
+        unit = w.let("unit", f"icmp eq i64 %inner, {self.from_size}")
+        w.do(f"br i1 {unit}, label %{along_i}, label %{other}")
+        w.start(along_i)
+        self._along_i()
+        w.start(other)
+        unit = w.let("unit", f"icmp eq i64 %outer, {self.from_size}")
+        w.do(f"br i1 {unit}, label %{along_k}, label %{scattered}")
+        w.start(along_k)
+        self._along_k()
+        w.start(scattered)
+        self._singles("0", "%depth", "0", "%count")
+        self._zeros("%count")
+        w.do("ret void")
+        parameters = "ptr %source, i64 %outer, i64 %inner, i64 %depth, i64 %count, i64 %width"
+        head = f"define void @{self.name}({parameters}, ptr %panel) nounwind {{\nentry:\n"
+        return head + "\n".join([*w.lines, "}"]) + "\n"
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _from(self, k: str, i: str) -> str:
+        w = self.writer
+        a, b = w.let("k", f"mul i64 {k}, %outer"), w.let("i", f"mul i64 {i}, %inner")
+        at = w.let("at", f"add i64 {a}, {b}")
+        return w.let("from", f"getelementptr i8, ptr %source, i64 {at}")
+
+    def _to(self, k: str, i: str) -> str:
+        w = self.writer
+        at = w.let("at", f"add i64 {w.let('row', f'mul i64 {k}, %width')}, {i}")
+        return w.let("to", f"getelementptr {scalar_type(self.made)}, ptr %panel, i64 {at}")
 
     # -- the three ways ----------------------------------------------------------------------
 
@@ -209,15 +229,6 @@ class _Pack:
             return []
 
         w.loop("rest", start, "%width", str(lanes), [], rest)
-
-    def _mask(self, left: str, lanes: int) -> str:
-        """The first `left` lanes."""
-        w = self.writer
-        some = w.call("some", "i64", "llvm.smax.i64", f"i64 {left}", "i64 0")
-        few = w.call("few", "i64", "llvm.smin.i64", f"i64 {some}", f"i64 {lanes}")
-        every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
-        numbers = ", ".join(f"i8 {n}" for n in range(lanes))
-        return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
 
     def _along_k(self) -> None:
         """Blocks of 8 x 8 transposed in registers, the last k number by number."""

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.fusion.kernel.code import SIZES
+from ingle.fusion.device.kernels import SIZES
 
 from .blocking import target, three
 from .code import pack_addresses
 from .pack import compute_dtype
 from .panels import PANEL_ARGS
-from .plan import EntrySpec
+from .plan import EntrySpec, Pointer
 
 SLAB = 32
 """How much of k a unit packs: so many rows are read side by side, panel after panel."""
@@ -79,7 +79,7 @@ class Packing(NamedTuple):
         third, second, first = found
         return first, second, third
 
-    def entry(self, pointers: Sequence[str], *, independent: bool = False) -> EntrySpec:
+    def entry(self, pointers: Sequence[Pointer], *, independent: bool = False) -> EntrySpec:
         """The kernel that packs it, from the first pointer to the second."""
         outer, inner = self.strides[-2:]
         along_k = outer == SIZES[self.dtype]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingle.fusion.render.llvm.text import Values, Writer
+from ingle.fusion.device.llvm import Values, Writer
 
 PANEL_ARGS = (
     "panels",  # of one matrix

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..jit.engine import Code
+
+
+class Pointer(NamedTuple):
+    """What a pointer of an entry points at.
+
+    Attributes:
+        role: an operand of the product, scratch memory, or an operand of the epilogue.
+        number: which of those.
+    """
+
+    role: Literal["a", "b", "scratch", "operand"]
+    number: int = 0
+
+
+A, B = Pointer("a"), Pointer("b")
 
 
 class EntrySpec(NamedTuple):
@@ -12,7 +27,7 @@ class EntrySpec(NamedTuple):
 
     Attributes:
         function: its address.
-        pointers: what its pointers point at: `"a"`, `"b"`, `"scratch 0"`, `"operand 0"` and so on.
+        pointers: what its pointers point at.
         args: int64 each.
         units, grain: of work.
         independent: it needs nothing from the entry before it.
@@ -21,7 +36,7 @@ class EntrySpec(NamedTuple):
     """
 
     function: int
-    pointers: tuple[str, ...]
+    pointers: tuple[Pointer, ...]
     args: tuple[int, ...]
     units: int
     grain: int

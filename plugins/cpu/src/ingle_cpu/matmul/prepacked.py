@@ -1,4 +1,4 @@
-"""Operands of products that are kept in panels, so that calls need not copy them each time.
+"""Operands of products that are prepacked, so that calls need not copy them each time.
 
 A weight that comes again and again as the same handle, unchanged, is copied into panels once. They
 are kept beside the handle: they go when it goes, and are forgotten when a plan is about to write
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ingle.fusion.lowering.contraction import ContractionCall
-from ingle.fusion.runtime.device import BufferOffset, Launch
+from ingle.fusion.device import BufferOffset, Launch
+from ingle.fusion.device.kernels import ContractionCall
 from ingle.tensor.memory import Block, Label
 from ingle_numpy.memory import pool
 
@@ -21,13 +21,16 @@ from ..memory import CpuHandle
 from ..threads.table import Table, TableEntry
 from .launches import Choice, Problem, choose, packing_of_b
 from .pack_launches import Packing
+from .plan import B, Pointer
 
 ENOUGH = 3
 """Calls with the same handle after which its panels are kept."""
-LATER = 1000
+RETRY_AFTER = 1000
 """Calls after which it is tried again where there was no room."""
 MOST_BYTES = 256 << 20
 """Bytes of all panels that are kept in a process."""
+LEAST = 512
+"""Elements of an operand that takes longer to copy than to look up."""
 MOST_ROWS = 256
 """With more rows, packing takes a small part of a product's time."""
 
@@ -79,7 +82,7 @@ class PackedOperand(NamedTuple):
 
     Attributes:
         launch: the number of the product.
-        buffer: which of the segment's buffers it lies in.
+        buffer: which of the executable's buffers it lies in.
         order: of its panels.
         choice: how the product is computed from them.
     """
@@ -90,9 +93,11 @@ class PackedOperand(NamedTuple):
     choice: Choice
 
 
-def keepable(problem: Problem, usual: Choice) -> bool:
+def prepackable(problem: Problem, usual: Choice) -> bool:
     """Whether a product, which is usually computed by a choice, gains by an operand in panels."""
     if not usual.pack_b or usual.tile.kind == "dot" or 0 in (problem.m, problem.n, problem.k):
+        return False
+    if problem.windows is not None or problem.n * problem.k < LEAST:
         return False
     repeats = [n for n, s in zip(problem.batch, problem.b_strides, strict=False) if not s]
     return problem.m * math.prod(repeats) <= MOST_ROWS
@@ -127,35 +132,35 @@ def panels_of(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
     """The panels of a handle, if it came often enough that they are kept."""
     if handle is None:
         return None
-    kept = handle.kept
-    if kept is None:
-        handle.kept = PackedCache()
+    prepacked = handle.prepacked
+    if prepacked is None:
+        handle.prepacked = PackedCache()
         return None
-    return kept.panels.get(order) or _made(handle, kept, order)
+    return prepacked.panels.get(order) or _made(handle, prepacked, order)
 
 
-def kept_of(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
+def cached_panels(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
     """The panels of a handle, if they are kept at this moment."""
-    kept = None if handle is None else handle.kept
-    return None if kept is None else kept.panels.get(order)
+    prepacked = None if handle is None else handle.prepacked
+    return None if prepacked is None else prepacked.panels.get(order)
 
 
-def _made(handle: CpuHandle, kept: PackedCache, order: PackLayout) -> Panels | None:
-    kept.sightings += 1
-    if kept.sightings < ENOUGH - 1:
+def _made(handle: CpuHandle, prepacked: PackedCache, order: PackLayout) -> Panels | None:
+    prepacked.sightings += 1
+    if prepacked.sightings < ENOUGH - 1:
         return None
     nbytes = order.packing.nbytes
     if not handle.private or not _room_for(nbytes):
-        kept.sightings = -LATER
+        prepacked.sightings = -RETRY_AFTER
         return None
     made = Panels(pool.allocate(nbytes, Label("panels of a weight", handle.shape, handle.dtype)))
     _pack(handle, order, made)
     # Threads that come to this at the same time make the same panels, and one of them stay.
-    kept.panels[order] = made
+    prepacked.panels[order] = made
     return made
 
 
-def kept_bytes() -> int:
+def prepacked_bytes() -> int:
     """How much memory all panels take."""
     # In one go, since finalizers and other threads change the sizes meanwhile.
     return sum(_sizes.copy().values())
@@ -163,11 +168,11 @@ def kept_bytes() -> int:
 
 def _room_for(nbytes: int) -> bool:
     # Where memory is short, what nobody asked for should not take it.
-    return pool.limit is None and nbytes + kept_bytes() <= MOST_BYTES
+    return pool.limit is None and nbytes + prepacked_bytes() <= MOST_BYTES
 
 
 def _pack(handle: CpuHandle, order: PackLayout, panels: Panels) -> None:
-    spec = order.packing.entry(("b", "panels"))
+    spec = order.packing.entry((B, Pointer("scratch")))
     entry = TableEntry(spec.function, 0, 0, spec.units, spec.grain)
     table = Table([entry], (0, 1), (order.offset, 0), 2, spec.args)
     table.bases[:] = handle.address, panels.address

@@ -1,11 +1,11 @@
-"""Where things lie in the memory that native code and Python share: gang, table, queue."""
+"""Where things lie in the memory that native code and Python share: pool, table, queue."""
 
 STATE_BYTES = 1024
-# Places in the gang's state, each on a pair of cache lines of its own (prefetchers fetch pairs).
+# Places in the pool's state, each on a pair of cache lines of its own (prefetchers fetch pairs).
 TICKET = 0  # int64: chunks still free, above BIAS
 DONE = 128  # int32: chunks finished
 OFFER = 256  # first entry, entries, chunks, pointers, args, workers: six int64
-LOCK = 384  # int32: a leader uses the gang
+LOCK = 384  # int32: a leader uses the thread pool
 SLEEPERS = 512  # int32: workers asleep or about to be
 WAKE = 516  # int32: changes when sleepers shall look again
 STOP = 520  # int32: workers shall leave
@@ -46,7 +46,7 @@ POINT_OF_NO_RETURN = 2
 """Entry flag: from here on state is written, and the abort flag is not looked at any more."""
 
 FINISHED, ABORTED, ALONE = 0, 1, 2
-"""Results of a run: done; stopped by the abort flag; done, but the gang's threads are missing."""
+"""Results of a run: done; stopped by the abort flag; done, but the pool's threads are missing."""
 
 CHUNKS_PER_WORKER = 8
 

@@ -1,7 +1,7 @@
-"""The native part of running a plan, as LLVM IR: the walk over a table and the gang that helps.
+"""The native part of running a plan, as LLVM IR: the plan runner walks a table, a pool helps.
 
 A plan is a table of entries. The calling thread (worker 0) walks it alone and calls small entries
-itself. A large one it *offers*: it describes the entry in the gang's state and sets a counter to
+itself. A large one it *offers*: it describes the entry in the pool's state and sets a counter to
 the number of chunks. Whoever decrements the counter to a value that was still positive owns a
 chunk, and adds to `done` when finished; the leader takes chunks like everybody and goes on when
 all are done. So nobody waits for a worker that has not come: a worker whose core is busy with
@@ -34,10 +34,11 @@ from .abi import (
     WITH_PREVIOUS,
     WORKERS,
 )
-from .pool_ir import CHUNK_CODE, OFFER_CODE, at, waiting_code, work_code
+from .atomics_ir import at, waiting_code
+from .pool_ir import CHUNK_CODE, OFFER_CODE, work_code
 
 
-def walker(machine: Host, park_in_kernel: bool) -> str:
+def plan_runner_ir(machine: Host, park_in_kernel: bool) -> str:
     """The module with `run(control, state)`, `repeat(loop, state)`, `work(state, index)` and
     `clock()`.
 

@@ -1,6 +1,6 @@
 """The workers: Python daemon threads that live in native code and help whoever runs a plan.
 
-There is one gang in a process. It is started when the first plan needs it, as many threads as
+There is one pool in a process. It is started when the first plan needs it, as many threads as
 `INGLE_NUM_THREADS` says, else one for each core that this process may use; the calling thread is
 one of them. A forked child has none of the threads and starts its own when it needs them.
 """
@@ -22,7 +22,7 @@ from ingle.tensor.locks import renewed
 from ..jit.engine import IRSource, engine
 from . import abi
 from .cores import cores
-from .plan_runner import walker
+from .plan_runner import plan_runner_ir
 
 _WORK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32)
 MOST_THREADS = 1024
@@ -57,7 +57,7 @@ class ThreadPool:
         spin_us: float = 1.0,
         idle_us: float = 200.0,
     ) -> None:
-        text = walker(engine().machine, park_in_kernel)
+        text = plan_runner_ir(engine().machine, park_in_kernel)
         names = ("run", "repeat", "work", "clock")
         self.run_address, self.repeat_address, work, clock = engine().addresses(
             IRSource(text, names)
@@ -83,7 +83,7 @@ class ThreadPool:
         return self._sleepers.value
 
     def _reset(self) -> None:
-        """The state of a gang without threads."""
+        """The state of a thread pool without threads."""
         ctypes.memset(self.state, 0, abi.STATE_BYTES)
         self._put(ctypes.c_int64, abi.TICKET, abi.BIAS)
         self._put(ctypes.c_int64, abi.SPIN, self._spin)
@@ -137,7 +137,7 @@ class ThreadPool:
             event.set()
 
     def stop(self) -> None:
-        """Ends the threads and waits for them; the gang can be started again."""
+        """Ends the threads and waits for them; the thread pool can be started again."""
         with self._lock:
             threads, self._ready = {*self._started, *self._living.values()}, False
             self._started = []
@@ -175,8 +175,8 @@ def _ticks_per_us(clock: Any) -> float:
 
 
 @functools.cache
-def gang() -> ThreadPool:
-    """The gang of this process."""
+def thread_pool() -> ThreadPool:
+    """the thread pool of this process."""
     made = ThreadPool(thread_count())
     atexit.register(made.stop)
     if hasattr(os, "register_at_fork"):

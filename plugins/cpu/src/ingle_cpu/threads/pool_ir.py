@@ -1,8 +1,7 @@
-"""LLVM IR of the gang: offering work, taking chunks of it, waiting and sleeping."""
+"""LLVM IR of the thread pool: offering work, taking chunks of it, waiting and sleeping."""
 
 from __future__ import annotations
 
-from ..jit.host import Host
 from .abi import (
     ACTIVE,
     BIAS,
@@ -27,40 +26,7 @@ from .abi import (
     UNITS,
     WAKE,
 )
-
-
-def at(name: str, offset: int, base: str = "%state") -> str:
-    return f"  %{name} = getelementptr i8, ptr {base}, i64 {offset}\n"
-
-
-PAUSE = """
-define internal void @pause() alwaysinline {{
-  call void @{pause}
-  ret void
-}}
-"""
-
-# FUTEX_WAIT_PRIVATE is 128, FUTEX_WAKE_PRIVATE 129.
-FUTEX = """
-define internal void @sleep_on(ptr %word, i32 %seen) noinline {{
-  call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 128, i32 %seen, ptr null)
-  ret void
-}}
-define internal void @wake_up(ptr %word) noinline {{
-  call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 129, i64 2147483647)
-  ret void
-}}
-"""
-
-NO_FUTEX = """
-define internal void @sleep_on(ptr %word, i32 %seen) {
-  %r = call i32 @ingle_yield()
-  ret void
-}
-define internal void @wake_up(ptr %word) {
-  ret void
-}
-"""
+from .atomics_ir import WAIT, at, change, load, store
 
 # Runs chunk `number` of the entries on offer.
 CHUNK_CODE = f"""
@@ -114,7 +80,7 @@ start:
 claim:
   %ran = phi i32 [0, %start], [%more, %own]
   %from = phi i64 [%worker, %start], [%share, %own]
-  %ticket = atomicrmw sub ptr %ticket_at, i64 1 seq_cst
+{change("ticket", "sub", "ticket_at", 1, "i64")}
   %free = icmp sgt i64 %ticket, {BIAS}
   br i1 %free, label %find, label %none
 find:
@@ -128,7 +94,7 @@ search:
   %share = phi i64 [%from, %find], [%following, %other]
   %distance = mul i64 %share, {SHARE_BYTES}
   %share_at = getelementptr i8, ptr %shares_at, i64 %distance
-  %number = atomicrmw add ptr %share_at, i64 1 seq_cst
+{change("number", "add", "share_at", 1, "i64")}
   %after = add i64 %share, 1
   %upto = mul i64 %after, %total
   %end = udiv i64 %upto, %sharers
@@ -148,25 +114,6 @@ none:
 """
 
 
-WAIT = """wait:
-  %now = call i64 @clock()
-  %waited = sub i64 %now, %since
-  %young = icmp ult i64 %waited, %spin
-  br i1 %young, label %short, label %long
-short:
-  call void @pause()
-  br label %look
-long:
-  %old_enough = icmp ugt i64 %waited, %patience
-  br i1 %old_enough, label %tired, label %give_way
-give_way:
-  %yielded = call i32 @ingle_yield()
-  br label %look
-"""
-"""Looks again, from `since` on: at once while that is `spin` ago, and then only after others had
-the processor; after `patience` it goes on as `tired`."""
-
-
 def work_code(park_in_kernel: bool) -> str:
     """The life of a worker; returns 1 when it shall leave, 0 to sleep outside.
 
@@ -174,13 +121,13 @@ def work_code(park_in_kernel: bool) -> str:
     """
     if park_in_kernel:
         may_sleep = "  br label %register\n"
-        sleep = """  call void @sleep_on(ptr %wake_at, i32 %seen)
-  %slept = atomicrmw sub ptr %sleepers_at, i32 1 seq_cst
+        sleep = f"""  call void @sleep_on(ptr %wake_at, i32 %seen)
+{change("slept", "sub", "sleepers_at", 1)}
   br label %idle
 """
     else:
         # Nobody can wake a sleeper while a plan runs, so that it stays awake until the end.
-        may_sleep = """  %active = load atomic i32, ptr %active_at seq_cst, align 4
+        may_sleep = f"""{load("active", "active_at")}
   %calm = icmp eq i32 %active, 0
   br i1 %calm, label %register, label %give_way
 """
@@ -193,13 +140,13 @@ start:
 {at("spin_at", SPIN)}{at("idle_at", IDLE)}
   %spin = load i64, ptr %spin_at
   %patience = load i64, ptr %idle_at
-  %rose = atomicrmw sub ptr %sleepers_at, i32 %woken seq_cst
+{change("rose", "sub", "sleepers_at", "woken")}
   br label %idle
 idle:
   %since = call i64 @clock()
   br label %look
 look:
-  %ticket = load atomic i64, ptr %ticket_at seq_cst, align 8
+{load("ticket", "ticket_at", "i64")}
   %free = icmp sgt i64 %ticket, {BIAS}
   br i1 %free, label %try, label %nothing
 try:
@@ -207,29 +154,29 @@ try:
   %useful = icmp ne i32 %ran, 0
   br i1 %useful, label %report, label %nothing
 report:
-  %old = atomicrmw add ptr %done_at, i32 %ran seq_cst
-  %leader = load atomic i32, ptr %leader_at seq_cst, align 4
+{change("old", "add", "done_at", "ran")}
+{load("leader", "leader_at")}
   %leader_sleeps = icmp ne i32 %leader, 0
   br i1 %leader_sleeps, label %call_leader, label %idle
 call_leader:
   call void @wake_up(ptr %done_at)
   br label %idle
 nothing:
-  %stop = load atomic i32, ptr %stop_at seq_cst, align 4
+{load("stop", "stop_at")}
   %leaves = icmp ne i32 %stop, 0
   br i1 %leaves, label %leave, label %wait
 {WAIT}tired:
 {may_sleep}register:
-  %seen = load atomic i32, ptr %wake_at seq_cst, align 4
-  %counted = atomicrmw add ptr %sleepers_at, i32 1 seq_cst
-  %again = load atomic i64, ptr %ticket_at seq_cst, align 8
+{load("seen", "wake_at")}
+{change("counted", "add", "sleepers_at", 1)}
+{load("again", "ticket_at", "i64")}
   %late = icmp sgt i64 %again, {BIAS}
-  %stop2 = load atomic i32, ptr %stop_at seq_cst, align 4
+{load("stop2", "stop_at")}
   %leaves2 = icmp ne i32 %stop2, 0
   %awake = or i1 %late, %leaves2
   br i1 %awake, label %back, label %sleep
 back:
-  %gone = atomicrmw sub ptr %sleepers_at, i32 1 seq_cst
+{change("gone", "sub", "sleepers_at", 1)}
   br label %idle
 sleep:
 {sleep}leave:
@@ -238,7 +185,7 @@ sleep:
 """
 
 
-# Lets the gang share the entries [first, last); false if another leader has it.
+# Lets the thread pool share the entries [first, last); false if another leader has it.
 OFFER_CODE = f"""
 define internal i1 @offer(
     ptr %first, ptr %last, ptr %pointers, ptr %args, ptr %state, i64 %workers) {{
@@ -298,70 +245,39 @@ share:
   br i1 %shared, label %open, label %share
 open:
   %ticket = add i64 %total, {BIAS}
-  store atomic i64 %ticket, ptr %ticket_at seq_cst, align 8
-  %sleepers = load atomic i32, ptr %sleepers_at seq_cst, align 4
+{store("ticket", "ticket_at", "i64")}
+{load("sleepers", "sleepers_at")}
   %asleep = icmp ne i32 %sleepers, 0
   br i1 %asleep, label %alarm, label %help
 alarm:
-  %rung = atomicrmw add ptr %wake_at, i32 1 seq_cst
+{change("rung", "add", "wake_at", 1)}
   call void @wake_up(ptr %wake_at)
   br label %help
 help:
   %ran = call i32 @take(ptr %state, i64 0)
   %total32 = trunc i64 %total to i32
-  %before = atomicrmw add ptr %done_at, i32 %ran seq_cst
+{change("before", "add", "done_at", "ran")}
   %spin = load i64, ptr %spin_at
   %patience = load i64, ptr %idle_at
   %since = call i64 @clock()
   br label %look
 look:
-  %done = load atomic i32, ptr %done_at seq_cst, align 4
+{load("done", "done_at")}
   %all = icmp eq i32 %done, %total32
   br i1 %all, label %release, label %wait
 {WAIT}tired:
-  store atomic i32 1, ptr %leader_at seq_cst, align 4
-  %seen = load atomic i32, ptr %done_at seq_cst, align 4
+{store(1, "leader_at")}
+{load("seen", "done_at")}
   %late = icmp eq i32 %seen, %total32
   br i1 %late, label %awake, label %rest
 rest:
   call void @sleep_on(ptr %done_at, i32 %seen)
   br label %awake
 awake:
-  store atomic i32 0, ptr %leader_at seq_cst, align 4
+{store(0, "leader_at")}
   br label %look
 release:
-  store atomic i32 0, ptr %lock_at seq_cst, align 4
+{store(0, "lock_at")}
   ret i1 true
 }}
 """
-
-
-def futex_of(machine: Host) -> int:
-    """The number of Linux's system call for futexes."""
-    return 98 if _is_arm(machine) else 202
-
-
-def waiting_code(machine: Host, park_in_kernel: bool) -> str:
-    """What threads wait with on x86-64 or ARM64: `clock()`, a pause, and parking.
-
-    Args:
-        machine: which of the two.
-        park_in_kernel: threads sleep in Linux's futex.
-    """
-    arm = _is_arm(machine)
-    # The cycle counter of ARM64 traps outside of the kernel; its system timer does not.
-    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
-    pause = "llvm.aarch64.isb(i32 15)" if arm else "llvm.x86.sse2.pause()"
-    pause_type = "llvm.aarch64.isb(i32)" if arm else "llvm.x86.sse2.pause()"
-    parts = [
-        f"declare i64 @{clock}()\ndeclare void @{pause_type}\ndeclare i32 @ingle_yield()",
-        "declare i64 @syscall(i64, ...)" if park_in_kernel else "",
-        f"define i64 @clock() {{\n  %t = call i64 @{clock}()\n  ret i64 %t\n}}",
-        PAUSE.format(pause=pause),
-        FUTEX.format(futex=futex_of(machine)) if park_in_kernel else NO_FUTEX,
-    ]
-    return "\n".join(parts)
-
-
-def _is_arm(machine: Host) -> bool:
-    return machine.triple.startswith(("aarch64", "arm64"))

@@ -25,7 +25,7 @@ from .abi import (
     RUN,
     SLOTS,
 )
-from .pool_ir import WAIT, at, futex_of, waiting_code
+from .atomics_ir import WAIT, at, change, futex_of, load, store, waiting_code
 
 DONE, HALTED, TIRED = 0, 1, 2
 """What `await` returns: the job ended; the queue halts; a while has passed."""
@@ -51,8 +51,8 @@ def queue_code(machine: Host, park_in_kernel: bool) -> str:
 _TELL = f"""
 define internal void @tell(ptr %state) {{
 {at("news_at", QUEUE_NEWS)}{at("waiters_at", QUEUE_WAITERS)}
-  %news = atomicrmw add ptr %news_at, i32 1 seq_cst
-  %waiters = load atomic i32, ptr %waiters_at seq_cst, align 4
+{change("news", "add", "news_at", 1)}
+{load("waiters", "waiters_at")}
   %none = icmp eq i32 %waiters, 0
   br i1 %none, label %out, label %wake
 wake:
@@ -67,11 +67,11 @@ out:
 def _serve(park_in_kernel: bool) -> str:
     """The life of the executor; returns 1 when it shall leave, 0 to sleep outside."""
     sleep = "  call void @sleep_on(ptr %bell_at, i32 %seen)\n  br label %rise\n"
-    outside = """  store atomic i32 0, ptr %asleep_at seq_cst, align 4
+    outside = f"""{store(0, "asleep_at")}
   ret i32 0
 """
     return f"""
-define i32 @serve(ptr %state, ptr %run, ptr %gang) {{
+define i32 @serve(ptr %state, ptr %run, ptr %pool) {{
 start:
 {at("head_at", QUEUE_HEAD)}{at("tail_at", QUEUE_TAIL)}{at("halt_at", QUEUE_HALT)}
 {at("stop_at", QUEUE_STOP)}{at("bell_at", QUEUE_BELL)}{at("asleep_at", QUEUE_ASLEEP)}
@@ -83,7 +83,7 @@ idle:
   %since = call i64 @clock()
   br label %look
 look:
-  %tail = load atomic i64, ptr %tail_at seq_cst, align 8
+{load("tail", "tail_at", "i64")}
   %ready = call i1 @ready(ptr %state)
   br i1 %ready, label %job, label %nothing
 job:
@@ -99,45 +99,45 @@ step:
   %after = getelementptr i64, ptr %here, i64 2
   switch i64 %kind, label %finished [i64 {RUN}, label %table i64 {CHECK}, label %check]
 table:
-  %status = call i64 %run(ptr %what, ptr %gang)
+  %status = call i64 %run(ptr %what, ptr %pool)
   br label %step
 check:
   %flag = load i8, ptr %what
   %good = icmp eq i8 %flag, 0
   br i1 %good, label %step, label %failed
 failed:
-  store atomic i32 1, ptr %halt_at seq_cst, align 4
+{store(1, "halt_at")}
   call void @tell(ptr %state)
   br label %idle
 finished:
   %next = add i64 %tail, 1
-  store atomic i64 %next, ptr %tail_at seq_cst, align 8
+{store("next", "tail_at", "i64")}
   call void @tell(ptr %state)
   br label %idle
 nothing:
-  %stop = load atomic i32, ptr %stop_at seq_cst, align 4
+{load("stop", "stop_at")}
   %leaves = icmp ne i32 %stop, 0
   br i1 %leaves, label %leave, label %wait
 {WAIT}tired:
-  %seen = load atomic i32, ptr %bell_at seq_cst, align 4
-  store atomic i32 1, ptr %asleep_at seq_cst, align 4
+{load("seen", "bell_at")}
+{store(1, "asleep_at")}
   %late = call i1 @ready(ptr %state)
-  %stop2 = load atomic i32, ptr %stop_at seq_cst, align 4
+{load("stop2", "stop_at")}
   %leaves2 = icmp ne i32 %stop2, 0
   %awake = or i1 %late, %leaves2
   br i1 %awake, label %rise, label %sleep
 sleep:
 {sleep if park_in_kernel else outside}rise:
-  store atomic i32 0, ptr %asleep_at seq_cst, align 4
+{store(0, "asleep_at")}
   br label %idle
 leave:
   ret i32 1
 }}
 define internal i1 @ready(ptr %state) {{
 {at("head_at", QUEUE_HEAD)}{at("tail_at", QUEUE_TAIL)}{at("halt_at", QUEUE_HALT)}
-  %halt = load atomic i32, ptr %halt_at seq_cst, align 4
-  %tail = load atomic i64, ptr %tail_at seq_cst, align 8
-  %head = load atomic i64, ptr %head_at seq_cst, align 8
+{load("halt", "halt_at")}
+{load("tail", "tail_at", "i64")}
+{load("head", "head_at", "i64")}
   %runs = icmp eq i32 %halt, 0
   %more = icmp ne i64 %tail, %head
   %both = and i1 %runs, %more
@@ -178,22 +178,22 @@ look:
 out:
   ret i32 %found
 {WAIT}tired:
-  %seen = load atomic i32, ptr %news_at seq_cst, align 4
-  %counted = atomicrmw add ptr %waiters_at, i32 1 seq_cst
+{load("seen", "news_at")}
+{change("counted", "add", "waiters_at", 1)}
   %again = call i32 @found(ptr %state, i64 %number)
   %still = icmp eq i32 %again, {TIRED}
   br i1 %still, label %sleep, label %rise
 sleep:
 {nap if futex else ""}  br label %rise
 rise:
-  %gone = atomicrmw sub ptr %waiters_at, i32 1 seq_cst
+{change("gone", "sub", "waiters_at", 1)}
   %now_found = call i32 @found(ptr %state, i64 %number)
   ret i32 %now_found
 }}
 define internal i32 @found(ptr %state, i64 %number) {{
 {at("tail_at", QUEUE_TAIL)}{at("halt_at", QUEUE_HALT)}
-  %halt = load atomic i32, ptr %halt_at seq_cst, align 4
-  %tail = load atomic i64, ptr %tail_at seq_cst, align 8
+{load("halt", "halt_at")}
+{load("tail", "tail_at", "i64")}
   %ended = icmp sgt i64 %tail, %number
   %halted = icmp ne i32 %halt, 0
   %other = select i1 %halted, i32 {HALTED}, i32 {TIRED}
@@ -212,25 +212,25 @@ define i64 @submit(ptr %state, ptr %program) {{
   %slot = getelementptr ptr, ptr %slots, i64 %place
   store ptr %program, ptr %slot
   %next = add i64 %head, 1
-  store atomic i64 %next, ptr %head_at seq_cst, align 8
+{store("next", "head_at", "i64")}
   call void @ring(ptr %state)
   ret i64 %head
 }}
 ; Goes on after a failure.
 define void @resume(ptr %state) {{
 {at("halt_at", QUEUE_HALT)}
-  store atomic i32 0, ptr %halt_at seq_cst, align 4
+{store(0, "halt_at")}
   call void @ring(ptr %state)
   ret void
 }}
 ; Wakes the executor if it sleeps.
 define void @ring(ptr %state) {{
 {at("bell_at", QUEUE_BELL)}{at("asleep_at", QUEUE_ASLEEP)}
-  %asleep = load atomic i32, ptr %asleep_at seq_cst, align 4
+{load("asleep", "asleep_at")}
   %awake = icmp eq i32 %asleep, 0
   br i1 %awake, label %out, label %wake
 wake:
-  %rung = atomicrmw add ptr %bell_at, i32 1 seq_cst
+{change("rung", "add", "bell_at", 1)}
   call void @wake_up(ptr %bell_at)
   br label %out
 out:

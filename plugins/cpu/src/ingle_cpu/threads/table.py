@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingle.fusion.runtime.plan_codegen import DonationState
+from ingle.fusion.device import DonationState
 from ingle.tensor.errors import BackendError
 
 from ..jit.engine import Code
 from . import abi
-from .pool import ThreadPool, gang
+from .pool import ThreadPool, thread_pool
 
 # One keeps Python's lock (cheaper, for short plans), the other releases it.
 HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
@@ -33,7 +33,7 @@ class TableEntry(NamedTuple):
         first_arg: its first place in the plan's arguments.
         units: how many units of work it has.
         grain: work is split into multiples of this many units; not at all up to that many.
-        flags: `layout.WITH_PREVIOUS`, `layout.POINT_OF_NO_RETURN`.
+        flags: `abi.WITH_PREVIOUS`, `abi.POINT_OF_NO_RETURN`.
     """
 
     function: int
@@ -61,7 +61,7 @@ class Table:
         buffers: how many buffers there are.
         args: what the kernels take, at their entries' `first_arg`.
         code: what must stay in memory while there is this table: whose functions entries name.
-        gang: whose workers help; the process's by default.
+        thread_pool: whose workers help; the process's by default.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Table:
         args: Sequence[int] | np.ndarray,
         *,
         code: Sequence[Code] = (),
-        gang: ThreadPool | None = None,
+        thread_pool: ThreadPool | None = None,
     ) -> None:
         self.code = tuple(code)
         self.entries = np.zeros((len(entries), 8), np.int64)
@@ -86,7 +86,7 @@ class Table:
         self.pointers = np.zeros(len(base_of), np.int64)
         self.profile: np.ndarray | None = None
         self._check(buffers)
-        self._connect(gang)
+        self._connect(thread_pool)
 
     def _check(self, buffers: int) -> None:
         if len(self.base_of) != len(self.offset_of):
@@ -99,8 +99,8 @@ class Table:
             raise ValueError("the grain of an entry is below 1")
 
     def _connect(self, chosen: ThreadPool | None) -> None:
-        self.gang = chosen or gang()
-        self.gang.start()
+        self.thread_pool = chosen or thread_pool()
+        self.thread_pool.start()
         values = {
             "entries": self.entries.ctypes.data,
             "count": len(self.entries),
@@ -117,29 +117,29 @@ class Table:
         self.bases_address = values["bases"]
         self.args_address = values["args"]
         self.control_address = self.control.ctypes.data
-        self._state = self.gang.state
-        self._wakes = not self.gang.parks_in_kernel
-        self._holding = HOLDING(self.gang.run_address)
-        self._releasing = RELEASING(self.gang.run_address)
+        self._state = self.thread_pool.state
+        self._wakes = not self.thread_pool.parks_in_kernel
+        self._holding = HOLDING(self.thread_pool.run_address)
+        self._releasing = RELEASING(self.thread_pool.run_address)
 
-    def run(self, *, release: bool = True, landing: DonationState | None = None) -> None:
+    def run(self, *, release: bool = True, donation: DonationState | None = None) -> None:
         """Runs all entries; `bases` and `args` must hold their values.
 
         Args:
             release: let other Python threads run meanwhile. Keep Python's lock for plans of few
                 microseconds: getting it back may take longer than the plan.
-            landing: is told when nothing comes between it and the entries any more.
+            donation: is told when nothing comes between it and the entries any more.
 
         Raises:
             AbortedError: `abort` was called before the point of no return.
         """
-        if self._wakes and self.gang.sleeping:
-            self.gang.wake()
+        if self._wakes and self.thread_pool.sleeping:
+            self.thread_pool.wake()
         run = self._releasing if release else self._holding
         control, state = self.control_address, self._state
-        if landing is not None:
+        if donation is not None:
             # Python looks for signals after calls: none is handled before the next one's end.
-            landing.done = True
+            donation.done = True
         status = run(control, state)
         if status:
             self._after(status)
@@ -147,7 +147,7 @@ class Table:
     def _after(self, status: int) -> None:
         if status == abi.ALONE:
             # A forked child's first plan: it ran on this thread, the next one has help.
-            self.gang.start()
+            self.thread_pool.start()
             return
         self.forget_abort()
         position = self.control[abi.CONTROL.index("position")]
@@ -172,7 +172,7 @@ class Table:
         """What each entry took since `measure`, summed over the runs, in seconds."""
         if self.profile is None:
             raise ValueError("nothing was measured: call measure() before the runs")
-        return self.profile / self.gang.ticks_per_us * 1e-6
+        return self.profile / self.thread_pool.ticks_per_us * 1e-6
 
     def copy(self) -> Table:
         """A table of the same plan for a call that overlaps with another."""
@@ -180,5 +180,5 @@ class Table:
         for name in ("entries", "base_of", "offset_of", "bases", "args", "pointers"):
             setattr(made, name, getattr(self, name).copy())
         made.code, made.profile = self.code, None
-        made._connect(self.gang)
+        made._connect(self.thread_pool)
         return made

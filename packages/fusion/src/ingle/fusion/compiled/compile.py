@@ -190,7 +190,8 @@ class Compiled(Generic[P, R]):
             entry, repeats = recording.entry()
             below = recording.fusion.inner
             if not repeats:
-                entry.executable = Replay(below, entry.graph)
+                several = bool(entry.graph.places)
+                entry.executable = (prepare if several else Replay)(below, entry.graph)
                 self._count(key, "which cells the function makes, or what it writes to them,")
                 return entry.run(leaves, fresh=True)  # type: ignore[no-any-return]
             entries = kept.entries

@@ -53,9 +53,9 @@ class _Pair(NamedTuple):
 
 
 class _Overwritten:
-    """Stands where a handle has its recorder while its memory is written."""
+    """Stands where a handle has its log while its memory is written."""
 
-    staged = False
+    is_tracer = False
 
     def finish(self, wanted: LazyHandle) -> None:
         """Waits until that is done."""
@@ -83,7 +83,7 @@ class _CallWriter:
             "exclusive": exclusive,
             "setting": setting, "run": entry.executable, "landings": landings,
             "leaf_key": leaf_key, "unflatten": unflatten, "unchanged": entry.unchanged,
-            "over": getattr(entry.executable, "over", None),
+            "run_donating": getattr(entry.executable, "run_donating", None),
             "report": getattr(entry.executable, "report", None),
         }  # fmt: skip
 
@@ -131,13 +131,17 @@ class _CallWriter:
             self._lines[before:] = ["try:", *reads, "except AttributeError: return MISSED"]
         scalars = "".join(f"{n}, " for n in entry.spelled[: entry.scalars])
         given = f"[{', '.join(values)}], ({scalars})"
-        over = self._over()
+        donatable = self._donatable()
         if not entry.writes:
             if len(cells) + len(entry.fixed) > 1:
                 self._require("landings.count == begun and not begun & 1")
             run = self._run(given)
         else:
-            run = self._run_over(given, over) if over else [*self._run(given), *self._writes({})]
+            run = (
+                self._run_donating(given, donatable)
+                if donatable
+                else [*self._run(given), *self._writes({})]
+            )
             stepped = [(i, self._name(cell)) for cell, i in entry.stepped().items()]
             run[:0] = [f"if {name}._value != x{i}: return MISSED" for i, name in stepped]
             if cells or entry.fixed:
@@ -223,14 +227,14 @@ class _CallWriter:
             self._lines.append(f"{name} = {self._name(source.find)}(args)")
             self._require(f"type({name}) is Tensor")
             self._lines.append(f"{name}h = {name}._handle")
-            backend = self._name(self._entry.backend)
+            backend = self._name(self._entry.backends[source])
             self._require(f"{name}h.backend is {backend} and {self._fits(f'{name}h', example)}")
             return self._value(f"{name}h", example)
         if isinstance(source, Cell):
             name = self._known[source] = self._name(source)
             handle = f"{name}h"
             self._lines.append(f"{handle} = {name}._value._handle")
-            backend = self._name(self._entry.backend)
+            backend = self._name(self._entry.backends[source])
             fits = self._fits(handle, source._value._handle)
             self._require(f"{handle}.backend is {backend} and {fits}")
             return self._value(handle, source._value._handle)
@@ -245,12 +249,12 @@ class _CallWriter:
     def _value(self, name: str, handle: Handle) -> str:
         if not isinstance(handle, LazyHandle):
             return name
-        # In this order; see `_run_over`.
+        # In this order; see `_run_donating`.
         self._lines.append(f"{name}v = {name}.value")
-        self._lines.append(f"if {name}.recorder is not None: {name}v = ready({name})")
+        self._lines.append(f"if {name}.pending_in is not None: {name}v = ready({name})")
         return f"{name}v"
 
-    def _over(self) -> dict[int, _Pair]:
+    def _donatable(self) -> dict[int, _Pair]:
         """What may be written over, by the output that is; see `DonationState`."""
         return {o: _Pair(n, self._known[cell], cell) for o, n, cell in self._pairs()}
 
@@ -266,64 +270,68 @@ class _CallWriter:
     def _run(self, given: str) -> list[str]:
         """A run that writes over nothing; in the background if that is wished for."""
         executable = self._entry.executable
-        if not hasattr(executable, "over"):
-            return ["before = landing = None", f"out = run({given})"]
+        if not hasattr(executable, "run_donating"):
+            return ["before = donation = None", f"out = run({given})"]
         flags = "False, " * len(self._entry.sources)
         return [
-            "before = landing = None",
-            "if setting.plans:", "    report()", "    landing = DonationState()",
-            f"    out = over({given}, ({flags}), landing)",
+            "before = donation = None",
+            "if setting.plans:", "    report()", "    donation = DonationState()",
+            f"    out = run_donating({given}, ({flags}), donation)",
             f"else: out = run({given})",
         ]  # fmt: skip
 
-    def _run_over(self, given: str, over: dict[int, _Pair]) -> list[str]:
+    def _run_donating(self, given: str, donatable: dict[int, _Pair]) -> list[str]:
         """A run that writes over what only its cell holds; with `undisturbed`.
 
         Whoever wants such a value meanwhile waits. The values count as held by others if these got
         hold of them before they were marked, which is why they are counted afterwards.
         """
-        pairs = list(over.values())
+        pairs = list(donatable.values())
         names = {p.number: f"f{p.number}" for p in pairs}
         flags = ", ".join(names.get(i, "False") for i in range(len(self._entry.sources)))
-        writes = self._writes(over)
+        writes = self._writes(donatable)
         lines = [
             "if setting.plans: report()",
-            "before, landing = None, DonationState(True)",
+            "before, donation = None, DonationState(True)",
             "try:",
         ]
         for p in pairs:
             cell, handle = p.name, f"{p.name}h"
             lines += [
-                f"    {handle}.recorder = overwritten",
+                f"    {handle}.pending_in = overwritten",
                 f"    f{p.number} = refs({cell}._value) == {HELD_ONCE} and "
                 f"refs({handle}) == refs({handle}v) == {HELD_TWICE} and exclusive({handle}v)",
-                f"    if not f{p.number}: {handle}.recorder = None",
+                f"    if not f{p.number}: {handle}.pending_in = None",
             ]
-        lines.append(f"    out = over({given}, ({flags},), landing)")
+        lines.append(f"    out = run_donating({given}, ({flags},), donation)")
         lines += [f"    {line}" for line in writes]
-        lines += ["except BaseException:", "    if landing.done:", "        out = landing.outputs"]
+        lines += [
+            "except BaseException:",
+            "    if donation.done:",
+            "        out = donation.outputs",
+        ]
         lines += [f"        {line}" for line in writes]
         lines += ["    raise", "finally:"]
-        return [*lines, *[f"    {p.name}h.recorder = None" for p in pairs]]
+        return [*lines, *[f"    {p.name}h.pending_in = None" for p in pairs]]
 
-    def _writes(self, over: dict[int, _Pair]) -> list[str]:
+    def _writes(self, donatable: dict[int, _Pair]) -> list[str]:
         """Gives cells what the plan made; a run in the background is told what they held before."""
         lines, names = [], []
         for cell, result in self._entry.writes:
             names.append(name := self._name(cell))
             line = f"{name}._value = {self._leaf(result)}"
-            pair = over.get(result.data) if result.kind == "tensor" else None
+            pair = donatable.get(result.data) if result.kind == "tensor" else None
             if pair is not None and pair.cell is cell:
                 line = f"if out[{result.data}] is not {pair.name}hv: {line}"
             lines += [f"    {line}", f"    {name}.version += 1"]
         before = ", ".join(f"({name}, {name}._value)" for name in names)
         # Ctrl-C in the middle goes on when the group is whole.
         return [
-            f"if landing and landing.job: before = before or ({before},)",
+            f"if donation and donation.job: before = before or ({before},)",
             "landings.begin()",
             "try:", *lines, "except BaseException:", *lines, "    raise",
             "finally: landings.end()",
-            "if before: landing.job.wrote(before)",
+            "if before: donation.job.wrote(before)",
         ]  # fmt: skip
 
     def _leaf(self, result: Result) -> str:

@@ -36,7 +36,7 @@ def is_many(entry: Specialization) -> bool:
 
 
 # Without Python code between one handle and the next, where Ctrl-C might come.
-_set_recorder: Any = vars(LazyHandle)["recorder"].__set__
+_set_pending_in: Any = vars(LazyHandle)["pending_in"].__set__
 
 
 class ManyCells:
@@ -44,14 +44,14 @@ class ManyCells:
 
     Args:
         entry: the recording.
-        over: for outputs that may lie in the memory of what a cell holds, by position, the position
-            of that among the inputs.
+        donatable: for outputs that may overwrite a cell's value, by the output's position, the
+            position of that value among the inputs.
         missed: what says that the recording does not hold.
-        overwritten: stands where a handle has its recorder while its memory is written.
+        overwritten: stands where a handle has its log while its memory is written.
     """
 
     def __init__(
-        self, entry: Specialization, over: dict[int, int], missed: Any, overwritten: Any
+        self, entry: Specialization, donatable: dict[int, int], missed: Any, overwritten: Any
     ) -> None:
         self._entry = entry
         self._missed = missed
@@ -61,16 +61,22 @@ class ManyCells:
         shown = [entry.shown[s] for s in entry.sources if isinstance(s, Cell)]
         self._shapes = [shape for shape, _ in shown]
         self._dtypes = [dtype for _, dtype in shown]
-        self._over = sorted(over.values())
+        self._backends = [entry.backends[s] for s in entry.sources if isinstance(s, Cell)]
+        self._donatable = sorted(donatable.values())
         self._none = (False,) * len(entry.sources)
         self._stepped = entry.stepped()
         self._writes = [
-            (c, r.kind, r.data, self._own_place(over, c, r.data) if r.kind == "tensor" else None)
+            (
+                c,
+                r.kind,
+                r.data,
+                self._own_place(donatable, c, r.data) if r.kind == "tensor" else None,
+            )
             for c, r in entry.writes
         ]
 
-    def _own_place(self, over: dict[int, int], cell: Cell[Any], output: int) -> int | None:
-        place = over.get(output)
+    def _own_place(self, donatable: dict[int, int], cell: Cell[Any], output: int) -> int | None:
+        place = donatable.get(output)
         return place if place is not None and self._cells[place] is cell else None
 
     def __call__(self, args: Sequence[Any], begun: int) -> Any:
@@ -124,9 +130,8 @@ class ManyCells:
         if any(type(v) is not Tensor for v in values):
             return None
         found = [v._handle for v in values]
-        backend = self._entry.backend
         if (
-            any(h.backend is not backend for h in found)
+            [h.backend for h in found] != self._backends
             or [h.shape for h in found] != self._shapes
             or [h.dtype for h in found] != self._dtypes
         ):
@@ -140,56 +145,56 @@ class ManyCells:
         self, handles: Sequence[Any], given: list[Handle], computed: Sequence[Any],
         args: Sequence[Any],
     ) -> Sequence[Handle]:  # fmt: skip
-        """Runs the plan and writes; see `binding._Writer._run_over`."""
+        """Runs the plan and writes; see `fast_call._CallWriter._run_donating`."""
         executable: Any = self._entry.executable
         scalars = computed[: self._entry.scalars]
         before: list[Any] = []
-        landing: DonationState | None = None
-        over = getattr(executable, "over", None)
-        if over is None:
+        donation: DonationState | None = None
+        run_donating = getattr(executable, "run_donating", None)
+        if run_donating is None:
             outputs = executable(given, scalars)
             self._write(outputs, given, computed, args, None, before)
             return outputs  # type: ignore[no-any-return]
         if setting.plans:
             executable.report()
-        if not self._over:
+        if not self._donatable:
             if setting.plans:
-                landing = DonationState()
-                outputs = over(given, scalars, self._none, landing)
+                donation = DonationState()
+                outputs = run_donating(given, scalars, self._none, donation)
             else:
                 outputs = executable(given, scalars)
-            self._write(outputs, given, computed, args, landing, before)
+            self._write(outputs, given, computed, args, donation, before)
             return outputs  # type: ignore[no-any-return]
-        landing = DonationState(True)
+        donation = DonationState(True)
         cells: Any = self._cells
-        free = list(self._none)
+        flags = list(self._none)
         try:
-            for n in self._over:
-                handles[n].recorder = self._overwritten
+            for n in self._donatable:
+                handles[n].pending_in = self._overwritten
                 if (
                     refs(cells[n]._value) == HELD_ONCE
                     and refs(handles[n]) == refs(given[n]) == LISTED_TWICE
                     and exclusive(given[n])
                 ):
-                    free[n] = True
+                    flags[n] = True
                 else:
-                    handles[n].recorder = None
-            outputs = over(given, scalars, free, landing)
-            self._write(outputs, given, computed, args, landing, before)
+                    handles[n].pending_in = None
+            outputs = run_donating(given, scalars, flags, donation)
+            self._write(outputs, given, computed, args, donation, before)
         except BaseException:
-            if landing.done:
-                self._write(landing.outputs, given, computed, args, landing, before)
+            if donation.done:
+                self._write(donation.outputs, given, computed, args, donation, before)
             raise
         finally:
-            deque(map(_set_recorder, [handles[n] for n in self._over], repeat(None)), 0)
+            deque(map(_set_pending_in, [handles[n] for n in self._donatable], repeat(None)), 0)
         return outputs  # type: ignore[no-any-return]
 
     def _write(
         self, outputs: Sequence[Handle], given: Sequence[Handle], computed: Sequence[Any],
-        args: Sequence[Any], landing: DonationState | None, before: list[Any],
+        args: Sequence[Any], donation: DonationState | None, before: list[Any],
     ) -> None:  # fmt: skip
         """Gives cells what the plan made; a run in the background is told what they held before."""
-        if landing is not None and landing.job and not before:
+        if donation is not None and donation.job and not before:
             before += [(cell, cell._value) for cell, *_ in self._writes]
         landings.begin()
         try:
@@ -201,9 +206,9 @@ class ManyCells:
         finally:
             landings.end()
         if before:
-            assert landing is not None
-            assert landing.job is not None
-            landing.job.wrote(before)
+            assert donation is not None
+            assert donation.job is not None
+            donation.job.wrote(before)
 
     def _put(
         self, outputs: Sequence[Handle], given: Sequence[Handle], computed: Sequence[Any],
@@ -222,10 +227,10 @@ class ManyCells:
 
 
 def _below(handle: Any) -> Handle:
-    """The handle of the backend below, in this order; see `binding._Writer._run_over`."""
+    """The handle of the backend below, in this order; see `fast_call._CallWriter._run_donating`."""
     if type(handle) is not LazyHandle:
         return handle  # type: ignore[no-any-return]
     value = handle.value
-    if handle.recorder is not None:
+    if handle.pending_in is not None:
         return handle.computed()
     return value  # type: ignore[return-value]

@@ -78,7 +78,7 @@ class Specialization:
         rebound: positions and places of tensors among the arguments that get another value, with
             that.
         shown: the shapes and dtypes of what cells and places held.
-        backend: the device's own, which handles of tensors are of.
+        backends: those that the handles of what cells and places held are of.
         wrap: makes a handle of the device's own backend of one of the backend below.
         readings: attributes of objects that it holds for; one of these lists does.
         executable: runs the graph.
@@ -104,7 +104,7 @@ class Specialization:
     writes: list[tuple[Cell[Any], Result]]
     rebound: list[tuple[int | Place, Result]]
     shown: dict[Cell[Any] | Place, Any]
-    backend: Backend
+    backends: dict[Cell[Any] | Place, Backend]
     wrap: Callable[[Handle], Handle]
     readings: list[list[Noted]]
     executable: Executable | None = None
@@ -246,7 +246,7 @@ class Specialization:
                 if not isinstance(value, Tensor):
                     raise Missed(f"the type of {what}")
                 handle = value._handle
-                if handle.backend is not self.backend:
+                if handle.backend is not self.backends[source]:
                     raise Missed(f"the device of {what}")
                 if (handle.shape, handle.dtype) != self.shown[source]:
                     raise Missed(f"the shape or dtype of {what}")

@@ -29,8 +29,8 @@ class Tape:
 
     def __init__(self, function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
         self.fusion = _fusion_of(leaves)
-        self.staging = Tracer(self.fusion)
-        self.scope = TracingScope(self.staging, current_scope())
+        self.tracer = Tracer(self.fusion)
+        self.scope = TracingScope(self.tracer, current_scope())
         self.watch = AttributeWatch(function, leaves, self._promise)
         self._leaves = leaves
         self._numbers: list[int] = []
@@ -39,7 +39,7 @@ class Tape:
         self._given = {id(x): i for i, x in enumerate(given)}
         shown = unflatten((args, kwargs), given)
         before = structure_of(shown), contents_of(given)
-        recording = self.staging.active(), staged_on(self.fusion), scope_of(self.scope)
+        recording = self.tracer.active(), staged_on(self.fusion), scope_of(self.scope)
         with recording[0], recording[1], recording[2], written_down(), self.watch.active():
             self.returned = function(*shown[0], **shown[1])
         if not unchanged(shown, given, before):
@@ -52,25 +52,27 @@ class Tape:
 
     def _show(self, position: int, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
-            promise = self.staging.promise(leaf, position)
+            promise = self.tracer.promise(leaf, position)
             self._promises[position] = promise, promise._handle
             return promise
         if is_number(leaf):
             self._numbers.append(position)
-            return self.staging.tape.input(leaf)
+            return self.tracer.tape.input(leaf)
         return leaf
 
     def _promise(self, tensor: Tensor, place: Place) -> Tensor | None:
         """For a tensor in an attribute of an argument: an input, too."""
-        if tensor._handle.backend is not _outside(self.fusion):
+        backend = tensor._handle.backend
+        known = isinstance(backend, Fusion) and self.tracer.takes(backend)
+        if not known and backend is not _outside(self.fusion):
             return None
-        promise = self.staging.promise(tensor, place)
+        promise = self.tracer.promise(tensor, place)
         self._promises[place] = promise, promise._handle
         return promise
 
     def entry(self) -> tuple[Specialization, bool]:
         """What was recorded, and whether it can be run again."""
-        staging, scope, tape = self.staging, self.scope, self.staging.tape
+        tracer, scope, tape = self.tracer, self.scope, self.tracer.tape
         outputs: list[int] = []
         results: list[Any] = []
         leaves = [self._result(x, outputs, results) for x in flatten(self.returned)]
@@ -83,19 +85,17 @@ class Tape:
         repeats = not scope.born and all(
             r.kind != "fixed" or isinstance(r.data, Tensor) or stays(r.data) for _, r in writes
         )
-        scalars = list(staging.numbers)
+        scalars = list(tracer.numbers)
         texts = tuple([spelled(tape, n) for n in (*scalars, *results)])
-        sources = [
-            g if s is None else s for g, s in zip(staging.given, staging.sources, strict=True)
-        ]
+        sources = [g if s is None else s for g, s in zip(tracer.given, tracer.sources, strict=True)]
         numbers = [*self._numbers, *scope.counts]
         kinds = [type(x) for x in (*[self._leaves[i] for i in self._numbers], *scope.shown())]
         if len(numbers) != tape.count:
             raise CompileError("a number was taken from another recording")
         fixed = [(c, Snapshot(v)) for c, v in scope.fixed.items()]
         signature = (
-            tuple(map(_entry_key, staging.written)), tuple(outputs), tape.text, texts,
-            tuple([staging.contents.get(id(s), _place(s)) for s in sources]),
+            tuple(map(_entry_key, tracer.written)), tuple(outputs), tape.text, texts,
+            tuple([tracer.contents.get(id(s), _place(s)) for s in sources]),
             tuple([_place(n) for n in numbers]), tuple(kinds),
             tuple([(Same(c), r.kind, self._key(r)) for c, r in writes]),
             tuple([(Same(c), s.key) for c, s in fixed]),
@@ -103,21 +103,27 @@ class Tape:
             tuple([(p, r.data) for p, r in rebound]),
             structure_of(self.returned, result=True),
             tuple([(r.kind, self._key(r)) for r in leaves]),
+            tuple([(n, Same(b)) for n, b in tracer.places.items()]),
         )  # fmt: skip
         self._expire()
-        graph = read_log(staging.written, outputs)
+        graph = read_log(tracer.written, outputs)
         graph.donors = _donors(graph, sources, writes)
+        graph.places = dict(tracer.places)
         entry = Specialization(
-            signature=signature, lines=list(staging.lines), graph=graph,
+            signature=signature, lines=list(tracer.lines), graph=graph,
             host=tape.program([*scalars, *results]), tape=tape.ended(), spelled=list(texts),
             scalars=len(scalars), sources=sources, numbers=numbers, kinds=kinds, fixed=fixed,
             results=_moved(leaves, len(scalars)), tree=tree, rebound=rebound,
             writes=[(c, _moved([r], len(scalars))[0]) for c, r in writes],
             shown={
                 s: (g.shape, g.dtype)
-                for s, g in zip(sources, staging.given, strict=True) if isinstance(s, (Cell, Place))
+                for s, g in zip(sources, tracer.given, strict=True) if isinstance(s, (Cell, Place))
             },
-            backend=_outside(self.fusion), wrap=_wrapper(self.fusion),
+            backends={
+                s: self._owner(g) for s, g in zip(sources, tracer.given, strict=True)
+                if isinstance(s, (Cell, Place))
+            },
+            wrap=_wrapper(self.fusion),
             readings=[self.watch.readings],
             sample=(
                 [repr(x) for x in (*[self._leaves[i] for i in self._numbers], *scope.shown())],
@@ -129,7 +135,7 @@ class Tape:
     def _result(self, leaf: Any, outputs: list[int], results: list[Any]) -> Result:
         if isinstance(leaf, Tensor):
             handle = leaf._handle.detached()
-            if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
+            if isinstance(handle, LazyHandle) and handle.pending_in is self.tracer:
                 outputs.append(handle.number)
                 return Result("tensor", len(outputs) - 1)
             return Result("fixed", Tensor(handle))
@@ -140,6 +146,11 @@ class Tape:
             return Result("argument", self._given[id(leaf)])
         return Result("fixed", plain(leaf))
 
+    def _owner(self, handle: Handle) -> Backend:
+        """The backend that the tensors' own handles are of, of which this is the one below."""
+        group = self.fusion.group
+        return _outside(self.fusion) if group is None else group.fusions[handle.backend]
+
     def _key(self, result: Result) -> Hashable:
         """Equal for what is the same in each run."""
         data = result.data
@@ -148,7 +159,7 @@ class Tape:
         if isinstance(data, Tensor):
             handle: Any = data._handle
             below = handle.value if isinstance(handle, LazyHandle) else handle
-            return self.staging.contents.get(id(below), Same(handle))
+            return self.tracer.contents.get(id(below), Same(handle))
         kind: Any = type(data)
         return kind if is_users(type(data)) else content(data)
 
@@ -168,8 +179,8 @@ class Tape:
         return [(i, self._result(self._promises[i][0], outputs, results)) for i in changed]
 
     def _expire(self) -> None:
-        for handle in self.staging.living():
-            handle.recorder = None
+        for handle in self.tracer.living():
+            handle.pending_in = None
             handle.value = LeakError(
                 f"this tensor (shape {handle.shape}, {handle.dtype}) is a promise of a compiled "
                 "function that has returned; return it from the function, or keep it in a Cell"
@@ -234,4 +245,6 @@ def _outside(fusion: Fusion) -> Backend:
 
 def _wrapper(fusion: Fusion) -> Callable[[Handle], Handle]:
     """Results get handles of the device's own backend, which may be one that records or not."""
+    if fusion.group is not None:
+        return fusion.group.known
     return fusion.known if _outside(fusion) is fusion else (lambda handle: handle)

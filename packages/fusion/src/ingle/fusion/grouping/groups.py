@@ -23,7 +23,7 @@ from ..ir.split_axes import strides_along
 from ..ir.views import View, Views, long_axes
 from ..support.time_slices import tick
 from .consumers import Uses
-from .contraction_loops import keeps_rows, loops_of, row_stride
+from .contraction_loops import column_stride, keeps_rows, loops_of, row_stride, window_loops
 from .node_class import Role
 from .topological_order import GroupOrder
 from .two_stage_reduction import kept_axes
@@ -51,6 +51,7 @@ class Group:
         coordinates: of each value that is computed here.
         rounded: values that are rounded to their dtype here although they are not stored here.
         rows: of a product the axes that its rows run along, which loops walk as one.
+        columns: likewise of its columns.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Group:
     coordinates: dict[int, Coordinates] = field(default_factory=dict)
     rounded: set[int] = field(default_factory=set)
     rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
 
 
 class Grouping:
@@ -89,13 +91,17 @@ class Grouping:
         self._order = GroupOrder()
         self._uses = Uses(graph, views, roles)
         for position, role in enumerate(roles):
-            tick("grouping")
+            tick("grouping", 3)
             self._place(position, role, position in alone)
         self.groups = self._order.runnable()
 
     def producer(self, value: int) -> Group | None:
         """The group that computes a root value, if one does."""
         return self._group_of.get(value)
+
+    def needs(self, group: Group) -> Iterable[Group]:
+        """The groups that run before one because it needs them at once."""
+        return self._order.needs(group)
 
     def apart(self, groups: Iterable[Group]) -> list[Group]:
         """Those of some groups that none before them in the list passes anything to or from."""
@@ -146,8 +152,9 @@ class Grouping:
     def _product(self, position: int) -> Group:
         """A group around a matrix product, on the axes that its reader has in place of its rows."""
         (value,) = self._graph.nodes[position].results
-        space, rows = loops_of(self._shape(value), self._uses.first_map(value))
-        group = Group("contraction", [position], space, rows=rows)
+        windows = window_loops(self._graph.nodes[position].op, self._shape(value))
+        space, rows, columns = windows or loops_of(self._shape(value), self._uses.first_map(value))
+        group = Group("contraction", [position], space, rows=rows, columns=columns)
         self._written[value] = space
         group.coordinates[value] = long_axes(group.space)
         return group
@@ -254,14 +261,16 @@ class Grouping:
         return found
 
     def _along_rows(self, group: Group, own: Group, position: int, places: Coordinates) -> bool:
-        """Whether what a node of a group reads can be walked along a product's rows as one."""
-        for number, value in enumerate(self._graph.nodes[position].args if group.rows[1:] else ()):
+        """Whether what a node of a group reads can be walked along a product's rows as one, and
+        along its columns."""
+        several = group.rows[1:] or group.columns[1:]
+        for number, value in enumerate(self._graph.nodes[position].args if several else ()):
             view = self._views.of(value)
             if view.root in own.coordinates:
                 continue
             first = alignment(self._graph, position, number, len(view.shape), len(places))
             strides = strides_along(view, places[first:], len(group.space))
-            if row_stride(group, strides) is None:
+            if row_stride(group, strides) is None or column_stride(group, strides) is None:
                 return False
         return True
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.elementwise.dependence import DEPEND
 
 from ..ir.regions import ASSEMBLED
-from ..kernel.code import DTYPES
-from ..kernel.lowering import SORTS, can_lower, reduction_of, running_of
+from ..kernel.code import DTYPES, Code, CodeBuilder
+from ..kernel.expand import expand, function_code
+from ..kernel.lowering import can_lower, lower, reduction_of, scan_of, sort_of
+from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
+from ..passes.decompositions import Body, decomposition
+from .split_sums import split_sum
 
 LONGEST_NETWORK = 16
 """Elements of a row up to which its sorting network is small enough to stay in registers."""
@@ -23,30 +28,108 @@ def is_product(op: Op) -> bool:
 
 def sorts(op: Op, avals: Sequence[Aval]) -> bool:
     """Whether a network finds the order of the rows that an operation sorts."""
-    name, x = op.operation.name, avals[0]
-    if name not in SORTS or not 1 <= x.shape[op.attributes["axis"]] <= LONGEST_NETWORK:
+    made, x = sort_of(op), avals[0]
+    if made is None or not 1 <= x.shape[op.attributes["axis"]] <= LONGEST_NETWORK:
         return False
-    return x.dtype.name in DTYPES and (name == "sort" or x.dtype.itemsize <= 4)
+    return x.dtype.name in DTYPES and (made == "values" or x.dtype.itemsize <= 4)
 
 
-def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequence[Aval]], bool]:
-    """Whether kernels can be generated for an operation, on a device with these products.
+class Answer(NamedTuple):
+    """How an operation on certain operands is computed.
 
-    Args:
-        contracts: whether the device has a template for a matrix product.
+    Attributes:
+        way: by somebody's own `"custom"` kernel; `"rewritten"` as `body`; by a `"generated"`
+            kernel; else by its own body, or by the backend.
+        body: what it is in terms of other primitives, if it is rewritten.
     """
 
-    def asked(op: Op, avals: Sequence[Aval]) -> bool:
+    way: Literal["custom", "rewritten", "generated", "other"]
+    body: Body | None = None
+
+
+class Kernels(Protocol):
+    """What is asked of a device here; see `KernelDevice`."""
+
+    @property
+    def dtypes(self) -> frozenset[str] | None: ...
+
+    @property
+    def spreads_products(self) -> bool: ...
+
+    @property
+    def splits_sums(self) -> bool: ...
+
+    def supports(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
+
+    def has_custom_kernel(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
+
+    def contracts(self, avals: Sequence[Aval], /) -> bool: ...
+
+    def takes_windows(self, problem: WindowProblem, /) -> bool: ...
+
+
+class Legality:
+    """What kernels can do on a device. Passes get this one object, and ask once for each node.
+
+    Nothing is remembered by operands: their sizes may be symbols, and finding these in a table
+    would note a condition.
+
+    Args:
+        device: says what it brings besides generated kernels.
+    """
+
+    def __init__(self, device: Kernels) -> None:
+        self.device = device
+        self._dtypes = device.dtypes
+
+    def answer(self, op: Op, avals: Sequence[Aval]) -> Answer:
+        """How an operation on operands like these is computed; sizes are numbers."""
+        device = self.device
+        if device.has_custom_kernel(op, avals):
+            return Answer("custom")
+        if not self._has(a.dtype.name for a in avals):
+            return Answer("other")
+        spread = device.spreads_products and is_product(op) and not device.contracts(avals)
+        body = decomposition(op, avals, spread) or self._by_windows(op, avals)
+        if body is None and device.splits_sums:
+            body = split_sum(op, avals[0]) if avals else None
+        if body is not None:
+            return Answer("rewritten", body)
+        return Answer("generated" if self._known(op, avals) else "other")
+
+    def _by_windows(self, op: Op, avals: Sequence[Aval]) -> Body | None:
+        """A convolution or a gradient of one as products with windows, if the device has these."""
+        problem = window_problem(op, avals)
+        if problem is None or not self.device.takes_windows(problem):
+            return None
+        return by_windows(op, avals)
+
+    def generates(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether a kernel is generated for an operation that has been decomposed."""
+        return not self.device.has_custom_kernel(op, avals) and self._known(op, avals)
+
+    def _has(self, dtypes: Iterable[str]) -> bool:
+        """Whether kernels of the device may compute in these."""
+        return self._dtypes is None or self._dtypes.issuperset(dtypes)
+
+    def _known(self, op: Op, avals: Sequence[Aval]) -> bool:
+        if not self._lowers(op, avals):
+            return False
+        return self._dtypes is None or self._has(_needed(op, avals))
+
+    def _lowers(self, op: Op, avals: Sequence[Aval]) -> bool:
         traits = op.operation.traits
         if is_product(op):
-            return contracts(avals)
+            return self.device.contracts(avals)
+        if traits.family == "windows":
+            return self.device.takes_windows(problem_of(op, avals))
         if op.operation is DEPEND:
             return True
         if traits.family == "movement":
             return avals[0].dtype.name in DTYPES
-        if op.operation.name in SORTS:
+        if sort_of(op) is not None:
             return sorts(op, avals)
-        if op.operation.name in ASSEMBLED or running_of(op) is not None:
+        if traits.access in ASSEMBLED or scan_of(op) is not None:
             return all(a.dtype.name in DTYPES for a in avals)
         if traits.family == "gather":
             return all(a.dtype.name in DTYPES for a in avals)
@@ -55,4 +138,23 @@ def generates(contracts: Callable[[Sequence[Aval]], bool]) -> Callable[[Op, Sequ
             return avals[0].dtype.name in (DTYPES if truth else DTYPES - {"bool"})
         return can_lower(op, avals)
 
-    return asked
+
+def _needed(op: Op, avals: Sequence[Aval]) -> set[str]:
+    """The dtypes of a kernel's operands, and of the numbers that it computes with inside."""
+    results = infer(op, avals)
+    found = {a.dtype.name for a in (*avals, *results)}
+    if op.operation.traits.kind == "elementwise" and op.operation is not DEPEND:
+        builder = CodeBuilder()
+        loads = [builder.load(k, a.dtype.name) for k, a in enumerate(avals)]
+        code, roots = builder.finish(lower(op, builder, loads, results[0]))
+        found |= _inside(expand(code, roots)[0])
+    return found
+
+
+def _inside(code: Code) -> set[str]:
+    found = {instruction.dtype for instruction in code}
+    for instruction in code:
+        if instruction.name == "fallback":
+            dtypes = tuple([code[at].dtype for at in instruction.args[2:]])
+            found |= _inside(expand(*function_code(instruction.value, dtypes))[0])
+    return found

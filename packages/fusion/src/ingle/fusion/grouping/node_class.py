@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from ..ir.graph import Graph
 from ..ir.regions import ASSEMBLED, is_assembly
 from ..ir.views import Views
-from ..kernel.lowering import SORTS, reduction_of, running_of
+from ..kernel.lowering import reduction_of, scan_of, sort_of
 from ..support.time_slices import tick
 from .two_stage_reduction import is_columns
 
@@ -28,7 +28,7 @@ def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> li
     """
     found = []
     for position in range(len(graph.nodes)):
-        tick("finding roles")
+        tick("finding roles", 2)
         found.append(_role(graph, views, position, can_lower))
     return found
 
@@ -38,7 +38,7 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
     traits = node.op.operation.traits
     avals = [graph.values[v].aval for v in (*node.args, *node.results)]
     results = len(node.results)
-    needed = avals[-results:] if node.op.operation.name == "concat" else avals
+    needed = avals[-results:] if traits.access == "join" else avals
     if traits.dynamic_shape or any(0 in a.shape for a in needed):
         return "host"
     if views.is_view(node.results[0]):
@@ -47,15 +47,15 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
         return "columns"
     if not can_lower(position):
         return "host"
-    if node.op.operation.name in ASSEMBLED:
+    if traits.access in ASSEMBLED:
         return "assembly" if is_assembly(graph, position) else "host"
-    if running_of(node.op) is not None or node.op.operation.name in SORTS:
+    if scan_of(node.op) is not None or sort_of(node.op) is not None:
         return "assembly"
     if traits.family == "movement":
         return "copy" if node.op.operation.name == "reshape" else "host"
     if reduction_of(node.op) is not None:
         return "reduce"
-    if traits.family == "matmul":
+    if traits.family in ("matmul", "windows"):
         return "contraction"
     if traits.kind in ("creation", "random"):
         numbers = all(graph.values[a].kind in ("constant", "scalar") for a in node.args)

@@ -48,6 +48,10 @@ class GroupOrder:
                 self._needed_by[other][group] = None
         self._raise(group, above)
 
+    def needs(self, group: Group) -> Iterable[Group]:
+        """Those that a group needs at once."""
+        return self._needs[group]
+
     def touches(self, group: Group, others: Container[Group]) -> bool:
         """Whether any of others needs the group, or it needs them, at once."""
         return any(g in others for g in (*self._needs[group], *self._needed_by[group]))

@@ -9,6 +9,7 @@ would.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ingle.tensor.contract import Aval
@@ -16,6 +17,7 @@ from ingle.tensor.operation import OPERATIONS, Operation, Traits
 
 from ..ir.graph import Graph, Node
 from ..ir.views import Views, long_axes
+from ..kernel.lowering import reduction_of
 from ..kernel.nest import BLOCK
 
 if TYPE_CHECKING:
@@ -71,26 +73,25 @@ def _from(first: int, shape: tuple[int, ...]) -> frozenset[int]:
     return frozenset(a for a in range(first, len(shape)) if shape[a] != 1)
 
 
-def in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> Graph | None:
-    """The graph with sums over rows in two steps where kernels go by rows; None if there are none.
+def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> list[int]:
+    """The positions of sums over rows whose operand a kernel computes that goes by rows.
 
     Args:
         graph: with composites expanded.
         views: of its values.
         grouping: of its nodes, as they are.
     """
-    chosen = {
-        position: kept
-        for position in range(len(graph.nodes))
-        if (kept := _kept(graph, views, grouping, position))
-    }
-    if not chosen:
-        return None
+    return [p for p in range(len(graph.nodes)) if _is_chosen(graph, views, grouping, p)]
+
+
+def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
+    """The graph with some sums over rows in two steps."""
+    sums = set(chosen)
     new, place = graph.emptied()
     for position, node in enumerate(graph.nodes):
         args = tuple([place[a] for a in node.args])
-        if position in chosen:
-            blocks = new.node(BLOCK_SUMS.op(kept=chosen[position]), args)
+        if position in sums:
+            blocks = new.node(BLOCK_SUMS.op(kept=_kept(graph, node)), args)
             made = new.node(TOTALS.op(axis=0), blocks)
             shape = graph.values[node.results[0]].aval.shape
             if new.values[made[0]].aval.shape != shape:
@@ -102,23 +103,29 @@ def in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> Graph | None
     return new
 
 
-def _kept(graph: Graph, views: Views, grouping: Grouping, position: int) -> int:
-    """How many of the last axes a sum keeps, if it is one for two steps; else 0."""
+def _kept(graph: Graph, node: Node) -> int:
+    """How many of the last axes a sum keeps."""
+    count = len(graph.values[node.args[0]].aval.shape)
+    axes = node.op.attributes["axis"]
+    return 0 if axes is None else count - len(axes)
+
+
+def _is_chosen(graph: Graph, views: Views, grouping: Grouping, position: int) -> bool:
     node = graph.nodes[position]
-    if node.op.operation.name != "sum":
-        return 0
+    if reduction_of(node.op) != "sum":
+        return False
     (value,) = node.args
     shape, dtype = graph.values[value].aval
     axes = node.op.attributes["axis"]
-    folded = len(axes) if axes is not None else len(shape)
-    kept = len(shape) - folded
+    kept = _kept(graph, node)
+    folded = len(shape) - kept
     if axes != tuple(range(folded)) or dtype.name not in ("float32", "float64"):
-        return 0
+        return False
     rows, columns = math.prod(shape[:folded]), math.prod(shape[folded:])
     if rows < FEWEST_ROWS or columns < FEWEST_COLUMNS or shape[-1] == 1:
-        return 0
+        return False
     group = grouping.producer(views.of(value).root)
     if group is None or group.lanes != "inner" or group.space != shape:
-        return 0
+        return False
     seen = grouping.seen_from(group, views.of(value))
-    return kept if seen == long_axes(shape) and group.inner == _from(folded, shape) else 0
+    return bool(kept) and seen == long_axes(shape) and group.inner == _from(folded, shape)

@@ -26,7 +26,7 @@ def alignment(graph: Graph, position: int, argument: int, rank: int, count: int)
         count: the result's.
     """
     node = graph.nodes[position]
-    if argument == 1 and node.op.operation.name == "take":
+    if argument == 1 and node.op.operation.traits.access == "rows":
         return int(node.op.attributes["axis"])
     return count - rank
 

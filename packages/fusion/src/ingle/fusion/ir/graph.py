@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ingle.tensor.contract import Aval
+from ingle.tensor.contract import Aval, Backend
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op, infer, typed_key
 
@@ -57,6 +57,8 @@ class Graph:
         outputs: the numbers of the values that a run returns.
         donors: inputs, and outputs of the same shape and dtype; whoever runs the graph may give an
             input's memory to an output. See `DonationState`.
+        places: of a graph for several devices: the hardware backends of those values that are not
+            on the first one. A node runs where its results are.
     """
 
     values: list[Value] = field(default_factory=list)
@@ -65,6 +67,7 @@ class Graph:
     scalars: list[int] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
     donors: Donors = field(default=(), compare=False)
+    places: dict[int, Backend] = field(default_factory=dict, compare=False)
 
     def input(self, aval: Aval) -> int:
         """A new tensor input."""
@@ -86,7 +89,9 @@ class Graph:
 
     def append(self, op: Op, args: Sequence[int], avals: Sequence[Aval]) -> tuple[int, ...]:
         """Appends an operation whose results are known to be like these."""
-        results = tuple([self._add(Value("result", a)) for a in avals])
+        first = len(self.values)
+        self.values += [Value("result", a) for a in avals]
+        results = tuple(range(first, len(self.values)))
         self.nodes.append(Node(op, tuple(args), results))
         return results
 

@@ -14,27 +14,20 @@ from ingle.tensor.operation import Op
 from ..kernel.code import CodeBuilder
 from ..kernel.nest import MAX_OUTER, Nest, Operand, map_nest
 from .merge_axes import lane_of, merged
-from .views import View, broadcasted, from_the_front, permuted, reshaped, sliced
+from .views import View, from_the_front, moved
 
-COPIES = frozenset({"concat", "slice_update"})
-"""Operations that are copies into parts of their result."""
+COPIES = frozenset({"join", "update"})
+"""Accesses that are copies into parts of a result."""
 
 
 def moved_view(op: Op, inputs: Sequence[Any], source: View) -> View | None:
     """What a movement of a view is as a view; None for a reshape that has to copy."""
-    attributes = op.attributes
-    match op.operation.name:
-        case "reshape":
-            return reshaped(source, attributes["shape"])
-        case "permute_dims":
-            return permuted(source, attributes["axes"])
-        case "broadcast_to":
-            return broadcasted(source, attributes["shape"])
-        case "slice":
-            steps, sizes = attributes["steps"], attributes["sizes"]
-            starts = first_places(op, source.shape, inputs[1:], sizes, steps)
-            return sliced(source, starts, sizes, steps)
-    raise ValueError(f"no movement: {op!r}")
+
+    def first() -> list[int]:
+        sizes, steps = op.attributes["sizes"], op.attributes["steps"]
+        return first_places(op, source.shape, inputs[1:], sizes, steps)
+
+    return moved(op, source, first)
 
 
 def first_places(
@@ -64,7 +57,7 @@ def pieces(
     op: Op, inputs: Sequence[Any], out: Aval, strides: Sequence[int]
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Which inputs are copied where: the input's number, the offset, and strides in elements."""
-    if op.operation.name == "concat":
+    if op.operation.traits.access == "join":
         axis, place = op.attributes["axis"], 0
         for number, x in enumerate(inputs):
             yield number, place * strides[axis], tuple(strides)

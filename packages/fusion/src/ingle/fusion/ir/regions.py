@@ -19,9 +19,8 @@ from .graph import Graph
 from .movement import first_places, pieces
 from .views import View, Views, from_the_front, sliced
 
-SCATTERS = frozenset({"scatter_add", "scatter_set", "scatter_prod", "scatter_extremum"})
-ASSEMBLED = SCATTERS | {"concat", "slice", "slice_update"}
-"""Operations whose results are put together from pieces; slices are, where they are no views."""
+ASSEMBLED = frozenset({"join", "slice", "update", "scatter"})
+"""Accesses whose results are put together from pieces; slices are, where they are no views."""
 
 
 class Region(NamedTuple):
@@ -44,11 +43,11 @@ class Regions(NamedTuple):
         disjoint: whether no place is written twice.
     """
 
-    parts: tuple[Region, ...]
+    ordered: tuple[Region, ...]
     disjoint: bool
 
 
-def pieces_of(graph: Graph, views: Views, position: int, home: View) -> Regions | None:
+def regions_of(graph: Graph, views: Views, position: int, home: View) -> Regions | None:
     """The pieces of a `concat`, or of a `slice_update` at a known place; else None.
 
     Args:
@@ -58,10 +57,11 @@ def pieces_of(graph: Graph, views: Views, position: int, home: View) -> Regions 
     node = graph.nodes[position]
     out = graph.values[node.results[0]].aval
     inputs: list[Any] = [graph.values[a].aval for a in node.args]
-    joins = node.op.operation.name == "concat"
+    access = node.op.operation.traits.access
+    joins = access == "join"
     if not joins:
         starts = [graph.values[a] for a in node.args[2:]]
-        if node.op.operation.name != "slice_update" or any(s.kind != "constant" for s in starts):
+        if access != "update" or any(s.kind != "constant" for s in starts):
             return None
         inputs[2:] = [Scalar(s.data, s.aval.dtype) for s in starts]
     found = [
@@ -113,9 +113,9 @@ def _around(whole: Region, starts: Sequence[int], lengths: Sequence[int]) -> lis
 def is_assembly(graph: Graph, position: int) -> bool:
     """Whether kernels put the result of a node together, which is no view."""
     node = graph.nodes[position]
-    name, avals = node.op.operation.name, [graph.values[a].aval for a in node.args]
-    first = node.op.operation.traits.starts
-    if name not in ASSEMBLED or any(len(a.shape) > MAX_OUTER for a in avals):
+    traits, avals = node.op.operation.traits, [graph.values[a].aval for a in node.args]
+    first = traits.starts
+    if traits.access not in ASSEMBLED or any(len(a.shape) > MAX_OUTER for a in avals):
         return False
     if first is None:
         return True
@@ -124,7 +124,7 @@ def is_assembly(graph: Graph, position: int) -> bool:
         return True
     # The operation itself says what is wrong with a piece that does not lie inside.
     given = [*avals[:2], *[Scalar(s.data, s.aval.dtype) for s in starts]]
-    return name == "slice_update" and _lies_inside(node.op, given)
+    return traits.access == "update" and _lies_inside(node.op, given)
 
 
 def outside(op: Op, inputs: Sequence[Handle | Scalar]) -> Tensor | None:

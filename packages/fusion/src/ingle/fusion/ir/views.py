@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ingle.tensor.operation import Op
 from ingle.tensor.ops.elementwise.dependence import DEPEND
 
 from .graph import Graph, Node
@@ -128,6 +129,36 @@ def from_the_front(start: int, length: int, size: int, step: int) -> int | None:
     return first if inside else None
 
 
+def moved(op: Op, source: View, first: Callable[[], Sequence[int] | None]) -> View | None:
+    """What a movement of a view is as a view.
+
+    Args:
+        first: where a piece begins along each axis, if that is known.
+
+    Returns:
+        None for a reshape that has to copy, for a piece at an unknown place, and for what is no
+        view of one tensor.
+    """
+    attributes = op.attributes
+    match op.operation.name:
+        case "reshape":
+            return reshaped(source, attributes["shape"])
+        case "permute_dims":
+            return permuted(source, attributes["axes"])
+        case "broadcast_to":
+            return broadcasted(source, attributes["shape"])
+        case "slice":
+            starts = first()
+            if starts is not None:
+                return sliced(source, starts, attributes["sizes"], attributes["steps"])
+    return None
+
+
+def is_full(node: Node) -> bool:
+    """Whether all elements of a node's result are one number."""
+    return node.op.operation.traits.family == "full"
+
+
 class Views:
     """The views of a graph's values, found as they are asked for."""
 
@@ -137,7 +168,7 @@ class Views:
         self._after: dict[int, frozenset[int]] = {}
         self._full: set[int] = set()
         for node in graph.nodes:
-            if node.op.operation.name == "full":
+            if is_full(node):
                 self._full.update(node.results)
             if node.op.operation.traits.family == "movement" or node.op.operation is DEPEND:
                 view = self._through(node)
@@ -188,28 +219,28 @@ class Views:
         source = self.of(node.args[0])
         if node.op.operation is DEPEND:
             return source
-        attributes = node.op.attributes
-        match node.op.operation.name:
-            case "reshape":
-                return reshaped(source, attributes["shape"])
-            case "permute_dims":
-                return permuted(source, attributes["axes"])
-            case "broadcast_to":
-                return broadcasted(source, attributes["shape"])
-            case "slice":
-                return self._slice(node, source)
-        return None
+        return moved(node.op, source, lambda: self._first(node, source.shape))
 
-    def _slice(self, node: Node, source: View) -> View | None:
-        """A piece, if its place is known and inside; the operation itself says what is wrong."""
+    def _first(self, node: Node, shape: Sequence[int]) -> list[int] | None:
+        """Where a piece begins, if that is known and inside; the operation says what is wrong."""
         sizes, steps = node.op.attributes["sizes"], node.op.attributes["steps"]
         first: list[int] = []
         for axis, value in enumerate(node.args[1:]):
             start = self._graph.values[value]
             if start.kind != "constant":
                 return None
-            place = from_the_front(start.data, source.shape[axis], sizes[axis], steps[axis])
+            place = from_the_front(start.data, shape[axis], sizes[axis], steps[axis])
             if place is None:
                 return None
             first.append(place)
-        return sliced(source, first, sizes, steps)
+        return first
+
+
+def axes_by_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """The axes of an array from the widest stride to the narrowest; None for C order.
+
+    Which way elements are gone over, and in which steps, makes no difference.
+    """
+    long = [a for a in range(len(shape)) if shape[a] != 1]
+    order = sorted(long, key=lambda a: -abs(strides[a]))
+    return None if order == long else (*[a for a in range(len(shape)) if shape[a] == 1], *order)

@@ -201,7 +201,8 @@ def in_order(x: Expression, *, largest: bool, zeros: bool = False) -> Expression
     whole = INTEGER_OF[x.dtype]
     top = 8 * SIZES[whole] - 1
     bits = (x if zeros else x + 0.0).bitcast(whole)
-    beyond = (1 << top) - 1 if largest else -(1 << top)
+    # Above infinity, and back to the NaN that arithmetic gives: a quiet one.
+    beyond = QUIET[x.dtype] if largest else -(1 << top)
     return where(x.is_nan(), bits.constant(beyond), _turned(bits))
 
 
@@ -216,5 +217,7 @@ def _turned(bits: Expression) -> Expression:
     return bits ^ ((bits >> top) & ((1 << top) - 1))
 
 
+QUIET = {"float32": 0x7FC00000, "float64": 0x7FF8000000000000}
+"""The bits of a quiet NaN."""
 INTEGER_OF = {"float32": "int32", "float64": "int64", "float16": "int16", "bfloat16": "int16"}
 """The signed integer of the size of a float."""

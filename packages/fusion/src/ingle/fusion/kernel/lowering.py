@@ -29,11 +29,9 @@ CREATIONS = frozenset(lowering_creation.RULES)
 """Operations whose result is a function of the index and of numbers."""
 
 _REDUCTIONS = frozenset(COMBINES)
-_RUNNING = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
+_SCANS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
             "cummin_indices": "argmin"}  # fmt: skip
-SORTS = frozenset({"argsort", "sort"})
-"""Operations that put rows in order, which nests do with short ones."""
-_GATHERS = frozenset({"take", "take_along_axis"})
+_SORTS = {"argsort": "places", "sort": "values"}
 
 
 def can_lower(op: Op, avals: Sequence[Aval]) -> bool:
@@ -42,8 +40,8 @@ def can_lower(op: Op, avals: Sequence[Aval]) -> bool:
     That is: there is code for it here, or it is a reduction that nests have, or a gather, which
     is a leaf of the code.
     """
-    name = op.operation.name
-    if name not in RULES and name not in _GATHERS and reduction_of(op) is None:
+    gathers = op.operation.traits.family == "gather"
+    if op.operation.name not in RULES and not gathers and reduction_of(op) is None:
         return False
     dtypes = [a.dtype for a in avals] + [d for d in op.attributes.values() if isinstance(d, DType)]
     return all(d.name in DTYPES for d in dtypes)
@@ -56,9 +54,14 @@ def reduction_of(op: Op) -> str | None:
     return operation.name if known else None
 
 
-def running_of(op: Op) -> str | None:
+def scan_of(op: Op) -> str | None:
     """How an operation folds the elements up to each place, for running `Reduce` stages."""
-    return _RUNNING.get(op.operation.name)
+    return _SCANS.get(op.operation.name)
+
+
+def sort_of(op: Op) -> str | None:
+    """What an operation makes of rows in order: their places, or their values."""
+    return _SORTS.get(op.operation.name)
 
 
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:

@@ -92,7 +92,7 @@ class Reduce(NamedTuple):
     reductions: tuple[tuple[str, int], ...]
     stores: tuple[tuple[int, int], ...] = ()
     columns: tuple[tuple[int, int], ...] = ()
-    running: bool = False
+    scan: bool = False
 
 
 class Map(NamedTuple):
@@ -185,7 +185,7 @@ def is_copy(nest: Nest) -> bool:
 def runs(nest: Nest) -> bool:
     """Whether a nest gives running results."""
     first = nest.stages[0]
-    return isinstance(first, Reduce) and first.running
+    return isinstance(first, Reduce) and first.scan
 
 
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:

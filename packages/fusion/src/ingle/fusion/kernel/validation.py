@@ -51,7 +51,7 @@ def _problems(nest: Nest) -> Iterator[str]:
         yield f"rows of {nest.short}: short ones have 1 to {SHORT} elements along the lanes"
     if not nest.stages:
         yield "no stages"
-    if any(isinstance(s, Reduce) and s.running for s in nest.stages) and not _runs_alone(nest):
+    if any(isinstance(s, Reduce) and s.scan for s in nest.stages) and not _runs_alone(nest):
         yield "running results take a stage that only folds and a map, of full rows of any length"
     if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
         yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
@@ -117,7 +117,7 @@ def _reduction_problems(stage: Reduce, combine: str, at: int) -> Iterator[str]:
         yield f"{combine} of {code[at].dtype}: it takes bool"
     elif combine not in ("any", "all", "max", "min") and code[at].dtype == "bool":
         yield f"{combine} of bool: it takes numbers"
-    elif stage.running and combine.startswith("arg") and code[at].dtype not in INTEGERS:
+    elif stage.scan and combine.startswith("arg") and code[at].dtype not in INTEGERS:
         yield f"running {combine} of {code[at].dtype}: it takes integers"
     elif combine == "totals" and code[at].dtype not in FLOATS:
         yield f"totals of {code[at].dtype}: they are of floats"

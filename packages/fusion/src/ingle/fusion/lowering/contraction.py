@@ -6,16 +6,51 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..grouping.contraction_loops import MOST_BATCH_AXES, row_stride
+from ingle.tensor.operation import Op
+from ingle.tensor.ops.convolution.window_products import WINDOW_OUTER
+
+from ..grouping.contraction_loops import MOST_BATCH_AXES, column_stride, row_stride
 from ..grouping.groups import Group
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Node
 from ..ir.merge_axes import merged
 from ..ir.split_axes import runs, strides_within
 from ..ir.views import View, Views, strides_of
 from ..kernel.code import Code, CodeBuilder
-from ..kernel.lowering import lower
-from .operands import NOWHERE, Argument, Unnestable, argument_along, number_in
+from .group_code import GroupCode
+from .operands import NOWHERE, Argument, Unnestable, argument_along
 from .rounding import code_builder
+
+
+class Windows(NamedTuple):
+    """B as the windows of images, read where these lie.
+
+    At place p and tap t a window sees the element `p * step + t * spread + start` of each image
+    axis, or zero where that is not one of the image's. A row of one of the two matrices that B is
+    made of is a channel and a tap, in row-major order, the other one is a place.
+
+    Attributes:
+        over_places: whether k runs along places, and columns along channels and taps; else k runs
+            along channels and taps, and columns along places.
+        kernel, places: how many taps and windows there are along each image axis.
+        steps, spread, start: see above.
+        image: sizes of the image axes.
+        channel, strides: in elements, from channel to channel and along the image axes.
+        turns: how often k is gone through, with another image each time.
+        a_turn, b_turn: elements from turn to turn in A and B.
+    """
+
+    over_places: bool
+    kernel: tuple[int, ...]
+    places: tuple[int, ...]
+    steps: tuple[int, ...]
+    spread: tuple[int, ...]
+    start: tuple[int, ...]
+    image: tuple[int, ...]
+    channel: int
+    strides: tuple[int, ...]
+    turns: int = 1
+    a_turn: int = 0
+    b_turn: int = 0
 
 
 class ContractionCall(NamedTuple):
@@ -26,7 +61,7 @@ class ContractionCall(NamedTuple):
         batch: sizes of the axes along which there are products, one to three.
         sizes: m, n and k.
         a: A, with its strides along the batch, m and k.
-        b: B, with its strides along the batch, k and n.
+        b: B, with its strides along the batch, k and n; the last two are 0 if it is of windows.
         code: the epilogue: `result` with the value (0, 0) is the sum, `load` k the operand k.
         operands: what the epilogue loads and stores, with strides along the batch, m and n.
         dtypes: the operands' dtypes.
@@ -34,6 +69,7 @@ class ContractionCall(NamedTuple):
         scalars: the values that the epilogue's scalars come from.
         scalar_dtypes: their dtypes.
         nodes: positions of the operations that it computes.
+        windows: what B is made of, if it is no matrix in memory.
     """
 
     dtype: str
@@ -48,36 +84,45 @@ class ContractionCall(NamedTuple):
     scalars: tuple[int, ...]
     scalar_dtypes: tuple[str, ...]
     nodes: tuple[int, ...]
+    windows: Windows | None = None
 
 
-class ContractionBuilder:
+class _Factors(NamedTuple):
+    """The two operands of a product.
+
+    Attributes:
+        batch: sizes of the axes along which there are products.
+        a_batch, b_batch: strides of both operands along these.
+        sizes: m, n and k.
+        a, b: strides along m and k, and along k and n.
+    """
+
+    batch: tuple[int, ...]
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    sizes: tuple[int, int, int]
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    windows: Windows | None = None
+
+
+class ContractionBuilder(GroupCode):
     """Builds the call of one group of kind `"contraction"`.
 
-    Args:
-        graph, views: that the group is of.
-        group: a matrix product, first of its nodes, and maps over its result.
-        inline: values that are functions of their place alone, with the positions of their nodes.
-        stored: the values that others need, in order.
-        placed: of these the ones that lie in another value, with where.
+    The group is a matrix product, first of its nodes, and maps over its result.
     """
 
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
         stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
     ) -> None:  # fmt: skip
-        self._graph = graph
-        self._views = views
-        self._group = group
-        self._inline = inline
-        self._placed = placed
-        self._stored = list(stored)
-        self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        super().__init__(graph, views, group, inline, stored, placed)
         self._product = next(
-            p for p in group.nodes if graph.nodes[p].op.operation.traits.family == "matmul"
+            p
+            for p in group.nodes
+            if graph.nodes[p].op.operation.traits.family in ("matmul", "windows")
         )
         self._operands: list[Argument] = []
-        self._scalars: list[int] = []
-        self._memo: dict[int, int] = {}
 
     def build(self) -> ContractionCall:
         """The call.
@@ -87,7 +132,6 @@ class ContractionBuilder:
         """
         node = self._graph.nodes[self._product]
         a, b = (self._views.of(v) for v in node.args)
-        space = self._group.space
         builder = code_builder()
         ends = [self._emit(builder, v) for v in self._stored]
         for value in self._stored:
@@ -95,23 +139,24 @@ class ContractionBuilder:
         code, roots = builder.finish(*ends)
         count = len(self._operands) - len(self._stored)
         stores = tuple([(count + i, r) for i, r in enumerate(roots)])
-        matrices = [self._along_batch(a), self._along_batch(b)]
-        first = self._group.rows[0]
-        batch = merged(space[:first], [*matrices, *[o.strides[:first] for o in self._operands]])
+        factors = self._factors(node, a, b)
+        rows = [self._row_stride(o) for o in self._operands]
+        own = [self._batch_strides(o, row) for o, row in zip(self._operands, rows, strict=True)]
+        batch = merged(factors.batch, [factors.a_batch, factors.b_batch, *own])
         if len(batch.sizes) > MOST_BATCH_AXES:
             raise Unnestable
         steps = [s or (0,) for s in batch.strides]
         return ContractionCall(
             self._dtype(node.args[0]),
             batch.sizes or (1,),
-            (a.shape[-2], b.shape[-1], a.shape[-1]),
-            Argument(a.root, (*steps[0], *a.strides[-2:]), a.offset),
-            Argument(b.root, (*steps[1], *b.strides[-2:]), b.offset),
+            factors.sizes,
+            Argument(a.root, (*steps[0], *factors.a), a.offset),
+            Argument(b.root, (*steps[1], *factors.b), b.offset),
             code,
             tuple(
                 [
-                    o._replace(strides=(*t, self._row_stride(o), o.strides[-1]))
-                    for o, t in zip(self._operands, steps[2:], strict=True)
+                    o._replace(strides=(*t, row, self._column_stride(o)))
+                    for o, row, t in zip(self._operands, rows, steps[2:], strict=True)
                 ]
             ),
             tuple([self._dtype(o.root) for o in self._operands]),
@@ -119,10 +164,33 @@ class ContractionBuilder:
             tuple(self._scalars),
             tuple([self._dtype(s) for s in self._scalars]),
             tuple(self._group.nodes),
+            factors.windows,
         )
 
-    def _dtype(self, value: int) -> str:
-        return self._graph.values[value].aval.dtype.name
+    def _factors(self, node: Node, a: View, b: View) -> _Factors:
+        """How the operands lie."""
+        if node.op.operation.traits.family == "windows":
+            return _with_windows(node.op, a, b)
+        space, first = self._group.space, self._group.rows[0]
+        return _Factors(
+            space[:first], self._along_batch(a), self._along_batch(b),
+            (a.shape[-2], b.shape[-1], a.shape[-1]), a.strides[-2:], b.strides[-2:],
+        )  # fmt: skip
+
+    @property
+    def _groups(self) -> int:
+        """Independent products that the rows of the result are divided among."""
+        attributes = self._graph.nodes[self._product].op.attributes
+        groups: int = attributes.get("groups", 1)
+        return groups
+
+    def _batch_strides(self, argument: Argument, row: int) -> tuple[int, ...]:
+        """Along the batch, and along the groups that rows are divided among."""
+        first = self._group.rows[0]
+        strides = argument.strides[:first]
+        if self._graph.nodes[self._product].op.operation.traits.family != "windows":
+            return strides
+        return (*strides, row * (self._group.space[first] // self._groups))
 
     def _along_batch(self, view: View) -> tuple[int, ...]:
         """Strides of a matrix along the batch's loops; 0 where it has no axis or repeats."""
@@ -149,6 +217,13 @@ class ContractionBuilder:
             raise Unnestable
         return stride
 
+    def _column_stride(self, argument: Argument) -> int:
+        """Along the columns of the product, likewise."""
+        stride = column_stride(self._group, argument.strides)
+        if stride is None:
+            raise Unnestable
+        return stride
+
     def _output(self, value: int) -> Argument:
         """Where a value is written: in memory of its own, or as a part of another one.
 
@@ -166,63 +241,54 @@ class ContractionBuilder:
         places = self._group.coordinates[value]
         return argument_along(view, places, len(space))._replace(output=True)
 
-    def _emit(self, builder: CodeBuilder, value: int) -> int:
-        known = self._memo.get(value)
-        if known is None:
-            known = self._emit_new(builder, value)
-            # Rounded here as it is where others read it, or compute it again.
-            if value in self._stored or value in self._group.rounded:
-                known = builder.settled(known)
-            self._memo[value] = known
-        return known
+    def _known(self, builder: CodeBuilder, value: int) -> int | None:
+        if self._node_of[value] != self._product:
+            return None
+        dtype = self._aval(value).dtype
+        wide = "float32" if dtype.itemsize == 2 else dtype.name
+        return builder.narrow(builder.append("result", wide, (), (0, 0)), dtype.name)
 
-    def _emit_new(self, builder: CodeBuilder, value: int) -> int:
-        position = self._node_of[value]
-        node = self._graph.nodes[position]
-        aval = self._graph.values[value].aval
-        if position == self._product:
-            wide = "float32" if aval.dtype.itemsize == 2 else aval.dtype.name
-            return builder.narrow(builder.append("result", wide, (), (0, 0)), aval.dtype.name)
-        args = [self._argument(builder, value, a) for a in node.args]
-        if node.op.operation.name == "reshape":
-            return args[0]
-        return lower(node.op, builder, args, aval)
-
-    def _argument(self, builder: CodeBuilder, user: int, value: int) -> int:
-        view = self._views.of(value)
-        number_at = number_in(builder, self._graph, view.root, self._scalars)
-        if number_at is not None:
-            return number_at
-        if view.root in self._node_of:
-            return self._emit(builder, view.root)
-        places = self._group.coordinates[user]
+    def _operand(self, user: int, view: View, number: int) -> Argument:
+        places = self._group.coordinates[self._graph.nodes[user].results[0]]
         skipped = len(places) - len(view.shape)
-        argument = argument_along(view, places[skipped:], len(self._group.space))
-        if view.root in self._inline:
-            return self._created(builder, user, argument)
+        return argument_along(view, places[skipped:], len(self._group.space))
+
+    def _load(self, builder: CodeBuilder, argument: Argument) -> int:
         if argument not in self._operands:
             self._operands.append(argument)
-        return builder.load(self._operands.index(argument), self._dtype(view.root))
+        return builder.load(self._operands.index(argument), self._dtype(argument.root))
 
-    def _created(self, builder: CodeBuilder, user: int, argument: Argument) -> int:
-        """A value that is a function of its place, which follows from the loops' indices."""
-        node = self._graph.nodes[self._inline[argument.root]]
-        args = [self._argument(builder, user, a) for a in node.args]
-        args.insert(0, self._place(builder, argument))
-        return lower(node.op, builder, args, self._graph.values[argument.root].aval)
-
-    def _place(self, builder: CodeBuilder, argument: Argument) -> int:
-        """The index of an element in C order, from the indices of the batch, the row and column."""
+    def _steps(self, argument: Argument) -> list[tuple[int, int]]:
         first = self._group.rows[0]
         batch = [a for a, n in enumerate(self._group.space[:first]) if n != 1]
-        if len(batch) > 1:
+        if len(batch) > 1 or self._groups > 1:
             raise Unnestable
-        steps = [*[(argument.strides[a], 0) for a in batch], (self._row_stride(argument), 1)]
-        flat = builder.constant(argument.offset, "int64")
-        for step_of, index in [*steps, (argument.strides[-1], -1)]:
-            if step_of:
-                at = builder.append("index", "int64", (), index)
-                step = builder.constant(step_of, "int64")
-                part = builder.append("mul", "int64", (at, step))
-                flat = builder.append("add", "int64", (flat, part))
-        return flat
+        steps = [(argument.strides[a], 0) for a in batch]
+        return [*steps, (self._row_stride(argument), 1), (self._column_stride(argument), -1)]
+
+    def _number(self, builder: CodeBuilder, value: int) -> int:
+        return builder.constant(value, "int64")
+
+
+def _with_windows(op: Op, a: View, x: View) -> _Factors:
+    """The operands of a product with windows."""
+    of = op.attributes
+    groups: int = of["groups"]
+    channels, outer = x.shape[1] // groups, op.operation is WINDOW_OUTER
+    taps, places = channels * math.prod(of["kernel"]), math.prod(of["size"])
+    turns = (x.shape[0], a.strides[0], x.strides[0]) if outer else (1, 0, 0)
+    windows = Windows(
+        outer, of["kernel"], of["size"], of["stride"], of["dilation"], of["start"], x.shape[2:],
+        x.strides[1], x.strides[2:], *turns,
+    )  # fmt: skip
+    of_group = x.strides[1] * channels
+    if outer:
+        rows = a.shape[1] // groups
+        return _Factors(
+            (groups,), (a.strides[1] * rows,), (of_group,), (rows, taps, places), a.strides[1:],
+            (0, 0), windows,
+        )  # fmt: skip
+    return _Factors(
+        (x.shape[0], groups), (0, a.strides[0]), (x.strides[0], of_group),
+        (a.shape[1], places, taps), a.strides[1:], (0, 0), windows,
+    )  # fmt: skip

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ingle.tensor.contract import Aval
-
 from ..grouping.groups import Group
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.broadcast_axes import GATHERED, is_gather
 from ..ir.graph import Graph
 from ..ir.views import View, Views
 from ..kernel.code import FLOATS, HALVES, CodeBuilder
-from ..kernel.lowering import lower, reduction_of
+from ..kernel.lowering import reduction_of
 from ..kernel.nest import (
     Map,
     Nest,
@@ -23,9 +21,10 @@ from ..kernel.nest import (
     accumulators,
     result_dtype,
 )
-from .operands import NOWHERE, Argument, Operands, number_in, scalars_of
+from .group_code import GroupCode
+from .operands import NOWHERE, Argument, Operands, scalars_of
 from .rounding import code_builder
-from .row_lengths import with_lengths
+from .row_lengths import with_row_length
 
 
 class NestCall(NamedTuple):
@@ -50,27 +49,14 @@ class NestCall(NamedTuple):
     fixed: tuple[int, ...] = ()
 
 
-class NestBuilder:
-    """Builds the nest of one group.
-
-    Args:
-        graph, views: that the group is of.
-        group: of kind `"nest"`.
-        inline: values that are computed wherever they are needed (functions of the place alone),
-            with the positions of their nodes.
-        stored: the values that others need, in order.
-        placed: of these the ones that lie in another value, with where.
-    """
+class NestBuilder(GroupCode):
+    """Builds the nest of one group of kind `"nest"`."""
 
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
         stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
     ) -> None:  # fmt: skip
-        self._graph = graph
-        self._views = views
-        self._group = group
-        self._inline = inline
-        self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        super().__init__(graph, views, group, inline, stored, placed)
         self._columns = [v for v in stored if is_columns(graph.nodes[self._node_of[v]])]
         self._stored = [v for v in stored if v not in self._columns]
         self._scalars = scalars_of(graph, views, group, inline)
@@ -81,7 +67,6 @@ class NestBuilder:
         self._stages: list[Stage] = []
         self._now = 0
         self._kept: dict[int, tuple[int, int]] = {}
-        self._memo: tuple[CodeBuilder | None, dict[int, int]] = (None, {})
         self._operands = Operands(graph, views, group, inline, stored, self._node_of, placed)
 
     def build(self) -> NestCall:
@@ -104,14 +89,11 @@ class NestBuilder:
             self._operands.lanes,
         )
         o = self._operands
-        nest = with_lengths(nest, o.sizes, o.strides)
+        nest = with_row_length(nest, o.sizes, o.strides)
         return NestCall(
             nest, tuple(o.arguments), o.sizes, o.strides, tuple(self._scalars),
             tuple(self._group.nodes), tuple(self._fixed),
         )  # fmt: skip
-
-    def _aval(self, value: int) -> Aval:
-        return self._graph.values[value].aval
 
     # Stages --------------------------------------------------------------------------------
 
@@ -236,13 +218,13 @@ class NestBuilder:
         targets = [*stored, *kept.values(), *columns]
         for position in [self._node_of[v] for v in columns]:
             summed = self._graph.nodes[position].args[0]
-            ends.append(self._argument_of(builder, position, summed, 0))
+            ends.append(self._argument(builder, position, summed, 0))
         combines = []
         for value in reduced:
             node = self._graph.nodes[self._node_of[value]]
             combine = reduction_of(node.op)
             assert combine is not None
-            at = self._argument_of(builder, self._node_of[value], node.args[0], 0)
+            at = self._argument(builder, self._node_of[value], node.args[0], 0)
             if combine in ("sum", "prod"):
                 at = builder.cast(at, self._aval(value).dtype.name)
             elif combine.startswith("arg"):
@@ -271,24 +253,11 @@ class NestBuilder:
 
     # Code ----------------------------------------------------------------------------------
 
-    def _emit(self, builder: CodeBuilder, value: int) -> int:
-        """The instruction that computes a value of the group here.
+    def _is_written(self, value: int) -> bool:
+        return value in self._stored or value in self._kept
 
-        What is written to memory, and read there by others or later, is rounded here, too: it must
-        be one value.
-        """
-        if builder is not self._memo[0]:
-            self._memo = (builder, {})
-        known = self._memo[1].get(value)
-        if known is None:
-            known = self._emit_new(builder, value)
-            if value in self._stored or value in self._kept or value in self._group.rounded:
-                known = builder.settled(known)
-            self._memo[1][value] = known
-        return known
-
-    def _emit_new(self, builder: CodeBuilder, value: int) -> int:
-        dtype = self._aval(value).dtype.name
+    def _known(self, builder: CodeBuilder, value: int) -> int | None:
+        dtype = self._dtype(value)
         if value in self._results:
             stage, j = self._results[value]
             at = self._result(builder, value, stage, j)
@@ -299,15 +268,13 @@ class NestBuilder:
         if value in self._kept and self._now > self._kept[value][0] and not self._is_row(value):
             return builder.load(self._place_of(self._kept[value][1]), dtype)
         position = self._node_of[value]
-        node = self._graph.nodes[position]
-        if is_gather(self._graph, position):
-            return self._gather(builder, position)
-        args = [self._argument_of(builder, position, a, i) for i, a in enumerate(node.args)]
-        if node.op.operation.name == "reshape":
-            return args[0]
-        if self._operands.is_creation(position):
-            args.insert(0, self._place(builder, self._operands.natural(value)))
-        return lower(node.op, builder, args, self._aval(value))
+        return self._gather(builder, position) if is_gather(self._graph, position) else None
+
+    def _leading(self, builder: CodeBuilder, position: int) -> list[int]:
+        if not self._operands.is_creation(position):
+            return []
+        (value,) = self._graph.nodes[position].results
+        return [self._place(builder, self._operands.natural(value))]
 
     def _result(self, builder: CodeBuilder, value: int, stage: int, j: int) -> int:
         source = self._stages[stage]
@@ -322,7 +289,7 @@ class NestBuilder:
         plan finds it and raises."""
         node = self._graph.nodes[position]
         view, axis = self._views.of(node.args[GATHERED]), node.op.attributes["axis"]
-        index = builder.cast(self._argument_of(builder, position, node.args[1], 1), "int64")
+        index = builder.cast(self._argument(builder, position, node.args[1], 1), "int64")
 
         def i64(name: str, *args: int) -> int:
             return builder.append(name, "int64", args)
@@ -337,36 +304,15 @@ class NestBuilder:
         number = self._operands.arguments.index(self._operands.whole(view.root))
         return builder.append("gather", self._aval(view.root).dtype.name, (offset,), number)
 
-    def _argument_of(self, builder: CodeBuilder, position: int, value: int, number: int) -> int:
-        view = self._views.of(value)
-        number_at = number_in(builder, self._graph, view.root, self._scalars)
-        if number_at is not None:
-            return number_at
-        if view.root in self._node_of:
-            return self._emit(builder, view.root)
-        argument = self._operands.argument(position, view, number)
-        if view.root in self._inline:
-            return self._created(builder, view, argument)
-        dtype = self._aval(view.root).dtype.name
-        return builder.load(self._operands.arguments.index(argument), dtype)
+    def _operand(self, user: int, view: View, number: int) -> Argument:
+        return self._operands.argument(user, view, number)
 
-    def _created(self, builder: CodeBuilder, view: View, argument: Argument) -> int:
-        """A value that is a function of its place, which follows from the loops' indices."""
-        node = self._graph.nodes[self._inline[view.root]]
-        args = [self._argument_of(builder, -1, a, i) for i, a in enumerate(node.args)]
-        args.insert(0, self._place(builder, argument))
-        return lower(node.op, builder, args, self._aval(view.root))
+    def _load(self, builder: CodeBuilder, argument: Argument) -> int:
+        return builder.load(self._operands.arguments.index(argument), self._dtype(argument.root))
 
-    def _place(self, builder: CodeBuilder, argument: Argument) -> int:
-        """The index of an element in C order, from the loops' indices."""
-        flat = self._number(builder, argument.offset)
+    def _steps(self, argument: Argument) -> list[tuple[int, int]]:
         steps = self._operands.place_steps[argument.strides]
-        for axis, step in enumerate(steps):
-            if step:
-                index = builder.append("index", "int64", (), axis if axis < len(steps) - 1 else -1)
-                part = builder.append("mul", "int64", (index, self._number(builder, step)))
-                flat = builder.append("add", "int64", (flat, part))
-        return flat
+        return [(step, axis if axis < len(steps) - 1 else -1) for axis, step in enumerate(steps)]
 
     def _number(self, builder: CodeBuilder, value: int) -> int:
         """A size or stride: an input of the kernel, unless what is simpler follows from it."""

@@ -181,7 +181,7 @@ class Operands:
         axis, places = node.op.attributes["axis"], self._iteration(position)
         count = (
             len(self._graph.values[node.args[1]].aval.shape)
-            if node.op.operation.name == "take"
+            if node.op.operation.traits.access == "rows"
             else 1
         )
         strides = [0] * len(self._group.space)

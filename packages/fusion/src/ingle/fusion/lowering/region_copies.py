@@ -15,14 +15,14 @@ from ..grouping.groups import Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of, merged
-from ..ir.regions import SCATTERS, Region, pieces_of
-from ..ir.views import View, Views, reshaped, sliced, strides_of
+from ..ir.regions import Region, regions_of
+from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
-from ..kernel.lowering import SORTS, lower, running_of
+from ..kernel.lowering import lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
 from .nests import NestCall
 from .operands import Argument, Unnestable, number_in
-from .scan import running_call
+from .scan import scan_call
 from .sort_network import sorting_call
 
 LARGE = 1 << 15
@@ -66,12 +66,12 @@ def home(graph: Graph, placed: Mapping[int, View], value: int) -> View:
 
 def _parts(graph: Graph, views: Views, position: int, whole: View) -> Sequence[Region]:
     """Pieces whose places nobody else has written before."""
-    pieces = pieces_of(graph, views, position, whole)
-    if pieces is not None and pieces.disjoint:
-        return pieces.parts
+    regions = regions_of(graph, views, position, whole)
+    if regions is not None and regions.disjoint:
+        return regions.ordered
     node = graph.nodes[position]
     # What is written into comes first; others have nothing but places that they read.
-    reads = node.op.operation.name not in (*SCATTERS, "slice_update")
+    reads = node.op.operation.traits.access not in ("scatter", "update")
     return [] if reads else [Region(views.of(node.args[0]), whole)]
 
 
@@ -98,12 +98,11 @@ def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, in
     """
     node = graph.nodes[position]
     roots = [views.of(a).root for a in node.args]
-    placed = node.op.operation.name == "slice"
+    placed = node.op.operation.traits.access == "slice"
     return [
         root
         for number, root in enumerate(roots)
-        if root in inline
-        and ((placed and not number) or graph.nodes[inline[root]].op.operation.name != "full")
+        if root in inline and ((placed and not number) or not is_full(graph.nodes[inline[root]]))
     ]
 
 
@@ -132,29 +131,30 @@ class Assembler:
             Unnestable: it takes too many loops.
         """
         node = self._graph.nodes[position]
-        name, (result,) = node.op.operation.name, node.results
+        access, (result,) = node.op.operation.traits.access, node.results
         whole = home(self._graph, self._placed, result)
         x = self._views.of(node.args[0])
-        if name in SORTS or running_of(node.op) is not None:
-            along = sorting_call if name in SORTS else running_call
+        sorts = sort_of(node.op) is not None
+        if sorts or scan_of(node.op) is not None:
+            along = sorting_call if sorts else scan_call
             return [along(self._graph, position, x, whole, self._number)]
-        if name == "slice":
+        if access == "slice":
             return [self._copy(position, _stepped(x, whole.shape, node.op), whole, moves=x)]
-        if name in SCATTERS:
+        if access == "scatter":
             return [*self._copies(position, [Region(x, whole)]), self._scatter(position, whole)]
-        pieces = pieces_of(self._graph, self._views, position, whole)
-        if pieces is not None:
-            return self._copies(position, pieces.parts)
+        regions = regions_of(self._graph, self._views, position, whole)
+        if regions is not None:
+            return self._copies(position, regions.ordered)
         y = self._views.of(node.args[1])
         target = _stepped(whole, y.shape, node.op)
         update = self._copy(position, y, target, moves=whole)
         return [*self._copies(position, [Region(x, whole)]), update]
 
-    def _copies(self, position: int, pieces: Sequence[Region]) -> list[NestCall]:
+    def _copies(self, position: int, regions: Sequence[Region]) -> list[NestCall]:
         """Kernels for the pieces that do not lie in their places from the start."""
         return [
             self._copy(position, source, target)
-            for source, target in pieces
+            for source, target in regions
             if source.root not in self._placed
         ]
 
@@ -190,27 +190,27 @@ class Assembler:
             number = builder.load(0, dtype)
         sizes, strides = _loops(target.shape, [a.strides for a in arguments], moves is not None)
         code, (root,) = builder.finish(number)
-        parts = _Parts(sizes, arguments, strides, [dtype] * len(arguments), scalars)
-        parts.stages.append(Map(code, ((len(arguments) - 1, root),)))
+        draft = _NestDraft(sizes, arguments, strides, [dtype] * len(arguments), scalars)
+        draft.stages.append(Map(code, ((len(arguments) - 1, root),)))
         if moves is not None:
             roots = [a.root for a in arguments]
             if moves.root in roots:  # elements of a number are all the same
-                self._begin(position, parts, roots.index(moves.root), moves, target.shape)
-        return self._call(position, parts)
+                self._begin(position, draft, roots.index(moves.root), moves, target.shape)
+        return self._call(position, draft)
 
     def _begin(
-        self, position: int, parts: _Parts, moved: int, whole: View, sizes: Sequence[int]
+        self, position: int, draft: _NestDraft, moved: int, whole: View, sizes: Sequence[int]
     ) -> None:
         """Has rows of an operand begin where the node's starts say.
 
         Args:
-            parts: of the kernel.
+            draft: of the kernel.
             moved: the number of the operand.
             whole: what the starts count in.
             sizes: of the piece.
         """
         op, args = self._graph.nodes[position].op, self._graph.nodes[position].args
-        row, offset, found = CodeBuilder(), parts.arguments[moved].offset, list[_Start]()
+        row, offset, found = CodeBuilder(), draft.arguments[moved].offset, list[_Start]()
         each = zip(args[op.operation.traits.starts :], whole.shape, sizes,
                    op.attributes["steps"], whole.strides, strict=True)  # fmt: skip
         for value, length, size, step, stride in each:
@@ -220,18 +220,18 @@ class Assembler:
                 first = start.data + (length if start.data < 0 else 0)
                 offset += min(max(first, low), high) * stride
                 continue
-            at = self._number(row, value, parts.scalars)
+            at = self._number(row, value, draft.scalars)
             if at is None:
-                at = parts.load(row, self._views.of(value), start.aval.dtype.name)
+                at = draft.load(row, self._views.of(value), start.aval.dtype.name)
             found.append(_Start(row.cast(at, "int64"), length, low, high, stride))
         place = row.constant(0, "int64")
         for start_at in found:
-            at = parts.within(row, *start_at[:4])
-            step_at = parts.number(row, start_at.stride)
+            at = draft.within(row, *start_at[:4])
+            step_at = draft.number(row, start_at.stride)
             part = row.append("mul", "int64", (at, step_at))
             place = row.append("add", "int64", (place, part))
-        parts.arguments[moved] = parts.arguments[moved]._replace(offset=offset)
-        parts.begin(row, place, moved)
+        draft.arguments[moved] = draft.arguments[moved]._replace(offset=offset)
+        draft.begin(row, place, moved)
 
     def _scatter(self, position: int, whole: View) -> NestCall:
         """A kernel that goes over the rows of updates."""
@@ -248,44 +248,44 @@ class Assembler:
                 dtype = f"uint{8 * SIZES[dtype]}"
             arguments.append(Argument(updates.root, (), updates.offset))
             update = builder.load(1, dtype)
-        parts = _Parts(
+        draft = _NestDraft(
             sizes, arguments, strides[: len(arguments)], [dtype] * len(arguments), scalars
         )
         if combine is not None:
             both = builder.widen(builder.load(0, dtype)), builder.widen(update)
             update = builder.narrow(builder.append(combine, builder.dtype(both[0]), both), dtype)
         code, (root,) = builder.finish(update)
-        parts.stages.append(Map(code, ((0, root),)))
+        draft.stages.append(Map(code, ((0, root),)))
         row = CodeBuilder()
-        at = parts.load(row, indices, self._dtype(indices.root), strides[2])
+        at = draft.load(row, indices, self._dtype(indices.root), strides[2])
         length, stride = whole.shape[axis], whole.strides[axis]
-        at = parts.within(row, row.cast(at, "int64"), length, 0, length - 1)
-        parts.begin(row, row.append("mul", "int64", (at, parts.number(row, stride))), 0)
-        return self._call(position, parts, scattered=True)
+        at = draft.within(row, row.cast(at, "int64"), length, 0, length - 1)
+        draft.begin(row, row.append("mul", "int64", (at, draft.number(row, stride))), 0)
+        return self._call(position, draft, scattered=True)
 
-    def _call(self, position: int, parts: _Parts, scattered: bool = False) -> NestCall:
-        sizes, outer = parts.sizes, len(parts.sizes) - 1
+    def _call(self, position: int, draft: _NestDraft, scattered: bool = False) -> NestCall:
+        sizes, outer = draft.sizes, len(draft.sizes) - 1
         if outer > MAX_OUTER:
             raise Unnestable
         operands = []
-        for k, (argument, steps) in enumerate(zip(parts.arguments, parts.strides, strict=True)):
-            beyond = 0 if k == parts.moved else None
+        for k, (argument, steps) in enumerate(zip(draft.arguments, draft.strides, strict=True)):
+            beyond = 0 if k == draft.moved else None
             lane = lane_of(steps[-1])
-            operands.append(Operand(parts.dtypes[k], argument.output, lane, beyond))
+            operands.append(Operand(draft.dtypes[k], argument.output, lane, beyond))
         nest = Nest(
             outer,
             tuple(operands),
-            (*map(self._dtype, parts.scalars), *["int64"] * len(parts.fixed)),
-            tuple(parts.stages),
+            (*map(self._dtype, draft.scalars), *["int64"] * len(draft.fixed)),
+            tuple(draft.stages),
             short=sizes[-1] if outer and sizes[-1] <= SHORT else 0,
             scattered=scattered,
         )
         if outer and sizes[-1] == 1:  # one element a row needs no lanes
             nest = nest._replace(stages=tuple(map(_once, nest.stages)), short=0)
-        both = zip(parts.arguments, parts.strides, strict=True)
+        both = zip(draft.arguments, draft.strides, strict=True)
         return NestCall(
-            nest, tuple([a._replace(strides=s) for a, s in both]), sizes, tuple(parts.strides),
-            tuple(parts.scalars), (position,), tuple(parts.fixed),
+            nest, tuple([a._replace(strides=s) for a, s in both]), sizes, tuple(draft.strides),
+            tuple(draft.scalars), (position,), tuple(draft.fixed),
         )  # fmt: skip
 
 
@@ -294,10 +294,14 @@ def _combine(op: Op) -> str | None:
 
     Half types come here for the extremes only, where nothing is rounded.
     """
-    name = op.operation.name
-    if name == "scatter_extremum":
-        return "max" if op.attributes["largest"] else "min"
-    return {"scatter_add": "add", "scatter_prod": "mul"}.get(name)
+    match op.operation.traits.updates:
+        case "extremum":
+            return "max" if op.attributes["largest"] else "min"
+        case "add":
+            return "add"
+        case "prod":
+            return "mul"
+    return None
 
 
 class _Start(NamedTuple):
@@ -311,7 +315,7 @@ class _Start(NamedTuple):
 
 
 @dataclass
-class _Parts:
+class _NestDraft:
     """A kernel as it comes together; scalars of the graph come before `fixed` ones.
 
     Attributes:

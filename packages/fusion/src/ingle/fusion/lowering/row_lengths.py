@@ -13,7 +13,7 @@ NEAR = 32 << 10
 """Bytes that rows may have together, so that they stay in a core's nearest memory."""
 
 
-def with_lengths(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Nest:
+def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Nest:
     """The nest with what is known of rows of these lengths.
 
     Args:
@@ -53,5 +53,5 @@ def _ahead(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -
         if k in first and not nest.operands[k].output and nest.operands[k].beyond is None
         and strides[k][-2]
     ]  # fmt: skip
-    together = sum(SIZES[nest.operands[k].dtype] for k in (*rows, *chosen)) * sizes[-1]
-    return tuple(chosen) if together <= NEAR else ()
+    row_bytes = sum(SIZES[nest.operands[k].dtype] for k in (*rows, *chosen)) * sizes[-1]
+    return tuple(chosen) if row_bytes <= NEAR else ()

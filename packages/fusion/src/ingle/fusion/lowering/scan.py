@@ -9,7 +9,7 @@ from ..ir.merge_axes import lane_of, merged
 from ..ir.views import View
 from ..kernel.code import FLOATS, CodeBuilder
 from ..kernel.expression import Expression, in_order
-from ..kernel.lowering import running_of
+from ..kernel.lowering import scan_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Reduce, Stage, result_dtype
 from .nests import NestCall
 from .operands import Argument, Unnestable
@@ -20,9 +20,7 @@ SIDE = 8
 Numbers = Callable[[CodeBuilder, int, list[int]], "int | None"]
 
 
-def running_call(
-    graph: Graph, position: int, source: View, target: View, number: Numbers
-) -> NestCall:
+def scan_call(graph: Graph, position: int, source: View, target: View, number: Numbers) -> NestCall:
     """The kernel of one such operation.
 
     Args:
@@ -56,7 +54,7 @@ def running_call(
         len(sizes) - 1,
         tuple(operands),
         tuple([graph.values[s].aval.dtype.name for s in scalars]),
-        _stages(running_of(node.op) or "", Expression(builder, element), dtypes[-1], out),
+        _stages(scan_of(node.op) or "", Expression(builder, element), dtypes[-1], out),
         lanes,
     )
     return NestCall(nest, tuple(arguments), sizes, tuple(strides), tuple(scalars), (position,))
@@ -73,7 +71,7 @@ def _stages(combine: str, element: Expression, dtype: str, out: int) -> tuple[St
     builder = CodeBuilder()
     found = builder.append("result", result_dtype(combine, code[root].dtype), (), (0, 0))
     after, (stored,) = builder.finish(builder.cast(found, dtype))
-    return Reduce(code, ((combine, root),), running=True), Map(after, ((out, stored),))
+    return Reduce(code, ((combine, root),), scan=True), Map(after, ((out, stored),))
 
 
 def _loops(axis: int, views: list[View]) -> tuple[str, tuple[int, ...], list[tuple[int, ...]]]:

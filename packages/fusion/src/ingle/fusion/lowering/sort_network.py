@@ -17,6 +17,7 @@ from ..ir.merge_axes import lane_of, merged
 from ..ir.views import View
 from ..kernel.code import FLOATS, HALVES, SIZES, UNSIGNED, CodeBuilder
 from ..kernel.expression import Expression, in_order, out_of_order
+from ..kernel.lowering import sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand
 from .nests import NestCall
 from .operands import Argument, Unnestable
@@ -26,7 +27,7 @@ from .scan import Numbers
 def sorting_call(
     graph: Graph, position: int, source: View, target: View, number: Numbers
 ) -> NestCall:
-    """The kernel of one `sort` or `argsort`; the arguments are those of `running_call`."""
+    """The kernel of one `sort` or `argsort`; the arguments are those of `scan_call`."""
     node = graph.nodes[position]
     axis = node.op.attributes["axis"]
     dtypes = [graph.values[v].aval.dtype.name for v in (node.args[0], node.results[0])]
@@ -59,7 +60,7 @@ def sorting_call(
 
 def _sorted(row: Sequence[Expression], op: Op, dtype: str) -> list[Expression]:
     """The result of an operation that sorts a row."""
-    places, descending = op.operation.name == "argsort", op.attributes["descending"]
+    places, descending = sort_of(op) == "places", op.attributes["descending"]
     keys = [_key(x, k if places else None, descending) for k, x in enumerate(row)]
     for i, j in network(len(keys)):
         keys[i], keys[j] = keys[i].call("min", keys[j]), keys[i].call("max", keys[j])

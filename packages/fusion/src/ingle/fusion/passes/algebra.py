@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ingle.tensor.dtypes import DType
-from ingle.tensor.operation import OPERATIONS, Op
+from ingle.tensor.operation import OPERATIONS, Laws, Op
 
 from ..ir.graph import Graph, Node
 
@@ -41,22 +41,25 @@ class Algebra:
 
     def cheaper(self, op: Op, args: tuple[int, ...]) -> Work:
         """An operation with the same results."""
-        match op.operation.name, args:
-            case "divide", (x, y):
-                inverse = self._inverse(y)
-                if inverse is not None:
-                    return OPERATIONS["multiply"].op(), (x, inverse)
-            case "abs", (x,) if self._dtype(x).kind != "unsigned":  # where -1 is large
-                inner = self._made_by("negative", x)
-                return (op, args) if inner is None else (op, inner.args)
-            case "concat", parts:
-                return op, tuple([p for p in parts if 0 not in self._shape(p)]) or parts
-            case "astype", (x,):
-                inner = self._made_by("astype", x)
-                if inner is not None:
-                    before = self._dtype(inner.args[0])
-                    if _holds_all(self._dtype(x), before):
-                        return op, inner.args
+        traits = op.operation.traits
+        laws = traits.laws
+        if laws.by_inverse is not None:
+            inverse = self._inverse(args[1])
+            if inverse is not None:
+                return OPERATIONS[laws.by_inverse].op(), (args[0], inverse)
+        elif laws.even:
+            inner = self._maker(args[0])
+            unsigned = self._dtype(args[0]).kind == "unsigned"  # where -1 is large
+            if inner is not None and inner.op.operation.traits.laws.negates and not unsigned:
+                return op, inner.args
+        elif traits.access == "join":
+            return op, tuple([p for p in args if 0 not in self._shape(p)]) or args
+        elif laws.converts:
+            inner = self._maker(args[0])
+            if inner is not None and inner.op.operation.traits.laws.converts:
+                before = self._dtype(inner.args[0])
+                if _holds_all(self._dtype(args[0]), before):
+                    return op, inner.args
         return op, args
 
     def unchanged(self, op: Op, args: tuple[int, ...], shape: Sequence[int]) -> int | None:
@@ -67,25 +70,27 @@ class Algebra:
         return found if self._graph.values[found].aval.shape == tuple(shape) else None
 
     def _same(self, op: Op, args: tuple[int, ...]) -> int | None:
-        match op.operation.name, args:
-            case ("reshape" | "broadcast_to", (x, *_)) | ("concat", (x,)):
+        if op.operation.name in ("reshape", "broadcast_to"):
+            return args[0]
+        traits = op.operation.traits
+        if traits.access == "join":
+            return args[0] if len(args) == 1 else None
+        return self._by_laws(traits.laws, op, args)
+
+    def _by_laws(self, laws: Laws, op: Op, args: tuple[int, ...]) -> int | None:
+        if laws.neutral is not None:
+            x, y = args
+            if self._is(y, laws.neutral):
                 return x
-            case "astype", (x,):
-                return x if op.attributes["dtype"] == self._dtype(x) else None
-            case "multiply", (x, y):
-                return x if self._is(y, 1) else y if self._is(x, 1) else None
-            case "divide", (x, y) if self._is(y, 1):
-                return x
-            case "subtract", (x, y) if self._is(y, 0):
-                return x
-            case "add", (x, y):
-                return x if self._is(y, -0.0) else y if self._is(x, -0.0) else None
-            case ("bitwise_and" | "bitwise_or", (x, y)) | ("where", (_, x, y)) if x == y:
-                return x
-            case "negative", (x,):
-                inner = self._made_by("negative", x)
-                return None if inner is None else inner.args[0]
-        return None
+            return y if laws.commutes and self._is(x, laws.neutral) else None
+        if laws.idempotent:  # a choice has a condition before its two operands
+            return args[-1] if args[-1] == args[-2] else None
+        if laws.negates:
+            inner = self._maker(args[0])
+            negated = inner is not None and inner.op.operation.traits.laws.negates
+            return inner.args[0] if inner is not None and negated else None
+        same = laws.converts and op.attributes["dtype"] == self._dtype(args[0])
+        return args[0] if same else None
 
     def _dtype(self, value: int) -> DType:
         return self._graph.values[value].aval.dtype
@@ -118,12 +123,11 @@ class Algebra:
             self._inverses[value] = self._graph.constant(1.0 / data, dtype)
         return self._inverses[value]
 
-    def _made_by(self, name: str, value: int) -> Node | None:
+    def _maker(self, value: int) -> Node | None:
         for node in self._graph.nodes[self._read :]:
             self._makers.update(dict.fromkeys(node.results, node))
         self._read = len(self._graph.nodes)
-        maker = self._makers.get(value)
-        return maker if maker is not None and maker.op.operation.name == name else None
+        return self._makers.get(value)
 
 
 def _holds_all(wide: DType, narrow: DType) -> bool:

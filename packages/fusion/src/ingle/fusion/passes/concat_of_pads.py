@@ -12,8 +12,10 @@ from typing import NamedTuple
 from ingle.tensor.operation import OPERATIONS
 
 from ..ir.graph import Graph, Node
+from ..ir.views import is_full
 
-MOST_TILES = 64
+ADDITION = OPERATIONS["add"].op()
+MOST_PIECES = 64
 VIEWS = ("reshape", "permute_dims")
 """Through which a zero is added to a piece, so that it is where the piece is computed."""
 
@@ -36,7 +38,7 @@ class PaddedPiece(NamedTuple):
     zero: int
 
 
-def with_tiles(graph: Graph) -> Graph:
+def with_concat_of_pads(graph: Graph) -> Graph:
     """The graph, with sums of pieces in zeros that leave no gap put together from the pieces.
 
     Adding zero changes one number, -0.0, which becomes 0.0: that addition stays.
@@ -44,7 +46,7 @@ def with_tiles(graph: Graph) -> Graph:
     Args:
         graph: with composites expanded.
     """
-    found = _Search(graph).tiles()
+    found = _Search(graph).pieces()
     return _written(graph, found) if found else graph
 
 
@@ -55,14 +57,14 @@ class _Search:
         users = graph.users()
         self._once = {v for v, at in users.items() if len(at) == 1}.difference(graph.outputs)
 
-    def tiles(self) -> dict[int, list[PaddedPiece]]:
-        """For sums the tiles that they consist of, in order."""
+    def pieces(self) -> dict[int, list[PaddedPiece]]:
+        """For sums the pieces that they consist of, in order."""
         found: dict[int, list[PaddedPiece]] = {}
         for node in self._graph.nodes:
-            if node.op.operation.name == "add":
-                tiles = self._whole(self._leaves(node), node.results[0])
-                if tiles:
-                    found[node.results[0]] = tiles
+            if node.op is ADDITION:
+                pieces = self._whole(self._leaves(node), node.results[0])
+                if pieces:
+                    found[node.results[0]] = pieces
         return found
 
     def _shape(self, value: int) -> tuple[int, ...]:
@@ -77,20 +79,20 @@ class _Search:
             maker = self._maker.get(value)
             if maker is None or self._shape(value) != self._shape(node.results[0]):
                 return []
-            if maker.op.operation.name == "add" and value in self._once:
+            if maker.op is ADDITION and value in self._once:
                 waiting.extend(maker.args)
             else:
-                tile = self._tile(maker)
-                if tile is None:
+                padded = self._padded_piece(maker)
+                if padded is None:
                     return []
-                found.append(tile)
-            if len(found) + len(waiting) > MOST_TILES:
+                found.append(padded)
+            if len(found) + len(waiting) > MOST_PIECES:
                 return []
         return found
 
-    def _tile(self, node: Node) -> PaddedPiece | None:
+    def _padded_piece(self, node: Node) -> PaddedPiece | None:
         op = node.op
-        if op.operation.name != "slice_update" or any(s != 1 for s in op.attributes["steps"]):
+        if op.operation.traits.access != "update" or any(s != 1 for s in op.attributes["steps"]):
             return None
         zeros, piece, *starts = node.args
         numbers, zero = [self._graph.values[s] for s in starts], self._number(zeros)
@@ -110,25 +112,25 @@ class _Search:
         maker = self._maker.get(value)
         if maker is not None and maker.op.operation.name == "broadcast_to":
             maker = self._maker.get(maker.args[0])
-        if maker is None or maker.op.operation.name != "full":
+        if maker is None or not is_full(maker):
             return None
         number, dtype = self._graph.values[maker.args[0]], self._graph.values[value].aval.dtype
         known = number.kind == "constant" and number.aval.dtype is dtype and not dtype.is_complex
         plain = known and number.data == 0 and math.copysign(1.0, number.data) == 1.0
         return maker.args[0] if plain else None
 
-    def _whole(self, tiles: list[PaddedPiece], value: int) -> list[PaddedPiece]:
-        """The tiles in order, if they lie side by side and fill the whole of a value."""
-        ordered, at = sorted(tiles, key=lambda t: t.first), 0
-        for tile in ordered:
-            if tile.axis != ordered[0].axis or tile.first != at:
+    def _whole(self, pieces: list[PaddedPiece], value: int) -> list[PaddedPiece]:
+        """The pieces in order, if they lie side by side and fill the whole of a value."""
+        ordered, at = sorted(pieces, key=lambda t: t.first), 0
+        for padded in ordered:
+            if padded.axis != ordered[0].axis or padded.first != at:
                 return []
-            at = tile.end
+            at = padded.end
         return ordered if ordered and at == self._shape(value)[ordered[0].axis] else []
 
 
 def _written(graph: Graph, found: dict[int, list[PaddedPiece]]) -> Graph:
-    """The graph with tiles put together, without what only their sums needed."""
+    """The graph with pieces put together, without what only their sums needed."""
     maker = {r: node for node in graph.nodes for r in node.results}
     wanted, needed = set(graph.outputs), set[int]()
 
@@ -141,8 +143,8 @@ def _written(graph: Graph, found: dict[int, list[PaddedPiece]]) -> Graph:
     for node in reversed(graph.nodes):
         if wanted.intersection(node.results):
             needed.add(node.results[0])
-            tiles = found.get(node.results[0])
-            wanted.update(node.args if tiles is None else [source(t.piece) for t in tiles])
+            pieces = found.get(node.results[0])
+            wanted.update(node.args if pieces is None else [source(t.piece) for t in pieces])
     new, place = graph.emptied()
 
     def moved(value: int, zero: int) -> int:
@@ -153,18 +155,18 @@ def _written(graph: Graph, found: dict[int, list[PaddedPiece]]) -> Graph:
             return new.append(node.op, before, [graph.values[value].aval])[0]
         if not graph.values[value].aval.dtype.is_floating:
             return place[value]
-        return new.node(OPERATIONS["add"].op(), (place[value], place[zero]))[0]
+        return new.node(ADDITION, (place[value], place[zero]))[0]
 
     for node in graph.nodes:
         (value, *_), avals = node.results, [graph.values[r].aval for r in node.results]
         if value not in needed:
             continue
-        tiles = found.get(value)
-        if tiles is None:
+        pieces = found.get(value)
+        if pieces is None:
             made = new.append(node.op, [place[a] for a in node.args], avals)
         else:
-            parts = [moved(t.piece, t.zero) for t in tiles]
-            made = new.append(OPERATIONS["concat"].op(axis=tiles[0].axis), parts, avals)
+            parts = [moved(t.piece, t.zero) for t in pieces]
+            made = new.append(OPERATIONS["concat"].op(axis=pieces[0].axis), parts, avals)
         place.update(zip(node.results, made, strict=True))
     new.outputs = tuple([place[o] for o in graph.outputs])
     return new

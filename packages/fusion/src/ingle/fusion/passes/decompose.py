@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ingle.tensor as it
@@ -11,33 +11,35 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import call_on, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.errors import TraceError
-from ingle.tensor.operation import Op, Operation
+from ingle.tensor.operation import Op, Operation, infer
 from ingle.tensor.tape import Tape
 
 from ..ir.graph import Graph, read_log
-from ..ir.regions import SCATTERS, outside
+from ..ir.regions import outside
 from ..ir.scalar_program import ScalarProgram
 from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
 from ..support.time_slices import tick
-from .decompositions import decomposition
 from .repeated_composites import Copies
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
+    from ..grouping.legality import Legality
 
-RECORDED = 3
-"""To how many steps of passes it comes to record an operation."""
+RECORDED = 4
+"""To how many steps of planning it comes to record an operation."""
 MOST_NODES = 256
 """A body that is longer than this is left whole: it is a program, no decomposition."""
-MOST_STEPS = 768
+MOST_STEPS = 2048
 """Likewise of a loop, which gains more from being unrolled: its steps become one plan."""
-
-Asked = Callable[[Op, Sequence[Aval]], bool]
 
 
 class _NeedsValueError(Exception):
     """A body reads a value: it can only run whole."""
+
+
+class _TooLongError(Exception):
+    """A body goes on after more operations than may stand in an operation's place."""
 
 
 class _Unfolding(Tracer):
@@ -47,37 +49,38 @@ class _Unfolding(Tracer):
     the backend has a kernel of its own for it.
     """
 
-    def __init__(
-        self, backend: Fusion, generated: Asked, native: Asked, products: Asked, owned: Asked
-    ) -> None:
+    def __init__(self, backend: Fusion, legality: Legality) -> None:
         super().__init__(backend)
-        self._owned = owned
-        self._products = products
-        self._generated = generated
-        self._native = native
+        self._legality = legality
         self._foreign = 0
         self.checks: list[tuple[Tensor, str]] = []
         self._within: list[Operation] = []
+        self._ends: list[int] = []
+        """How long the log may become before a body that is being written is too long."""
+        self._whole: set[Any] = set()
         self._dividing = False
         self._anew = False
         self._copies = Copies(self, self._scalars)
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
+        if self._ends and len(self.written) > self._ends[-1]:
+            raise _TooLongError
         avals = avals_of(inputs)
-        if self._owned(op, avals):
+        way, body = self._legality.answer(op, avals)
+        if way == "custom":
             self._foreign += 1
             return super().record(op, inputs)
-        body = decomposition(op, avals, self._products(op, avals))
         if body is not None:
             operands = [Tensor(x) for x in inputs]  # type: ignore[arg-type]
             return (call_on(self.backend.device, body, *operands)._handle,)  # type: ignore[return-value]
-        if self._generated(op, avals):
-            if op.operation.traits.family == "gather" or op.operation.name in SCATTERS:
+        if way == "generated":
+            traits = op.operation.traits
+            if traits.family == "gather" or traits.access == "scatter":
                 self._check(op, inputs)
-            elif op.operation.traits.starts is not None:
+            elif traits.starts is not None:
                 self._check_piece(op, inputs)
-            self._dividing = op.operation.name == "divide" and bool(self._within)
+            self._dividing = bool(self._within) and traits.laws.by_inverse is not None
             results = super().record(op, inputs)
             self._dividing = False
             return results
@@ -92,24 +95,33 @@ class _Unfolding(Tracer):
             # Control flow on a promise writes itself down again: it runs whole.
             raise _NeedsValueError
         key = None if self._within or self._anew else self._copies.key(op, inputs)
+        if key in self._whole:
+            self._foreign += 1
+            return super().record(op, inputs)
         copied = self._copies.written(key, inputs)
         if copied is not None:
             return copied
         here, checks = self._copies.mark(), len(self.checks)
+        most = MOST_NODES if op.operation.loop is None else MOST_STEPS
+        # Each result takes some operations: a piece of many is cut out and reshaped.
+        end = len(self.written) + most + 4 * len(infer(op, inputs))
         self._within.append(op.operation)
+        self._ends.append(end)
         try:
             made = execute_body(op, inputs, self.backend.device)
-            most = MOST_NODES if op.operation.loop is None else MOST_STEPS
-            # Each result takes some operations: a piece of many is cut out and reshaped.
-            short = len(self.written) - mark[0] <= most + 4 * len(made)
-            if short and (self._foreign == foreign or not self._native(op, avals)):
+            if len(self.written) <= end and (
+                self._foreign == foreign or not self._legality.device.supports(op, avals)
+            ):
                 if self._foreign == foreign and len(self.checks) == checks:
                     self._copies.keep(key, inputs, here, made)
                 return made  # type: ignore[return-value]
-        except (_NeedsValueError, TraceError):
+        except (_NeedsValueError, _TooLongError, TraceError):
             pass
         finally:
             self._within.pop()
+            self._ends.pop()
+        if key is not None:
+            self._whole.add(key)
         self._rewind(*mark)
         self._foreign = foreign + 1
         return super().record(op, inputs)
@@ -188,21 +200,17 @@ class Decomposed(NamedTuple):
 
 
 def decompose(
-    graph: Graph, examples: Sequence[Any], fusion: Fusion, generated: Asked, native: Asked,
-    products: Asked, owned: Asked,
-) -> Decomposed:  # fmt: skip
+    graph: Graph, examples: Sequence[Any], fusion: Fusion, legality: Legality
+) -> Decomposed:
     """The graph with the bodies of composites in their place.
 
     Args:
         graph: what was recorded.
         examples: its scalars in the run at hand.
         fusion: the decorator whose operations bodies use.
-        generated: whether kernels can be generated for an operation.
-        native: whether the backend has a kernel of its own for it.
-        products: whether to write a matrix product as products and a sum.
-        owned: whether somebody wrote a kernel for an operation, which then stays whole.
+        legality: how each operation is computed.
     """
-    unfolding = _Unfolding(fusion, generated, native, products, owned)
+    unfolding = _Unfolding(fusion, legality)
     tape = Tape()
     known: dict[int, Handle | Scalar] = {}
     for number in graph.inputs:
@@ -223,7 +231,7 @@ def decompose(
         [text for _, text in unfolding.checks], ScalarProgram.of(tape, unfolding.numbers),
     )  # fmt: skip
     for handle in unfolding.living():
-        handle.recorder = None
+        handle.pending_in = None
     return found
 
 

@@ -37,7 +37,7 @@ def decomposition(op: Op, avals: Sequence[Aval], products: bool) -> Body | None:
     replaces = not op.attributes.get("include_self", True)
     if replaces and avals[0].dtype.name in DTYPES:
         return lambda x, indices, updates: _without_self(op, x, indices, updates)
-    rounds = op.operation.name in ("scatter_add", "scatter_prod")
+    rounds = op.operation.traits.updates in ("add", "prod")
     if rounds and avals[0].dtype.name in HALVES:
         return lambda x, indices, updates: _scattered_wide(op, x, indices, updates)
     if reduction_of(op) not in (None, "argmax", "argmin") and _is_split(op, avals[0]):
@@ -83,7 +83,7 @@ def _without_self(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor
 
 def _scattered(op: Op, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     axis = op.attributes["axis"]
-    if op.operation.name == "scatter_add":
+    if op.operation.traits.updates == "add":
         return it.scatter_add(x, indices, updates, axis=axis)
     reduce = {"prod": "prod", "max": "amax", "min": "amin"}[_reduction(op)]
     return it.scatter_reduce(x, indices, updates, reduce, axis=axis)
@@ -98,7 +98,7 @@ def _reduction(op: Op) -> str:
 def _of_bools(op: Op, x: Tensor) -> Tensor:
     """Extremes of truths: whether any or all are true, or places in numbers."""
     rest = dict(op.attributes)
-    name = op.operation.name
+    name = reduction_of(op)
     if name in ("max", "min"):
         return (it.any if name == "max" else it.all)(x, **rest)
     dtype, find = rest.pop("dtype"), it.argmax if name == "argmax" else it.argmin
@@ -131,7 +131,7 @@ def _by_runs(op: Op, x: Tensor) -> Tensor:
     fold: Any = getattr(it, op.operation.name)
     dtype, shape = x.dtype, x.shape
     more = {}
-    rounds = op.operation.name in ("sum", "prod")
+    rounds = reduction_of(op) in ("sum", "prod")
     if rounds:
         if dtype.name in HALVES:
             x = x.astype("float32")

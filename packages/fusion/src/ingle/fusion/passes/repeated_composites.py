@@ -14,9 +14,9 @@ from ..record.log import LazyHandle, Log
 
 
 class Mark(NamedTuple):
-    """How far a recorder was."""
+    """How far a log was."""
 
-    log: int
+    entries: int
     values: int
     given: int
     numbers: int
@@ -42,20 +42,20 @@ class _Copy(NamedTuple):
 
 
 class Copies:
-    """What bodies wrote into a recorder.
+    """What bodies wrote into a log.
 
     Args:
-        recorder: whose numbers of the code are in `known`, by key.
+        log: whose numbers of the code are in `known`, by key.
     """
 
-    def __init__(self, recorder: Log, known: dict[Any, int]) -> None:
-        self._recorder = recorder
+    def __init__(self, log: Log, known: dict[Any, int]) -> None:
+        self._log = log
         self._known = known
         self._found: dict[Any, _Copy] = {}
 
     def mark(self) -> Mark:
-        """How far the recorder is now."""
-        r = self._recorder
+        """How far the log is now."""
+        r = self._log
         return Mark(len(r.written), r._count, len(r.given), len(r.numbers), len(self._known))
 
     def key(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Any:
@@ -67,7 +67,7 @@ class Copies:
                 value: Any = x.value
                 number = (value.tape, value.name) if is_followed(value) else typed_key(value)
                 parts.append((number, x.dtype))
-            elif type(x) is LazyHandle and x.recorder is self._recorder:
+            elif type(x) is LazyHandle and x.pending_in is self._log:
                 place = places.setdefault(x.number, len(places))
                 parts.append((place, x.shape, x.dtype))
             else:
@@ -79,25 +79,23 @@ class Copies:
         copy = self._found.get(key) if key is not None else None
         if copy is None:
             return None
-        recorder = self._recorder
-        count = recorder._count
+        log = self._log
+        count = log._count
         values = [*_numbers(inputs), *copy.before, *range(count, count + copy.own)]
-        log = recorder.written
+        entries = log.written
         for head, args in copy.entries:
-            log.append(head if args is None else (head, *[values[a] for a in args]))
-        recorder.numbers += copy.numbers
-        recorder._count = count + copy.own
-        made = tuple(
-            [LazyHandle(recorder.backend, aval, recorder, values[n]) for n, aval in copy.results]
-        )
-        recorder._handles += map(ref, made)
+            entries.append(head if args is None else (head, *[values[a] for a in args]))
+        log.numbers += copy.numbers
+        log._count = count + copy.own
+        made = tuple([LazyHandle(log.backend, aval, log, values[n]) for n, aval in copy.results])
+        log._handles += map(ref, made)
         return made
 
     def keep(
         self, key: Any, inputs: Sequence[Handle | Scalar], mark: Mark, made: Sequence[Handle]
     ) -> None:
         """Notes what was written since a mark, if it is nothing but operations and numbers."""
-        recorder, now = self._recorder, self.mark()
+        log, now = self._log, self.mark()
         # The first of its kind may have brought numbers of the code, which the next ones find.
         if key is None or (now.given, now.known) != (mark.given, mark.known):
             return
@@ -106,9 +104,9 @@ class Copies:
         before: list[int] = []
         taken = [
             (e[0], e[1:]) if isinstance(e[0], Op) else (e, None)
-            for e in recorder.written[mark.log :]
+            for e in log.written[mark.entries :]
         ]
-        results = [h.number for h in made if type(h) is LazyHandle and h.recorder is recorder]
+        results = [h.number for h in made if type(h) is LazyHandle and h.pending_in is log]
         used = [n for _, args in taken for n in args or ()]
         for number in (*used, *results):
             if number < mark.values and number not in place:
@@ -120,7 +118,7 @@ class Copies:
         places = {**place, **{n: n + shift for n in range(mark.values, now.values)}}
         self._found[key] = _Copy(
             [(head, args and [places[a] for a in args]) for head, args in taken],
-            recorder.numbers[mark.numbers :], before, now.values - mark.values,
+            log.numbers[mark.numbers :], before, now.values - mark.values,
             [(places[h.number], Aval(h.shape, h.dtype)) for h in made],  # type: ignore[attr-defined]
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ def simplify(graph: Graph) -> Graph:
     algebra = Algebra(new)
     seen: dict[Work, tuple[int, ...]] = {}
     for position, node in enumerate(graph.nodes):
-        tick("simplifying")
+        tick("simplifying", 2)
         if not needed[position]:
             continue
         args = tuple([place[a] for a in node.args])

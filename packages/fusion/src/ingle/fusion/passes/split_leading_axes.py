@@ -75,9 +75,9 @@ def rows_of(graph: Graph, node: Node) -> tuple[int, ...] | None:
     if reduction_of(op) is not None:
         picks = reduction_of(op) in ("argmax", "argmin")
         return None if picks and 0 in folded_axes(op, len(first)) else (0,)
-    if name == "take":
+    if traits.access == "rows":
         return (0,) if op.attributes["axis"] > 0 else (1,) if shapes[1] else None
-    if name == "take_along_axis":
+    if traits.access == "along":
         return (0, 1) if op.attributes["axis"] > 0 and shapes[1][0] == first[0] else None
     return None
 
@@ -98,20 +98,20 @@ class _Spread:
     def leads(self) -> dict[int, Lead]:
         """For values with rows that are split the axes in their place."""
         found: dict[int, Lead] = {}
-        for seam in self._seams():
-            if self._parts_kernels(seam):
-                waiting = deque([seam.rows])
+        for boundary in self._boundaries():
+            if self._parts_kernels(boundary):
+                waiting = deque([boundary.rows])
                 while waiting:
                     value = waiting.popleft()
                     if value not in found:
-                        found[value] = seam.lead
+                        found[value] = boundary.lead
                         waiting.extend(self._beside(value))
         return found
 
     def _shape(self, value: int) -> tuple[int, ...]:
         return self._graph.values[value].aval.shape
 
-    def _seams(self) -> Iterator[ReshapeBoundary]:
+    def _boundaries(self) -> Iterator[ReshapeBoundary]:
         for node in self._graph.nodes:
             if node.op.operation.name != "reshape":
                 continue
@@ -130,9 +130,9 @@ class _Spread:
         split = sum([n != 1 for n in lead]) > 1 and math.prod(lead) == rows[0]
         return lead if split and 0 not in axes else None
 
-    def _parts_kernels(self, seam: ReshapeBoundary) -> bool:
-        """Whether one side of a seam would be computed where the other one is."""
-        for source, target in ((seam.rows, seam.axes), (seam.axes, seam.rows)):
+    def _parts_kernels(self, boundary: ReshapeBoundary) -> bool:
+        """Whether one side of a boundary would be computed where the other one is."""
+        for source, target in ((boundary.rows, boundary.axes), (boundary.axes, boundary.rows)):
             reshapes = self._maker.get(target)
             if reshapes is None or reshapes.args != (source,):
                 continue
@@ -167,7 +167,7 @@ def _computes(node: Node) -> bool:
     traits = node.op.operation.traits
     return (
         traits.kind == "elementwise"
-        or traits.family in ("matmul", "gather")
+        or traits.family in ("matmul", "windows", "gather")
         or (reduction_of(node.op) is not None)
     )
 
@@ -186,7 +186,7 @@ class _Rewriting:
     def run(self) -> Graph:
         """The new graph."""
         for node in self._graph.nodes:
-            tick("splitting rows")
+            tick("splitting rows", 4)
             if self._is_split(node):
                 self._write_split(node)
             elif not self._waits(node):

@@ -1,4 +1,5 @@
-"""What surrounds a call and changes what is recorded: defaults of dtypes and device, `no_grad`."""
+"""What surrounds a call and changes what is recorded: defaults of dtypes and device, precision,
+`no_grad`."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 from ingle.tensor.device import chosen_device
 from ingle.tensor.dtypes import default_float, default_int
 from ingle.tensor.plugins import transform
+from ingle.tensor.precision import chosen_precision
 
 
 def ambient() -> tuple[Any, ...]:
@@ -19,5 +21,6 @@ def asked() -> tuple[Callable[[], Any], ...]:
     """The functions whose answers are `ambient`."""
     recording = transform("is_recording")
     return (
-        chosen_device, default_float, default_int, *(() if recording is None else (recording,)),
+        chosen_device, default_float, default_int, chosen_precision,
+        *(() if recording is None else (recording,)),
     )  # fmt: skip

@@ -165,7 +165,7 @@ def crossing(graph: Graph) -> list[int]:
     return list(accumulate(change))
 
 
-def seam_of(loop: Loop, bytes_at: Sequence[int]) -> int:
+def cheapest_cut(loop: Loop, bytes_at: Sequence[int]) -> int:
     """Where in the loop an iteration is best taken to begin: where least is carried over."""
     middle = range(loop.begin + loop.period, loop.begin + 2 * loop.period)
     return min(middle, key=lambda place: (bytes_at[place], place))
@@ -182,9 +182,9 @@ def places_to_cut(graph: Graph) -> list[int]:
     bytes_at = crossing(graph)
     places: list[int] = []
     if loop is not None and (2 * (loop.end - loop.begin) > count or count > 2 * LONGEST):
-        seam = seam_of(loop, bytes_at) - loop.period
+        first_cut = cheapest_cut(loop, bytes_at) - loop.period
         step = loop.period * -(-TARGET // loop.period)
-        places = list(range(seam, loop.end + 1, step))
+        places = list(range(first_cut, loop.end + 1, step))
     cuts: list[int] = []
     for place in (*[p for p in places if 0 < p < count], count):
         while place - (cuts[-1] if cuts else 0) > LONGEST:

@@ -1,4 +1,4 @@
-"""The recorder: writes operations into a log and answers with lazy handles."""
+"""The log: writes operations into a log and answers with lazy handles."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 current: ContextVar[Log | None] = ContextVar("ingle_recorder", default=None)
-"""The recorder of the function that is being compiled, if one is."""
+"""The log of the function that is being compiled, if one is."""
 
 
 class LazyHandle(Handle):
     """A value that was computed, or is only written down.
 
     Attributes:
-        recorder: where it is written down; None once it is computed.
+        log: where it is written down; None once it is computed.
         number: which value it is there.
         value: the handle of the backend below, once it is computed; the error if it never will be.
     """
 
-    __slots__ = ("__weakref__", "number", "owned", "recorder", "value")
+    __slots__ = ("__weakref__", "number", "owned", "pending_in", "value")
 
     backend: Fusion
 
-    def __init__(self, backend: Fusion, aval: Aval, recorder: Log | None, number: int) -> None:
+    def __init__(self, backend: Fusion, aval: Aval, log: Log | None, number: int) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
-        self.recorder = recorder
+        self.pending_in = log
         self.number = number
         self.owned = None
         self.value: Handle | BaseException | None = None
 
     @property
     def abstract(self) -> bool:  # type: ignore[override]
-        return self.recorder is not None and self.recorder.staged
+        return self.pending_in is not None and self.pending_in.is_tracer
 
     @property
     def owners(self) -> int | None:
@@ -56,10 +56,10 @@ class LazyHandle(Handle):
         """The handle of the backend below; runs what is written down, if it must."""
         # In this order, since the value counts only if nobody has begun to write over it.
         value = self.value
-        recorder = self.recorder
-        if recorder is not None:
-            recorder.finish(self)
-        if recorder is not None or value is None:  # what interrupted this may have computed it
+        log = self.pending_in
+        if log is not None:
+            log.finish(self)
+        if log is not None or value is None:  # what interrupted this may have computed it
             value = self.value
         if isinstance(value, Handle):
             return value
@@ -74,13 +74,13 @@ class LazyHandle(Handle):
     def settle(self, value: Handle | BaseException) -> None:
         """Gives it its value, or the error that stands in for it.
 
-        It leaves the recorder when it has that, since other threads look at it without the lock.
+        It leaves the log when it has that, since other threads look at it without the lock.
         """
         owned = getattr(value, "owned", None)
         if owned is not None:  # a view of memory that may be written in place
             owned.add(self)
         self.value = value
-        self.recorder = None
+        self.pending_in = None
 
     def item(self) -> Any:
         self.backend.was_read()
@@ -94,7 +94,7 @@ class Inputs(list[Handle]):
 
 
 class Turn:
-    """Whose turn it is: held while a recorder grows and while it runs."""
+    """Whose turn it is: held while a log grows and while it runs."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -106,7 +106,7 @@ class Log:
     """A log that grows, with what it runs on.
 
     Whatever interrupts Python between two of its instructions, such as a handler of signals or a
-    finalizer, may ask for operations, too. A recorder that is in the middle of one takes none.
+    finalizer, may ask for operations, too. A log that is in the middle of one takes none.
 
     Attributes:
         written: the log.
@@ -115,11 +115,11 @@ class Log:
         turn: held while it grows and while it runs.
         most: how long the log may become before `shorten` is called.
         open: whether it takes operations now.
-        staged: whether values are never computed here: the log is kept for later runs.
+        is_tracer: whether values are never computed here: the log is kept for later runs.
     """
 
     most = sys.maxsize
-    staged = False
+    is_tracer = False
 
     def __init__(self, backend: Fusion, turn: Turn | None = None) -> None:
         self.backend = backend
@@ -137,8 +137,8 @@ class Log:
         avals = infer(op, inputs)
         for x in inputs:
             if type(x) is LazyHandle:
-                recorder = x.recorder
-                if recorder is not None and recorder is not self:
+                log = x.pending_in
+                if log is not None and log is not self:
                     # Not under the lock: another thread that computes it may be waiting for that.
                     x.computed()
         with self.turn.lock:
@@ -173,7 +173,7 @@ class Log:
         places = self._places
         for x in inputs:
             if type(x) is LazyHandle:
-                if x.recorder is self:
+                if x.pending_in is self:
                     args.append(x.number)
                 else:  # computed before, or by somebody who needed it in between
                     handle = x.computed()
@@ -207,6 +207,16 @@ class Log:
         # What the error's traceback holds of it lives on.
         self._handles = [r for r in self._handles if (h := r()) is None or h.number < self._count]
 
+    def takes(self, backend: Fusion) -> bool:
+        """Whether operations of a device are written down here."""
+        return backend is self.backend
+
+    def record_for(
+        self, backend: Fusion, op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> tuple[LazyHandle, ...]:
+        """Writes an operation down that runs on another device of the group."""
+        raise NotImplementedError
+
     def interrupted(self) -> bool:
         """Whether the operation at hand is none of the function that is being written down."""
         return False
@@ -239,7 +249,7 @@ class Log:
 
     def living(self) -> list[LazyHandle]:
         """The handles that wait here and that somebody holds, in the order of their values."""
-        return [h for r in self._handles if (h := r()) is not None and h.recorder is self]
+        return [h for r in self._handles if (h := r()) is not None and h.pending_in is self]
 
     def finish(self, wanted: LazyHandle) -> None:
         """Somebody needs a value that is written down here."""

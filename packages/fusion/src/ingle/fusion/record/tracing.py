@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ import numpy as np
 from ingle.tensor import Tensor
 from ingle.tensor.blocks import block, holding
 from ingle.tensor.cell import Cell, Scope
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.followed import is_followed, is_number, plain
+from ingle.tensor.moving import standing_for_move
 from ingle.tensor.operation import Op
 from ingle.tensor.tape import Tape
 
@@ -38,9 +39,10 @@ class Tracer(Log):
             for a tensor that the function found by itself and that is a constant of it.
         contents: of constants that were made while recording: a digest, since each recording
             makes them anew.
+        places: the hardware backends of values that are not on the recording's own device.
     """
 
-    staged = True
+    is_tracer = True
 
     def __init__(self, backend: Fusion) -> None:
         super().__init__(backend)
@@ -48,6 +50,7 @@ class Tracer(Log):
         self.lines: list[Line] = []
         self.sources: list[Any] = []
         self.contents: dict[int, str] = {}
+        self.places: dict[int, Backend] = {}
         self._scalars: dict[Any, int] = {}
         self._outside: Outside | None = None
 
@@ -69,17 +72,63 @@ class Tracer(Log):
         """
         handle = tensor._handle
         below = handle.computed() if isinstance(handle, LazyHandle) else handle
-        if below.backend is not self.backend.inner:
+        fusion = self._recording(handle)
+        if fusion is None:
             raise CompileError(
-                f"a compiled function works on one device: this one began on {self.backend.device} "
-                f"and takes a tensor of shape {below.shape} on {below.backend.device}; move it "
-                "with to_device"
+                f"a compiled function works on one device, or on those of one router: this one "
+                f"began on {self.backend.device} and takes a tensor of shape {below.shape} on "
+                f"{handle.backend.device}; move it with to_device"
             )
         number = super().operand(below)
         self._places.pop(id(below))
         self.sources.append(source)
         self._locate()
-        return Tensor(LazyHandle(self.backend, Aval(below.shape, below.dtype), self, number))
+        if fusion is not self.backend:
+            self.places[number] = below.backend
+        return Tensor(LazyHandle(fusion, Aval(below.shape, below.dtype), self, number))
+
+    def _recording(self, handle: Handle) -> Fusion | None:
+        """The decorator, of those that are recorded here, that a handle belongs to."""
+        if isinstance(handle, LazyHandle):
+            return handle.backend if self.takes(handle.backend) else None
+        return self.backend if handle.backend is self.backend.hardware else None
+
+    def takes(self, backend: Fusion) -> bool:
+        group = self.backend.group
+        return backend is self.backend or (group is not None and backend.group is group)
+
+    def record_for(
+        self, backend: Fusion, op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> tuple[LazyHandle, ...]:
+        handles = self.record(op, inputs)
+        for handle in handles:
+            self._place(handle, backend)
+        return handles
+
+    def _place(self, handle: LazyHandle, backend: Fusion) -> None:
+        handle.backend = backend
+        if backend is self.backend:
+            self.places.pop(handle.number, None)
+        else:
+            self.places[handle.number] = backend.hardware
+
+    def move(self, handle: LazyHandle, target: Backend) -> LazyHandle:
+        """The value on another device of the group: a step that changes the place alone."""
+        there = next((f for f in self._devices() if f is target), None)
+        if there is None:
+            raise CompileError(
+                f"{user_line()}: a tensor (shape {handle.shape}) is moved from "
+                f"{handle.backend.device} to {target.device} inside a compiled function, which "
+                "works on one device, or on those of one router; move it before the call, return "
+                "it, or join the devices by ingle.router.Router"
+            )
+        (moved,) = self.record(standing_for_move(handle.shape), (handle,))
+        self._place(moved, there)
+        return moved
+
+    def _devices(self) -> Iterable[Fusion]:
+        group = self.backend.group
+        return (self.backend,) if group is None else group.fusions.values()
 
     def input(self, aval: Aval) -> LazyHandle:
         """A promise of an input that has no handle yet."""
@@ -105,6 +154,8 @@ class Tracer(Log):
             if handle.owned is not None:
                 handle.owned.share()  # a constant of all later runs
             self.sources.append(None)
+            if handle.backend is not self.backend.hardware:
+                self.places[number] = handle.backend
             self._locate()
         return number
 
@@ -157,11 +208,11 @@ class TracingScope(Scope):
         born: cells that were made while recording.
     """
 
-    __slots__ = ("_before", "_shown", "born", "counts", "fixed", "staging")
+    __slots__ = ("_before", "_shown", "born", "counts", "fixed", "tracer")
 
-    def __init__(self, staging: Tracer, parent: Scope | None) -> None:
+    def __init__(self, tracer: Tracer, parent: Scope | None) -> None:
         super().__init__(parent)
-        self.staging = staging
+        self.tracer = tracer
         self.counts: list[Cell[Any]] = []
         self.fixed: dict[Cell[Any], Any] = {}
         self.born: list[Cell[Any]] = []
@@ -169,7 +220,7 @@ class TracingScope(Scope):
         self._before = copy_context()
 
     def read(self, cell: Cell[Any]) -> Any:
-        if self.staging.interrupted():
+        if self.tracer.interrupted():
             return cell._value  # what it held before all of this
         if cell in self.writes:
             return self.writes[cell]
@@ -198,13 +249,13 @@ class TracingScope(Scope):
         value = self._held(cell)
         if isinstance(value, Tensor):
             handle = value._handle
-            if isinstance(handle, LazyHandle) and handle.recorder is self.staging:
+            if isinstance(handle, LazyHandle) and handle.pending_in is self.tracer:
                 self.born.append(cell)
                 return value
-            return self.staging.promise(value, cell)
+            return self.tracer.promise(value, cell)
         if is_number(value):
             self.counts.append(cell)
-            return self.staging.tape.input(value)
+            return self.tracer.tape.input(value)
         if is_followed(value):
             self.born.append(cell)
             return value

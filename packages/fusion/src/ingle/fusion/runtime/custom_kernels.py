@@ -72,7 +72,7 @@ def register_kernel(operation: Operation, language: str, writer: Writer) -> None
     _note(operation)
 
 
-def own_kernel(op: Op, avals: Sequence[Aval], language: str) -> CustomKernel | None:
+def custom_kernel_of(op: Op, avals: Sequence[Aval], language: str) -> CustomKernel | None:
     """The kernel that somebody registered, in this language or as a nest."""
     for known in (language, "nest"):
         writer = _writers.get((op.operation.name, known))
@@ -82,10 +82,10 @@ def own_kernel(op: Op, avals: Sequence[Aval], language: str) -> CustomKernel | N
     return None
 
 
-def has_own(op: Op, avals: Sequence[Aval], language: str) -> bool:
+def has_custom_kernel(op: Op, avals: Sequence[Aval], language: str) -> bool:
     """Whether somebody registered a kernel; quick where nobody did."""
     if (op.operation.name, language) in _writers or (op.operation.name, "nest") in _writers:
-        return own_kernel(op, avals, language) is not None
+        return custom_kernel_of(op, avals, language) is not None
     return False
 
 

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
+from ..passes.convolutions import WindowProblem
 from ..schedule.schedule import Call
 from .scratch import Lent
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..ir.graph import Graph
+    from .graph_plans import GraphPlans
     from .plan_codegen import DonationState, LinearPlan
     from .plan_store import PlanStore
 
 
 class BufferOffset(NamedTuple):
-    """A pointer of a kernel: which of the segment's buffers, and how many bytes into it."""
+    """A pointer of a kernel: which of the executable's buffers, and how many bytes into it."""
 
     buffer: int
     offset: int
@@ -41,7 +44,7 @@ class Launch(NamedTuple):
     operations: str
 
 
-class Segment(Protocol):
+class NativeExecutable(Protocol):
     """Kernels that run one after the other without Python in between."""
 
     long: bool
@@ -50,27 +53,31 @@ class Segment(Protocol):
     renewed: bool
     """Whether it was found on a `PlanStore`, and is not as it stood there."""
 
-    keeps: tuple[int, ...]
+    prepacks: tuple[int, ...]
     """Buffers that it may keep a copy of for later runs, in an order of its own."""
 
     def __call__(
         self,
         addresses: Sequence[int],
         scalars: Sequence[Any],
-        landing: DonationState | None = None,
+        donation: DonationState | None = None,
         *,
-        keeps: Sequence[Any] = (),
+        prepacks: Sequence[Any] = (),
     ) -> None:
         """Runs them on buffers at these addresses.
 
         Args:
-            keeps: the handles in the buffers that are named so, None for what will not come again;
+            prepacks: the handles in the buffers of `prepacks`, None for a value of one call only;
                 nothing for none of them.
         """
         ...
 
     def profile(
-        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int, keeps: Sequence[Any] = ()
+        self,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        runs: int,
+        prepacks: Sequence[Any] = (),
     ) -> Sequence[float]:
         """Seconds of each launch, the mean of some runs; it uses what it kept of some handles."""
         ...
@@ -81,17 +88,17 @@ class Segment(Protocol):
 
 
 class Turns(NamedTuple):
-    """A segment that runs again and again.
+    """An executable that runs again and again.
 
     Attributes:
-        segment: what runs.
+        executable: what runs.
         addresses: of its buffers, int64 in C order: a row for each turn.
-        keeps: as in a call of the segment, for all turns.
+        prepacks: as in a call of the executable, for all turns.
     """
 
-    segment: Segment
+    executable: NativeExecutable
     addresses: np.ndarray
-    keeps: Sequence[Any]
+    prepacks: Sequence[Any]
 
 
 class Ordered(Handle):
@@ -99,33 +106,42 @@ class Ordered(Handle):
 
     Attributes:
         address: of the first one.
-        kept: what a device keeps beside it. A plan that writes over its memory sets it to None.
+        prepacked: the packed copies beside it. A plan that writes over its memory sets it to None.
     """
 
     __slots__ = ()
 
     address: int
-    kept: Any
+    prepacked: Any
 
 
 class KernelDevice(Protocol):
     """What a backend gives so that plans of generated kernels run on it; see `KernelBackend`.
 
     Attributes:
+        dtypes: what kernels may load, store and compute in; None for all that they know. Others are
+            stored and moved, and computed with on the host.
         spreads_products: whether matrix products without a template are written out as nests.
-        writes_over: whether its segments tell a `DonationState` how far they have come.
-        shelf: where its plans are kept between processes; None for nowhere.
+        splits_sums: whether long sums are made in two steps, since it has more workers than these
+            have rows or columns.
+        writes_over: whether its executables tell a `DonationState` how far they have come.
+        plan store: where its plans are kept between processes; None for nowhere.
     """
 
+    dtypes: frozenset[str] | None
     spreads_products: bool
+    splits_sums: bool
     writes_over: bool
 
     @property
-    def shelf(self) -> PlanStore | None: ...
+    def plan_store(self) -> PlanStore | None: ...
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation by itself."""
         ...
+
+    def prepare(self, graph: Graph) -> GraphPlans:
+        """A recorded graph as something to call."""
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation that no kernel is generated for."""
@@ -133,7 +149,7 @@ class KernelDevice(Protocol):
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool: ...
 
-    def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
+    def has_custom_kernel(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation, which `execute_native` runs."""
         ...
 
@@ -141,12 +157,19 @@ class KernelDevice(Protocol):
         """Whether there is a template for a matrix product of these."""
         ...
 
-    def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Segment:
+    def takes_windows(self, problem: WindowProblem) -> bool:
+        """Whether there is a template for a product with windows, as convolutions are; without
+        one, they run as their bodies."""
+        ...
+
+    def executable(
+        self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> NativeExecutable:
         """Compiles kernels and makes them ready to run; `scalars` are dtypes."""
         ...
 
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
-        """Runs segments one after the other, as often as each of them has addresses."""
+        """Runs executables one after the other, as often as each of them has addresses."""
         ...
 
     def empty(self, aval: Aval) -> Ordered:
@@ -187,7 +210,7 @@ class KernelDevice(Protocol):
         """The one bool of a value that a kernel wrote."""
         ...
 
-    def later(self, parts: LinearPlan) -> AsyncPlan | None:
+    def async_plan(self, linear: LinearPlan) -> AsyncPlan | None:
         """How a plan runs in the background; None if it can't."""
         ...
 

@@ -10,6 +10,8 @@ from weakref import finalize
 
 from ingle.tensor.contract import Handle
 from ingle.tensor.locks import renewed
+from ingle.tensor.operation import Op
+from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
 from ..ir.graph import Graph
@@ -22,14 +24,14 @@ from .device import Ordered
 from .input_layouts import Layout, as_in_memory, layout_of
 from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
-from .plan_cache import Replay
+from .plan_cache import Replay, slices_left
 from .plan_codegen import DonationState
-from .plan_records import kept_plans
+from .plan_records import StoredPlans, stored_plans
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 5, 1000, 2
-"""Steps of passes in a slice: so many for each operation, which take less than a run without a
+SLICE, LEAST_SLICE, LATER = 4, 1000, 24
+"""Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
 
 
@@ -59,14 +61,15 @@ class GraphPlans:
         self._passing = passing
         self.products = products
         self.in_slices = False
+        self._replay: Replay | None = None
         self._others: dict[Layout, GraphPlans] = {}
-        self._kept = None if passing else kept_plans(device, graph)
+        self._kept = None if passing else stored_plans(device, graph)
         self._slices: TimeSlices[ScheduledPlan] | None = None
         self._slicing = renewed(self, "_slicing")
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         if self._waits(numbers):
-            return Replay(self._device, self._graph)(given, numbers)
+            return self.replayed(given, numbers)
         if self.products is None:
             self.serving(numbers)
         if self.products:
@@ -80,47 +83,54 @@ class GraphPlans:
         plan = self.serving(numbers)
         return plan.run(given, plan.host(*numbers))
 
+    def replayed(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs it without a plan, one operation after the other."""
+        replay = self._replay
+        if replay is None:
+            replay = self._replay = Replay(self._device, self._graph)
+        return replay(given, numbers)
+
     def recalled(self, numbers: Sequence[Any]) -> bool:
         """Whether there is a plan for these numbers, here or on disk."""
         served = any(plan.host(*numbers) is not None for plan in self._plans)
         return served or self._found(numbers) is not None
 
-    def over(
+    def run_donating(
         self,
         given: Sequence[Handle],
         numbers: Sequence[Any],
-        free: Sequence[bool],
-        landing: DonationState,
+        donatable: Sequence[bool],
+        donation: DonationState,
     ) -> list[Handle]:
         """Runs it, and writes outputs over inputs where it can; in the background where it shall.
 
         Args:
             given, numbers: as in a call.
-            free: for each input whether it may be written over. Where it was, the output is the
-                same handle.
-            landing: what holds if this raises.
+            donatable: for each input whether it may be overwritten. Where it was, the output is
+                the same handle.
+            donation: what holds if this raises.
         """
         if self._waits(numbers):
-            return Replay(self._device, self._graph)(given, numbers)
+            return self.replayed(given, numbers)
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
                 kept = dict(layout)
-                free = [may and i not in kept for i, may in enumerate(free)]
+                donatable = [may and i not in kept for i, may in enumerate(donatable)]
                 inputs = as_in_memory(self._device, given, layout)
-                return self._for(layout).over(inputs, numbers, free, landing)
+                return self._for(layout).run_donating(inputs, numbers, donatable, donation)
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
-                if setting.plans and plan.later is not None:
-                    outputs = plan.later(given, scalars, free, landing)
+                if setting.plans and plan.async_plan is not None:
+                    outputs = plan.async_plan(given, scalars, donatable, donation)
                     if outputs is not None:
                         return outputs
                 if plan.donors:
-                    return plan.run(given, scalars, free, landing)
+                    return plan.run(given, scalars, donatable, donation)
                 return plan.run(given, scalars)
         self.serving(numbers)
-        return self.over(given, numbers, free, landing)
+        return self.run_donating(given, numbers, donatable, donation)
 
     def report(self) -> None:
         """Raises what went wrong in earlier runs in the background."""
@@ -167,51 +177,55 @@ class GraphPlans:
         try:
             if self._plans or (self._slices is None and self._found(numbers) is not None):
                 return True
+            left = slices_left.get()
+            if left is not None:
+                if not left[0]:
+                    return False
+                left[0] -= 1
             if self._slices is None or self._slices.lost:
                 work = partial(
-                    compile_graph, self._device, self._fusion, self._graph, tuple(numbers),
+                    _planned, self._kept, self._device, self._fusion, self._graph, tuple(numbers),
                     self._passing,
                 )  # fmt: skip
                 self._slices = TimeSlices(work)
                 finalize(self, self._slices.cancel).atexit = False
             try:
-                least = max(SLICE * len(self._graph.nodes), LEAST_SLICE)
+                least = max(SLICE * parts_of(self._graph), LEAST_SLICE)
                 plan = self._slices.advance(least * (1 + self._slices.count / LATER))
             except BaseException:
                 self._slices = None
                 raise
             if plan is not None:
                 self._slices = None
-                self._keep(plan, numbers)
+                self._use(plan)
+                _log(f"planned {plan.schedule}")
             return plan is not None
         finally:
             self._slicing.release()
 
     def _made(self, numbers: Sequence[Any]) -> ScheduledPlan:
         with WaitNotice(len(self._graph.nodes)).watched():
-            plan = compile_graph(self._device, self._fusion, self._graph, numbers, self._passing)
-        self._keep(plan, numbers)
-        return plan
-
-    def _keep(self, plan: ScheduledPlan, numbers: Sequence[Any]) -> None:
+            plan = _planned(
+                self._kept, self._device, self._fusion, self._graph, numbers, self._passing
+            )
         self._use(plan)
         _log(f"planned {plan.schedule}")
-        if self._kept is not None:
-            self._kept.put(numbers, plan.recipe)
+        return plan
 
     def _found(self, numbers: Sequence[Any]) -> CompiledPlan | None:
         """The plan that another process has made."""
-        recipe = None if self._kept is None else self._kept.get(numbers)
-        if recipe is None:
+        data = None if self._kept is None else self._kept.get(numbers)
+        if data is None:
             return None
-        plan = CompiledPlan(self._device, self._fusion, recipe)
+        plan = CompiledPlan(self._device, self._fusion, data)
         self._use(plan)
         _log(f"found a plan on disk for {len(self._graph.nodes)} operations")
         return plan
 
     def _use(self, plan: CompiledPlan) -> None:
-        self.products = plan.recipe.products
+        self.products = plan.data.products
         self._plans.insert(0, plan)
+        self._replay = None
 
     def _for(self, layout: Layout) -> GraphPlans:
         """What runs the graph on inputs that lie otherwise."""
@@ -223,6 +237,29 @@ class GraphPlans:
             )
             found.in_slices = self.in_slices
         return found
+
+
+def _planned(
+    kept: StoredPlans | None, device: Any, fusion: Fusion, graph: Graph, numbers: Sequence[Any],
+    passing: bool,
+) -> ScheduledPlan:  # fmt: skip
+    """A new plan, which is kept on disk, too."""
+    plan = compile_graph(device, fusion, graph, numbers, passing)
+    if kept is not None:
+        kept.put(numbers, plan.data)
+    return plan
+
+
+def parts_of(graph: Graph) -> int:
+    """How many operations it has, where those of many parts count as these."""
+    return sum([_parts(node.op) for node in graph.nodes])
+
+
+def _parts(op: Op) -> int:
+    if not op.operation.traits.inlined:
+        return 1
+    programs = [v for v in op.attributes.values() if isinstance(v, Program)]
+    return sum([_parts(step.op) for program in programs for step in program.steps])
 
 
 def _has_halves(graph: Graph) -> bool:

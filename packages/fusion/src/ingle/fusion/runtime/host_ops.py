@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import call_staged
@@ -11,17 +11,14 @@ from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.creation.filled import FULL
 
-from ..grouping.legality import is_product
+from ..grouping.legality import Legality, is_product
 from ..ir.views import View
-from ..passes.decompose import avals_of
 from ..schedule.schedule import HostStep, Schedule, whole
 from .loops import LoopPlan, is_loop
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
     from .device import KernelDevice, Ordered
-
-Generated: TypeAlias = Callable[[Op, Sequence[Aval]], bool]
 
 
 class TensorArgument(NamedTuple):
@@ -93,19 +90,20 @@ class HostOps:
         device: the backend.
         fusion: the decorator over it, for what is planned again.
         steps: of the plan.
-        generated: whether kernels are generated for an operation.
+        legality: what kernels can do.
     """
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, steps: Iterable[Any], generated: Generated
+        self, device: KernelDevice, fusion: Fusion, steps: Iterable[Any], legality: Legality
     ) -> None:
         self._device = device
-        self._generated = generated
+        calls = [step for step in steps if isinstance(step, HostCall)]
         self._loops = {
-            id(step): LoopPlan(device, fusion, step.op, _operands(step))
-            for step in steps
-            if isinstance(step, HostCall) and is_loop(step.op)
+            id(call): LoopPlan(device, fusion, call.op, _operands(call))
+            for call in calls
+            if is_loop(call.op)
         }
+        self._generated = {id(c) for c in calls if legality.generates(c.op, c.avals)}
 
     def run(self, call: HostCall, known: list[Ordered], scalars: Sequence[Any]) -> None:
         """Runs one, and appends its results to the values that are known.
@@ -122,7 +120,7 @@ class HostOps:
             known.extend(map(device.in_order, loop.run(inputs)))
             return
         run = device.execute_native
-        kernels = self._generated(call.op, avals_of(inputs))
+        kernels = id(call) in self._generated
         if is_product(call.op) or kernels:
             # How a library orders the sums depends on strides: alone it is given dense operands.
             dense: list[Handle | Scalar] = [

@@ -22,20 +22,22 @@ from ingle.tensor.dispatch import execute_body
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import EagerBackend, Road
 from ingle.tensor.locks import renewed
+from ingle.tensor.memory import ALIGNMENT
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
-from ..grouping.legality import generates
+from ..grouping.legality import Legality
 from ..ir.graph import Graph
 from ..ir.movement import COPIES, copy_calls, moved_view, pieces
 from ..ir.views import View, strides_of
 from ..kernel.nest import Nest, units
-from ..passes.decompositions import decomposition
-from ..render.c.source import render
+from ..passes.convolutions import WindowProblem
+from ..render.c import cuda, opencl, source
+from ..support.refcounts import HELD_ONCE, refs
 from ..support.settings import is_fused
-from .custom_kernels import has_own, own_kernel
-from .device import Launch, Ordered, Turns
+from .custom_kernels import CustomKernel, custom_kernel_of, has_custom_kernel
+from .device import Launch, NativeExecutable, Ordered, Turns
 from .graph_plans import GraphPlans
 from .launch import Launches, bits_of_number
 from .plan_codegen import LinearPlan
@@ -43,10 +45,14 @@ from .plan_store import PlanStore
 from .programs import ProgramPlans
 from .scratch import Lender, Lent
 
-RENDERERS: dict[str, Callable[[Nest, str], str]] = {"c": render}
+RENDERERS: dict[str, Callable[[Nest, str], str]] = {
+    "c": source.render, "cuda": cuda.render, "opencl": opencl.render,
+}  # fmt: skip
 """Languages that kernels can be written in: from a nest and a name to the source."""
 
 
+NAME = "nest"
+"""Of the function that a nest becomes. (`kernel` is a word of OpenCL C.)"""
 MOST_ALONE = 512
 """Operations on certain shapes whose plans are kept."""
 MOST_KERNELS = 4096
@@ -62,13 +68,19 @@ class MemoryHandle(Ordered):
         address: of the first element.
     """
 
-    __slots__ = ("address", "memory")
+    __slots__ = ("address", "memory", "prepacked")
 
     def __init__(self, backend: Backend, aval: Aval, memory: Any, address: int) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
         self.memory = memory
         self.address = address
+        self.prepacked = None
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether no view has the same memory."""
+        return refs(self.memory) == HELD_ONCE
 
 
 class StridedHandle(Handle):
@@ -98,7 +110,8 @@ class KernelBackend(EagerBackend):
     language: str = "c"
     writes_over = False
     spreads_products = True
-    shelf: PlanStore | None = None
+    splits_sums = False
+    plan_store: PlanStore | None = None
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
@@ -108,7 +121,7 @@ class KernelBackend(EagerBackend):
         self._kernels: OrderedDict[Nest | str, Any] = OrderedDict()
         self._compiling = renewed(self, "_compiling")
         self._alone: OrderedDict[Any, GraphPlans | None] = OrderedDict()
-        self._known = generates(self.contracts)
+        self._legality = Legality(self)
 
     # What a stranger writes ------------------------------------------------------------------
 
@@ -161,15 +174,15 @@ class KernelBackend(EagerBackend):
 
     def download(self, handle: Handle) -> np.ndarray:
         ordered = self.in_order(handle)
-        array = np.empty(handle.shape, handle.dtype.dtype)
+        array = _aligned(handle.shape, handle.dtype.dtype)
         if array.size:
             self.read(ordered.address, array)
         return array
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether kernels are generated for the operation itself."""
-        known = self._known(op, avals) or op.operation.name in COPIES or self.owns(op, avals)
-        return known or decomposition(op, avals, self.spreads_products) is not None
+        copies = op.operation.traits.access in COPIES
+        return copies or self._legality.answer(op, avals).way != "other"
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
         if self.supports(op, [Aval(x.shape, x.dtype) for x in inputs]):
@@ -178,7 +191,7 @@ class KernelBackend(EagerBackend):
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation, as a plan of its own where kernels can be generated."""
-        if op.operation.traits.family == "movement" or op.operation.name in COPIES:
+        if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
             moved = self._moved(op, inputs)
             if moved is not None:
                 return (moved,)
@@ -201,9 +214,9 @@ class KernelBackend(EagerBackend):
         """Runs what no kernel is generated for: by one's own kernel, moved, composed, or on the
         host."""
         avals = [Aval(x.shape, x.dtype) for x in inputs]
-        if self.owns(op, avals):
+        if self.has_custom_kernel(op, avals):
             return self._by_own_kernel(op, inputs, avals)
-        if op.operation.traits.family == "movement" or op.operation.name in COPIES:
+        if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
             moved = self._moved(op, inputs)
             if moved is not None:
                 return (moved,)
@@ -212,24 +225,33 @@ class KernelBackend(EagerBackend):
         results = infer(op, inputs) if not op.operation.traits.dynamic_shape else ()
         if results and all(0 in a.shape for a in results):
             return tuple([self.empty(a) for a in results])
+        if any(0 in a.shape for a in avals):  # what nothing gives is a constant, copied once
+            return self._computed_by_host(op, inputs)
         return self._on_host(op, inputs)
 
-    def owns(self, op: Op, avals: Sequence[Aval]) -> bool:
+    def has_custom_kernel(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
-        return has_own(op, avals, self.language)
+        return has_custom_kernel(op, avals, self.language)
 
     def _by_own_kernel(
         self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
     ) -> tuple[Handle, ...]:
-        own = own_kernel(op, avals, self.language)
+        own = custom_kernel_of(op, avals, self.language)
         assert own is not None
         results = [self.empty(a) for a in infer(op, inputs)]
         tensors = [self.in_order(x) for x in inputs if not isinstance(x, Scalar)]
         numbers = [bits_of_number(x.value, x.dtype.name) for x in inputs if isinstance(x, Scalar)]
-        kernel = self.kernel(own.source, own.name)
-        pointers = [h.address for h in (*tensors, *results)]
-        self.launch(kernel, pointers, [*own.args, *numbers], 0, own.units)
+        self.run_custom(own, tensors, results, numbers)
         return tuple(results)
+
+    def run_custom(
+        self, own: CustomKernel, tensors: Sequence[MemoryHandle], results: Sequence[MemoryHandle],
+        numbers: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Runs a kernel that somebody wrote; `numbers` are the bits of scalars."""
+        pointers = [h.address for h in (*tensors, *results)]
+        kernel = self.kernel(own.source, own.name)
+        self.launch(kernel, pointers, [*own.args, *numbers], 0, own.units)
 
     def _planned(self, op: Op, inputs: Sequence[Handle | Scalar]) -> GraphPlans | None:
         """The plan of one operation, if kernels can be generated for it or its body."""
@@ -237,7 +259,7 @@ class KernelBackend(EagerBackend):
         can = self.supports(op, avals) or op.operation.body is not None
         if op.operation.traits.dynamic_shape or any(0 in a.shape for a in avals) or not can:
             return None
-        if self.owns(op, avals):
+        if self.has_custom_kernel(op, avals):
             return None
         graph = Graph()
         args = [
@@ -261,15 +283,27 @@ class KernelBackend(EagerBackend):
         """Whether there is a template for a matrix product; without one it becomes a nest."""
         return False
 
-    def segment(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> Launches:
+    def takes_windows(self, problem: WindowProblem) -> bool:
+        """Whether there is a template for a product with windows."""
+        return False
+
+    def executable(
+        self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> NativeExecutable:
         """Kernels, compiled and ready to run."""
         return Launches(self, launches, scalars)
 
+    def run_nest(
+        self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int]
+    ) -> None:
+        """Runs all units of a nest by itself, without a plan."""
+        self.launch(self.kernel(nest), pointers, args, 0, units(nest, sizes))
+
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
-        """Runs segments one after the other, as often as each of them has addresses."""
+        """Runs executables one after the other, as often as each of them has addresses."""
         for rows in zip(*[run.addresses.tolist() for run in runs], strict=True):
             for run, addresses in zip(runs, rows, strict=True):
-                run.segment(addresses, scalars, keeps=run.keeps)
+                run.executable(addresses, scalars, prepacks=run.prepacks)
 
     def empty(self, aval: Aval) -> MemoryHandle:
         """New memory."""
@@ -301,7 +335,7 @@ class KernelBackend(EagerBackend):
         self.read(handle.address, found)
         return bool(found[0])
 
-    def later(self, parts: LinearPlan) -> None:
+    def async_plan(self, linear: LinearPlan) -> None:
         """Nothing runs in the background here."""
 
     def report(self) -> None:
@@ -319,7 +353,7 @@ class KernelBackend(EagerBackend):
         self._copy(handle, strides_of(handle.shape), copied.address)
         return copied
 
-    def kernel(self, source: Nest | str, name: str = "kernel") -> Any:
+    def kernel(self, source: Nest | str, name: str = NAME) -> Any:
         """A nest or source code, compiled; those that were asked for lately are kept."""
         found = self._kernels.get(source)
         if found is not None:
@@ -329,15 +363,18 @@ class KernelBackend(EagerBackend):
             with self._compiling:
                 found = self._kernels.get(source)
                 if found is None:
-                    text = source if isinstance(source, str) else self.source(source)
-                    found = self._kernels[source] = self.compile_source(text, name)
+                    if not isinstance(source, str):  # it has the name that `source` gives it
+                        found = self.compile_source(self.source(source), NAME)
+                    else:
+                        found = self.compile_source(source, name)
+                    self._kernels[source] = found
                     while len(self._kernels) > MOST_KERNELS:
                         self._kernels.popitem(last=False)  # plans keep those that they run
         return found
 
     def source(self, nest: Nest) -> str:
         """A nest in the backend's language."""
-        return RENDERERS[self.language](nest, "kernel")
+        return RENDERERS[self.language](nest, NAME)
 
     # Movement --------------------------------------------------------------------------------
 
@@ -352,7 +389,7 @@ class KernelBackend(EagerBackend):
         first = op.operation.traits.starts
         if first is not None:
             inputs = [*inputs[:first], *[self._number(x) for x in inputs[first:]]]
-        if op.operation.name in COPIES:
+        if op.operation.traits.access in COPIES:
             out = self.empty(aval)
             strides = strides_of(aval.shape)
             for number, offset, steps in pieces(op, inputs, aval, strides):
@@ -376,7 +413,15 @@ class KernelBackend(EagerBackend):
         own = _strides(source)
         for nest, sizes, args, offsets in copy_calls(source.shape, source.dtype, own, steps):
             places = [source.address + offsets[0], address + offsets[1]]
-            self.launch(self.kernel(nest), places, args, 0, units(nest, sizes))
+            self.run_nest(nest, sizes, places, args)
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """A host array at the start of a cache line: the bits of libraries depend on where it lies."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
+    return np.ndarray(shape, dtype, memory.data, start)
 
 
 def _strides(handle: Any) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from .device import Launch
 
 if TYPE_CHECKING:
     from .kernel_backend import KernelBackend
+    from .plan_codegen import DonationState
 
 
 class _Step(NamedTuple):
@@ -36,7 +37,8 @@ class _Step(NamedTuple):
 class Launches:
     """Kernels that are launched one after the other."""
 
-    keeps: tuple[int, ...] = ()
+    long = False
+    prepacks: tuple[int, ...] = ()
     renewed = False
 
     def __init__(
@@ -53,7 +55,7 @@ class Launches:
         places = layout(call.nest)
         args = [*call.sizes, *[s for strides in call.strides for s in strides]]
         return _Step(
-            self._kernel(launch, call.nest),
+            compiled(self._backend, launch, call.nest),
             tuple([(p.buffer, p.offset) for p in launch.pointers]),
             (*args, *[0] * len(launch.scalars), *call.fixed),
             tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
@@ -61,18 +63,10 @@ class Launches:
             call.nest,
         )
 
-    def _kernel(self, launch: Launch, nest: Nest) -> Any:
-        try:
-            return self._backend.kernel(nest)
-        except Exception as error:  # a stranger's compiler may raise anything
-            raise BackendError(
-                f"{self._backend.device}: the kernel of [{launch.operations}] cannot be compiled: "
-                f"{error}"
-            ) from error
-
     def __call__(
-        self, addresses: Sequence[int], scalars: Sequence[Any], *, keeps: Sequence[Any] = ()
-    ) -> None:
+        self, addresses: Sequence[int], scalars: Sequence[Any],
+        donation: DonationState | None = None, *, prepacks: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
         """Runs them on buffers at these addresses; nothing is kept."""
         numbers = self._numbers(scalars)
         for step in self._steps:
@@ -90,7 +84,11 @@ class Launches:
         self._backend.launch(step.kernel, pointers, args, 0, step.units)
 
     def profile(
-        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int, keeps: Sequence[Any] = ()
+        self,
+        addresses: Sequence[int],
+        scalars: Sequence[Any],
+        runs: int,
+        prepacks: Sequence[Any] = (),
     ) -> Sequence[float]:
         """Seconds of each launch, the mean of some runs."""
         numbers = self._numbers(scalars)
@@ -105,6 +103,23 @@ class Launches:
     def sources(self) -> Sequence[str]:
         """The kernels' source code."""
         return [self._backend.source(step.nest) for step in self._steps]
+
+
+def compiled(backend: KernelBackend, launch: Launch, source: Nest | str, name: str = "nest") -> Any:
+    """The kernel of a launch.
+
+    Args:
+        source: a nest, or source code with a function `name`.
+
+    Raises:
+        BackendError: it cannot be compiled; it names the operations.
+    """
+    try:
+        return backend.kernel(source, name)
+    except Exception as error:  # a stranger's compiler may raise anything
+        raise BackendError(
+            f"{backend.device}: the kernel of [{launch.operations}] cannot be compiled: {error}"
+        ) from error
 
 
 def bits_of_number(value: Any, dtype: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from ..kernel.code import Instruction
 from ..kernel.nest import Map, Nest, Operand, Reduce, Row
 from ..kernel.validation import validate
-from ..lowering.contraction import ContractionCall
+from ..lowering.contraction import ContractionCall, Windows
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from .device import BufferOffset as Pointer
@@ -20,11 +20,13 @@ from .device import Launch
 
 _KINDS: tuple[type[Any], ...] = (
     Launch, NestCall, ContractionCall, Argument, Pointer, Nest, Operand, Reduce, Map, Row,
-    Instruction,
+    Instruction, Windows,
 )  # fmt: skip
 _NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
 _SHARED = frozenset({Nest, Instruction})
 _TUPLE, _SAME = -1, -2
+_PLAIN = frozenset({type(None), int, str, bool})
+"""What stands for itself: most of what there is, so that it gets no call of its own."""
 
 
 def written_launches(launches: Sequence[Launch]) -> Any:
@@ -35,24 +37,28 @@ def written_launches(launches: Sequence[Launch]) -> Any:
     """
     shared: list[Any] = []
     places: dict[Any, int] = {}
+    known: dict[int, int] = {}
 
-    def write(x: Any) -> Any:
-        if x is None or type(x) in (int, str, bool):
-            return x
+    def write(x: Any) -> list[Any]:
         if type(x) is tuple:
-            return [_TUPLE, *map(write, x)]
+            return [_TUPLE, *[v if type(v) in _PLAIN else write(v) for v in x]]
         number = _NUMBERS.get(type(x))
         if number is None:
             raise TypeError(f"a launch holds {x!r} of type {type(x).__name__}")
         if type(x) not in _SHARED:
-            return [number, *map(write, x)]
-        # Tuples are compared by what they hold, where True is 1.
-        key = (type(x), repr(x))
-        if key not in places:
-            content = [number, *map(write, x)]
-            places[key] = len(shared)
-            shared.append(content)
-        return [_SAME, places[key]]
+            return [number, *[v if type(v) in _PLAIN else write(v) for v in x]]
+        # Layers that were planned once have the very same kernels; the launches hold these.
+        place = known.get(id(x))
+        if place is None:
+            # Tuples are compared by what they hold, where True is 1.
+            key = (type(x), repr(x))
+            place = places.get(key)
+            if place is None:
+                content = [number, *[v if type(v) in _PLAIN else write(v) for v in x]]
+                place = places[key] = len(shared)
+                shared.append(content)
+            known[id(x)] = place
+        return [_SAME, place]
 
     return [[write(launch) for launch in launches], shared]
 
@@ -67,8 +73,6 @@ def read_launches(said: Any) -> list[Launch]:
     shared: list[Any] = []
 
     def read(x: Any) -> Any:
-        if x is None or type(x) in (int, str, bool):
-            return x
         if type(x) is not list or not x or type(x[0]) is not int:
             raise ValueError("a launch holds something strange")
         head, *rest = x
@@ -78,10 +82,10 @@ def read_launches(said: Any) -> list[Launch]:
                 raise ValueError("a launch refers to what is not there")
             return shared[place]
         if head == _TUPLE:
-            return tuple([read(r) for r in rest])
+            return tuple([r if type(r) in _PLAIN else read(r) for r in rest])
         if not 0 <= head < len(_KINDS) or len(rest) != len(_KINDS[head]._fields):
             raise ValueError("a launch holds something of an unknown kind")
-        made = _KINDS[head](*[read(r) for r in rest])
+        made = _KINDS[head](*[r if type(r) in _PLAIN else read(r) for r in rest])
         if type(made) is Nest:
             validate(made)
         return made

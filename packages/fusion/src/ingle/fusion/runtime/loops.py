@@ -26,7 +26,6 @@ from ingle.tensor.ops.movement.joining import CONCAT
 
 from ..ir.graph import Graph, read_log
 from ..ir.views import View, strides_of
-from ..passes.decompose import MOST_STEPS
 from ..record.tracing import Tracer
 from .device import Turns
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from .device import KernelDevice, Ordered
     from .plan_codegen import LinearPlan
 
-UNROLLED = MOST_STEPS // 4
+UNROLLED = 192
 """Operations in one plan: enough to hide the loop's own work, few enough to be planned soon."""
 FEWER = 4
 """By which factor fewer steps may be unrolled so that no other plan is needed for the rest."""
@@ -140,7 +139,7 @@ class _Chunk:
         steps: how many.
         outputs: what is known of its outputs.
         plan: what runs them.
-        parts: its kernels, if it is kernels alone.
+        linear: its kernels, if it is kernels alone.
         places: where its values lie; None if it runs by handles.
         layout: which addresses that makes, if it does not.
     """
@@ -149,47 +148,45 @@ class _Chunk:
         self, device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar],
         steps: int,
     ) -> None:  # fmt: skip
-        from .graph_plans import GraphPlans
-
         self.steps = steps
         graph = _graph(fusion, loop, inputs, steps)
         graph.donors = tuple(((i,), (i,)) for i in range(loop.carries))
         self.outputs = [graph.values[o].aval for o in graph.outputs]
-        self.plan = GraphPlans(device, fusion, graph).serving(())
+        self.plan = device.prepare(graph).serving(())
         self.scalars: Any = self.plan.host()
-        self.parts = self.plan.parts
-        self.places = None if self.parts is None else _places(self.parts, loop)
+        self.linear_plan = self.plan.linear_plan
+        self.places = None if self.linear_plan is None else _places(self.linear_plan, loop)
         self.layout: _Layout | None = None
-        if self.parts is not None and self.places is not None:
+        if self.linear_plan is not None and self.places is not None:
             given = [graph.values[n].aval for n in graph.inputs]
-            self.layout = _Layout(self.parts, self.places, loop, given, self.outputs)
+            self.layout = _Layout(self.linear_plan, self.places, loop, given, self.outputs)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:
     """The operations of some steps."""
-    staging = Tracer(fusion)
+    tracer = Tracer(fusion)
     given: list[Handle | Scalar] = []
     for place, x in enumerate(inputs):
         if isinstance(x, Scalar):
             given.append(x)
             continue
         sliced = loop.carries <= place < loop.carries + loop.sequences
-        given.append(staging.input(Aval((steps, *x.shape[1:]), x.dtype) if sliced else x))
-    with staging.active(), staged_on(fusion):
+        given.append(tracer.input(Aval((steps, *x.shape[1:]), x.dtype) if sliced else x))
+    with tracer.active(), staged_on(fusion):
         results = execute_body(loop.of_length(steps), given, fusion.device)
-    graph = read_log(staging.written, [h.number for h in results])  # type: ignore[attr-defined]
-    for handle in staging.living():
-        handle.recorder = None
+    graph = read_log(tracer.written, [h.number for h in results])  # type: ignore[attr-defined]
+    for handle in tracer.living():
+        handle.pending_in = None
     return graph
 
 
-def _places(parts: LinearPlan, loop: Loop) -> _Places | None:
+def _places(linear: LinearPlan, loop: Loop) -> _Places | None:
     """Where values can lie; None where an output is elsewhere than in memory of its own."""
-    first = parts.inputs + len(parts.constants)
+    first = linear.inputs + len(linear.constants)
     found: list[_Place] = []
-    for number, view in parts.outputs:
+    for number, view in linear.outputs:
         if first <= number:
-            aval = parts.own[number - first]
+            aval = linear.own[number - first]
             place = _place(number, aval, view)
             if place is None:
                 return None
@@ -204,10 +201,10 @@ def _places(parts: LinearPlan, loop: Loop) -> _Places | None:
         return None
     # The next run would find what it wrote over in another carry of the same value.
     alone = {n for n, count in Counter([c.number for c in carries]).items() if count == 1}
-    over = {n for n, given in parts.donors.items() if carries[given] == _Place(n, 0, True)}
+    over = {n for n, given in linear.donors.items() if carries[given] == _Place(n, 0, True)}
     kept = over & alone
-    flags = {n for n, _ in parts.checks}
-    own = [n for n in range(first, first + len(parts.own)) if n not in (*numbers, *flags)]
+    flags = {n for n, _ in linear.checks}
+    own = [n for n in range(first, first + len(linear.own)) if n not in (*numbers, *flags)]
     twice = {place.number for place in carries} - kept
     return _Places(
         carries, stacked, [n for n in own if n in twice], [n for n in own if n not in twice]
@@ -250,28 +247,28 @@ class _Layout:
         strides: of each value, by number, how far it moves from one slice to the next; 0 for the
             last one, which is the memory that the kernels share.
         flags: numbers of the values that say that an index is out of range.
-        segments: each with the numbers of its buffers, and those of what it may keep, or None.
+        executables: each with the numbers of its buffers, and those of what it may keep, or None.
     """
 
     def __init__(
-        self, parts: LinearPlan, places: _Places, loop: Loop, given: Sequence[Aval],
+        self, linear: LinearPlan, places: _Places, loop: Loop, given: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> None:  # fmt: skip
-        self.first = first = parts.inputs + len(parts.constants)
-        self.strides = np.zeros(first + len(parts.own) + 1, np.int64)
+        self.first = first = linear.inputs + len(linear.constants)
+        self.strides = np.zeros(first + len(linear.own) + 1, np.int64)
         for number in range(loop.carries, loop.carries + loop.sequences):
             self.strides[number] = _row_bytes(given[number])
         # The plan may make them in another shape, such as without the axis of a single step.
         for place, aval in zip(places.stacked, outputs[loop.carries :], strict=True):
             self.strides[place.number] = _row_bytes(aval)
-        self.flags = sorted({n for n, _ in parts.checks if n >= first})
+        self.flags = sorted({n for n, _ in linear.checks if n >= first})
         shared = loop.carries + loop.sequences  # what comes from there on is the same in all turns
-        self.segments = [
+        self.executables = [
             (s, np.array((-1, *roots)), [
                 n if shared <= n < first else None
-                for n in (roots[buffer - 1] for buffer in s.keeps)
+                for n in (roots[buffer - 1] for buffer in s.prepacks)
             ])
-            for s, roots in parts.segments
+            for s, roots in linear.executables
         ]  # fmt: skip
 
 
@@ -285,21 +282,21 @@ class _Memory:
         self, device: KernelDevice, chunk: _Chunk, given: Sequence[Ordered],
         made: Sequence[Ordered],
     ) -> None:  # fmt: skip
-        assert chunk.parts is not None
+        assert chunk.linear_plan is not None
         assert chunk.places is not None
         assert chunk.layout is not None
         self._device = device
         self._scalars = chunk.scalars
-        self._parts = parts = chunk.parts
+        self._linear = linear = chunk.linear_plan
         self._places = places = chunk.places
         self._layout = chunk.layout
-        self._known = [*given, *parts.constants]
+        self._known = [*given, *linear.constants]
         numbers = [place.number for place in places.stacked]
         self._holders: dict[int, Ordered] = dict(zip(numbers, made, strict=True))
         self._holders |= {number: self._empty(number) for number in (*places.twice, *places.once)}
         self._seconds = {number: self._empty(number) for number in places.twice}
         # The plan writes there while nobody else may.
-        self._within = device.empty(Aval((parts.arena,), uint8)) if parts.arena else None
+        self._within = device.empty(Aval((linear.arena,), uint8)) if linear.arena else None
         self._start = np.zeros(len(self._layout.strides), np.int64)
         self._start[: self._layout.first] = [handle.address for handle in self._known]
         for number, handle in self._holders.items():
@@ -323,27 +320,27 @@ class _Memory:
         Raises:
             OutOfRangeError: an index is out of range in some turn.
         """
-        device, parts, layout = self._device, self._parts, self._layout
+        device, linear, layout = self._device, self._linear, self._layout
         first, away = rows
         at = np.arange(first, first + away * turns, away)[:, None] * layout.strides
         at += self._start
         for number, handle in self._seconds.items():
             at[1::2, number] = handle.address
         for number, place in enumerate(self._places.carries):
-            if place.number >= parts.inputs:
+            if place.number >= linear.inputs:
                 at[1:, number] = at[:-1, place.number] + place.offset
         at[0, : len(carried)] = [handle.address + offset for handle, offset in carried]
         flags = [self._flag(number, at) for number in layout.flags]
         runs = [
             Turns(
                 s, np.ascontiguousarray(at[:, roots]),
-                [None if n is None else self._known[n] for n in keeps],
+                [None if n is None else self._known[n] for n in prepacks],
             )
-            for s, roots, keeps in layout.segments
+            for s, roots, prepacks in layout.executables
         ]  # fmt: skip
         if runs:  # none where all carries stay as they are
             device.run_turns(runs, self._scalars)
-        for number, text in parts.checks:
+        for number, text in linear.checks:
             if self._raised(number, flags):
                 raise OutOfRangeError(text)
         return [
@@ -353,7 +350,7 @@ class _Memory:
 
     def _flag(self, number: int, at: np.ndarray) -> Ordered:
         """Memory for a flag of each turn."""
-        aval = self._parts.own[number - self._layout.first]
+        aval = self._linear.own[number - self._layout.first]
         made = self._device.empty(Aval((len(at), *aval.shape), aval.dtype))
         at[:, number] = made.address + np.arange(len(at)) * _row_bytes(made)
         return made
@@ -367,14 +364,14 @@ class _Memory:
         self, carry: tuple[Ordered, int], place: _Place, at: np.ndarray, turns: int
     ) -> tuple[Ordered, int]:
         number = place.number
-        if number < self._parts.inputs:
+        if number < self._linear.inputs:
             return carry
         other = self._seconds.get(number)
         handle = self._holders[number] if other is None or turns % 2 else other
         return handle, int(at[number]) - handle.address + place.offset
 
     def _empty(self, number: int) -> Ordered:
-        return self._device.empty(self._parts.own[number - self._layout.first])
+        return self._device.empty(self._linear.own[number - self._layout.first])
 
 
 def _row_bytes(handle: Handle | Aval) -> int:

@@ -1,4 +1,4 @@
-"""Plans that run: kernels in native segments, and the backend's own operations in between."""
+"""Plans that run: kernels in native executables, and the backend's own operations in between."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ingle.tensor.dtypes import uint8
 from ingle.tensor.errors import OutOfRangeError
 
 from ..fusion import Fusion
+from ..grouping.legality import Legality
 from ..schedule.schedule import Schedule
-from .device import AsyncPlan, KernelDevice, Ordered, Segment
+from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
-from .legality import generated
 from .plan_codegen import Run, plan_function
 from .plan_data import KernelRun, PlanData
 
 
 class CompiledPlan:
-    """A recipe with its kernels ready to run.
+    """Plan data with its kernels ready to run.
 
     Attributes:
-        recipe: what runs.
-        host: computes the scalars of the recipe from those of the recorded graph.
+        data: what runs.
+        host: computes the scalars of the plan data from those of the recorded graph.
         donors: for values that may lie in an input's memory, by the number that the run knows them
             by, that input's position.
         run: runs it on inputs, which it never writes, and scalars, and returns the outputs.
@@ -35,67 +35,67 @@ class CompiledPlan:
     run: Run
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, recipe: PlanData, passing: bool = False
+        self, device: KernelDevice, fusion: Fusion, data: PlanData, passing: bool = False
     ) -> None:
         self._device = device
-        self.recipe = recipe
-        self.host = recipe.host.function()
-        self.donors = recipe.donors
-        self._by_host = HostOps(device, fusion, recipe.steps, generated(device))
-        self.parts = parts = recipe.parts()
+        self.data = data
+        self.host = data.host.function()
+        self.donors = data.donors
+        self._by_host = HostOps(device, fusion, data.steps, Legality(device))
+        self.linear_plan = linear = data.linear_plan()
         self._begun = False
-        if parts is None:
+        if linear is None:
             self.run = self._in_steps
         else:
-            self.run = self._first_run if passing else plan_function(device, parts)
+            self.run = self._first_run if passing else plan_function(device, linear)
 
     @cached_property
-    def later(self) -> AsyncPlan | None:
-        """Runs it in the background; see `KernelDevice.later`."""
-        return None if self.parts is None else self._device.later(self.parts)
+    def async_plan(self) -> AsyncPlan | None:
+        """Runs it in the background; see `KernelDevice.async_plan`."""
+        return None if self.linear_plan is None else self._device.async_plan(self.linear_plan)
 
-    def _first_run(self, given: Sequence[Handle], scalars: Any, *over: Any) -> list[Handle]:
+    def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
         """Writing a plan out takes as long as some runs of it: what comes once is spared that."""
-        if not self._begun and not over:
+        if not self._begun and not donated:
             self._begun = True
             return self._in_steps(given, scalars)
-        assert self.parts is not None
-        self.run = plan_function(self._device, self.parts)
-        return self.run(given, scalars, *over)
+        assert self.linear_plan is not None
+        self.run = plan_function(self._device, self.linear_plan)
+        return self.run(given, scalars, *donated)
 
     def _in_steps(self, given: Sequence[Handle], scalars: Any) -> list[Handle]:
         device = self._device
         known = self._memory([device.in_order(h) for h in given])
         # Not the thread's arena: the backend's own operations may run plans, which use that.
-        within = device.empty(Aval((self.recipe.arena,), uint8))
+        within = device.empty(Aval((self.data.arena,), uint8))
         arena = within.address
-        for step in self.recipe.steps:
+        for step in self.data.steps:
             if isinstance(step, KernelRun):
-                segment, roots = step
-                keeps = self._lasting(segment, roots, known)
-                segment([arena, *[known[r].address for r in roots]], scalars, keeps=keeps)
+                executable, roots = step
+                prepacks = self._lasting(executable, roots, known)
+                executable([arena, *[known[r].address for r in roots]], scalars, prepacks=prepacks)
             else:
                 self._by_host.run(step, known, scalars)
-        for number, text in self.recipe.checks:
+        for number, text in self.data.checks:
             if device.flag(known[number]):
                 raise OutOfRangeError(text)
         return [
             known[n] if view is None else viewed(device, known[n], view)
-            for n, view in self.recipe.outputs
+            for n, view in self.data.outputs
         ]
 
     def _lasting(
-        self, segment: Segment, roots: Sequence[int], known: Sequence[Ordered]
+        self, executable: NativeExecutable, roots: Sequence[int], known: Sequence[Ordered]
     ) -> list[Ordered | None]:
-        """The handles that a segment may keep something of: those of inputs and constants."""
-        count = self.recipe.inputs + len(self.recipe.constants)
-        numbers = [roots[buffer - 1] for buffer in segment.keeps]
+        """The handles that an executable may keep something of: those of inputs and constants."""
+        count = self.data.inputs + len(self.data.constants)
+        numbers = [roots[buffer - 1] for buffer in executable.prepacks]
         return [known[n] if n < count else None for n in numbers]
 
     def _memory(self, given: Sequence[Ordered]) -> list[Ordered]:
         """The values that lie outside of the arena: inputs, then what the plan makes."""
         empty = self._device.empty
-        return [*given, *self.recipe.constants, *[empty(aval) for aval in self.recipe.own]]
+        return [*given, *self.data.constants, *[empty(aval) for aval in self.data.own]]
 
     def profile(
         self, given: Sequence[Ordered], numbers: Sequence[Any], runs: int
@@ -103,16 +103,16 @@ class CompiledPlan:
         """Seconds of each call, by its number in the schedule; the backend's own take the rest."""
         scalars: Any = self.host(*numbers)
         known = self._memory(given)
-        within = self._device.empty(Aval((self.recipe.arena,), uint8))
+        within = self._device.empty(Aval((self.data.arena,), uint8))
         arena = within.address
         times: dict[int, float] = {}
         place = 0
-        for step in self.recipe.steps:
+        for step in self.data.steps:
             if isinstance(step, KernelRun):
-                segment, roots = step
+                executable, roots = step
                 buffers = [arena, *[known[r].address for r in roots]]
-                keeps = self._lasting(segment, roots, known)
-                for seconds in segment.profile(buffers, scalars, runs, keeps):
+                prepacks = self._lasting(executable, roots, known)
+                for seconds in executable.profile(buffers, scalars, runs, prepacks):
                     times[place] = seconds
                     place += 1
             else:
@@ -125,9 +125,9 @@ class CompiledPlan:
     def sources(self) -> list[str]:
         """The code of the kernels."""
         found: dict[str, None] = {}
-        for step in self.recipe.steps:
+        for step in self.data.steps:
             if isinstance(step, KernelRun):
-                found.update(dict.fromkeys(step.segment.sources()))
+                found.update(dict.fromkeys(step.executable.sources()))
         return list(found)
 
 
@@ -139,8 +139,8 @@ class ScheduledPlan(CompiledPlan):
     """
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, recipe: PlanData, schedule: Schedule,
+        self, device: KernelDevice, fusion: Fusion, data: PlanData, schedule: Schedule,
         passing: bool,
     ) -> None:  # fmt: skip
-        super().__init__(device, fusion, recipe, passing)
+        super().__init__(device, fusion, data, passing)
         self.schedule = schedule

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
+from ingle.tensor.blocks import call_holding, holding
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
 from ingle.tensor.locks import renewed
@@ -45,8 +47,21 @@ def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[
     return dying[::-1]
 
 
+in_single_steps: ContextVar[bool] = ContextVar("ingle_single_steps", default=False)
+"""Whether the operation at hand is of many parts that run one by one, like those around it."""
+
+
+slices_left: ContextVar[list[int] | None] = ContextVar("ingle_slices_left", default=None)
+"""How many more slices of planning a log that runs in pieces has time for; None for any number."""
+
+
 class Replay:
-    """Runs a graph through the door of a backend, one operation after the other."""
+    """Runs a graph through the door of a backend, one operation after the other.
+
+    So do the parts of an operation that many were written down as. A plan for these alone would
+    keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
+    its plan.
+    """
 
     def __init__(self, backend: Backend, graph: Graph) -> None:
         self._backend = backend
@@ -76,7 +91,10 @@ class Replay:
         return [known[o] for o in graph.outputs]
 
     def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
-        return self._backend.execute(node.op, args)
+        execute, inlined = self._backend.execute, node.op.operation.traits.inlined
+        if inlined == in_single_steps.get():
+            return execute(node.op, args)
+        return call_holding(in_single_steps, inlined, execute, node.op, args)
 
 
 class Attempt(Replay):
@@ -175,7 +193,7 @@ class PlanCache:
         outputs: Sequence[int],
         given: Sequence[Handle],
         numbers: Sequence[Any],
-        landing: DonationState,
+        donation: DonationState,
     ) -> list[Handle]:
         """Computes the outputs of a log; inputs that only `given` holds may be written over.
 
@@ -192,7 +210,7 @@ class PlanCache:
             held += 1  # the list of all of them: it must live until they are counted
         if form.cut is not None:
             return self._run_pieces(form.cut, outputs, taken, numbers)
-        return self._run(form, log, outputs, taken, numbers, landing, held)
+        return self._run(form, log, outputs, taken, numbers, donation, held)
 
     def _run_pieces(
         self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any]
@@ -200,6 +218,12 @@ class PlanCache:
         """One after the other; what lies between two may be written over, what was given not, so
         that a run that is broken off can begin again."""
         values: dict[int, Handle] = dict(zip(cut.inputs, given, strict=True))
+        with holding(slices_left, [1]):
+            return self._values(cut, values, numbers, outputs)
+
+    def _values(
+        self, cut: Cut, values: dict[int, Handle], numbers: Sequence[Any], outputs: Sequence[int]
+    ) -> list[Handle]:
         for piece in cut.pieces:
             taken = pick(values, piece.inputs)
             for value in piece.dying:
@@ -215,7 +239,7 @@ class PlanCache:
 
     def _run(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], given: Sequence[Handle],
-        numbers: Sequence[Any], landing: DonationState, held: int,
+        numbers: Sequence[Any], donation: DonationState, held: int,
     ) -> list[Handle]:  # fmt: skip
         """`held` is how many references there are to an input that nobody else holds."""
         with form.lock:
@@ -233,12 +257,12 @@ class PlanCache:
             return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
         rest = _those(numbers, varying)
         # Two hold each handle here that nobody else holds: the list and the loop.
-        free = [refs(h) == held and exclusive(h) for h in given]
+        donatable = [refs(h) == held and exclusive(h) for h in given]
         try:
-            over = getattr(executable, "over", None)
-            if over is None:
+            run_donating = getattr(executable, "run_donating", None)
+            if run_donating is None:
                 return executable(given, rest)
-            outcome: list[Handle] = over(given, rest, free, landing)
+            outcome: list[Handle] = run_donating(given, rest, donatable, donation)
         except Exception as error:
             raise PlanError(error) from error
         return outcome
@@ -260,11 +284,11 @@ class PlanCache:
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """Takes up the plan that another process has made of what is new here."""
-        shelf = getattr(self._backend, "shelf", None)
-        if shelf is None:
+        plan_store = getattr(self._backend, "plan_store", None)
+        if plan_store is None:
             return
-        form.key = key_of_log(log, outputs, numbers, shelf.description())
-        content = None if form.key is None else shelf.get(f"form-{form.key}")
+        form.key = key_of_log(log, outputs, numbers, plan_store.description())
+        content = None if form.key is None else plan_store.get(f"form-{form.key}")
         if content is None or len(content) != len(numbers):
             return
         varying = [flag != 0 for flag in content]
@@ -277,9 +301,9 @@ class PlanCache:
 
     def _keep(self, form: _Form) -> None:
         """Says to later processes which numbers of the log vary."""
-        shelf = getattr(self._backend, "shelf", None)
-        if shelf is not None and form.key is not None:
-            shelf.put(f"form-{form.key}", bytes(form.varying))
+        plan_store = getattr(self._backend, "plan_store", None)
+        if plan_store is not None and form.key is not None:
+            plan_store.put(f"form-{form.key}", bytes(form.varying))
 
     def _form(self, key: Any, numbers: Sequence[Any], is_piece: bool = False) -> _Form:
         """The form of a log; the one used longest ago goes if there are too many."""

@@ -1,8 +1,9 @@
-"""Plans of kernels alone, written out as one Python function each.
+"""Code generation for plans that consist of kernels alone: one Python function each.
 
-A small plan takes a few microseconds, as long as it would take to go through lists of its steps. So
-what one run does is written down once: inputs put in order, memory made, each segment called with
-the addresses of its buffers.
+It orders the inputs, allocates memory and calls each executable with the addresses of its buffers.
+Iterating over the steps of a small plan would take as long as its kernels, so its function is
+generated as straight-line code. Of a plan of many values that would take Python longer to compile
+than to run a hundred times, so its function iterates.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from ..ir.views import View
 if TYPE_CHECKING:
     from ingle.tensor.cell import Cell
 
-    from .device import KernelDevice, Ordered, Segment
+    from .device import KernelDevice, NativeExecutable, Ordered
 
 Run = Callable[..., list[Handle]]
+MANY = 64
+"""Values from which on a plan's function iterates."""
 
 
 class DonationState:
@@ -59,57 +62,135 @@ class LinearPlan(NamedTuple):
         inputs: how many there are; the first values.
         constants: the values after them.
         own: what the plan makes; the values after those.
-        arena: how many bytes of memory the segments share.
-        segments: each with the numbers of the values that are its buffers.
+        arena: how many bytes of memory the executables share.
+        executables: each with the numbers of the values that are its buffers.
         checks: numbers of flags, and what is wrong where one is set.
         outputs: numbers of values, and where the output is a view of one, that view.
         donors: for values that the plan makes the input in whose memory they may lie. The last
-            segment is then the one that writes such values.
+            executable is then the one that writes such values.
     """
 
     inputs: int
     constants: Sequence[Ordered]
     own: Sequence[Aval]
     arena: int
-    segments: Sequence[tuple[Segment, Sequence[int]]]
+    executables: Sequence[tuple[NativeExecutable, Sequence[int]]]
     checks: Sequence[tuple[int, str]]
     outputs: Sequence[tuple[int, View | None]]
     donors: Mapping[int, int]
 
 
-def plan_function(device: KernelDevice, parts: LinearPlan) -> Run:
+def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     """The function of the inputs and the scalars that returns the outputs.
 
     Whether outputs lie in the memory of inputs is said by a flag for each input, its third
     argument; the fourth is a `DonationState`.
     """
-    writer = _PlanWriter(device, parts)
-    writer.receive(parts.constants)
-    writer.make(parts.own)
-    writer.borrow(parts.arena)
-    written = [writer.segment(s, roots, parts.arena) for s, roots in parts.segments]
+    if linear.inputs + len(linear.own) + len(linear.outputs) >= MANY:
+        return _iterating(device, linear)
+    writer = _PlanWriter(device, linear)
+    writer.receive(linear.constants)
+    writer.make(linear.own)
+    writer.borrow(linear.arena)
+    written = [writer.executable(s, roots, linear.arena) for s, roots in linear.executables]
     *first, last = written or [""]
     writer.lines += first
-    if not parts.donors:
+    if not linear.donors:
         writer.lines.append(last)
-    writer.check(parts.checks)
-    shown = [writer.shown(n, view) for n, view in parts.outputs]
+    writer.check(linear.checks)
+    shown = [writer.shown(n, view) for n, view in linear.outputs]
     writer.lines.append(f"out = [{', '.join(shown)}]")
-    if parts.donors:
-        writer.land(last.replace(", scalars", ", scalars, landing"))
-    if parts.arena:
+    if linear.donors:
+        writer.land(last.replace(", scalars", ", scalars, donation"))
+    if linear.arena:
         writer.lines.append("take_back(lent)")
     return writer.function()
+
+
+def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
+    in_order, empty, viewed, flag = device.in_order, device.empty, device.viewed, device.flag
+    constants, checks, outputs, donors = (
+        linear.constants, linear.checks, linear.outputs, linear.donors
+    )  # fmt: skip
+    lasting = linear.inputs + len(constants)
+    makes = [(aval, donors.get(number)) for number, aval in enumerate(linear.own, lasting)]
+    nothing = (False,) * linear.inputs
+    calls = [
+        (executable, roots, _lasting_roots(linear, executable, roots))
+        for executable, roots in linear.executables
+    ]
+    last = calls.pop() if donors else None
+    givers = sorted(donors.values())
+
+    def run(
+        given: Sequence[Handle], scalars: Sequence[Any], donatable: Sequence[bool] = nothing,
+        donation: DonationState | None = None,
+    ) -> list[Handle]:  # fmt: skip
+        if last is not None and last[0].long:
+            donatable = nothing
+        known = [*map(in_order, given), *constants]
+        known += [
+            known[giver] if giver is not None and donatable[giver] else empty(aval)
+            for aval, giver in makes
+        ]
+        lent = device.arena(linear.arena) if linear.arena else None
+        shared = 0 if lent is None else lent.address
+        for executable, roots, prepacks in calls:
+            places = (shared, *[known[r].address for r in roots])
+            executable(places, scalars, prepacks=_handles(known, prepacks))
+        for number, text in checks:
+            if flag(known[number]):
+                raise OutOfRangeError(text)
+        out: list[Handle] = [
+            known[n] if view is None
+            else viewed(known[n], Aval(view.shape, known[n].dtype), view.strides, view.offset)
+            for n, view in outputs
+        ]  # fmt: skip
+        if last is not None:  # which may write over inputs: everything else is done before
+            if donation is not None:
+                donation.outputs = out
+            for giver in givers:
+                if donatable[giver]:
+                    known[giver].prepacked = None
+            executable, roots, prepacks = last
+            places = (shared, *[known[r].address for r in roots])
+            executable(places, scalars, donation, prepacks=_handles(known, prepacks))
+        if lent is not None:
+            device.take_back(lent)
+        return out
+
+    return run
+
+
+def _handles(
+    known: Sequence[Ordered], prepacks: Sequence[int | None]
+) -> tuple[Ordered | None, ...]:
+    return tuple([None if n is None else known[n] for n in prepacks])
+
+
+def _lasting_roots(
+    linear: LinearPlan, executable: NativeExecutable, roots: Sequence[int]
+) -> list[int | None]:
+    """For each operand that may be prepacked its value, if that may come again in later runs as it
+    is; nothing if none does."""
+    lasting = range(linear.inputs + len(linear.constants))
+    written = set(linear.donors.values())
+    found = [
+        n if (n := roots[number - 1]) in lasting and n not in written else None
+        for number in executable.prepacks
+    ]
+    return found if any(n is not None for n in found) else []
 
 
 class _PlanWriter:
     """The lines of the function, and what its names stand for."""
 
-    def __init__(self, device: KernelDevice, parts: LinearPlan) -> None:
+    def __init__(self, device: KernelDevice, linear: LinearPlan) -> None:
         self.lines: list[str] = []
-        self._inputs = parts.inputs
-        self._donors = parts.donors
-        self._first = parts.inputs + len(parts.constants)
+        self._linear = linear
+        self._inputs = linear.inputs
+        self._donors = linear.donors
+        self._first = linear.inputs + len(linear.constants)
         self._names: dict[str, Any] = {
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
@@ -129,26 +210,22 @@ class _PlanWriter:
             made = f"empty(aval{number})"
             if number in self._donors:
                 giver = self._donors[number]
-                made = f"v{giver} if free[{giver}] else {made}"
+                made = f"v{giver} if donatable[{giver}] else {made}"
             self.lines.append(f"v{number} = {made}")
 
     def borrow(self, arena: int) -> None:
         if arena:
             self.lines.append(f"lent = arena({arena})")
 
-    def segment(self, segment: Segment, roots: Sequence[int], arena: int) -> str:
-        name = f"segment{len(self._names)}"
-        self._names[name] = segment
+    def executable(self, executable: NativeExecutable, roots: Sequence[int], arena: int) -> str:
+        name = f"executable{len(self._names)}"
+        self._names[name] = executable
         buffers = "".join(f", v{r}.address" for r in roots)
         shared = "lent.address" if arena else "0"
-        kept = [number - 1 for number in segment.keeps]
-        lasting = [f"v{roots[n]}" if self._lasts(roots[n]) else "None" for n in kept]
-        handles = f", keeps=({', '.join(lasting)},)" if {*lasting} - {"None"} else ""
+        prepacks = _lasting_roots(self._linear, executable, roots)
+        lasting = "".join("None, " if n is None else f"v{n}, " for n in prepacks)
+        handles = f", prepacks=({lasting})" if lasting else ""
         return f"{name}(({shared}{buffers},), scalars{handles})"
-
-    def _lasts(self, number: int) -> bool:
-        """Whether a value may come again in later runs as it is."""
-        return number < self._first and number not in self._donors.values()
 
     def check(self, checks: Sequence[tuple[int, str]]) -> None:
         for number, text in checks:
@@ -163,17 +240,19 @@ class _PlanWriter:
         return f"viewed(v{number}, Aval({name}, v{number}.dtype), {strides}, {view.offset})"
 
     def land(self, last: str) -> None:
-        """The last segment, which may write over inputs: everything else is done before."""
-        segment = last.partition("(")[0]
-        self.lines.insert(0, f"if {segment}.long: free = NOTHING")
-        self.lines.append("if landing is not None: landing.outputs = out")
-        self.lines += [f"if free[{n}]: v{n}.kept = None" for n in sorted(self._donors.values())]
+        """The last executable, which may write over inputs: everything else is done before."""
+        executable = last.partition("(")[0]
+        self.lines.insert(0, f"if {executable}.long: donatable = NOTHING")
+        self.lines.append("if donation is not None: donation.outputs = out")
+        self.lines += [
+            f"if donatable[{n}]: v{n}.prepacked = None" for n in sorted(self._donors.values())
+        ]
         self.lines.append(last)
 
     def function(self) -> Run:
         self._names["NOTHING"] = (False,) * self._inputs
         body = "\n    ".join([*self.lines, "return out"])
-        source = f"def run(given, scalars, free=NOTHING, landing=None):\n    {body}\n"
+        source = f"def run(given, scalars, donatable=NOTHING, donation=None):\n    {body}\n"
         exec(source, self._names)
         run: Run = self._names["run"]
         return run

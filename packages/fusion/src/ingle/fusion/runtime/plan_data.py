@@ -15,18 +15,18 @@ from .host_ops import HostCall, host_call
 from .plan_codegen import LinearPlan
 
 if TYPE_CHECKING:
-    from .device import KernelDevice, Ordered, Segment
+    from .device import KernelDevice, NativeExecutable, Ordered
 
 
 class KernelRun(NamedTuple):
     """Kernels that run one after the other.
 
     Attributes:
-        segment: runs them.
+        executable: runs them.
         roots: the numbers of the values that are its buffers, behind the arena.
     """
 
-    segment: Segment
+    executable: NativeExecutable
     roots: tuple[int, ...]
 
 
@@ -60,14 +60,14 @@ class PlanData(NamedTuple):
     donors: Mapping[int, int]
     products: tuple[int, ...]
 
-    def parts(self) -> LinearPlan | None:
+    def linear_plan(self) -> LinearPlan | None:
         """What there is to run without steps of the backend's own; None where there are some."""
-        segments = [s for s in self.steps if isinstance(s, KernelRun)]
-        if len(segments) < len(self.steps):
+        executables = [s for s in self.steps if isinstance(s, KernelRun)]
+        if len(executables) < len(self.steps):
             return None
         return LinearPlan(
             inputs=self.inputs, constants=self.constants, own=self.own, arena=self.arena,
-            segments=segments, checks=self.checks, outputs=self.outputs, donors=self.donors,
+            executables=executables, checks=self.checks, outputs=self.outputs, donors=self.donors,
         )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def plan_data_of(
             continue
         roots: dict[int, int] = {}
         launches = [_launch(schedule, call, roots, place) for call in step]
-        segment = device.segment(launches, 1 + len(roots), scalars)
-        steps.append(KernelRun(segment, tuple([numbers[r] for r in roots])))
+        executable = device.executable(launches, 1 + len(roots), scalars)
+        steps.append(KernelRun(executable, tuple([numbers[r] for r in roots])))
     outputs = [_output(schedule, o, numbers) for o in graph.outputs]
     count = len(outputs) - len(checks)
     return PlanData(

@@ -13,22 +13,22 @@ import functools
 import hashlib
 import inspect
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import CellType
 from typing import Any
 
 import numpy as np
 
+from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import Op, Operation
 from ingle.tensor.programs.program import Program
 
 from ..errors import GraphFormatError
 from ..ir.graph import Graph, LogEntry
-from ..ir.serialization import attributes_of, written_value
+from ..ir.serialization import written_value
 from ..record.ambient_state import ambient
+from ..support.source_digest import folder_digest
 from .custom_kernels import registered
 
 _DIGEST = 20
@@ -89,26 +89,32 @@ def _digest(op: Op) -> str:
         GraphFormatError: an attribute cannot be written, or the operation is made of code of which
             nobody knows what it depends on.
     """
-    for one in _operations(op):
-        if not _is_ours(one):
-            raise GraphFormatError(f"{one.name} is not one of Ingle's own operations")
-    text = json.dumps([op.operation.name, attributes_of(op)], separators=(",", ":"))
+    if not _is_ours(op.operation):
+        raise GraphFormatError(f"{op.operation.name} is not one of Ingle's own operations")
+    attributes = [_said(op.attributes[name]) for name in op.operation.statics]
+    text = json.dumps([op.operation.name, attributes], separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
 
 
-def _operations(op: Op) -> Iterator[Operation]:
-    yield op.operation
-    for name in op.operation.statics:
-        yield from _inside(op.attributes[name])
-
-
-def _inside(value: Any) -> Iterator[Operation]:
+def _said(value: Any) -> Any:
+    """An attribute as JSON, with digests in the place of programs: layers have the same steps."""
     if isinstance(value, Program):
-        for step in value.steps:
-            yield from _operations(step.op)
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from _inside(one)
+        return {"program": _digest_of_program(value)}
+    if isinstance(value, tuple):
+        return [_said(one) for one in value]
+    return written_value(value)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _digest_of_program(program: Program) -> str:
+    steps = [f"{_digest(s.op)} {s.results} {list(map(_operand, s.inputs))}" for s in program.steps]
+    inputs = [f"{aval.shape} {aval.dtype.name}" for aval in program.inputs]
+    text = "\n".join([*inputs, *steps, repr(tuple(program.outputs))])
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _operand(x: int | Scalar) -> str:
+    return json.dumps([x.dtype.name, written_value(x.value)]) if isinstance(x, Scalar) else str(x)
 
 
 @functools.cache
@@ -153,30 +159,3 @@ def sources_digest() -> str:
         folder_digest(folder) for folder in sorted(sys.modules[__name__.split(".")[0]].__path__)
     ]
     return repr((digests, sys.version, np.__version__, sys.byteorder))
-
-
-def folder_digest(folder: str | Path) -> str:
-    """A digest of the Python sources in a folder.
-
-    Raises:
-        OSError: there are none, or they cannot be read.
-    """
-    found = hashlib.blake2b(digest_size=_DIGEST)
-    places = sorted(_python_files(os.fspath(folder)))
-    if not places:
-        raise OSError(f"there are no sources in {folder}")
-    for place in places:
-        with open(place, "rb") as file:
-            content = file.read()
-        found.update(f"{os.path.relpath(place, folder)}\0{len(content)}\0".encode())
-        found.update(content)
-    return found.hexdigest()
-
-
-def _python_files(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry.path
-            elif entry.name != "__pycache__" and entry.is_dir():
-                yield from _python_files(entry.path)

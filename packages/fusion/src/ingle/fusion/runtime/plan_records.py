@@ -5,7 +5,7 @@ device's `PlanStore` under a key of everything that decided it (`plan_keys`), an
 is read, against the graph at hand too: what is damaged, foreign or unsuitable counts as absent, and
 the plan is made anew.
 
-A record is a JSON text, then the bytes that this refers to by number: segments, as their device
+A record is a JSON text, then the bytes that this refers to by number: executables, as their device
 writes them, and the memory of constants. All of it is compressed.
 """
 
@@ -51,100 +51,100 @@ class _UnsuitableError(Exception):
     """A record that says something that is not so."""
 
 
-def kept_plans(device: KernelDevice, graph: Graph) -> KeptPlans | None:
+def stored_plans(device: KernelDevice, graph: Graph) -> StoredPlans | None:
     """The plans of a graph that outlive the process; None where the device keeps none."""
-    shelf = device.shelf
-    return None if shelf is None else KeptPlans(device, shelf, graph)
+    plan_store = device.plan_store
+    return None if plan_store is None else StoredPlans(device, plan_store, graph)
 
 
-class KeptPlans:
-    """Recipes of one graph on a shelf."""
+class StoredPlans:
+    """The stored plans of one graph on a plan store."""
 
-    def __init__(self, device: KernelDevice, shelf: PlanStore, graph: Graph) -> None:
+    def __init__(self, device: KernelDevice, plan_store: PlanStore, graph: Graph) -> None:
         self._device = device
-        self._shelf = shelf
+        self._plan_store = plan_store
         self._graph = graph
         self._keys: dict[Any, str | None] = {}
 
     def get(self, numbers: Sequence[Any]) -> PlanData | None:
-        """A recipe that serves these numbers, if one is kept."""
+        """Plan data that serves these numbers, if one is kept."""
         key = self._key(numbers)
         for variant in range(VARIANTS if key else 0):
             name = f"plan-{key}-{variant}"
-            content = self._shelf.get(name)
+            content = self._plan_store.get(name)
             if content is None:
                 return None
-            recipe = read(self._device, self._shelf, self._graph, content)
-            if recipe is not None and recipe.host.function()(*numbers) is not None:
-                self._renew(name, recipe)
-                return recipe
+            data = read(self._device, self._plan_store, self._graph, content)
+            if data is not None and data.host.function()(*numbers) is not None:
+                self._renew(name, data)
+                return data
         return None
 
-    def _renew(self, name: str, recipe: PlanData) -> None:
+    def _renew(self, name: str, data: PlanData) -> None:
         """Keeps what a device has made anew of a record, where it did."""
-        if any(isinstance(s, KernelRun) and s.segment.renewed for s in recipe.steps):
-            content = written(self._device, self._shelf, recipe)
+        if any(isinstance(s, KernelRun) and s.executable.renewed for s in data.steps):
+            content = written(self._device, self._plan_store, data)
             if content is not None:
-                self._shelf.put(name, content)
+                self._plan_store.put(name, content)
 
-    def put(self, numbers: Sequence[Any], recipe: PlanData) -> None:
-        """Keeps a recipe, unless it is one that cannot be kept."""
+    def put(self, numbers: Sequence[Any], data: PlanData) -> None:
+        """Keeps plan data, unless it is one that cannot be kept."""
         key = self._key(numbers)
-        content = None if key is None else written(self._device, self._shelf, recipe)
+        content = None if key is None else written(self._device, self._plan_store, data)
         if content is None:
             return
         for variant in range(VARIANTS):
             name = f"plan-{key}-{variant}"
-            there = self._shelf.get(name) if variant < VARIANTS - 1 else None
-            if there is None or read(self._device, self._shelf, self._graph, there) is None:
-                self._shelf.put(name, content)
+            there = self._plan_store.get(name) if variant < VARIANTS - 1 else None
+            if there is None or read(self._device, self._plan_store, self._graph, there) is None:
+                self._plan_store.put(name, content)
                 return
 
     def _key(self, numbers: Sequence[Any]) -> str | None:
-        description = self._shelf.description()
+        description = self._plan_store.description()
         known = (description, *map(type, numbers))
         if known not in self._keys:
             self._keys[known] = key_of(self._graph, numbers, description)
         return self._keys[known]
 
 
-def written(device: KernelDevice, shelf: PlanStore, recipe: PlanData) -> bytes | None:
-    """A recipe as bytes; None if it cannot be kept."""
-    if not recipe.host.is_arithmetic():
+def written(device: KernelDevice, plan_store: PlanStore, data: PlanData) -> bytes | None:
+    """Plan data as bytes; None if it cannot be kept."""
+    if not data.host.is_arithmetic():
         return None
-    sizes = [math.prod(c.shape) * c.dtype.itemsize for c in recipe.constants]
+    sizes = [math.prod(c.shape) * c.dtype.itemsize for c in data.constants]
     if sum(sizes) > MOST_CONSTANT_BYTES:
         return None
     sections: list[bytes] = []
     try:
         steps: list[Any] = []
-        for step in recipe.steps:
+        for step in data.steps:
             if isinstance(step, HostCall):
                 args = [_written_arg(a) for a in step.args]
                 steps.append([step.op.operation.name, attributes_of(step.op), args, step.results])
                 continue
-            content = shelf.written(step.segment)
+            content = plan_store.written(step.executable)
             if content is None:
                 return None
             steps.append([len(sections), list(step.roots)])
             sections.append(content)
         constants = []
-        for constant in recipe.constants:
+        for constant in data.constants:
             constants.append([*_written_aval(constant), len(sections)])
             sections.append(np.ascontiguousarray(device.download(constant)).tobytes())
         content_of = {
             "ingle-plan": VERSION,
-            "inputs": recipe.inputs,
-            "host": _written_host(recipe.host),
-            "scalars": recipe.scalars,
+            "inputs": data.inputs,
+            "host": _written_host(data.host),
+            "scalars": data.scalars,
             "constants": constants,
-            "own": [_written_aval(a) for a in recipe.own],
-            "arena": recipe.arena,
+            "own": [_written_aval(a) for a in data.own],
+            "arena": data.arena,
             "steps": steps,
-            "outputs": [[n, None if v is None else _written_view(v)] for n, v in recipe.outputs],
-            "checks": recipe.checks,
-            "donors": list(recipe.donors.items()),
-            "products": recipe.products,
+            "outputs": [[n, None if v is None else _written_view(v)] for n, v in data.outputs],
+            "checks": data.checks,
+            "donors": list(data.donors.items()),
+            "products": data.products,
             "sections": [len(s) for s in sections],
         }
         text = json.dumps(content_of, separators=(",", ":"), allow_nan=False).encode()
@@ -154,8 +154,10 @@ def written(device: KernelDevice, shelf: PlanStore, recipe: PlanData) -> bytes |
     return None if len(whole) > MOST_BYTES else zlib.compress(whole, 1)
 
 
-def read(device: KernelDevice, shelf: PlanStore, graph: Graph, content: bytes) -> PlanData | None:
-    """The recipe that bytes stand for, if they are one and it is one of this graph."""
+def read(
+    device: KernelDevice, plan_store: PlanStore, graph: Graph, content: bytes
+) -> PlanData | None:
+    """The plan data that bytes stand for, if they are one and it is one of this graph."""
     try:
         unpacker = zlib.decompressobj()
         whole = unpacker.decompress(content, MOST_BYTES)
@@ -169,26 +171,31 @@ def read(device: KernelDevice, shelf: PlanStore, graph: Graph, content: bytes) -
             at += size
         if at != len(whole):
             return None
-        return _PlanReader(device, shelf, graph, said, sections).recipe()
+        return _PlanReader(device, plan_store, graph, said, sections).data()
     except (_UnsuitableError, IngleError, zlib.error, struct.error, ValueError, KeyError,
             TypeError, IndexError, AttributeError, OverflowError, RecursionError):  # fmt: skip
         return None  # what else there may be in bytes that are no record
 
 
 class _PlanReader:
-    """Makes a recipe of what a record says, none of which it takes for granted."""
+    """Makes plan data of what a record says, none of which it takes for granted."""
 
     def __init__(
-        self, device: KernelDevice, shelf: PlanStore, graph: Graph, said: Any, sections: list[bytes]
+        self,
+        device: KernelDevice,
+        plan_store: PlanStore,
+        graph: Graph,
+        said: Any,
+        sections: list[bytes],
     ) -> None:
         self._device = device
-        self._shelf = shelf
+        self._plan_store = plan_store
         self._graph = graph
         self._said = said
         self._sections = sections
         self._avals = [graph.values[n].aval for n in graph.inputs]
 
-    def recipe(self) -> PlanData:
+    def data(self) -> PlanData:
         said, graph = self._said, self._graph
         _must(said["inputs"] == len(graph.inputs))
         host = _read_host(said["host"])
@@ -237,10 +244,10 @@ class _PlanReader:
         if len(said) == 2:
             roots = tuple([self._number(n) for n in said[1]])
             buffers = [self._arena, *[_nbytes(self._avals[r]) for r in roots]]
-            segment = self._shelf.segment(self._section(said[0]), buffers, self._scalars)
-            if segment is None:
+            executable = self._plan_store.executable(self._section(said[0]), buffers, self._scalars)
+            if executable is None:
                 raise _UnsuitableError
-            return KernelRun(segment, roots)
+            return KernelRun(executable, roots)
         name, attributes, given, results = said
         op = op_named(name, attributes)
         args = tuple([self._arg(*a) for a in given])

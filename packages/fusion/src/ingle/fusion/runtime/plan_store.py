@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .device import Segment
+    from .device import NativeExecutable
 
 
 class PlanStore(Protocol):
     """Where a device's plans are kept between processes; see `ingle.fusion.runtime.plan_records`.
 
-    A device has one as its attribute `shelf`, or None. What stands there is nothing to rely on: it
+    A device has one as its attribute `plan_store`, or None. Its content is nothing to rely on: it
     may be gone, or not be what was put there.
     """
 
@@ -26,14 +26,14 @@ class PlanStore(Protocol):
 
     def put(self, name: str, content: bytes) -> None: ...
 
-    def written(self, segment: Segment) -> bytes | None:
-        """A segment as bytes; None if it cannot be one."""
+    def written(self, executable: NativeExecutable) -> bytes | None:
+        """An executable as bytes; None if it cannot be one."""
         ...
 
-    def segment(
+    def executable(
         self, content: bytes, buffers: Sequence[int], scalars: Sequence[str]
-    ) -> Segment | None:
-        """The segment of such bytes, ready to run; None if they are none, or do not suit.
+    ) -> NativeExecutable | None:
+        """The executable of such bytes, ready to run; None if they are none, or do not suit.
 
         Args:
             content: what `written` said, in this process or another.

@@ -11,7 +11,9 @@ from ingle.tensor.locks import renewed
 from ingle.tensor.programs import Program
 
 from ..ir.graph import Graph
+from ..support.settings import is_sliced
 from .graph_plans import GraphPlans
+from .plan_cache import in_single_steps
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -24,7 +26,8 @@ class ProgramPlans:
     """Runs programs on a device by plans, each made when the program first runs.
 
     A loop that goes on until something holds, and a branch, run their programs one after the
-    other, from Python. What is in a program is planned like any other graph.
+    other, from Python. What is in a program is planned like any other graph. A program of which a
+    part of plain code consists that runs operation by operation does so, too.
     """
 
     def __init__(self, device: Any, fusion: Fusion) -> None:
@@ -46,10 +49,11 @@ class ProgramPlans:
                     self._known.popitem(last=False)
             else:
                 self._known.move_to_end((program, numbers))
-        return executable(
-            [x for x in inputs if not isinstance(x, Scalar)],
-            [x.value for x in inputs if isinstance(x, Scalar)],
-        )
+        handles = [x for x in inputs if not isinstance(x, Scalar)]
+        values = [x.value for x in inputs if isinstance(x, Scalar)]
+        if in_single_steps.get() and is_sliced():
+            return executable.replayed(handles, values)
+        return executable(handles, values)
 
 
 def graph_of_program(program: Program, numbers: Sequence[bool]) -> Graph:

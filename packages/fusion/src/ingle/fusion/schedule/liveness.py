@@ -11,7 +11,7 @@ from ..ir.graph import Graph
 from ..ir.views import Views
 from .peak_memory import PeakTracker
 
-Lives = tuple[int, int]
+LiveRange = tuple[int, int]
 """The first and the last group that need a value in memory, by their places in the order."""
 Use = tuple[int, int]
 """The position of a node, and which of its operands."""
@@ -47,7 +47,7 @@ class Liveness:
         for group in grouping.groups:
             if group.kind == "host" or stored[group]:
                 self.note_reads(group, group.nodes)
-        self._lives: dict[int, Lives] = {}
+        self._live_ranges: dict[int, LiveRange] = {}
         self._tide = self._risen()
 
     def note_reads(self, group: Group, positions: Iterable[int]) -> None:
@@ -95,9 +95,9 @@ class Liveness:
         shape, dtype = self._graph.values[root].aval
         return math.prod(shape) * dtype.itemsize
 
-    def lives(self, root: int) -> Lives | None:
+    def live_range(self, root: int) -> LiveRange | None:
         """How long a value takes memory between kernels; None for one that lives elsewhere."""
-        known = None if root in self._stale else self._lives.get(root)
+        known = None if root in self._stale else self._live_ranges.get(root)
         if known is not None:
             return known
         maker = self._grouping.producer(root)
@@ -115,14 +115,14 @@ class Liveness:
         self._stale.clear()
         rising: list[Any] = [0] * (len(self.place) + 1)
         for root in [v for values in self.stored.values() for v in values]:
-            span = self.lives(root)
+            span = self.live_range(root)
             if span is not None:
-                self._lives[root] = span
+                self._live_ranges[root] = span
                 rising[span[0]] += self.nbytes(root)
                 rising[span[1] + 1] -= self.nbytes(root)
         return PeakTracker(rising)
 
-    def _move(self, root: int, before: Lives | None, after: Lives | None) -> None:
+    def _move(self, root: int, before: LiveRange | None, after: LiveRange | None) -> None:
         """A value is kept for another time."""
         if before == after:
             return
@@ -132,21 +132,21 @@ class Liveness:
                 self._tide.add(span[0], sign * nbytes)
                 self._tide.add(span[1] + 1, -sign * nbytes)
 
-    def peak(self, changes: Mapping[int, Lives | None]) -> Any:
+    def peak(self, changes: Mapping[int, LiveRange | None]) -> Any:
         """The most bytes between kernels at a time, if some values lived otherwise."""
         for root in [*self._stale]:
-            before, after = self._lives.pop(root, None), None
+            before, after = self._live_ranges.pop(root, None), None
             if self._is_stored(root):
-                after = self.lives(root)
+                after = self.live_range(root)
             if after is not None:
-                self._lives[root] = after
+                self._live_ranges[root] = after
             self._move(root, before, after)
         self._stale.clear()
         for root, after in changes.items():
-            self._move(root, self._lives.get(root), after)
+            self._move(root, self._live_ranges.get(root), after)
         found = self._tide.most
         for root, after in changes.items():
-            self._move(root, after, self._lives.get(root))
+            self._move(root, after, self._live_ranges.get(root))
         return found
 
     def forget(self, value: int, group: Group) -> None:

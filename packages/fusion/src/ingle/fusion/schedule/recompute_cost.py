@@ -56,26 +56,26 @@ class Recomputation:
 
     Args:
         graph, views, roles, inline, grouping: the plan as it stands.
-        traffic: what its groups store and read.
+        liveness: what its groups store and read.
         until: for inputs that may be written over, the first group that may do so.
     """
 
     def __init__(
         self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
-        grouping: Grouping, traffic: Liveness, until: Mapping[int, int],
+        grouping: Grouping, liveness: Liveness, until: Mapping[int, int],
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
         self._roles = roles
         self._inline = inline
         self._grouping = grouping
-        self._traffic = traffic
+        self._liveness = liveness
         self._until = until
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
 
     def way(self, value: int, group: Group) -> Again | None:
         """How a reader would compute a value by itself; None where it has to be in memory."""
-        uses = self._traffic.readers[value][group]
+        uses = self._liveness.readers[value][group]
         places: Coordinates | None = None
         for position, number in uses:
             if not self._in_register(position, number):
@@ -181,10 +181,10 @@ class Recomputation:
 
     def _readable(self, read: Argument, group: Group) -> bool:
         """Whether a group finds a value in memory, and does not keep it from being overwritten."""
-        if not self._traffic.in_memory(read.root):
+        if not self._liveness.in_memory(read.root):
             return False
         at = self._until.get(read.root)
-        return at is None or self._traffic.place[group] < at or read in self._reads(group)
+        return at is None or self._liveness.place[group] < at or read in self._reads(group)
 
     def _worth_storing(self, root: int, position: int, way: Again) -> bool:
         """Whether a value is so small that to store it in place of what follows is nothing."""
@@ -204,7 +204,7 @@ class Recomputation:
             return math.prod(group.space)
         if group.inner.isdisjoint([p for p in places if p is not None]):
             return math.prod([n for a, n in enumerate(group.space) if a not in group.inner])
-        stored = [group.coordinates.get(v, ()) for v in self._traffic.stored[group]]
+        stored = [group.coordinates.get(v, ()) for v in self._liveness.stored[group]]
         passes = 1 + any(not group.inner.isdisjoint(c) for c in stored)
         return passes * math.prod(group.space)
 
@@ -217,7 +217,7 @@ class Recomputation:
         """What a group reads from memory where its loops stand."""
         return {
             self.argument(group, position, number)
-            for uses in self._traffic.reads[group].values()
+            for uses in self._liveness.reads[group].values()
             for position, number in uses
             if self._in_register(position, number)
         }

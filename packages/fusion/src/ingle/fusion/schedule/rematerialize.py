@@ -26,14 +26,14 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..grouping.contraction_loops import row_stride
+from ..grouping.contraction_loops import column_stride, row_stride
 from ..grouping.groups import Group, Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
 from ..lowering.operands import Operands, Unnestable
 from ..support.time_slices import tick
-from .liveness import Liveness, Lives
+from .liveness import Liveness, LiveRange
 from .recompute_cost import FEW, HALF_BYTES, RECOMPUTED, Again, Recomputation
 
 EVEN = 4
@@ -78,21 +78,21 @@ class _Rematerialization:
         self._placed = placed
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._rounded = {v for values in stored.values() for v in values}
-        self._traffic = Liveness(graph, views, grouping, stored)
+        self._liveness = Liveness(graph, views, grouping, stored)
         until = self._overwritten(donors)
-        self._ways = Recomputation(graph, views, roles, inline, grouping, self._traffic, until)
+        self._ways = Recomputation(graph, views, roles, inline, grouping, self._liveness, until)
         self._sizes: dict[Group, tuple[int, ...]] = {}
-        self._peak = self._traffic.peak({})
+        self._peak = self._liveness.peak({})
 
     def _overwritten(self, donors: Donors) -> dict[int, int]:
         """For inputs that may be written over, the first group that may do so."""
-        traffic, found = self._traffic, dict[int, int]()
+        liveness, found = self._liveness, dict[int, int]()
         for given, made in donors:
             roots = [self._views.of(self._graph.outputs[o]).root for o in made]
             makers = [m for r in roots if (m := self._grouping.producer(r)) is not None]
-            places = sorted({traffic.place[m] for m in makers})
+            places = sorted({liveness.place[m] for m in makers})
             for source in [self._graph.inputs[i] for i in given]:
-                last = max([traffic.place[g] for g in traffic.readers.get(source, ())], default=0)
+                last = max([liveness.place[g] for g in liveness.readers.get(source, ())], default=0)
                 first = bisect_left(places, last)
                 if first < len(places):
                     found[source] = min(places[first], found.get(source, places[first]))
@@ -101,18 +101,18 @@ class _Rematerialization:
     def run(self) -> dict[Group, list[int]]:
         """Later values first: what these are made of is looked at with its new readers."""
         for group in reversed(self._grouping.groups):
-            tick("choosing what is computed again")
+            tick("choosing what is computed again", 6)
             if group.kind != "host":
-                for value in sorted(self._traffic.stored[group], reverse=True):
-                    if value in self._traffic.stored[group] and self._may(value, group):
+                for value in sorted(self._liveness.stored[group], reverse=True):
+                    if value in self._liveness.stored[group] and self._may(value, group):
                         self._consider(value, group)
-        return {group: sorted(values) for group, values in self._traffic.stored.items()}
+        return {group: sorted(values) for group, values in self._liveness.stored.items()}
 
     def _may(self, value: int, group: Group) -> bool:
         """Whether a stored value is one to think about."""
         position = self._maker[value]
         op = self._graph.nodes[position].op
-        if self._traffic.is_output(value) or self._roles[position] != "map":
+        if self._liveness.is_output(value) or self._roles[position] != "map":
             return False
         if op.operation.traits.cost not in RECOMPUTED:
             return False
@@ -132,48 +132,50 @@ class _Rematerialization:
 
     def _consider(self, value: int, group: Group) -> None:
         """Decides for all readers together, so that the value need not be stored, or for each."""
-        readers = list(self._traffic.readers.get(value, ()))
+        readers = list(self._liveness.readers.get(value, ()))
         ways = [self._ways.way(value, reader) for reader in readers]
         able = [way for way in ways if way is not None]
-        nbytes = self._traffic.nbytes(value)
+        nbytes = self._liveness.nbytes(value)
         if len(able) == len(readers):
             moved = self._storing(able) - nbytes
             cost = sum([w.cost for w in able]) + HALF_BYTES * moved
             if self._pays(value, cost, able, True) and self._take(value, group, able):
-                self._traffic.forget(value, group)
-                self._peak = self._traffic.peak({})
+                self._liveness.forget(value, group)
+                self._peak = self._liveness.peak({})
                 return
         for way in able:
             pays = not way.more and self._pays(value, way.cost, [way], False)
             if pays and self._take(value, group, [way]):
-                self._peak = self._traffic.peak({})
+                self._peak = self._liveness.peak({})
 
     def _storing(self, ways: Sequence[Again]) -> int:
         """Bytes of what would be stored in addition."""
-        return sum([self._traffic.nbytes(v) for v in {v: None for way in ways for v in way.more}])
+        return sum([self._liveness.nbytes(v) for v in {v: None for way in ways for v in way.more}])
 
     def _pays(self, value: int, cost: int, ways: Sequence[Again], whole: bool) -> bool:
         """Whether to compute a value again in these groups, and with `whole` not to store it."""
-        nbytes = self._traffic.nbytes(value)
+        nbytes = self._liveness.nbytes(value)
         if cost * EVEN > HALF_BYTES * nbytes:
             return False
-        more: int = self._traffic.peak(self._lives(value, ways, whole)) - self._peak
+        more: int = self._liveness.peak(self._live_ranges(value, ways, whole)) - self._peak
         return more * FEW <= nbytes if cost < 0 else more < 0
 
-    def _lives(self, value: int, ways: Sequence[Again], whole: bool) -> dict[int, Lives | None]:
+    def _live_ranges(
+        self, value: int, ways: Sequence[Again], whole: bool
+    ) -> dict[int, LiveRange | None]:
         """How long values would be kept."""
-        traffic = self._traffic
+        liveness = self._liveness
         maker = self._grouping.producer(value)
         assert maker is not None
-        first, taken = traffic.place[maker], [way.group for way in ways]
-        rest = [traffic.place[g] for g in traffic.readers.get(value, ()) if g not in taken]
-        found: dict[int, Lives | None] = {value: None}
+        first, taken = liveness.place[maker], [way.group for way in ways]
+        rest = [liveness.place[g] for g in liveness.readers.get(value, ()) if g not in taken]
+        found: dict[int, LiveRange | None] = {value: None}
         if not whole:
             found[value] = first, max(rest, default=first)
         for way in ways:
-            at = traffic.place[way.group]
+            at = liveness.place[way.group]
             for root in [read.root for read in way.reads]:
-                before = found.get(root) or traffic.lives(root)
+                before = found.get(root) or liveness.live_range(root)
                 if before is not None:
                     found[root] = before[0], max(before[1], at)
         return found
@@ -185,14 +187,14 @@ class _Rematerialization:
             return False
         if more and not self._same_storing(maker, more):
             return False
-        self._traffic.store(maker, more)
+        self._liveness.store(maker, more)
         for way in ways:
             group = way.group
-            self._traffic.leave(value, group)
+            self._liveness.leave(value, group)
             group.nodes = sorted(group.nodes + way.nodes)
             group.coordinates.update(way.places)
             group.rounded.update(self._rounded.intersection(way.places))
-            self._traffic.note_reads(group, way.nodes)
+            self._liveness.note_reads(group, way.nodes)
         maker.rounded.add(value)
         return True
 
@@ -203,10 +205,12 @@ class _Rematerialization:
             count = group.rows[0]
             batch = [(0,) * count] + [
                 self._ways.argument(group, p, n).strides[:count]
-                for p, n in self._traffic.readers[value][group]
+                for p, n in self._liveness.readers[value][group]
             ]
             return all(
-                read.strides[:count] in batch and row_stride(group, read.strides) is not None
+                read.strides[:count] in batch
+                and row_stride(group, read.strides) is not None
+                and column_stride(group, read.strides) is not None
                 for read in way.reads
             )
         other = replace(
@@ -214,7 +218,7 @@ class _Rematerialization:
             nodes=sorted(group.nodes + way.nodes),
             coordinates={**group.coordinates, **way.places},
         )
-        new = self._loops(other, self._traffic.stored[group])
+        new = self._loops(other, self._liveness.stored[group])
         if new is None or new.sizes != self._sizes_of(group):
             return False
         added = [n for n, a in enumerate(new.arguments) if a in way.reads]
@@ -222,14 +226,14 @@ class _Rematerialization:
 
     def _same_storing(self, group: Group, more: Mapping[int, None]) -> bool:
         """Whether a group has the loops that it had when it stores more."""
-        new = self._loops(group, {**self._traffic.stored[group], **more})
+        new = self._loops(group, {**self._liveness.stored[group], **more})
         return new is not None and new.sizes == self._sizes_of(group)
 
     def _sizes_of(self, group: Group) -> tuple[int, ...]:
         """Of a group's loops, which stay."""
         known = self._sizes.get(group)
         if known is None:
-            loops = self._loops(group, self._traffic.stored[group])
+            loops = self._loops(group, self._liveness.stored[group])
             known = self._sizes[group] = () if loops is None else loops.sizes
         return known
 

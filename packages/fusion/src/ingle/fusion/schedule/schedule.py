@@ -77,17 +77,17 @@ class Schedule:
         return "\n  ".join([head, *lines])
 
 
-def laid_out(outline: KernelSequence) -> Schedule:
+def laid_out(sequence: KernelSequence) -> Schedule:
     """The steps and their memory."""
-    return _Layout(outline).schedule()
+    return _Layout(sequence).schedule()
 
 
 class _Layout:
     """Finds memory for what lies between calls."""
 
-    def __init__(self, outline: KernelSequence) -> None:
-        self._outline = outline
-        self._graph, self._views, self._calls, _ = outline
+    def __init__(self, sequence: KernelSequence) -> None:
+        self._sequence = sequence
+        self._graph, self._views, self._calls, _ = sequence
         self._by_host = {
             result
             for call in self._calls
@@ -96,7 +96,7 @@ class _Layout:
         }
 
     def schedule(self) -> Schedule:
-        graph, views, calls, inline = self._outline
+        graph, views, calls, inline = self._sequence
         maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         for call in calls:
             tick("finding memory")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..grouping.groups import Group, Grouping
+from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
-from ..grouping.two_stage_reduction import in_two_steps
+from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps
 from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
@@ -18,6 +19,8 @@ from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..support.time_slices import tick
 from .rematerialize import rematerialized
+from .repeated_layers import Group as ScheduledGroup
+from .repeated_layers import UnlikeError, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
 Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
@@ -29,25 +32,31 @@ class Scheduler:
 
     Args:
         graph: with composites expanded.
-        generated: whether kernels can be generated for an operation on operands like these.
+        legality: what kernels can do.
         donors: positions of inputs, and of outputs that may lie in their memory.
     """
 
     def __init__(
-        self, graph: Graph, generated: Any, donors: Donors = ()
+        self, graph: Graph, legality: Legality, donors: Donors = ()
     ) -> None:  # fmt: skip
-        self._generated = generated
+        self._legality = legality
         self._donors = donors
-        self._begin(graph)
+        self._take(graph)
 
-    def _begin(self, graph: Graph) -> None:
+    def _take(self, graph: Graph) -> None:
         """Takes up a graph, about whose nodes nothing is known yet."""
+        self._first: Grouping | None = None
         self._graph = graph
         self._views = Views(graph)
 
+    def _begin(self) -> None:
+        """Finds out what each node of the graph is; of layers only a few need be looked at."""
+        graph = self._graph
+        legality = self._legality
+
         def can_lower(position: int) -> bool:
             node = graph.nodes[position]
-            return bool(self._generated(node.op, [graph.values[a].aval for a in node.args]))
+            return legality.generates(node.op, [graph.values[a].aval for a in node.args])
 
         self._roles = roles_of(graph, self._views, can_lower)
         self._inline = self._inlined()
@@ -61,13 +70,50 @@ class Scheduler:
                 found[self._graph.nodes[position].results[0]] = position
         return found
 
-    def outline(self) -> KernelSequence:
+    def sequence(self) -> KernelSequence:
         """The calls in order."""
-        grouping = self._grouping()
-        stepwise = in_two_steps(self._graph, self._views, grouping)
-        if stepwise is not None:
-            self._begin(stepwise)
-            grouping = self._grouping()
+        groups = self._repeated() or self._groups_in_two_steps()
+        calls = [call for group in groups for call in group.calls]
+        return KernelSequence(self._graph, self._views, calls, self._inline)
+
+    def _repeated(self) -> list[ScheduledGroup] | None:
+        """The groups of a graph of layers, of which a few are planned; None of any other."""
+        try:
+            short = shortened(self._graph)
+            if short is None:
+                return None
+            part = Scheduler(short.graph, self._legality, self._donors)
+            sums = part.sums_in_two_steps()
+            if sums:
+                self._take(in_two_steps(self._graph, short.positions(sums)))
+                short = shortened(self._graph)
+                if short is None:
+                    return None
+                part = Scheduler(short.graph, self._legality, self._donors)
+            groups = short.groups(part.groups())
+            inline = short.positions([*part._inline.values()])
+        except UnlikeError:
+            return None
+        self._inline = {self._graph.nodes[p].results[0]: p for p in inline}
+        return groups if is_complete(self._graph, self._views, groups) else None
+
+    def _groups_in_two_steps(self) -> list[ScheduledGroup]:
+        sums = self.sums_in_two_steps()
+        if sums:
+            self._take(in_two_steps(self._graph, sums))
+        return self.groups()
+
+    def sums_in_two_steps(self) -> list[int]:
+        """The positions of sums over rows that kernels can make in two steps."""
+        self._begin()
+        self._first = self._grouping()
+        return sums_in_two_steps(self._graph, self._views, self._first)
+
+    def groups(self) -> list[ScheduledGroup]:
+        """The groups in order, with their calls."""
+        if self._first is None:
+            self._begin()
+        grouping, self._first = self._first or self._grouping(), None
         while True:
             stored = self._stored(grouping)
             placed = placements(self._graph, self._views, self._roles, grouping)
@@ -78,12 +124,16 @@ class Scheduler:
             for group in grouping.apart(failed):
                 self._take_apart(group)
             grouping = self._grouping()
+        nodes = {group: tuple(group.nodes) for group in grouping.groups}
         self._rematerialize(begun, grouping, stored, placed)
-        calls: list[Call | HostStep] = []
-        for made in begun.values():
-            tick("writing kernels")
-            calls.extend([made.build()] if isinstance(made, NestBuilder) else made)
-        return KernelSequence(self._graph, self._views, calls, self._inline)
+        found: list[ScheduledGroup] = []
+        for group, own in nodes.items():
+            tick("writing kernels", 16)
+            made = begun.get(group, ())
+            calls = (made.build(),) if isinstance(made, NestBuilder) else tuple(made)
+            needs = tuple([nodes[g][0] for g in grouping.needs(group)])
+            found.append(ScheduledGroup(own, needs, calls))
+        return found
 
     def _begin_all(
         self, begun: dict[Group, Begun], groups: Sequence[Group],
@@ -92,7 +142,7 @@ class Scheduler:
         """Begins the calls of groups; returns those that are no kernels."""
         failed: list[Group] = []
         for group in groups:
-            tick("finding loops")
+            tick("finding loops", 11)
             if group.kind != "host" and not stored[group]:
                 continue  # Something waits for it, but nobody needs it.
             try:

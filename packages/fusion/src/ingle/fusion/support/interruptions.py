@@ -25,22 +25,23 @@ class Outside:
 
     def __init__(self, frame: FrameType) -> None:
         main = threading.current_thread() is threading.main_thread()
-        self._codes = (_handlers() if main else frozenset()) | {finalize.__call__.__code__}
+        codes = (_handlers() if main else frozenset()) | {finalize.__call__.__code__}
+        # Looked up by name first: the hash of code is computed from all that it consists of.
+        self._codes = codes
+        self._names = frozenset([code.co_name for code in codes]) | {"__del__"}
         self._inside: FrameType | None = frame
 
     def speaks(self) -> bool:
         """Whether the call comes from a handler of signals or from a finalizer; or from behind the
         work, whose end was itself interrupted."""
-        codes, inside = self._codes, self._inside
+        names, inside = self._names, self._inside
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if frame is inside:
-                return False
+        while frame is not inside and frame is not None:
             code = frame.f_code
-            if code in codes or code.co_name == "__del__":
+            if code.co_name in names and (code.co_name == "__del__" or code in self._codes):
                 return True
             frame = frame.f_back
-        return True
+        return frame is None
 
     def end(self) -> None:
         """The work is done: its frame is let go of."""

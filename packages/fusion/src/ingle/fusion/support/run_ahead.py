@@ -52,7 +52,7 @@ def run_ahead(plans: int) -> None:
     setting.plans = plans
 
 
-def limit() -> int:
+def run_ahead_limit() -> int:
     """How many plans may run ahead."""
     return setting.plans
 

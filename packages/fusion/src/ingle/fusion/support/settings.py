@@ -35,7 +35,7 @@ def is_sliced() -> bool:
     return settings.switch("INGLE_PLAN_SLICES", default=True)
 
 
-def check() -> None:
+def check_settings() -> None:
     """Finds wrong settings before something is planned.
 
     Raises:

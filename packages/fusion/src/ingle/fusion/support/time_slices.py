@@ -1,9 +1,12 @@
 """Planning in slices: a plan of many operations is made bit by bit, between runs without it.
 
-Passes say `tick` for each operation that they look at. Planning runs in a thread of its own, but
-never beside the one that asks for it: it gets the turn for so many steps, and gives it back. So it
-takes the lock of the interpreter from nobody, and how many runs pass until a plan is there follows
-from the graph alone, not from a clock: runs repeat.
+Passes say `tick` for each operation that they look at, with a weight: how many steps that comes
+to. A step takes some 15 microseconds, so that slices of as many steps take about as long. Planning
+runs in a thread of its own, but never beside the one that asks for it: it gets the turn for so
+many steps, and gives it back. So it takes the lock of the interpreter from nobody. What needs no
+such lock, the compilation of kernels, goes on beside the runs where there is another core
+(`give_way`); but for that, how many runs pass until a plan is there follows from the graph, not
+from a clock.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from ingle.tensor.blocks import block
 
 PATIENCE = 2.0
 """Seconds after which somebody who waits for a plan is told so."""
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+BESIDE = 8
+"""The part of the compilation of a kernel that needs the interpreter: one in so many."""
 OFTEN = 64
 """Steps between two looks at the clock."""
 
@@ -44,6 +50,13 @@ def tick(stage: str, weight: int = 1) -> None:
         slices.tick(weight)
     elif _turn.watch is not None:
         _turn.watch.tick(stage)
+
+
+def give_way() -> None:
+    """Most of what comes now leaves the interpreter alone: others go on meanwhile."""
+    slices = _turn.slices
+    if slices is not None and CORES > 1:
+        slices.give_way()
 
 
 class WaitNotice:
@@ -100,6 +113,8 @@ class TimeSlices(Generic[T]):
         self._thread: threading.Thread | None = None
         self._mine = False
         """Whether it is the turn of the work."""
+        self._away = False
+        """Whether the work goes on beside those whose turn it is."""
         self._left: float = 0
         self._cancelled = False
         self._found: list[T] = []
@@ -124,6 +139,7 @@ class TimeSlices(Generic[T]):
             if not self._is_done():
                 self._left = steps
                 self.count += 1
+            if not self._is_done() and not self._away:
                 self._mine = True
                 if self._thread is None:
                     self._thread = threading.Thread(
@@ -153,14 +169,15 @@ class TimeSlices(Generic[T]):
         finally:
             _turn.slices = None
             with self._condition:
-                self._mine = False
+                self._mine = self._away = False
                 self._condition.notify_all()
 
     def tick(self, weight: int) -> None:
         """Some steps are done; at the end of a slice the others have their turn."""
-        self._left -= weight
+        self._left -= weight / BESIDE if self._away else weight
         if self._left <= 0:
             with self._condition:
+                self._away = False
                 if not self._cancelled:
                     self._mine = False
                     self._condition.notify_all()
@@ -168,10 +185,21 @@ class TimeSlices(Generic[T]):
             if self._cancelled:
                 raise _Cancelled
 
+    def give_way(self) -> None:
+        """The others have their turn at once; the work goes on beside them to the end of its slice.
+
+        It waits for nothing before the next tick, so that it may hold a lock that others wait for.
+        """
+        with self._condition:
+            if not self._cancelled:
+                self._away = True
+                self._mine = False
+                self._condition.notify_all()
+
     def renew(self) -> None:
         """In a process that was just forked: the thread is gone, and with it who held the lock."""
         self._condition = threading.Condition()
-        self._mine = False
+        self._mine = self._away = False
 
 
 _all: weakref.WeakSet[TimeSlices[Any]] = weakref.WeakSet()

@@ -9,8 +9,9 @@ from ..contract import Aval, Handle, Scalar
 from ..device import Device
 from ..dispatch import handle_of, wrap
 from ..errors import DTypeError, OperandError, ShapeError
-from ..ops import asarray, full
+from ..ops import asarray, astype, full
 from ..ops.elementwise.where import weak_scalar
+from ..precision import chosen_precision
 from ..pytree import flatten, unflatten
 from ..tensor import Tensor
 
@@ -83,6 +84,7 @@ class Sides(NamedTuple):
         what: both things are.
         given, like: how they differ: `"after a step"`.
         advice: what to do.
+        carried: whether `given` takes the place of `like`, and in mixed precision its dtype.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Sides(NamedTuple):
     given: str
     like: str
     advice: str
+    carried: bool = False
 
 
 def agreeing(sides: Sides, given: Any, like: Any, path: str = "") -> list[Tensor]:
@@ -131,6 +134,9 @@ def _agreeing_leaf(sides: Sides, given: Any, like: Any, path: str) -> list[Tenso
         given = wrap(handle_of(given, sides.name))
     if not isinstance(given, Tensor):
         raise _unlike(sides, path, given, like)
+    if sides.carried and chosen_precision() is not None:
+        both_floating = given.dtype.is_floating and like.dtype.is_floating
+        given = astype(given, like.dtype) if both_floating else given
     if given.shape != like.shape or given.dtype is not like.dtype:
         error = ShapeError if given.shape != like.shape else DTypeError
         raise error(

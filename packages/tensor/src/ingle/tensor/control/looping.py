@@ -108,6 +108,7 @@ _CARRY = Sides(
     "after it",
     "before a step",
     "a carry keeps its shapes and dtypes: cast or reshape what the body returns, or init",
+    carried=True,
 )
 
 

@@ -115,6 +115,7 @@ CARRY = Sides(
     "after it",
     "before a step",
     "a carry keeps its shapes and dtypes: cast or reshape what the function returns, or init",
+    carried=True,
 )
 
 

@@ -47,6 +47,7 @@ class Pool:
         self._limit = limit
         self._lock = threading.RLock()
         self._busy = False
+        self._refusal = ""
         self._notes: deque[tuple[Block, int]] = deque()
         self._lent: dict[int, Block] = {}
         self._in_use = self._reserved = self._peak = self._allocations = self._hits = 0
@@ -135,8 +136,8 @@ class Pool:
                 continue
             try:
                 return self._source.allocate(want)
-            except MemoryError:
-                continue
+            except MemoryError as error:
+                self._refusal = str(error)
         return None
 
     def _free_kept(self, strategy: Strategy, nbytes: int | None = None) -> None:
@@ -278,7 +279,7 @@ class Pool:
     def _exhausted(self, nbytes: int, label: Any) -> OutOfMemoryError:
         now = self.statistics()
         whom = f" for {label}" if label is not None else ""
-        bound = "the source has no more" if now.limit is None else (
+        bound = (self._refusal or "the source has no more") if now.limit is None else (
             f"the limit is {shown_bytes(now.limit)}"
         )  # fmt: skip
         holders = "; ".join(map(str, now.largest)) or "none"

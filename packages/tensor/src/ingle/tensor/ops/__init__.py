@@ -1,7 +1,9 @@
-"""The rooms: every public operation, one explicit line each."""
+"""The rooms: every public operation, one explicit line each. `ingle.tensor` exports all of it."""
+
+import typing as _typing
+from types import ModuleType as _ModuleType
 
 from ..habits import install as _install_habits
-from ._rules import sum_to as sum_to
 from .convolution.deformable import deform_conv2d as deform_conv2d
 from .convolution.forward import conv as conv
 from .convolution.forward import conv1d as conv1d
@@ -144,17 +146,14 @@ from .images.pixel_shuffling import pixel_shuffle as pixel_shuffle
 from .images.pixel_shuffling import pixel_unshuffle as pixel_unshuffle
 from .indexing.gathering import take as take
 from .indexing.gathering import take_along_axis as take_along_axis
-from .indexing.linear_index import ravel_index as ravel_index
 from .indexing.nonzero import nonzero as nonzero
 from .indexing.one_hot import one_hot as one_hot
 from .indexing.scatter_reductions import put_along_axis as put_along_axis
 from .indexing.scatter_reductions import scatter_reduce as scatter_reduce
 from .indexing.scattering import scatter_add as scatter_add
 from .indexing.scattering import scatter_set as scatter_set
-from .indexing.subscript import IndexedUpdate as IndexedUpdate
-from .indexing.subscript import getitem as getitem
-from .indexing.subscript import updated as updated
 from .linear_algebra.einsum import einsum as einsum
+from .linear_algebra.integer_products import matmul_integer as matmul_integer
 from .linear_algebra.products import matmul as matmul
 from .linear_algebra.products import matrix_transpose as matrix_transpose
 from .linear_algebra.products import outer as outer
@@ -353,3 +352,11 @@ from .special.incomplete_gamma import igammac as igammac
 
 # What users call understands PyTorch's spellings too; rooms import from each other's files.
 _install_habits(globals())
+
+if not _typing.TYPE_CHECKING:  # what is written `as` is exported already
+    # All names above, and not the folders that they come from.
+    __all__ = [
+        name
+        for name, value in globals().items()
+        if not (name.startswith("_") or isinstance(value, _ModuleType))
+    ]

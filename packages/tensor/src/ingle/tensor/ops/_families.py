@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
-from ..operation import Cost, Operation, Traits
+from ..operation import Cost, Laws, Operation, Traits
 from ..sample import Draw, Sample
 from ._rules import NUMERIC, REAL, Result, elementwise_rule
 
@@ -21,9 +21,17 @@ class Facts(TypedDict, total=False):
     cost: Cost
     discontinuous: bool
     exactly_rounded: bool
+    laws: Laws
 
 
-PLAIN: Facts = {"cost": "cheap", "exactly_rounded": True}
+class Plain(TypedDict):
+    """What arithmetic has in common that takes an instruction and rounds once."""
+
+    cost: Cost
+    exactly_rounded: bool
+
+
+PLAIN: Plain = {"cost": "cheap", "exactly_rounded": True}
 """One instruction of a processor that rounds at most once."""
 PREDICATE: Facts = {"cost": "cheap", "discontinuous": True, "exactly_rounded": True}
 """A question about elements, answered by a bool."""

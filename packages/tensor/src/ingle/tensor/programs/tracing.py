@@ -127,6 +127,13 @@ class Tracer:
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         return self.inner.supports(op, avals)
 
+    def move(self, handle: Handle, target: Backend) -> Handle:
+        raise TraceError(
+            f"a tensor of shape {handle.shape} is moved from {self.device} to {target.device} at "
+            f"{user_line()}, in what is only written down (the body of a loop, a branch), which "
+            "runs on one device; move it before, or what comes out behind"
+        )
+
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         if self.redirect is not None:
             return self.redirect.execute(op, inputs)

@@ -180,7 +180,7 @@ class CodeRenderer:
         numbers = ",\n    ".join(rows)
         definition = f"[{len(entries)}] = {{\n    {numbers},\n}};"
         name = f"table_{hash_of(definition)}"
-        return self.source.need(name, f"static const {kind} {name}{definition}")
+        return self.source.need(name, f"{self.source.dialect.table} {kind} {name}{definition}")
 
     def _function(self, name: str, dtypes: tuple[str, ...]) -> str:
         """A function for a rare case, written if it is not there yet."""

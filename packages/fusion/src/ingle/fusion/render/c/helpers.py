@@ -51,7 +51,7 @@ def bitcast(source: Source, dtype: str, origin: str) -> str:
     """The same bits as another type of the same size."""
     new, old = value_type(dtype), value_type(origin)
     name = f"{new.removesuffix('_t')}_of_{old.removesuffix('_t')}_bits"
-    body = [f"{new} result;", "memcpy(&result, &x, sizeof result);", "return result;"]
+    body = [f"const union {{ {old} from; {new} to; }} bits = {{ x }};", "return bits.to;"]
     return source.need(name, _function(new, name, f"{old} x", body))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
 from ...kernel.neutral import neutral_bits
+from ..leaves import Environment
 from . import helpers
 from .reductions import Partial
 from .rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
@@ -15,7 +16,7 @@ LANE_STEPS = {"unit": "1", "zero": "0"}
 
 
 @dataclass
-class _Place:
+class RowPlace:
     """The environment of code in a row, at an inner index (None: where nothing varies)."""
 
     owner: InnerNest
@@ -71,14 +72,17 @@ class InnerNest(NestRenderer):
             return rows
         body, row = Scope(), Scope()
         row.add(*self.unit.lines(), *rows.lines())
-        if in_blocks(self.nest):
-            body.block("for (int64_t block = begin; block < end; block++)", self._blocks(row))
-        elif self.nest.scattered:
-            count = " * ".join([self.size(a) for a in range(1, self.nest.outer)]) or "1"
-            body.block(f"for (int64_t unit = 0; unit < {count}; unit++)", row)
-        else:
-            body.block("for (int64_t unit = begin; unit < end; unit++)", row)
+        body.block(*self.rows_loop(row))
         return body
+
+    def rows_loop(self, row: Scope) -> tuple[str, Scope]:
+        """The head and the body of the loop over units of work."""
+        if in_blocks(self.nest):
+            return "for (int64_t block = begin; block < end; block++)", self._blocks(row)
+        if self.nest.scattered:
+            count = " * ".join([self.size(a) for a in range(1, self.nest.outer)]) or "1"
+            return f"for (int64_t unit = 0; unit < {count}; unit++)", row
+        return "for (int64_t unit = begin; unit < end; unit++)", row
 
     def _blocks(self, row: Scope) -> Scope:
         """Some rows, whose sums begin with nothing and grow with each row."""
@@ -118,7 +122,7 @@ class InnerNest(NestRenderer):
     def _written(self, number: int, level: int, scope: Scope) -> None:
         stage = self.stages[number]
         self.known[number] = self.code.render(
-            stage.code, _Place(self), scope, self.known[number], stage.places(level)
+            stage.code, RowPlace(self), scope, self.known[number], stage.places(level)
         )
 
     def _stage(self, number: int, rows: Scope) -> None:
@@ -134,46 +138,58 @@ class InnerNest(NestRenderer):
             self._reduce(number, body, rows, length)
         else:
             start, stop = ("begin", "end") if self._flat else ("0", length)
-            loop = self._loop_body(number, "i", [], "")
-            body.add("INGLE_INDEPENDENT")
-            body.block(f"for (int64_t i = {start}; i < {stop}; i++)", loop)
+            self.map_loop(start, stop, body, self._loop_body(number, "i", [], ""))
             rows.block("", body)
+
+    def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
+        """What is done at every place."""
+        body.add("INGLE_INDEPENDENT")
+        body.block(f"for (int64_t i = {start}; i < {stop}; i++)", loop)
 
     def _first_index(self) -> str:
         return self.split("unit", 0, self.nest.outer - 1) if self.nest.ragged else "0"
+
+    def place_at(self, index: str) -> Environment:
+        """What code finds at an inner index."""
+        return RowPlace(self, index)
 
     def _loop_body(self, number: int, index: str, partials: list[Partial], lane: str) -> Scope:
         """One element: its code, its stores, and its part in the reductions."""
         stage, body = self.stages[number], Scope()
         done = self.code.render(
-            stage.code, _Place(self, index), body, self.known[number], stage.places(VARYING)
+            stage.code, self.place_at(index), body, self.known[number], stage.places(VARYING)
         )
         for k, at in stage.stores:
             self.store(body, k, self.element(k, index), done[at])
         for k, at in stage.columns:
             body.add(f"{self._sums(k)}[{index}] += {done[at]};")
-        widest = max([p.many for p in partials], default=0)
-        narrowest = min([p.many for p in partials], default=0)
         for p in partials:
-            slot = lane
-            if p.many > narrowest:
-                slot = f"(start & {p.many - 1}) + {lane}" if widest > narrowest else lane
-            body.add(*p.add(self.code, slot, done[p.at], index))
+            body.add(*p.add(self.code, self.slot(p, partials, lane), done[p.at], index))
         return body
+
+    def slot(self, p: Partial, partials: list[Partial], lane: str) -> str:
+        """Which partial result an element belongs to."""
+        fewest = min(q.many for q in partials)
+        return f"(start & {p.many - 1}) + {lane}" if p.many > fewest else lane
 
     def _once(self, number: int, body: Scope, rows: Scope) -> None:
         stage = self.stages[number]
         done = self.code.render(
-            stage.code, _Place(self), body, self.known[number], stage.places(VARYING)
+            stage.code, RowPlace(self), body, self.known[number], stage.places(VARYING)
         )
-        for k, at in stage.stores:
-            self.store(body, k, self.element(k, "0"), done[at])
+        if stage.stores:
+            self.store_once(body, [(k, done[at]) for k, at in stage.stores])
         for j, at in enumerate(stage.ends):
             self._outside(rows, value_type(stage.code[at].dtype), f"row_{number}_{j}")
             body.add(f"row_{number}_{j} = {done[at]};")
         rows.block("", body)
         if number == 0 and self.nest.scattered:
             rows.block("if (row_0_0 < begin || row_0_0 >= end)", ["continue;"])
+
+    def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
+        """Stores what is computed once a row."""
+        for k, value in stores:
+            self.store(body, k, self.element(k, "0"), value)
 
     def _outside(self, rows: Scope, kind: str, name: str) -> None:
         rows.declare(name, f"{kind} {name};")
@@ -185,27 +201,31 @@ class InnerNest(NestRenderer):
         for p in partials:
             body.add(*p.arrays())
         for p in partials:
-            _each(body, p.many, p.clear("n"))
+            each(body, p.many, p.clear("n"))
         if any(p.compensated for p in partials):
             step = block_elements(self.nest.stages[number])
             block = Scope()
             least = helpers.least(self.source)
             block.add(f"const int64_t stop = {least}(block + {step}, {length});")
             for p in partials:
-                _each(block, p.many, p.forget("n"))
+                each(block, p.many, p.forget("n"))
             self._elements(number, partials, block, "block", "stop")
             for p in partials:
-                _each(block, p.many, p.keep(self.code, "n"))
+                each(block, p.many, p.keep(self.code, "n"))
             body.block(f"for (int64_t block = 0; block < {length}; block += {step})", block)
             for p in partials:
-                _each(body, p.many, p.round(self.code, "n"))
+                each(body, p.many, p.round(self.code, "n"))
         else:
             self._elements(number, partials, body, "0", length)
         for j, p in enumerate(partials):
-            p.fold(self.code, body)
+            self.fold(p, body)
             self._outside(rows, p.result_type, f"result_{number}_{j}")
             body.add(f"result_{number}_{j} = {p.result('0', length)};")
         rows.block("", body)
+
+    def fold(self, p: Partial, body: Scope) -> None:
+        """Folds all partial results of a reduction into the first one."""
+        p.fold(self.code, body)
 
     def _elements(
         self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
@@ -224,6 +244,7 @@ class InnerNest(NestRenderer):
         scope.block(head, group)
 
 
-def _each(scope: Scope, count: int, lines: list[str]) -> None:
+def each(scope: Scope, count: int, lines: list[str]) -> None:
+    """Does something for each partial result."""
     if lines:
         scope.block(f"for (int n = 0; n < {count}; n++)", lines)

@@ -36,14 +36,24 @@ class _Place:
         return self.walk if axis < 0 else self.owner.split(self.owner.rest(), axis, last - 1)
 
     def result(self, stage: int, number: int) -> str:
-        return f"result_{stage}_{number}[column]"
+        return f"result_{stage}_{number}[{self.owner.slot}]"
 
     def row(self, stage: int, number: int) -> str:
-        return f"row_{stage}_{number}[column]"
+        return f"row_{stage}_{number}[{self.owner.slot}]"
 
 
 class OuterNest(NestRenderer):
-    """Writes a kernel that takes blocks of columns."""
+    """Writes a kernel that takes blocks of columns.
+
+    Attributes:
+        columns: of which there is memory for results at once.
+        slot: where among these a column's are.
+        each_column: the loop over a block's columns.
+    """
+
+    columns = COLUMNS
+    slot = "column"
+    each_column = COLUMN
 
     def level(self, name: str, value: object) -> int:
         return VARYING
@@ -61,9 +71,13 @@ class OuterNest(NestRenderer):
         for number in range(len(self.stages)):
             self._stage(number, stages)
         body, unit = Scope(), Scope()
-        unit.add(*self.unit.lines(), *stages.lines())
+        unit.add(*self.unit.lines(), *self.guarded(stages).lines())
         body.block("for (int64_t unit = begin; unit < end; unit++)", unit)
         return body
+
+    def guarded(self, stages: Scope) -> Scope:
+        """The stages, where there is a column for them."""
+        return stages
 
     # -- places ------------------------------------------------------------------------------
 
@@ -133,15 +147,14 @@ class OuterNest(NestRenderer):
         for k, at in stage.stores:
             self.store(body, k, self.element(k, walk), done[at])
         for p in partials:
-            body.add(*p.add(self.code, "column", done[p.at], walk))
+            body.add(*p.add(self.code, self.slot, done[p.at], walk))
         return body
 
     def _walk(
         self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
     ) -> None:
         walk = Scope()
-        walk.add("INGLE_INDEPENDENT")
-        walk.block(COLUMN, self._columns(number, "i", partials))
+        self._over(walk, self._columns(number, "i", partials))
         scope.block(f"for (int64_t i = {start}; i < {stop}; i++)", walk)
 
     def _once(self, number: int, stages: Scope) -> None:
@@ -153,33 +166,37 @@ class OuterNest(NestRenderer):
             self.store(body, k, self.element(k, "0"), done[at])
         for j, at in enumerate(stage.ends):
             name = f"row_{number}_{j}"
-            stages.declare(name, f"{value_type(stage.code[at].dtype)} {name}[{COLUMNS}];")
-            body.add(f"{name}[column] = {done[at]};")
-        stages.block(COLUMN, body)
+            stages.declare(name, f"{value_type(stage.code[at].dtype)} {name}[{self.columns}];")
+            body.add(f"{name}[{self.slot}] = {done[at]};")
+        stages.block(self.each_column, body)
 
     def _reduce(self, number: int, stages: Scope, length: str) -> None:
-        partials = self.partials(number, COLUMNS)
+        partials = self.partials(number, self.columns)
         body = Scope()
         for p in partials:
             body.add(*p.arrays())
-        _each(body, [line for p in partials for line in p.clear("column")])
+        self._each(body, [line for p in partials for line in p.clear(self.slot)])
         if any(p.compensated for p in partials):
             block, least = Scope(), helpers.least(self.source)
             block.add(f"const int64_t stop = {least}(block + {BLOCK}, {length});")
-            _each(block, [line for p in partials for line in p.forget("column")])
+            self._each(block, [line for p in partials for line in p.forget(self.slot)])
             self._walk(number, partials, block, "block", "stop")
-            _each(block, [line for p in partials for line in p.keep(self.code, "column")])
+            self._each(block, [line for p in partials for line in p.keep(self.code, self.slot)])
             body.block(f"for (int64_t block = 0; block < {length}; block += {BLOCK})", block)
         else:
             self._walk(number, partials, body, "0", length)
-        _each(body, [line for p in partials for line in p.round(self.code, "column")])
+        self._each(body, [line for p in partials for line in p.round(self.code, self.slot)])
         for j, p in enumerate(partials):
             name = f"result_{number}_{j}"
-            stages.declare(name, f"{p.result_type} {name}[{COLUMNS}];")
-            _each(body, [f"{name}[column] = {p.result('column', length)};"])
+            stages.declare(name, f"{p.result_type} {name}[{self.columns}];")
+            self._each(body, [f"{name}[{self.slot}] = {p.result(self.slot, length)};"])
         stages.block("", body)
 
+    def _over(self, scope: Scope, body: Scope) -> None:
+        """Does something in each column, in which nobody reads what another column writes."""
+        scope.add("INGLE_INDEPENDENT")
+        scope.block(self.each_column, body)
 
-def _each(scope: Scope, lines: list[str]) -> None:
-    if lines:
-        scope.block(COLUMN, lines)
+    def _each(self, scope: Scope, lines: list[str]) -> None:
+        if lines:
+            scope.block(self.each_column, lines)

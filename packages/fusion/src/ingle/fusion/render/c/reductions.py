@@ -96,13 +96,13 @@ class Partial(Reduction):
         """Folds the partial results in halves into the first one."""
         body = Scope()
         if self.indexed:
-            body.add(*self._merge(r))
+            body.add(*self.merge(r))
         else:
             array = self.final
-            body.add(f"{array}[n] = {joined(self, r, f'{array}[n]', f'{array}[n + half]')};")
+            body.add(f"{array}[n] = {joined(self, r, f'{array}[n]', f'{array}[n + apart]')};")
         outer = Scope()
-        outer.block("for (int64_t n = 0; n < half; n++)", body)
-        scope.block(f"for (int64_t half = {self.many // 2}; half > 0; half /= 2)", outer)
+        outer.block("for (int64_t n = 0; n < apart; n++)", body)
+        scope.block(f"for (int64_t apart = {self.many // 2}; apart > 0; apart /= 2)", outer)
 
     def result(self, slot: str, length: str) -> str:
         """The result of the reduction of `length` elements."""
@@ -117,11 +117,16 @@ class Partial(Reduction):
     def result_type(self) -> str:
         return "int64_t" if self.indexed else value_type(self.dtype)
 
-    def _merge(self, r: CodeRenderer) -> list[str]:
-        """Of equals the one with the smaller index; NaN equals NaN."""
+    def merge(self, r: CodeRenderer, prefix: str = "") -> list[str]:
+        """Of equals the one with the smaller index; NaN equals NaN.
+
+        Args:
+            prefix: of the arrays' names.
+        """
         better = helpers.better(r.source, self.dtype, self.combine == "argmax")
-        a, b = f"{self.name}[n]", f"{self.name}[n + half]"
-        first, second = f"{self.name}_place[n]", f"{self.name}_place[n + half]"
+        name = f"{prefix}{self.name}"
+        a, b = f"{name}[n]", f"{name}[n + apart]"
+        first, second = f"{name}_place[n]", f"{name}_place[n + apart]"
         earlier = f"!{better}({a}, {b}) && {second} < {first}"
         return [
             f"if ({better}({b}, {a}) || ({earlier})) {{",

@@ -9,6 +9,7 @@ from ...kernel.code import SIZES, Code
 from ...kernel.nest import Map, Nest, Reduce, Row, Stage, accumulators, columns_of, layout
 from . import helpers
 from .code import CodeRenderer, expanded
+from .dialect import Dialect
 from .reductions import Partial
 from .text import Scope, Source, value_type
 
@@ -46,10 +47,11 @@ class NestRenderer:
         unit: what is declared for each unit of work.
     """
 
-    def __init__(self, nest: Nest, name: str) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: Dialect) -> None:
         self.nest = nest
         self.name = name
-        self.source = Source()
+        self.dialect = dialect
+        self.source = Source(dialect)
         self.code = CodeRenderer(self.source)
         self.layout = layout(nest)
         self.head = Scope()
@@ -62,11 +64,8 @@ class NestRenderer:
         body = self.body()
         lines = [
             *self._comment(),
-            f"INGLE_EXPORT void {self.name}(void **pointers, const int64_t *args,",
-            "    int64_t begin, int64_t end, int64_t worker)",
-            "{",
+            *self.dialect.opening(self.nest, self.name),
             *[f"    {line}" for line in self.head.lines()],
-            "    (void)args, (void)worker;",
             *[f"    {line}" for line in body.lines()],
             "}",
         ]
@@ -133,27 +132,33 @@ class NestRenderer:
         operand, name = self.nest.operands[k], self._pointer_name(k)
         kind = self.source.stored(operand.dtype)
         const = "" if operand.output else "const "
-        return self.head.declare(name, f"{const}{kind} *const {name} = pointers[{k}];")
+        pointer = f"{self.dialect.memory(k)}{const}{kind} *"
+        value = self.dialect.operand(k, pointer.strip())
+        return self.head.declare(name, f"{pointer}const {name} = {value};")
+
+    def _argument(self, place: int) -> str:
+        return self.dialect.argument(place, self.nest)
 
     def size(self, axis: int) -> str:
         """The size of an outer axis."""
         name = f"size{axis}"
-        return self.head.declare(name, f"const int64_t {name} = args[{axis}];")
+        return self.head.declare(name, f"const int64_t {name} = {self._argument(axis)};")
 
     def inner_size(self) -> str:
         """The size of the inner axis, without regard to ragged rows."""
-        return self.head.declare("inner", f"const int64_t inner = args[{self.layout.inner}];")
+        inner = self._argument(self.layout.inner)
+        return self.head.declare("inner", f"const int64_t inner = {inner};")
 
     def stride(self, k: int, axis: int) -> str:
         """The stride of operand `k` along an outer axis, or the inner one (-1), in elements."""
         name = f"{self._pointer_name(k)}_{'step' if axis < 0 else f'step{axis}'}"
-        place = self.layout.stride(k, axis)
-        return self.head.declare(name, f"const int64_t {name} = args[{place}];")
+        stride = self._argument(self.layout.stride(k, axis))
+        return self.head.declare(name, f"const int64_t {name} = {stride};")
 
     def scalar(self, number: int, dtype: str) -> str:
         """A number that the caller passes, from its bits."""
         name, kind = f"scalar{number}", value_type(dtype)
-        bits = f"args[{self.layout.scalar(number)}]"
+        bits = self.dialect.scalar(self.nest, number)
         if dtype in ("float32", "float64"):
             unsigned = f"uint{8 * SIZES[dtype]}"
             function = helpers.bitcast(self.source, dtype, unsigned)
@@ -166,7 +171,8 @@ class NestRenderer:
         """The inner size of a row; the last row of a ragged nest is shorter."""
         if not self.nest.ragged:
             return self.inner_size()
-        total = self.head.declare("total", f"const int64_t total = args[{self.layout.total}];")
+        shown = self._argument(self.layout.total)
+        total = self.head.declare("total", f"const int64_t total = {shown};")
         shorter = f"{helpers.least(self.source)}(inner, {total} - {first} * {self.inner_size()})"
         return self.unit.declare("length", f"const int64_t length = {shorter};")
 
@@ -186,7 +192,8 @@ class NestRenderer:
         """A pointer into operand `k`, declared for each unit of work."""
         kind = self.source.stored(self.nest.operands[k].dtype)
         const = "" if self.nest.operands[k].output else "const "
-        declaration = f"{const}{kind} *const {name} = {moved(pointer, terms)};"
+        memory = self.dialect.memory(k)
+        declaration = f"{memory}{const}{kind} *const {name} = {moved(pointer, terms)};"
         return self.unit.declare(name, declaration)
 
     def comment(self, number: int, scope: Scope) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ...kernel.nest import COLUMNS, Reduce
+from ...kernel.nest import Reduce
 from ...kernel.neutral import neutral_bits
 from . import helpers
 from .code import CodeRenderer
 from .inner import InnerNest
-from .outer import COLUMN, OuterNest
+from .outer import OuterNest
 from .reductions import Partial, joined
 from .rows import FIXED, VARYING, NestRenderer
 from .text import Scope, literal, value_type
 
 
 class Runner(Partial):
-    """One running reduction: a variable with the result so far, or an array of columns.
+    """One running reduction: a variable with the result so far, or an array of `many` columns.
 
     Where the result is the place of an extreme, the extreme itself is in another one.
     """
@@ -27,7 +27,7 @@ class Runner(Partial):
         return f"best_of_{self.name}" if self.indexed else self.name
 
     def arrays(self) -> list[str]:
-        size = f"[{self.many}]" if self.many > 1 else ""
+        size = f"[{self.many}]" if self.many else ""
         lines = [f"{value_type(self.dtype)} {self.best}{size};"]
         return [*lines, f"int64_t {self.name}{size};"] if self.indexed else lines
 
@@ -47,7 +47,7 @@ class Runner(Partial):
         ]
 
     def _at(self, name: str, slot: str) -> str:
-        return f"{name}[{slot}]" if self.many > 1 else name
+        return f"{name}[{slot}]" if self.many else name
 
 
 def _runners(nest: NestRenderer, count: int) -> list[Partial]:
@@ -72,7 +72,7 @@ class RowScan(InnerNest):
         self._written(number, FIXED, rows)
         if number == 0:
             self._loop = Scope()
-            for runner in (runners := _runners(self, 1)):
+            for runner in (runners := _runners(self, 0)):
                 rows.add(*runner.arrays(), *runner.clear(""))
             self._loop.add(*self._loop_body(0, "i", runners, "").lines())
             return
@@ -87,14 +87,13 @@ class ColumnScan(OuterNest):
         self.comment(number, stages)
         if number == 0:
             self._body, clear = Scope(), Scope()
-            for runner in (runners := _runners(self, COLUMNS)):
+            for runner in (runners := _runners(self, self.columns)):
                 stages.add(*runner.arrays())
-                clear.add(*runner.clear("column"))
-            stages.block(COLUMN, clear)
+                clear.add(*runner.clear(self.slot))
+            stages.block(self.each_column, clear)
             self._body.add(*self._columns(0, "i", runners).lines())
             return
         self._body.add(*self._columns(1, "i", []).lines())
         walk = Scope()
-        walk.add("INGLE_INDEPENDENT")
-        walk.block(COLUMN, self._body)
+        self._over(walk, self._body)
         stages.block(f"for (int64_t i = 0; i < {self.inner_size()}; i++)", walk)

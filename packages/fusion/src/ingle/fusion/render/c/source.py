@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from ...kernel.nest import Nest, runs
 from ...kernel.validation import validate
+from .dialect import C, Dialect
 from .inner import InnerNest
 from .outer import OuterNest
 from .scans import ColumnScan, RowScan
@@ -42,9 +43,14 @@ def render(nest: Nest, name: str) -> str:
     }
     <BLANKLINE>
     """
+    return rendered(nest, name, C)
+
+
+def rendered(nest: Nest, name: str, dialect: Dialect) -> str:
+    """The source of one kernel in a language of the C family; see `render`."""
     validate(nest)
     if runs(nest):
-        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name).render()
+        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, dialect).render()
     if nest.lanes == "outer":
-        return OuterNest(nest, name).render()
-    return InnerNest(nest, name).render()
+        return OuterNest(nest, name, dialect).render()
+    return InnerNest(nest, name, dialect).render()

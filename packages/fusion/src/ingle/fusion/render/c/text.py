@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernel.code import HALVES, SIZES, UNSIGNED, number_of
+from .dialect import Dialect
 
 _TYPES = {
     "bool": "bool",
@@ -97,9 +98,14 @@ class Scope:
 
 
 class Source:
-    """What stands in front of a kernel: helper functions, tables, functions for rare cases."""
+    """What stands in front of a kernel: helper functions, tables, functions for rare cases.
 
-    def __init__(self) -> None:
+    Attributes:
+        dialect: the language.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
         self._parts: dict[str, str] = {}
 
     def need(self, name: str, text: str) -> str:
@@ -115,40 +121,4 @@ class Source:
 
     def text(self, kernel: str) -> str:
         """The finished source around a kernel."""
-        return "\n".join([PREAMBLE, *self._parts.values(), "", kernel, ""])
-
-
-PREAMBLE = """\
-#include <float.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
-/* Compile without contraction of a * b + c and without relaxed floating point:
-   gcc and clang: -O3 -ffp-contract=off -fno-math-errno; MSVC: /O2 /fp:precise. */
-#if defined(__FAST_MATH__) || FLT_EVAL_METHOD != 0
-#error "this code needs IEEE arithmetic in the types as they are written"
-#endif
-#if defined(_WIN32)
-#define INGLE_EXPORT __declspec(dllexport)
-#else
-#define INGLE_EXPORT
-#endif
-/* An output may lie in the memory of an input of another type, place by place. */
-#if defined(__GNUC__)
-#define INGLE_ALIAS __attribute__((__may_alias__))
-#else
-#define INGLE_ALIAS
-#endif
-/* No iteration reads what another one writes. */
-#if defined(__clang__)
-#define INGLE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define INGLE_INDEPENDENT _Pragma("GCC ivdep")
-#elif defined(_MSC_VER)
-#define INGLE_INDEPENDENT __pragma(loop(ivdep))
-#else
-#define INGLE_INDEPENDENT
-#endif
-"""
+        return "\n".join([self.dialect.preamble, *self._parts.values(), "", kernel, ""])

@@ -106,3 +106,44 @@ def _groups(groups: int, features: int, channels: int) -> Iterator[tuple[slice, 
     f, c = features // groups, channels // groups
     for group in range(groups):
         yield slice(group * f, (group + 1) * f), slice(group * c, (group + 1) * c)
+
+
+def window_product(
+    a: Any, x: Any, kernel: Any, size: Any, *, stride: Any, dilation: Any, start: Any,
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    features, channels = a.shape[1], x.shape[1] // groups
+    result: Any = np.zeros((x.shape[0], groups * features, *size), np.result_type(a, x))
+    for place in np.ndindex(*size):
+        seen = _window(x, place, kernel, stride, dilation, start)
+        for g in range(groups):
+            columns = seen[:, g * channels : (g + 1) * channels].reshape(x.shape[0], a.shape[2])
+            rows = slice(g * features, (g + 1) * features)
+            result[(slice(None), rows, *place)] = columns @ a[g].T
+    return result
+
+
+def window_outer(
+    a: Any, x: Any, kernel: Any, size: Any, *, stride: Any, dilation: Any, start: Any,
+    groups: int = 1,
+) -> Any:  # fmt: skip
+    features, channels = a.shape[1] // groups, x.shape[1] // groups
+    result: Any = np.zeros((a.shape[1], channels, *kernel), np.result_type(a, x))
+    for number, place in enumerate(np.ndindex(*size)):
+        seen = _window(x, place, kernel, stride, dilation, start)
+        for g in range(groups):
+            rows = slice(g * features, (g + 1) * features)
+            part = seen[:, g * channels : (g + 1) * channels]
+            result[rows] += np.tensordot(a[:, rows, number], part, ((0,), (0,)))
+    return result
+
+
+def _window(x: Any, place: Any, kernel: Any, stride: Any, dilation: Any, start: Any) -> Any:
+    """What a window sees, tap by tap: (batch, channels, *kernel)."""
+    found: Any = np.zeros((*x.shape[:2], *kernel), x.dtype)
+    for tap in np.ndindex(*kernel):
+        steps = zip(place, stride, tap, dilation, start, strict=True)
+        at = [p * s + t * d + b for p, s, t, d, b in steps]
+        if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
+            found[(slice(None), slice(None), *tap)] = x[(slice(None), slice(None), *at)]
+    return found

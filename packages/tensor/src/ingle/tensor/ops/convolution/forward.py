@@ -15,6 +15,7 @@ from ...sample import Draw, Sample
 from .._batching import conv_batch
 from .._guarding import guarded
 from .._rules import INEXACT, as_int, conj
+from ..elementwise.cast import astype
 from ..linear_algebra.products import matmul
 from ..movement.padding import pad
 from ..movement.shapes import permute_dims, reshape
@@ -77,6 +78,134 @@ def conv(
         )
     options = (stride, padding, dilation, groups, padding_mode)
     return _conv(f"conv{rank}d", rank, x, weight, bias, *options)
+
+
+def _rule(
+    x: Aval, weight: Aval, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Aval:
+    name = f"conv{x.ndim - 2}d"
+    check_floats(name, "x", x.dtype)
+    features, channels = weight.shape[:2]
+    if x.shape[1] != channels * groups:
+        raise ShapeError(
+            f"{name}: x {x.shape} has {x.shape[1]} channels, but weight {weight.shape} with "
+            f"groups={groups} takes {channels} * {groups} = {channels * groups}"
+        )
+    if features % groups:
+        raise ShapeError(
+            f"{name}: the {features} features of weight {weight.shape} cannot be cut into "
+            f"groups={groups} of equal size"
+        )
+    out = out_sizes(name, x.shape[2:], weight.shape[2:], stride, padding, dilation, "weight")
+    return Aval((x.shape[0], features, *out), x.dtype)
+
+
+def _body(
+    x: Tensor, weight: Tensor, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Tensor:
+    """One matrix product for each tap of the kernel, with all that this tap sees."""
+    if weight.shape[1] == 1 and groups == weight.shape[0] > 1:
+        return _depthwise(x, weight, stride, padding, dilation)
+    kernel = weight.shape[2:]
+    out = out_sizes("conv", x.shape[2:], kernel, stride, padding, dilation)
+    image = padded(x, padding)
+    batch, features, channels = x.shape[0], weight.shape[0] // groups, weight.shape[1]
+    places = 1
+    for n in out:
+        places *= n
+    # (taps, groups, features, channels): a matrix for each tap and group.
+    rank = len(kernel)
+    by_tap = permute_dims(
+        reshape(weight, (groups, features, channels, *kernel)), (*range(3, 3 + rank), 0, 1, 2)
+    )
+    total: Tensor | None = None
+    for place, tap in enumerate(taps(kernel)):
+        seen = seen_by(image, tap, out, stride, dilation)
+        flat = reshape(seen, (batch, groups, channels, places))
+        product = matmul(_matrix(by_tap, place, rank), flat)
+        total = product if total is None else total + product
+    if total is None:
+        raise ShapeError(f"conv: the kernel of weight {weight.shape} has no elements")
+    return reshape(total, (batch, groups * features, *out))
+
+
+def _depthwise(
+    x: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:  # fmt: skip
+    """Each channel by itself: products of numbers, which one kernel adds up."""
+    from ..movement.slicing import slice_axis
+
+    kernel, dtype = weight.shape[2:], x.dtype
+    out = out_sizes("conv", x.shape[2:], kernel, stride, padding, dilation)
+    image = padded(x, padding)
+    if dtype.itemsize == 2:  # summed in float32, rounded once
+        image, weight = image.astype("float32"), weight.astype("float32")
+    columns = reshape(weight, (weight.shape[0], math.prod(kernel)))
+    total: Tensor | None = None
+    for place, tap in enumerate(taps(kernel)):
+        factor = reshape(slice_axis(columns, 1, place, 1), (-1, *(1,) * len(kernel)))
+        share = factor * seen_by(image, tap, out, stride, dilation)
+        total = share if total is None else total + share
+    assert total is not None
+    return total.astype(dtype)
+
+
+def _matrix(by_tap: Tensor, place: int, rank: int) -> Tensor:
+    from ..movement.slicing import slice_axis
+
+    matrices = by_tap.shape[rank:]
+    flat = reshape(by_tap, (math.prod(by_tap.shape[:rank]), *matrices))
+    return reshape(slice_axis(flat, 0, place, 1), matrices)
+
+
+def _input_rule(
+    g: Tensor, weight: Tensor, x_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    from .gradients import input_gradient
+
+    return input_gradient(g, conj(weight), x_aval.shape[2:], stride, padding, dilation, groups)
+
+
+def _weight_rule(
+    g: Tensor, x: Tensor, weight_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    from .gradients import weight_gradient
+
+    return weight_gradient(conj(x), g, weight_aval.shape[2:], stride, padding, dilation, groups)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_inexact:
+        return
+    shapes: tuple[tuple[Ints, Ints, dict[str, Any]], ...] = (
+        ((2, 3, 8, 8), (5, 3, 3, 3), {}),
+        ((2, 1, 8, 5), (3, 1, 5, 5), {"padding": 2}),
+        ((3, 2, 17), (2, 2, 3), {"stride": 2, "padding": ((0, 1),), "dilation": 3}),
+        ((2, 4, 5, 8), (2, 2, 2, 3), {"groups": 2, "stride": (2, 1), "padding": (1, 2)}),
+        ((1, 3, 5, 5), (3, 1, 3, 3), {"groups": 3, "padding": "same"}),
+        ((1, 2, 3, 5, 3), (3, 2, 2, 2, 1), {"padding": (1, 0, 0), "dilation": (1, 2, 1)}),
+        ((0, 2, 5, 5), (3, 2, 3, 3), {}),
+    )
+    for x, weight, more in shapes:
+        yield Sample((draw.array(x), draw.array(weight)), more, condition=8)
+    yield Sample((draw.array((2, 2, 5)), draw.array((3, 2, 1)), draw.array((3,))), condition=8)
+
+
+CONV = Operation(
+    "conv",
+    tensors=("x", "weight"),
+    statics=("stride", "padding", "dilation", "groups"),
+    rule=_rule,
+    traits=Traits("contraction", family="conv", precision="low", bound="compute"),
+    vjp={"x": _input_rule, "weight": _weight_rule},
+    body=_body,
+    batch=conv_batch,
+    public=conv,
+    samples=_samples,
+    reference="ingle.tensor.ops.convolution._reference:conv",
+)
 
 
 @guarded
@@ -180,7 +309,8 @@ def _conv(
     check_bias(name, bias, kernel.shape[0])
     a, b, c = promote(name, ("x", x), ("weight", weight), ("bias", bias))
     shift = reshape(wrap(c), (kernel.shape[0], *(1,) * rank))  # type: ignore[arg-type]
-    return run(CONV.op(**attributes), (a, b))[0] + shift
+    out = run(CONV.op(**attributes), (a, b))[0]
+    return out + astype(shift, out.dtype)  # which in mixed precision is the narrower one
 
 
 def check_bias(name: str, bias: TensorLike, features: int) -> None:
@@ -259,108 +389,3 @@ def check_floats(name: str, argument: str, dtype: DType) -> None:
             f"{name}: {argument} must be floats, got {dtype}; cast with "
             f"{argument}.astype('float32')"
         )
-
-
-def _rule(
-    x: Aval, weight: Aval, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Aval:
-    name = f"conv{x.ndim - 2}d"
-    check_floats(name, "x", x.dtype)
-    features, channels = weight.shape[:2]
-    if x.shape[1] != channels * groups:
-        raise ShapeError(
-            f"{name}: x {x.shape} has {x.shape[1]} channels, but weight {weight.shape} with "
-            f"groups={groups} takes {channels} * {groups} = {channels * groups}"
-        )
-    if features % groups:
-        raise ShapeError(
-            f"{name}: the {features} features of weight {weight.shape} cannot be cut into "
-            f"groups={groups} of equal size"
-        )
-    out = out_sizes(name, x.shape[2:], weight.shape[2:], stride, padding, dilation, "weight")
-    return Aval((x.shape[0], features, *out), x.dtype)
-
-
-def _body(
-    x: Tensor, weight: Tensor, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Tensor:
-    """One matrix product for each tap of the kernel, with all that this tap sees."""
-    kernel = weight.shape[2:]
-    out = out_sizes("conv", x.shape[2:], kernel, stride, padding, dilation)
-    image = padded(x, padding)
-    batch, features, channels = x.shape[0], weight.shape[0] // groups, weight.shape[1]
-    places = 1
-    for n in out:
-        places *= n
-    # (taps, groups, features, channels): a matrix for each tap and group.
-    rank = len(kernel)
-    by_tap = permute_dims(
-        reshape(weight, (groups, features, channels, *kernel)), (*range(3, 3 + rank), 0, 1, 2)
-    )
-    total: Tensor | None = None
-    for place, tap in enumerate(taps(kernel)):
-        seen = seen_by(image, tap, out, stride, dilation)
-        flat = reshape(seen, (batch, groups, channels, places))
-        product = matmul(_matrix(by_tap, place, rank), flat)
-        total = product if total is None else total + product
-    if total is None:
-        raise ShapeError(f"conv: the kernel of weight {weight.shape} has no elements")
-    return reshape(total, (batch, groups * features, *out))
-
-
-def _matrix(by_tap: Tensor, place: int, rank: int) -> Tensor:
-    from ..movement.slicing import slice_axis
-
-    matrices = by_tap.shape[rank:]
-    flat = reshape(by_tap, (math.prod(by_tap.shape[:rank]), *matrices))
-    return reshape(slice_axis(flat, 0, place, 1), matrices)
-
-
-def _input_rule(
-    g: Tensor, weight: Tensor, x_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    from .gradients import input_gradient
-
-    return input_gradient(g, conj(weight), x_aval.shape[2:], stride, padding, dilation, groups)
-
-
-def _weight_rule(
-    g: Tensor, x: Tensor, weight_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    from .gradients import weight_gradient
-
-    return weight_gradient(conj(x), g, weight_aval.shape[2:], stride, padding, dilation, groups)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_inexact:
-        return
-    shapes: tuple[tuple[Ints, Ints, dict[str, Any]], ...] = (
-        ((2, 3, 8, 8), (5, 3, 3, 3), {}),
-        ((2, 1, 8, 5), (3, 1, 5, 5), {"padding": 2}),
-        ((3, 2, 17), (2, 2, 3), {"stride": 2, "padding": ((0, 1),), "dilation": 3}),
-        ((2, 4, 5, 8), (2, 2, 2, 3), {"groups": 2, "stride": (2, 1), "padding": (1, 2)}),
-        ((1, 3, 5, 5), (3, 1, 3, 3), {"groups": 3, "padding": "same"}),
-        ((1, 2, 3, 5, 3), (3, 2, 2, 2, 1), {"padding": (1, 0, 0), "dilation": (1, 2, 1)}),
-        ((0, 2, 5, 5), (3, 2, 3, 3), {}),
-    )
-    for x, weight, more in shapes:
-        yield Sample((draw.array(x), draw.array(weight)), more, condition=8)
-    yield Sample((draw.array((2, 2, 5)), draw.array((3, 2, 1)), draw.array((3,))), condition=8)
-
-
-CONV = Operation(
-    "conv",
-    tensors=("x", "weight"),
-    statics=("stride", "padding", "dilation", "groups"),
-    rule=_rule,
-    traits=Traits("contraction", family="conv", precision="low", bound="compute"),
-    vjp={"x": _input_rule, "weight": _weight_rule},
-    body=_body,
-    batch=conv_batch,
-    public=conv,
-    samples=_samples,
-    reference="ingle.tensor.ops.convolution._reference:conv",
-)

@@ -19,9 +19,22 @@ from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import conj
+from ..movement.joining import stack
 from ..movement.shapes import permute_dims, reshape
 from ..movement.slicing import slice
-from ._windows import Ints, Pairs, PerAxis, cropped, out_sizes, per_axis, put_back
+from ..reductions.basic import sum
+from ._windows import (
+    Ints,
+    Pairs,
+    PerAxis,
+    cropped,
+    out_sizes,
+    padded,
+    per_axis,
+    put_back,
+    seen_by,
+    taps,
+)
 from .forward import CONV, Padding, check_floats, window_attributes
 
 if TYPE_CHECKING:
@@ -194,6 +207,8 @@ def _weight_body(
     groups: int,
 ) -> Tensor:  # fmt: skip
     batch, channels, *size = x.shape
+    if groups == channels == g.shape[1] > 1:
+        return _depthwise_weight(x, g, kernel, stride, padding, dilation)
     # Batch and channels change places, within each group.
     grouped = reshape(x, (batch, groups, channels // groups, *size))
     order = (2, 1, 0, *range(3, grouped.ndim))
@@ -203,6 +218,19 @@ def _weight_body(
     # Where the last stride did not reach the border the result is longer than the kernel.
     whole = slice(out, (0,) * out.ndim, (*out.shape[:2], *kernel))
     return permute_dims(whole, swap)
+
+
+def _depthwise_weight(
+    x: Tensor, g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    """Each channel by itself: for each tap the sum of what it sees times g."""
+    dtype, axes = x.dtype, (0, *range(2, x.ndim))
+    image = padded(x, padding)
+    if dtype.itemsize == 2:  # summed in float32, rounded once
+        image, g = image.astype("float32"), g.astype("float32")
+    seen = [seen_by(image, tap, g.shape[2:], stride, dilation) for tap in taps(kernel)]
+    sums = [sum(part * g, axis=axes) for part in seen]
+    return reshape(stack(sums, axis=1), (x.shape[1], 1, *kernel)).astype(dtype)
 
 
 def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...dispatch import TensorLike, handle_of, promote_tensors, run
 from ...errors import ArgumentError, ShapeError
 from .._guarding import guarded
+from ..elementwise.cast import astype
 from ..movement.padding import pad
 from ..movement.shapes import reshape
 from ._windows import Ints, PerAxis, per_axis
@@ -144,7 +145,8 @@ def _transposed(
         check_bias(name, bias, kernel[1] * attributes["groups"])
         a, b, c = promote_tensors(name, ("x", x), ("weight", weight), ("bias", bias))
         check_floats(name, "x", a.dtype)
-        return _spread(name, a, b, more, **attributes) + reshape(c, (-1, *(1,) * rank))
+        out = _spread(name, a, b, more, **attributes)
+        return out + astype(reshape(c, (-1, *(1,) * rank)), out.dtype)
     a, b = promote_tensors(name, ("x", x), ("weight", weight))
     check_floats(name, "x", a.dtype)
     return _spread(name, a, b, more, **attributes)

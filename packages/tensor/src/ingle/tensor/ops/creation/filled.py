@@ -64,6 +64,28 @@ def full(
     return create(op, device, (Scalar(_fitting(fill_value, to), to),))
 
 
+def _full_rule(fill_value: Aval, *, shape: Shape, dtype: DType) -> Aval:
+    return Aval(shape, dtype)
+
+
+def _full_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(((3, 5), 2), {"dtype": draw.dtype}, gradient=False)
+    yield Sample(((0,), 1), {"dtype": draw.dtype}, gradient=False)
+
+
+FULL = Operation(
+    "full",
+    tensors=("fill_value",),
+    statics=("shape", "dtype"),
+    rule=_full_rule,
+    traits=Traits("creation", family="full", storage=True, exactly_rounded=True),
+    batch=full_batch,
+    public=full,
+    samples=_full_samples,
+    reference=lambda shape, value, dtype: np.full(shape, value, dtype.dtype),
+)
+
+
 def _spread(
     shape: int | Sequence[int], value: Handle, dtype: object, device: Device | str | None
 ) -> Tensor:
@@ -194,25 +216,3 @@ def empty_like(
     int64
     """
     return zeros_like(x, dtype=dtype, device=device)
-
-
-def _full_rule(fill_value: Aval, *, shape: Shape, dtype: DType) -> Aval:
-    return Aval(shape, dtype)
-
-
-def _full_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample(((3, 5), 2), {"dtype": draw.dtype}, gradient=False)
-    yield Sample(((0,), 1), {"dtype": draw.dtype}, gradient=False)
-
-
-FULL = Operation(
-    "full",
-    tensors=("fill_value",),
-    statics=("shape", "dtype"),
-    rule=_full_rule,
-    traits=Traits("creation", family="full", storage=True, exactly_rounded=True),
-    batch=full_batch,
-    public=full,
-    samples=_full_samples,
-    reference=lambda shape, value, dtype: np.full(shape, value, dtype.dtype),
-)

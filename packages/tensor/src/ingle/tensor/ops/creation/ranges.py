@@ -79,6 +79,33 @@ def arange(
     return _iota(first, by, count, to, device)
 
 
+def _rule(start: Aval, step: Aval, *, size: int, dtype: DType) -> Aval:
+    return Aval((size,), dtype)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.kind != "bool" and not draw.dtype.is_complex:
+        yield Sample((0, 17, 2), {"dtype": draw.dtype}, gradient=False)
+        yield Sample((5, 5), {"dtype": draw.dtype}, gradient=False)
+        yield Sample((33, 0, -8), {"dtype": draw.dtype}, gradient=False)
+
+
+def _reference(*args: Any, dtype: DType) -> Any:
+    return np.arange(*args).astype(dtype.dtype)
+
+
+IOTA = Operation(
+    "iota",
+    tensors=("start", "step"),
+    statics=("size", "dtype"),
+    rule=_rule,
+    traits=Traits("creation", family="iota", exactly_rounded=True),
+    public=arange,
+    samples=_samples,
+    reference=_reference,
+)
+
+
 @guarded
 def linspace(
     start: Number,
@@ -228,30 +255,3 @@ def _iota(
         wide = float64
     by = int64 if wide is uint64 else wide
     return create(IOTA.op(size=size, dtype=dtype), device, (Scalar(start, wide), Scalar(step, by)))
-
-
-def _rule(start: Aval, step: Aval, *, size: int, dtype: DType) -> Aval:
-    return Aval((size,), dtype)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.kind != "bool" and not draw.dtype.is_complex:
-        yield Sample((0, 17, 2), {"dtype": draw.dtype}, gradient=False)
-        yield Sample((5, 5), {"dtype": draw.dtype}, gradient=False)
-        yield Sample((33, 0, -8), {"dtype": draw.dtype}, gradient=False)
-
-
-def _reference(*args: Any, dtype: DType) -> Any:
-    return np.arange(*args).astype(dtype.dtype)
-
-
-IOTA = Operation(
-    "iota",
-    tensors=("start", "step"),
-    statics=("size", "dtype"),
-    rule=_rule,
-    traits=Traits("creation", family="iota", exactly_rounded=True),
-    public=arange,
-    samples=_samples,
-    reference=_reference,
-)

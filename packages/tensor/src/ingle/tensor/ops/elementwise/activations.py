@@ -93,6 +93,16 @@ def relu(x: TensorLike, /) -> Tensor:
     return maximum(wrap(handle), 0) if handle.dtype.is_integer else apply(_RELU, x)
 
 
+_RELU = activation(
+    "relu",
+    relu,
+    body=lambda x: maximum(x, 0),
+    # A NaN is not below zero: it lets the gradient through, as it went through itself.
+    vjp=lambda g, out: where(out <= 0, 0, g),
+    reference=partial(np.maximum, 0),
+).op()
+
+
 def relu6(x: TensorLike, /) -> Tensor:
     """`min(max(x, 0), 6)`, also of integers.
 
@@ -106,6 +116,16 @@ def relu6(x: TensorLike, /) -> Tensor:
     return clip(wrap(handle), 0, 6) if handle.dtype.is_integer else apply(_RELU6, x)
 
 
+_RELU6 = activation(
+    "relu6",
+    relu6,
+    body=lambda x: clip(x, 0, 6),
+    vjp=lambda g, x: where((x <= 0) | (x >= 6), 0, g),
+    reference=lambda x: np.clip(x, 0, 6),
+    domain=(-3.0, 9.0),
+).op()
+
+
 @guarded
 def leaky_relu(x: TensorLike, /, negative_slope: float = 0.01) -> Tensor:
     """`x` above zero and `negative_slope * x` below (Maas et al.: Rectifier nonlinearities, 2013).
@@ -115,6 +135,17 @@ def leaky_relu(x: TensorLike, /, negative_slope: float = 0.01) -> Tensor:
     [-0.25, 2.0]
     """
     return apply(_LEAKY_RELU, x, negative_slope)
+
+
+_LEAKY_RELU = activation(
+    "leaky_relu",
+    leaky_relu,
+    parameters=("negative_slope",),
+    body=lambda x, negative_slope: where(x > 0, x, x * negative_slope),
+    vjp=lambda g, x, negative_slope: where(x > 0, g, g * negative_slope),
+    reference=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
+    calls=((), (0.25,)),
+).op()
 
 
 def prelu(x: TensorLike, /, weight: TensorLike) -> Tensor:
@@ -143,6 +174,34 @@ def prelu(x: TensorLike, /, weight: TensorLike) -> Tensor:
     return run2(_PRELU, left, right)
 
 
+def _prelu_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for shape, weight in (((3,), ()), ((2, 5, 3), (5,)), ((2, 17), (1,)), ((0, 3), (3,))):
+            x = _off_kinks(draw.array(shape))
+            yield Sample((x, draw.array(weight, low=0.1, high=0.9)), condition=2)
+
+
+def _prelu_reference(x: Any, weight: Any) -> Any:
+    by_channel = (weight.size, *(1,) * (x.ndim - 2)) if weight.ndim and x.ndim > 1 else ()
+    return np.where(x > 0, x, weight.reshape(by_channel) * x)
+
+
+_PRELU = Operation(
+    "prelu",
+    tensors=("x", "weight"),
+    rule=elementwise_rule("prelu", ("float",)),
+    traits=Traits("elementwise"),
+    vjp={
+        "x": lambda g, x, weight: where(x > 0, g, g * weight),
+        "weight": lambda g, x: where(x > 0, 0, g * x),
+    },
+    body=lambda x, weight: where(x > 0, x, x * weight),
+    public=prelu,
+    samples=_prelu_samples,
+    reference=_prelu_reference,
+).op()
+
+
 @guarded
 def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     """`x` above zero and `alpha * (exp(x) - 1)` below (Clevert et al., arXiv 1511.07289).
@@ -152,6 +211,17 @@ def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     [-1.0, 2.0]
     """
     return apply(_ELU, x, alpha)
+
+
+_ELU = activation(
+    "elu",
+    elu,
+    parameters=("alpha",),
+    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x)),
+    vjp=lambda g, x, alpha: where(x > 0, g, g * alpha * exp(minimum(x, 0))),
+    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
+    calls=((), (0.5,)),
+).op()
 
 
 @guarded
@@ -170,6 +240,17 @@ def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     return apply(_CELU, x, alpha)
 
 
+_CELU = activation(
+    "celu",
+    celu,
+    parameters=("alpha",),
+    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x / alpha)),
+    vjp=lambda g, x, alpha: where(x > 0, g, g * exp(minimum(x, 0) / alpha)),
+    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+    calls=((), (0.5,)),
+).op()
+
+
 def selu(x: TensorLike, /) -> Tensor:
     """`elu` with the constants that keep mean 0 and variance 1 (Klambauer et al., 1706.02515).
 
@@ -178,6 +259,15 @@ def selu(x: TensorLike, /) -> Tensor:
     1.0507
     """
     return apply(_SELU, x)
+
+
+_SELU = activation(
+    "selu",
+    selu,
+    body=lambda x: SELU_SCALE * where(x > 0, x, SELU_ALPHA * expm1(x)),
+    vjp=lambda g, x: g * SELU_SCALE * where(x > 0, 1, SELU_ALPHA * exp(minimum(x, 0))),
+    reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
+).op()
 
 
 @guarded
@@ -196,6 +286,17 @@ def hardtanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> T
     return apply(_HARD_TANH, x, min_val, max_val)
 
 
+_HARD_TANH = activation(
+    "hardtanh",
+    hardtanh,
+    parameters=("min_val", "max_val"),
+    body=lambda x, min_val, max_val: clip(x, min_val, max_val),
+    vjp=lambda g, x, min_val, max_val: where((x <= min_val) | (x >= max_val), 0, g),
+    reference=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
+    calls=((), (-2.0, 0.5)),
+).op()
+
+
 def hardsigmoid(x: TensorLike, /) -> Tensor:
     """`x / 6 + 1/2` kept between 0 and 1.
 
@@ -204,6 +305,15 @@ def hardsigmoid(x: TensorLike, /) -> Tensor:
     [0.0, 0.5, 1.0]
     """
     return apply(_HARD_SIGMOID, x)
+
+
+_HARD_SIGMOID = activation(
+    "hardsigmoid",
+    hardsigmoid,
+    body=lambda x: clip(x + 3, 0, 6) / 6,
+    vjp=lambda g, x: where((x <= -3) | (x >= 3), 0, g / 6),
+    reference=lambda x: np.clip(x / 6 + 0.5, 0, 1),
+).op()
 
 
 def hardswish(x: TensorLike, /) -> Tensor:
@@ -216,6 +326,15 @@ def hardswish(x: TensorLike, /) -> Tensor:
     return apply(_HARD_SWISH, x)
 
 
+_HARD_SWISH = activation(
+    "hardswish",
+    hardswish,
+    body=lambda x: x * (clip(x + 3, 0, 6) / 6),
+    vjp=lambda g, x: where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5))),
+    reference=lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+).op()
+
+
 @guarded
 def hardshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     """`x`, but 0 between `-lambd` and `lambd`.
@@ -225,6 +344,17 @@ def hardshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     [0.0, 2.0]
     """
     return apply(_HARD_SHRINK, x, lambd)
+
+
+_HARD_SHRINK = activation(
+    "hardshrink",
+    hardshrink,
+    parameters=("lambd",),
+    body=lambda x, lambd: where((x >= -lambd) & (x <= lambd), 0, x),
+    vjp=lambda g, x, lambd: where((x >= -lambd) & (x <= lambd), 0, g),
+    reference=lambda x, lambd=0.5: np.where(np.abs(x) <= lambd, 0, x),
+    calls=((), (1.5,)),
+).op()
 
 
 @guarded
@@ -243,6 +373,22 @@ def softshrink(x: TensorLike, /, lambd: float = 0.5) -> Tensor:
     return apply(_SOFT_SHRINK, x, lambd)
 
 
+def _softshrink(x: Any, lambd: float = 0.5) -> Any:
+    return np.sign(x) * np.maximum(np.abs(x) - lambd, 0)
+
+
+_SOFT_SHRINK = activation(
+    "softshrink",
+    softshrink,
+    parameters=("lambd",),
+    # Both sides are 0 in between; a NaN stays one.
+    body=lambda x, lambd: maximum(x - lambd, 0) + minimum(x + lambd, 0),
+    vjp=lambda g, x, lambd: where((x >= -lambd) & (x <= lambd), 0, g),
+    reference=_softshrink,
+    calls=((), (1.5,)),
+).op()
+
+
 @guarded
 def threshold(x: TensorLike, /, threshold: float, value: float) -> Tensor:
     """`x` where it is larger than `threshold`, else `value`.
@@ -254,128 +400,6 @@ def threshold(x: TensorLike, /, threshold: float, value: float) -> Tensor:
     return apply(_THRESHOLD, x, threshold, value)
 
 
-def _prelu_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        for shape, weight in (((3,), ()), ((2, 5, 3), (5,)), ((2, 17), (1,)), ((0, 3), (3,))):
-            x = _off_kinks(draw.array(shape))
-            yield Sample((x, draw.array(weight, low=0.1, high=0.9)), condition=2)
-
-
-def _prelu_reference(x: Any, weight: Any) -> Any:
-    by_channel = (weight.size, *(1,) * (x.ndim - 2)) if weight.ndim and x.ndim > 1 else ()
-    return np.where(x > 0, x, weight.reshape(by_channel) * x)
-
-
-def _softshrink(x: Any, lambd: float = 0.5) -> Any:
-    return np.sign(x) * np.maximum(np.abs(x) - lambd, 0)
-
-
-_RELU = activation(
-    "relu",
-    relu,
-    body=lambda x: maximum(x, 0),
-    # A NaN is not below zero: it lets the gradient through, as it went through itself.
-    vjp=lambda g, out: where(out <= 0, 0, g),
-    reference=partial(np.maximum, 0),
-).op()
-_RELU6 = activation(
-    "relu6",
-    relu6,
-    body=lambda x: clip(x, 0, 6),
-    vjp=lambda g, x: where((x <= 0) | (x >= 6), 0, g),
-    reference=lambda x: np.clip(x, 0, 6),
-    domain=(-3.0, 9.0),
-).op()
-_LEAKY_RELU = activation(
-    "leaky_relu",
-    leaky_relu,
-    parameters=("negative_slope",),
-    body=lambda x, negative_slope: where(x > 0, x, x * negative_slope),
-    vjp=lambda g, x, negative_slope: where(x > 0, g, g * negative_slope),
-    reference=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
-    calls=((), (0.25,)),
-).op()
-_PRELU = Operation(
-    "prelu",
-    tensors=("x", "weight"),
-    rule=elementwise_rule("prelu", ("float",)),
-    traits=Traits("elementwise"),
-    vjp={
-        "x": lambda g, x, weight: where(x > 0, g, g * weight),
-        "weight": lambda g, x: where(x > 0, 0, g * x),
-    },
-    body=lambda x, weight: where(x > 0, x, x * weight),
-    public=prelu,
-    samples=_prelu_samples,
-    reference=_prelu_reference,
-).op()
-_ELU = activation(
-    "elu",
-    elu,
-    parameters=("alpha",),
-    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x)),
-    vjp=lambda g, x, alpha: where(x > 0, g, g * alpha * exp(minimum(x, 0))),
-    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
-    calls=((), (0.5,)),
-).op()
-_CELU = activation(
-    "celu",
-    celu,
-    parameters=("alpha",),
-    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x / alpha)),
-    vjp=lambda g, x, alpha: where(x > 0, g, g * exp(minimum(x, 0) / alpha)),
-    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
-    calls=((), (0.5,)),
-).op()
-_SELU = activation(
-    "selu",
-    selu,
-    body=lambda x: SELU_SCALE * where(x > 0, x, SELU_ALPHA * expm1(x)),
-    vjp=lambda g, x: g * SELU_SCALE * where(x > 0, 1, SELU_ALPHA * exp(minimum(x, 0))),
-    reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
-).op()
-_HARD_TANH = activation(
-    "hardtanh",
-    hardtanh,
-    parameters=("min_val", "max_val"),
-    body=lambda x, min_val, max_val: clip(x, min_val, max_val),
-    vjp=lambda g, x, min_val, max_val: where((x <= min_val) | (x >= max_val), 0, g),
-    reference=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
-    calls=((), (-2.0, 0.5)),
-).op()
-_HARD_SIGMOID = activation(
-    "hardsigmoid",
-    hardsigmoid,
-    body=lambda x: clip(x + 3, 0, 6) / 6,
-    vjp=lambda g, x: where((x <= -3) | (x >= 3), 0, g / 6),
-    reference=lambda x: np.clip(x / 6 + 0.5, 0, 1),
-).op()
-_HARD_SWISH = activation(
-    "hardswish",
-    hardswish,
-    body=lambda x: x * (clip(x + 3, 0, 6) / 6),
-    vjp=lambda g, x: where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5))),
-    reference=lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-).op()
-_HARD_SHRINK = activation(
-    "hardshrink",
-    hardshrink,
-    parameters=("lambd",),
-    body=lambda x, lambd: where((x >= -lambd) & (x <= lambd), 0, x),
-    vjp=lambda g, x, lambd: where((x >= -lambd) & (x <= lambd), 0, g),
-    reference=lambda x, lambd=0.5: np.where(np.abs(x) <= lambd, 0, x),
-    calls=((), (1.5,)),
-).op()
-_SOFT_SHRINK = activation(
-    "softshrink",
-    softshrink,
-    parameters=("lambd",),
-    # Both sides are 0 in between; a NaN stays one.
-    body=lambda x, lambd: maximum(x - lambd, 0) + minimum(x + lambd, 0),
-    vjp=lambda g, x, lambd: where((x >= -lambd) & (x <= lambd), 0, g),
-    reference=_softshrink,
-    calls=((), (1.5,)),
-).op()
 _THRESHOLD = activation(
     "threshold",
     threshold,

@@ -19,6 +19,7 @@ from ...dispatch import (
 )
 from ...dtypes import real_dtype
 from ...errors import DTypeError
+from ...operation import Laws
 from .._families import PLAIN, binary, division, unary
 from .._rules import INEXACT, NUMERIC, conj
 from .where import where
@@ -40,6 +41,16 @@ def add(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_ADD, x1, x2)
 
 
+_ADD = binary(
+    "add",
+    add,
+    vjp={"x1": lambda g: g, "x2": lambda g: g},
+    reference=np.add,
+    laws=Laws(neutral=-0.0, commutes=True),
+    **PLAIN,
+).op()
+
+
 def subtract(x1: Operand, x2: Operand, /) -> Tensor:
     """`x1 - x2` for each pair of elements.
 
@@ -51,6 +62,16 @@ def subtract(x1: Operand, x2: Operand, /) -> Tensor:
     [4, 5]
     """
     return call2(_SUBTRACT, x1, x2)
+
+
+_SUBTRACT = binary(
+    "subtract",
+    subtract,
+    vjp={"x1": lambda g: g, "x2": lambda g: -g},
+    reference=np.subtract,
+    laws=Laws(neutral=0),
+    **PLAIN,
+).op()
 
 
 def multiply(x1: Operand, x2: Operand, /) -> Tensor:
@@ -66,6 +87,16 @@ def multiply(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_MULTIPLY, x1, x2)
 
 
+_MULTIPLY = binary(
+    "multiply",
+    multiply,
+    vjp={"x1": lambda g, x2: g * conj(x2), "x2": lambda g, x1: g * conj(x1)},
+    reference=np.multiply,
+    laws=Laws(neutral=1, commutes=True),
+    **PLAIN,
+).op()
+
+
 def divide(x1: Operand, x2: Operand, /) -> Tensor:
     """The quotient of each pair of elements; integers are cast to the default float dtype.
 
@@ -77,6 +108,22 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
     [0.5, 1.5]
     """
     return call2_floating(_DIVIDE, x1, x2)
+
+
+_DIVIDE = binary(
+    "divide",
+    divide,
+    vjp={
+        "x1": lambda g, x2: g / conj(x2),
+        "x2": lambda g, x2, out: -g * conj(out / x2),
+    },
+    kinds=INEXACT,
+    low=0.5,
+    reference=np.divide,
+    laws=Laws(neutral=1, by_inverse="multiply"),
+    cost="root",
+    exactly_rounded=True,
+).op()
 
 
 def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
@@ -94,6 +141,21 @@ def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_FLOOR_DIVIDE, x1, x2)
 
 
+def _floor_divide_reference(x1: Any, x2: Any) -> Any:
+    # At infinities NumPy follows Python, the Array API standard has the quotient rounded down.
+    infinite = np.isinf(x1) | np.isinf(x2)
+    return np.where(infinite, np.floor(np.divide(x1, x2)), np.floor_divide(x1, x2))
+
+
+_FLOOR_DIVIDE = division(
+    "floor_divide",
+    floor_divide,
+    vjp={},
+    reference=_floor_divide_reference,
+    discontinuous=True,
+).op()
+
+
 def remainder(x1: Operand, x2: Operand, /) -> Tensor:
     """What is left of `x1` by `x2`, with the sign of `x2`, as Python's `%`; 0 for an integer by 0.
 
@@ -107,6 +169,22 @@ def remainder(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_REMAINDER, x1, x2)
 
 
+def _remainder_by_divisor(g: Tensor, x1: Any, x2: Any) -> Tensor:
+    return -g * floor_divide(x1, x2)
+
+
+_REMAINDER = division(
+    "remainder",
+    remainder,
+    vjp={"x1": lambda g: g, "x2": _remainder_by_divisor},
+    reference=np.remainder,
+    # The remainder jumps where the quotient is whole: finite differences may step over it.
+    gradient_samples=False,
+    condition=8,
+    discontinuous=True,
+).op()
+
+
 def negative(x: TensorLike, /) -> Tensor:
     """`-x` for each element.
 
@@ -115,6 +193,11 @@ def negative(x: TensorLike, /) -> Tensor:
     [-1, 2]
     """
     return call1(_NEGATIVE, x)
+
+
+_NEGATIVE = unary(
+    "negative", negative, vjp=lambda g: -g, reference=np.negative, laws=Laws(negates=True), **PLAIN
+).op()
 
 
 def positive(x: TensorLike, /) -> Tensor:
@@ -142,6 +225,17 @@ def abs(x: TensorLike, /) -> Tensor:
     return call1(_ABS, x)
 
 
+_ABS = unary(
+    "abs",
+    abs,
+    vjp=lambda g, x: g * sign(x),
+    result=real_dtype,
+    reference=np.abs,
+    laws=Laws(even=True),
+    **PLAIN,
+).op()
+
+
 def sign(x: TensorLike, /) -> Tensor:
     """-1, 0 or 1 by the sign of each element, NaN for NaN; `x / abs(x)` for complex elements.
 
@@ -150,16 +244,6 @@ def sign(x: TensorLike, /) -> Tensor:
     [-1, 0, 1]
     """
     return call1(_SIGN, x)
-
-
-def reciprocal(x: TensorLike, /) -> Tensor:
-    """`1 / x` for each element; integers are cast to the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.reciprocal(it.asarray([4.0])).tolist()
-    [0.25]
-    """
-    return run1(_RECIPROCAL, as_floating(x, "reciprocal"))
 
 
 def _sign_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor | None:
@@ -172,69 +256,6 @@ def _sign_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor | None:
     return where(x == 0, 0, turned)
 
 
-def _remainder_by_divisor(g: Tensor, x1: Any, x2: Any) -> Tensor:
-    return -g * floor_divide(x1, x2)
-
-
-_ADD = binary(
-    "add", add, vjp={"x1": lambda g: g, "x2": lambda g: g}, reference=np.add, **PLAIN
-).op()
-_SUBTRACT = binary(
-    "subtract",
-    subtract,
-    vjp={"x1": lambda g: g, "x2": lambda g: -g},
-    reference=np.subtract,
-    **PLAIN,
-).op()
-_MULTIPLY = binary(
-    "multiply",
-    multiply,
-    vjp={"x1": lambda g, x2: g * conj(x2), "x2": lambda g, x1: g * conj(x1)},
-    reference=np.multiply,
-    **PLAIN,
-).op()
-_DIVIDE = binary(
-    "divide",
-    divide,
-    vjp={
-        "x1": lambda g, x2: g / conj(x2),
-        "x2": lambda g, x2, out: -g * conj(out / x2),
-    },
-    kinds=INEXACT,
-    low=0.5,
-    reference=np.divide,
-    cost="root",
-    exactly_rounded=True,
-).op()
-
-
-def _floor_divide_reference(x1: Any, x2: Any) -> Any:
-    # At infinities NumPy follows Python, the Array API standard has the quotient rounded down.
-    infinite = np.isinf(x1) | np.isinf(x2)
-    return np.where(infinite, np.floor(np.divide(x1, x2)), np.floor_divide(x1, x2))
-
-
-_FLOOR_DIVIDE = division(
-    "floor_divide",
-    floor_divide,
-    vjp={},
-    reference=_floor_divide_reference,
-    discontinuous=True,
-).op()
-_REMAINDER = division(
-    "remainder",
-    remainder,
-    vjp={"x1": lambda g: g, "x2": _remainder_by_divisor},
-    reference=np.remainder,
-    # The remainder jumps where the quotient is whole: finite differences may step over it.
-    gradient_samples=False,
-    condition=8,
-    discontinuous=True,
-).op()
-_NEGATIVE = unary("negative", negative, vjp=lambda g: -g, reference=np.negative, **PLAIN).op()
-_ABS = unary(
-    "abs", abs, vjp=lambda g, x: g * sign(x), result=real_dtype, reference=np.abs, **PLAIN
-).op()
 _SIGN = unary(
     "sign",
     sign,
@@ -244,6 +265,18 @@ _SIGN = unary(
     cost="cheap",
     discontinuous=True,
 ).op()
+
+
+def reciprocal(x: TensorLike, /) -> Tensor:
+    """`1 / x` for each element; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.reciprocal(it.asarray([4.0])).tolist()
+    [0.25]
+    """
+    return run1(_RECIPROCAL, as_floating(x, "reciprocal"))
+
+
 _RECIPROCAL = unary(
     "reciprocal",
     reciprocal,

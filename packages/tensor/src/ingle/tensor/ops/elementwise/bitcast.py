@@ -41,9 +41,6 @@ def _rule(x: Aval, *, dtype: DType) -> Aval:
     return Aval(x.shape, dtype)
 
 
-_UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
-
-
 def _samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.kind not in ("bool", "complex"):
         to = _UNSIGNED[draw.dtype.itemsize]
@@ -65,3 +62,6 @@ BITCAST = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+_UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}

@@ -10,7 +10,7 @@ from ...device import Device
 from ...dispatch import TensorLike, handle_of, run1, wrap
 from ...dtypes import DType, complex128, float32, float64, int8, int32, uint8
 from ...errors import DTypeError
-from ...operation import Operation, Traits
+from ...operation import Laws, Operation, Traits
 from ...sample import Draw, Sample
 from .._rules import dtype_argument
 
@@ -55,18 +55,6 @@ def astype(
     return out if device is None else out.to_device(device)
 
 
-def _cast(x: Handle, to: DType) -> Tensor:
-    if x.dtype.is_storage and to.is_storage:
-        # Kernels never see two storage dtypes at once.
-        return astype(run1(ASTYPE.op(dtype=between(x.dtype, to)), x), to)
-    return run1(ASTYPE.op(dtype=to), x)
-
-
-def between(a: DType, b: DType) -> DType:
-    """A dtype that computes and has all values of two storage dtypes."""
-    return float32 if "float" in (a.holds, b.holds) else int8
-
-
 def _rule(x: Aval, *, dtype: DType) -> Aval:
     if x.dtype.is_complex and not (dtype.is_complex or dtype.kind == "bool"):
         raise DTypeError(
@@ -105,9 +93,23 @@ ASTYPE = Operation(
     tensors=("x",),
     statics=("dtype",),
     rule=_rule,
-    traits=Traits("elementwise", family="cast", storage=True, cost="cheap"),
+    traits=Traits(
+        "elementwise", family="cast", storage=True, cost="cheap", laws=Laws(converts=True)
+    ),
     vjp={"x": _vjp},
     public=astype,
     samples=_samples,
     reference=_reference,
 )
+
+
+def _cast(x: Handle, to: DType) -> Tensor:
+    if x.dtype.is_storage and to.is_storage:
+        # Kernels never see two storage dtypes at once.
+        return astype(run1(ASTYPE.op(dtype=between(x.dtype, to)), x), to)
+    return run1(ASTYPE.op(dtype=to), x)
+
+
+def between(a: DType, b: DType) -> DType:
+    """A dtype that computes and has all values of two storage dtypes."""
+    return float32 if "float" in (a.holds, b.holds) else int8

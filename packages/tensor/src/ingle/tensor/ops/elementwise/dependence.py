@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...contract import Aval
-from ...dispatch import TensorLike, handle_of, run2
-from ...operation import Operation, Traits
+from ...contract import Aval, Handle
+from ...dispatch import TensorLike, handle_of, run1, run2
+from ...operation import OPERATIONS, Operation, Traits
 from ...sample import Draw, Sample
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def depend(x: TensorLike, after: TensorLike, /) -> Tensor:
     >>> it.exp(it.depend(x, it.sum(it.exp(x)))).shape
     (2,)
     """
-    return run2(DEPEND.op(), handle_of(x, "depend", "x"), handle_of(after, "depend", "after"))
+    return ordered_after(handle_of(x, "depend", "x"), handle_of(after, "depend", "after"))
 
 
 def _rule(x: Aval, after: Aval) -> Aval:
@@ -64,3 +65,12 @@ DEPEND = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+def ordered_after(x: Handle, after: Handle) -> Tensor:
+    """`depend`; of an `after` on another device one element comes over, which will do."""
+    here = x.backend.device
+    if after.backend.device != here:
+        flat = run1(OPERATIONS["reshape"].op(shape=(math.prod(after.shape),)), after)
+        after = flat[:1].to_device(here)._handle
+    return run2(DEPEND.op(), x, after)

@@ -29,6 +29,17 @@ def exp(x: TensorLike, /) -> Tensor:
     return run1(_EXP, as_floating(x, "exp"))
 
 
+_EXP = unary(
+    "exp",
+    exp,
+    vjp=lambda g, out: g * conj(out),
+    kinds=INEXACT,
+    reference=np.exp,
+    precision="high",
+    cost="expensive",
+).op()
+
+
 def exp2(x: TensorLike, /) -> Tensor:
     """2 to the power of each element.
 
@@ -37,6 +48,25 @@ def exp2(x: TensorLike, /) -> Tensor:
     [8.0, 0.5]
     """
     return run1(_EXP2, as_floating(x, "exp2"))
+
+
+def _exp2(x: Tensor) -> Tensor:
+    from .powers import pow
+
+    # Other than exp(x * log(2)) it does not round what is multiplied.
+    return pow(2.0, x)
+
+
+_EXP2 = unary(
+    "exp2",
+    exp2,
+    vjp=lambda g, out: g * (out * _LN2),
+    kinds=("float",),
+    domain=(-8.0, 8.0),
+    body=_exp2,
+    reference=np.exp2,
+    precision="high",
+).op()
 
 
 def expm1(x: TensorLike, /) -> Tensor:
@@ -49,6 +79,17 @@ def expm1(x: TensorLike, /) -> Tensor:
     return run1(_EXPM1, as_floating(x, "expm1"))
 
 
+_EXPM1 = unary(
+    "expm1",
+    expm1,
+    vjp=lambda g, out: g * conj(out + 1),
+    kinds=INEXACT,
+    reference=np.expm1,
+    precision="high",
+    cost="expensive",
+).op()
+
+
 def log(x: TensorLike, /) -> Tensor:
     """The natural logarithm: -inf at 0, NaN below.
 
@@ -57,6 +98,18 @@ def log(x: TensorLike, /) -> Tensor:
     [0.0]
     """
     return run1(_LOG, as_floating(x, "log"))
+
+
+_LOG = unary(
+    "log",
+    log,
+    vjp=lambda g, x: g / conj(x),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    reference=np.log,
+    precision="high",
+    cost="expensive",
+).op()
 
 
 def log1p(x: TensorLike, /) -> Tensor:
@@ -69,6 +122,18 @@ def log1p(x: TensorLike, /) -> Tensor:
     return run1(_LOG1P, as_floating(x, "log1p"))
 
 
+_LOG1P = unary(
+    "log1p",
+    log1p,
+    vjp=lambda g, x: g / conj(x + 1),
+    kinds=INEXACT,
+    domain=(-0.75, 4.0),
+    reference=np.log1p,
+    precision="high",
+    cost="expensive",
+).op()
+
+
 def log2(x: TensorLike, /) -> Tensor:
     """The logarithm to base 2.
 
@@ -79,6 +144,19 @@ def log2(x: TensorLike, /) -> Tensor:
     return run1(_LOG2, as_floating(x, "log2"))
 
 
+_LOG2 = unary(
+    "log2",
+    log2,
+    vjp=lambda g, x: g / conj(x * _LN2),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    body=lambda x: log(x) / _LN2,
+    reference=np.log2,
+    precision="high",
+    cost="expensive",
+).op()
+
+
 def log10(x: TensorLike, /) -> Tensor:
     """The logarithm to base 10.
 
@@ -87,6 +165,19 @@ def log10(x: TensorLike, /) -> Tensor:
     [0.0]
     """
     return run1(_LOG10, as_floating(x, "log10"))
+
+
+_LOG10 = unary(
+    "log10",
+    log10,
+    vjp=lambda g, x: g / conj(x * _LN10),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    body=lambda x: log(x) / _LN10,
+    reference=np.log10,
+    precision="high",
+    cost="expensive",
+).op()
 
 
 def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
@@ -116,85 +207,6 @@ def _share(g: Tensor, x: Any, other: Any) -> Tensor:
     return g * sigmoid(where(endless, 0.0, x) - where(endless, 0.0, other))
 
 
-_EXP = unary(
-    "exp",
-    exp,
-    vjp=lambda g, out: g * conj(out),
-    kinds=INEXACT,
-    reference=np.exp,
-    precision="high",
-    cost="expensive",
-).op()
-
-
-def _exp2(x: Tensor) -> Tensor:
-    from .powers import pow
-
-    # Other than exp(x * log(2)) it does not round what is multiplied.
-    return pow(2.0, x)
-
-
-_EXP2 = unary(
-    "exp2",
-    exp2,
-    vjp=lambda g, out: g * (out * _LN2),
-    kinds=("float",),
-    domain=(-8.0, 8.0),
-    body=_exp2,
-    reference=np.exp2,
-    precision="high",
-).op()
-_EXPM1 = unary(
-    "expm1",
-    expm1,
-    vjp=lambda g, out: g * conj(out + 1),
-    kinds=INEXACT,
-    reference=np.expm1,
-    precision="high",
-    cost="expensive",
-).op()
-_LOG = unary(
-    "log",
-    log,
-    vjp=lambda g, x: g / conj(x),
-    kinds=INEXACT,
-    domain=(0.1, 4.0),
-    reference=np.log,
-    precision="high",
-    cost="expensive",
-).op()
-_LOG1P = unary(
-    "log1p",
-    log1p,
-    vjp=lambda g, x: g / conj(x + 1),
-    kinds=INEXACT,
-    domain=(-0.75, 4.0),
-    reference=np.log1p,
-    precision="high",
-    cost="expensive",
-).op()
-_LOG2 = unary(
-    "log2",
-    log2,
-    vjp=lambda g, x: g / conj(x * _LN2),
-    kinds=INEXACT,
-    domain=(0.1, 4.0),
-    body=lambda x: log(x) / _LN2,
-    reference=np.log2,
-    precision="high",
-    cost="expensive",
-).op()
-_LOG10 = unary(
-    "log10",
-    log10,
-    vjp=lambda g, x: g / conj(x * _LN10),
-    kinds=INEXACT,
-    domain=(0.1, 4.0),
-    body=lambda x: log(x) / _LN10,
-    reference=np.log10,
-    precision="high",
-    cost="expensive",
-).op()
 _LOGADDEXP = binary(
     "logaddexp",
     logaddexp,

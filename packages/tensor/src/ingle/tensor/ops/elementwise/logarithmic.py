@@ -33,24 +33,6 @@ def xlogy(x1: Operand, x2: Operand, /) -> Tensor:
     return call2_floating(_XLOGY, x1, x2)
 
 
-@guarded
-def logit(x: TensorLike, /, eps: float | None = None) -> Tensor:
-    """`log(x / (1 - x))`, the inverse of `sigmoid`: infinite at 0 and 1, NaN beyond.
-
-    Args:
-        x: shares in [0, 1]; integers are cast to the default float dtype.
-        eps: keeps the shares in [eps, 1 - eps] first, with a gradient of 0 beyond.
-
-    >>> import ingle.tensor as it
-    >>> it.logit(it.asarray([0.5, 0.0])).tolist()
-    [0.0, -inf]
-    """
-    handle = as_floating(x, "logit")
-    if eps is not None:
-        handle = clip(wrap(handle), float(eps), 1 - float(eps))._handle
-    return run1(_LOGIT, handle)
-
-
 def _log(x: Any) -> Any:
     if not isinstance(x, (int, float)):
         return log(x)
@@ -74,18 +56,6 @@ def _by_number(g: Tensor, x1: Any, x2: Tensor) -> Tensor:
     return where(still, 0, g * (x1 / where(still, 1, x2)))
 
 
-def _logit(x: Tensor) -> Tensor:
-    # Around 1/2 the quotient is near 1, and its logarithm would have few digits.
-    middle = abs(x - 0.5) < 0.25
-    return where(middle, atanh(where(middle, x * 2 - 1, 0)) * 2, log(x / (1 - x)))
-
-
-def _logit_reference(x: Any) -> Any:
-    from scipy.special import logit as oracle
-
-    return oracle(x)
-
-
 _XLOGY = binary(
     "xlogy",
     xlogy,
@@ -98,6 +68,38 @@ _XLOGY = binary(
     precision="high",
     condition=2,
 ).op()
+
+
+@guarded
+def logit(x: TensorLike, /, eps: float | None = None) -> Tensor:
+    """`log(x / (1 - x))`, the inverse of `sigmoid`: infinite at 0 and 1, NaN beyond.
+
+    Args:
+        x: shares in [0, 1]; integers are cast to the default float dtype.
+        eps: keeps the shares in [eps, 1 - eps] first, with a gradient of 0 beyond.
+
+    >>> import ingle.tensor as it
+    >>> it.logit(it.asarray([0.5, 0.0])).tolist()
+    [0.0, -inf]
+    """
+    handle = as_floating(x, "logit")
+    if eps is not None:
+        handle = clip(wrap(handle), float(eps), 1 - float(eps))._handle
+    return run1(_LOGIT, handle)
+
+
+def _logit(x: Tensor) -> Tensor:
+    # Around 1/2 the quotient is near 1, and its logarithm would have few digits.
+    middle = abs(x - 0.5) < 0.25
+    return where(middle, atanh(where(middle, x * 2 - 1, 0)) * 2, log(x / (1 - x)))
+
+
+def _logit_reference(x: Any) -> Any:
+    from scipy.special import logit as oracle
+
+    return oracle(x)
+
+
 _LOGIT = unary(
     "logit",
     logit,

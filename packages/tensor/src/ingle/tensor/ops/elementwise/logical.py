@@ -21,7 +21,7 @@ from ...dispatch import (
     run2,
 )
 from ...dtypes import bool_
-from ...operation import Op
+from ...operation import Laws, Op
 from .._families import PLAIN, PREDICATE, binary, unary
 from .._rules import INTEGRAL
 
@@ -79,6 +79,17 @@ def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_BITWISE_AND, x1, x2)
 
 
+_BITWISE_AND = binary(
+    "bitwise_and",
+    bitwise_and,
+    vjp={},
+    kinds=INTEGRAL,
+    reference=np.bitwise_and,
+    laws=Laws(idempotent=True),
+    **PLAIN,
+).op()
+
+
 def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in one of each pair, of integers or bools.
 
@@ -87,6 +98,17 @@ def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
     [14, 15]
     """
     return call2(_BITWISE_OR, x1, x2)
+
+
+_BITWISE_OR = binary(
+    "bitwise_or",
+    bitwise_or,
+    vjp={},
+    kinds=INTEGRAL,
+    reference=np.bitwise_or,
+    laws=Laws(idempotent=True),
+    **PLAIN,
+).op()
 
 
 def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
@@ -99,6 +121,11 @@ def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_BITWISE_XOR, x1, x2)
 
 
+_BITWISE_XOR = binary(
+    "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor, **PLAIN
+).op()
+
+
 def bitwise_invert(x: TensorLike, /) -> Tensor:
     """Every bit of integers the other way round; `not` for bools.
 
@@ -107,6 +134,16 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
     [-1, -6]
     """
     return call1(_BITWISE_INVERT, x)
+
+
+_BITWISE_INVERT = unary(
+    "bitwise_invert",
+    bitwise_invert,
+    zero_gradient=True,
+    kinds=INTEGRAL,
+    reference=np.bitwise_invert,
+    **PLAIN,
+).op()
 
 
 def bitwise_left_shift(x1: Operand, x2: Operand, /) -> Tensor:
@@ -119,6 +156,17 @@ def bitwise_left_shift(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_LEFT_SHIFT, x1, x2)
 
 
+_LEFT_SHIFT = binary(
+    "bitwise_left_shift",
+    bitwise_left_shift,
+    vjp={},
+    kinds=("unsigned", "signed"),
+    low2=0.0,
+    high2=5.0,
+    reference=np.bitwise_left_shift,
+).op()
+
+
 def bitwise_right_shift(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits of `x1` moved down by `x2` places, keeping the sign; `x2` must not be negative.
 
@@ -127,6 +175,19 @@ def bitwise_right_shift(x1: Operand, x2: Operand, /) -> Tensor:
     [3, -2]
     """
     return call2(_RIGHT_SHIFT, x1, x2)
+
+
+_RIGHT_SHIFT = binary(
+    "bitwise_right_shift",
+    bitwise_right_shift,
+    vjp={},
+    kinds=("unsigned", "signed"),
+    low=-99.0,
+    high=99.0,
+    low2=0.0,
+    high2=5.0,
+    reference=np.bitwise_right_shift,
+).op()
 
 
 def _logical(op: Op, x1: Operand, x2: Operand) -> Tensor:
@@ -144,43 +205,6 @@ def _truth(x: TensorLike, name: str, argument: str) -> Handle:
     return cast_handle(handle, bool_)
 
 
-_BITWISE_AND = binary(
-    "bitwise_and", bitwise_and, vjp={}, kinds=INTEGRAL, reference=np.bitwise_and, **PLAIN
-).op()
-_BITWISE_OR = binary(
-    "bitwise_or", bitwise_or, vjp={}, kinds=INTEGRAL, reference=np.bitwise_or, **PLAIN
-).op()
-_BITWISE_XOR = binary(
-    "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor, **PLAIN
-).op()
-_BITWISE_INVERT = unary(
-    "bitwise_invert",
-    bitwise_invert,
-    zero_gradient=True,
-    kinds=INTEGRAL,
-    reference=np.bitwise_invert,
-    **PLAIN,
-).op()
-_LEFT_SHIFT = binary(
-    "bitwise_left_shift",
-    bitwise_left_shift,
-    vjp={},
-    kinds=("unsigned", "signed"),
-    low2=0.0,
-    high2=5.0,
-    reference=np.bitwise_left_shift,
-).op()
-_RIGHT_SHIFT = binary(
-    "bitwise_right_shift",
-    bitwise_right_shift,
-    vjp={},
-    kinds=("unsigned", "signed"),
-    low=-99.0,
-    high=99.0,
-    low2=0.0,
-    high2=5.0,
-    reference=np.bitwise_right_shift,
-).op()
 _LOGICAL_AND = binary(
     "logical_and",
     logical_and,

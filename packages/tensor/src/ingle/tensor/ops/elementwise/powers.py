@@ -64,57 +64,6 @@ def pow(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_POW, x1, x2)
 
 
-def square(x: TensorLike, /) -> Tensor:
-    """Each element times itself.
-
-    >>> import ingle.tensor as it
-    >>> it.square(it.asarray([2, -3])).tolist()
-    [4, 9]
-    """
-    return call1(_SQUARE, x)
-
-
-def sqrt(x: TensorLike, /) -> Tensor:
-    """The square root, correctly rounded; NaN below 0. Integers become the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.sqrt(it.asarray([9, 16])).tolist()
-    [3.0, 4.0]
-    """
-    return run1(_SQRT, as_floating(x, "sqrt"))
-
-
-def rsqrt(x: TensorLike, /) -> Tensor:
-    """`1 / sqrt(x)`: inf at 0, NaN below. Integers are cast to the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.rsqrt(it.asarray([4.0])).tolist()
-    [0.5]
-    """
-    return run1(_RSQRT, as_floating(x, "rsqrt"))
-
-
-def hypot(x1: Operand, x2: Operand, /) -> Tensor:
-    """`sqrt(x1² + x2²)` without overflow in between; its gradient at (0, 0) is 0.
-
-    >>> import ingle.tensor as it
-    >>> it.hypot(it.asarray([3.0]), it.asarray([4.0])).tolist()
-    [5.0]
-    """
-    return call2_floating(_HYPOT, x1, x2)
-
-
-_SHORT: dict[float, Callable[[Any], Tensor]] = {
-    1: positive,
-    2: square,
-    3: lambda x: square(x) * x,
-    4: lambda x: square(square(x)),
-    -1: reciprocal,
-    0.5: sqrt,
-    -0.5: rsqrt,
-}
-
-
 def _pow_by_base(g: Tensor, x1: Tensor, x2: Any) -> Tensor:
     if isinstance(x2, (int, float, complex)):
         return g * conj(x1 ** (x2 - 1) * x2) if x2 != 0 else g * 0
@@ -144,6 +93,94 @@ def _log_of_number(x: complex) -> complex:
     return math.log(x) if x > 0 else math.nan
 
 
+_POW = binary(
+    "pow",
+    pow,
+    vjp={"x1": _pow_by_base, "x2": _pow_by_exponent},
+    low=0.5,
+    high=3.0,
+    number=3,
+    reference=np.power,
+    precision="high",
+    condition=8,
+    cost="expensive",
+).op()
+
+
+def square(x: TensorLike, /) -> Tensor:
+    """Each element times itself.
+
+    >>> import ingle.tensor as it
+    >>> it.square(it.asarray([2, -3])).tolist()
+    [4, 9]
+    """
+    return call1(_SQUARE, x)
+
+
+_SQUARE = unary(
+    "square",
+    square,
+    vjp=lambda g, x: g * conj(x * 2),
+    body=lambda x: x * x,
+    reference=np.square,
+    **PLAIN,
+).op()
+
+
+def sqrt(x: TensorLike, /) -> Tensor:
+    """The square root, correctly rounded; NaN below 0. Integers become the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.sqrt(it.asarray([9, 16])).tolist()
+    [3.0, 4.0]
+    """
+    return run1(_SQRT, as_floating(x, "sqrt"))
+
+
+_SQRT = unary(
+    "sqrt",
+    sqrt,
+    vjp=lambda g, out: g / conj(out * 2),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    reference=np.sqrt,
+    cost="root",
+    exactly_rounded=True,
+).op()
+
+
+def rsqrt(x: TensorLike, /) -> Tensor:
+    """`1 / sqrt(x)`: inf at 0, NaN below. Integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.rsqrt(it.asarray([4.0])).tolist()
+    [0.5]
+    """
+    return run1(_RSQRT, as_floating(x, "rsqrt"))
+
+
+_RSQRT = unary(
+    "rsqrt",
+    rsqrt,
+    vjp=lambda g, out: g * conj(out * out * out * -0.5),
+    kinds=INEXACT,
+    domain=(0.1, 4.0),
+    body=lambda x: 1 / sqrt(x),
+    reference=lambda x: 1 / np.sqrt(x),
+    cost="root",
+).op()
+
+
+def hypot(x1: Operand, x2: Operand, /) -> Tensor:
+    """`sqrt(x1² + x2²)` without overflow in between; its gradient at (0, 0) is 0.
+
+    >>> import ingle.tensor as it
+    >>> it.hypot(it.asarray([3.0]), it.asarray([4.0])).tolist()
+    [5.0]
+    """
+    return call2_floating(_HYPOT, x1, x2)
+
+
 def _hypot(x1: Any, x2: Any) -> Tensor:
     from .extrema import maximum, minimum
 
@@ -157,46 +194,6 @@ def _hypot_vjp(g: Tensor, x: Any, out: Tensor) -> Tensor:
     return where(out == 0, 0, g * (x / out))
 
 
-_POW = binary(
-    "pow",
-    pow,
-    vjp={"x1": _pow_by_base, "x2": _pow_by_exponent},
-    low=0.5,
-    high=3.0,
-    number=3,
-    reference=np.power,
-    precision="high",
-    condition=8,
-    cost="expensive",
-).op()
-_SQUARE = unary(
-    "square",
-    square,
-    vjp=lambda g, x: g * conj(x * 2),
-    body=lambda x: x * x,
-    reference=np.square,
-    **PLAIN,
-).op()
-_SQRT = unary(
-    "sqrt",
-    sqrt,
-    vjp=lambda g, out: g / conj(out * 2),
-    kinds=INEXACT,
-    domain=(0.1, 4.0),
-    reference=np.sqrt,
-    cost="root",
-    exactly_rounded=True,
-).op()
-_RSQRT = unary(
-    "rsqrt",
-    rsqrt,
-    vjp=lambda g, out: g * conj(out * out * out * -0.5),
-    kinds=INEXACT,
-    domain=(0.1, 4.0),
-    body=lambda x: 1 / sqrt(x),
-    reference=lambda x: 1 / np.sqrt(x),
-    cost="root",
-).op()
 _HYPOT = binary(
     "hypot",
     hypot,
@@ -208,3 +205,14 @@ _HYPOT = binary(
     body=_hypot,
     reference=np.hypot,
 ).op()
+
+
+_SHORT: dict[float, Callable[[Any], Tensor]] = {
+    1: positive,
+    2: square,
+    3: lambda x: square(x) * x,
+    4: lambda x: square(square(x)),
+    -1: reciprocal,
+    0.5: sqrt,
+    -0.5: rsqrt,
+}

@@ -26,6 +26,17 @@ def floor(x: TensorLike, /) -> Tensor:
     return _rounded(_FLOOR, x)
 
 
+_FLOOR = unary(
+    "floor",
+    floor,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.floor,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
+
+
 def ceil(x: TensorLike, /) -> Tensor:
     """The smallest whole number that is not below each element.
 
@@ -36,6 +47,17 @@ def ceil(x: TensorLike, /) -> Tensor:
     return _rounded(_CEIL, x)
 
 
+_CEIL = unary(
+    "ceil",
+    ceil,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.ceil,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
+
+
 def trunc(x: TensorLike, /) -> Tensor:
     """Each element without its fraction: rounded towards zero.
 
@@ -44,6 +66,17 @@ def trunc(x: TensorLike, /) -> Tensor:
     [1.0, -1.0]
     """
     return _rounded(_TRUNC, x)
+
+
+_TRUNC = unary(
+    "trunc",
+    trunc,
+    zero_gradient=True,
+    kinds=("float",),
+    reference=np.trunc,
+    discontinuous=True,
+    exactly_rounded=True,
+).op()
 
 
 @guarded
@@ -70,38 +103,6 @@ def round(x: TensorLike, /, *, decimals: int = 0) -> Tensor:
     return rounded(wrap(handle), decimals)
 
 
-def _rounded(op: Op, x: TensorLike) -> Tensor:
-    handle = handle_of(x, op.operation.name)
-    return wrap(handle) if handle.dtype.is_integer else run1(op, handle)
-
-
-_FLOOR = unary(
-    "floor",
-    floor,
-    zero_gradient=True,
-    kinds=("float",),
-    reference=np.floor,
-    discontinuous=True,
-    exactly_rounded=True,
-).op()
-_CEIL = unary(
-    "ceil",
-    ceil,
-    zero_gradient=True,
-    kinds=("float",),
-    reference=np.ceil,
-    discontinuous=True,
-    exactly_rounded=True,
-).op()
-_TRUNC = unary(
-    "trunc",
-    trunc,
-    zero_gradient=True,
-    kinds=("float",),
-    reference=np.trunc,
-    discontinuous=True,
-    exactly_rounded=True,
-).op()
 _ROUND = unary(
     "round",
     round,
@@ -111,3 +112,8 @@ _ROUND = unary(
     discontinuous=True,
     exactly_rounded=True,
 ).op()
+
+
+def _rounded(op: Op, x: TensorLike) -> Tensor:
+    handle = handle_of(x, op.operation.name)
+    return wrap(handle) if handle.dtype.is_integer else run1(op, handle)

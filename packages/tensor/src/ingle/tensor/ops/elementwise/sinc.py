@@ -32,9 +32,6 @@ def sinc(x: TensorLike, /) -> Tensor:
     return run1(_SINC, as_floating(x, "sinc"))
 
 
-_TAYLOR = [(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(11, -1, -1)]
-
-
 def _sinc(x: Tensor) -> Tensor:
     wide = widened(x)
     # Derivatives of the quotient would cancel near 0.
@@ -53,3 +50,6 @@ _SINC = unary(
     reference=np.sinc,
     precision="high",
 ).op()
+
+
+_TAYLOR = [(-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(11, -1, -1)]

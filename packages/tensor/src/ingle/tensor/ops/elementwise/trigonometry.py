@@ -30,6 +30,11 @@ def sin(x: TensorLike, /) -> Tensor:
     return run1(_SIN, as_floating(x, "sin"))
 
 
+_SIN = unary(
+    "sin", sin, vjp=lambda g, x: g * conj(cos(x)), kinds=INEXACT, reference=np.sin, cost="expensive"
+).op()
+
+
 def cos(x: TensorLike, /) -> Tensor:
     """The cosine; NaN for infinite elements.
 
@@ -38,6 +43,16 @@ def cos(x: TensorLike, /) -> Tensor:
     [1.0]
     """
     return run1(_COS, as_floating(x, "cos"))
+
+
+_COS = unary(
+    "cos",
+    cos,
+    vjp=lambda g, x: -g * conj(sin(x)),
+    kinds=INEXACT,
+    reference=np.cos,
+    cost="expensive",
+).op()
 
 
 def tan(x: TensorLike, /) -> Tensor:
@@ -50,6 +65,17 @@ def tan(x: TensorLike, /) -> Tensor:
     return run1(_TAN, as_floating(x, "tan"))
 
 
+_TAN = unary(
+    "tan",
+    tan,
+    vjp=lambda g, out: g * conj(1 + out * out),
+    kinds=INEXACT,
+    domain=(-1.2, 1.2),
+    reference=np.tan,
+    cost="expensive",
+).op()
+
+
 def asin(x: TensorLike, /) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is x; NaN outside of [-1, 1].
 
@@ -58,6 +84,17 @@ def asin(x: TensorLike, /) -> Tensor:
     [0.0]
     """
     return run1(_ASIN, as_floating(x, "asin"))
+
+
+_ASIN = unary(
+    "asin",
+    asin,
+    vjp=lambda g, x: g / _slope_of_asin(x),
+    kinds=INEXACT,
+    domain=(-0.9, 0.9),
+    reference=np.arcsin,
+    cost="expensive",
+).op()
 
 
 def acos(x: TensorLike, /) -> Tensor:
@@ -70,6 +107,17 @@ def acos(x: TensorLike, /) -> Tensor:
     return run1(_ACOS, as_floating(x, "acos"))
 
 
+_ACOS = unary(
+    "acos",
+    acos,
+    vjp=lambda g, x: -g / _slope_of_asin(x),
+    kinds=INEXACT,
+    domain=(-0.9, 0.9),
+    reference=np.arccos,
+    cost="expensive",
+).op()
+
+
 def atan(x: TensorLike, /) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is x.
 
@@ -80,120 +128,6 @@ def atan(x: TensorLike, /) -> Tensor:
     return run1(_ATAN, as_floating(x, "atan"))
 
 
-def atan2(x1: Operand, x2: Operand, /) -> Tensor:
-    """The angle in [-pi, pi] of the point with ordinate `x1` and abscissa `x2`.
-
-    >>> import ingle.tensor as it
-    >>> it.atan2(it.asarray([0.0]), it.asarray([2.0])).tolist()
-    [0.0]
-    """
-    return call2_floating(_ATAN2, x1, x2)
-
-
-def sinh(x: TensorLike, /) -> Tensor:
-    """The hyperbolic sine.
-
-    >>> import ingle.tensor as it
-    >>> it.sinh(it.asarray([0.0])).tolist()
-    [0.0]
-    """
-    return run1(_SINH, as_floating(x, "sinh"))
-
-
-def cosh(x: TensorLike, /) -> Tensor:
-    """The hyperbolic cosine.
-
-    >>> import ingle.tensor as it
-    >>> it.cosh(it.asarray([0.0])).tolist()
-    [1.0]
-    """
-    return run1(_COSH, as_floating(x, "cosh"))
-
-
-def tanh(x: TensorLike, /) -> Tensor:
-    """The hyperbolic tangent.
-
-    >>> import ingle.tensor as it
-    >>> it.tanh(it.asarray([0.0])).tolist()
-    [0.0]
-    """
-    return run1(_TANH, as_floating(x, "tanh"))
-
-
-def asinh(x: TensorLike, /) -> Tensor:
-    """The number whose hyperbolic sine is x.
-
-    >>> import ingle.tensor as it
-    >>> it.asinh(it.asarray([0.0])).tolist()
-    [0.0]
-    """
-    return run1(_ASINH, as_floating(x, "asinh"))
-
-
-def acosh(x: TensorLike, /) -> Tensor:
-    """The number that is not negative and whose hyperbolic cosine is x; NaN below 1.
-
-    >>> import ingle.tensor as it
-    >>> it.acosh(it.asarray([1.0])).tolist()
-    [0.0]
-    """
-    return run1(_ACOSH, as_floating(x, "acosh"))
-
-
-def atanh(x: TensorLike, /) -> Tensor:
-    """The number whose hyperbolic tangent is x; NaN outside of [-1, 1].
-
-    >>> import ingle.tensor as it
-    >>> it.atanh(it.asarray([0.0])).tolist()
-    [0.0]
-    """
-    return run1(_ATANH, as_floating(x, "atanh"))
-
-
-def _slope_of_asin(x: Tensor) -> Tensor:
-    # (1 - x)(1 + x) does not cancel near 1 as 1 - x² does.
-    slope: Tensor = conj(sqrt((1 - x) * (1 + x)))
-    return slope
-
-
-_SIN = unary(
-    "sin", sin, vjp=lambda g, x: g * conj(cos(x)), kinds=INEXACT, reference=np.sin, cost="expensive"
-).op()
-_COS = unary(
-    "cos",
-    cos,
-    vjp=lambda g, x: -g * conj(sin(x)),
-    kinds=INEXACT,
-    reference=np.cos,
-    cost="expensive",
-).op()
-_TAN = unary(
-    "tan",
-    tan,
-    vjp=lambda g, out: g * conj(1 + out * out),
-    kinds=INEXACT,
-    domain=(-1.2, 1.2),
-    reference=np.tan,
-    cost="expensive",
-).op()
-_ASIN = unary(
-    "asin",
-    asin,
-    vjp=lambda g, x: g / _slope_of_asin(x),
-    kinds=INEXACT,
-    domain=(-0.9, 0.9),
-    reference=np.arcsin,
-    cost="expensive",
-).op()
-_ACOS = unary(
-    "acos",
-    acos,
-    vjp=lambda g, x: -g / _slope_of_asin(x),
-    kinds=INEXACT,
-    domain=(-0.9, 0.9),
-    reference=np.arccos,
-    cost="expensive",
-).op()
 _ATAN = unary(
     "atan",
     atan,
@@ -202,6 +136,16 @@ _ATAN = unary(
     reference=np.arctan,
     cost="expensive",
 ).op()
+
+
+def atan2(x1: Operand, x2: Operand, /) -> Tensor:
+    """The angle in [-pi, pi] of the point with ordinate `x1` and abscissa `x2`.
+
+    >>> import ingle.tensor as it
+    >>> it.atan2(it.asarray([0.0]), it.asarray([2.0])).tolist()
+    [0.0]
+    """
+    return call2_floating(_ATAN2, x1, x2)
 
 
 def _distance(x1: Any, x2: Any) -> Tensor:
@@ -223,6 +167,18 @@ _ATAN2 = binary(
     reference=np.arctan2,
     cost="expensive",
 ).op()
+
+
+def sinh(x: TensorLike, /) -> Tensor:
+    """The hyperbolic sine.
+
+    >>> import ingle.tensor as it
+    >>> it.sinh(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return run1(_SINH, as_floating(x, "sinh"))
+
+
 _SINH = unary(
     "sinh",
     sinh,
@@ -231,6 +187,18 @@ _SINH = unary(
     reference=np.sinh,
     cost="expensive",
 ).op()
+
+
+def cosh(x: TensorLike, /) -> Tensor:
+    """The hyperbolic cosine.
+
+    >>> import ingle.tensor as it
+    >>> it.cosh(it.asarray([0.0])).tolist()
+    [1.0]
+    """
+    return run1(_COSH, as_floating(x, "cosh"))
+
+
 _COSH = unary(
     "cosh",
     cosh,
@@ -239,6 +207,18 @@ _COSH = unary(
     reference=np.cosh,
     cost="expensive",
 ).op()
+
+
+def tanh(x: TensorLike, /) -> Tensor:
+    """The hyperbolic tangent.
+
+    >>> import ingle.tensor as it
+    >>> it.tanh(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return run1(_TANH, as_floating(x, "tanh"))
+
+
 _TANH = unary(
     "tanh",
     tanh,
@@ -247,6 +227,18 @@ _TANH = unary(
     reference=np.tanh,
     cost="expensive",
 ).op()
+
+
+def asinh(x: TensorLike, /) -> Tensor:
+    """The number whose hyperbolic sine is x.
+
+    >>> import ingle.tensor as it
+    >>> it.asinh(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return run1(_ASINH, as_floating(x, "asinh"))
+
+
 _ASINH = unary(
     "asinh",
     asinh,
@@ -256,6 +248,18 @@ _ASINH = unary(
     reference=np.arcsinh,
     cost="expensive",
 ).op()
+
+
+def acosh(x: TensorLike, /) -> Tensor:
+    """The number that is not negative and whose hyperbolic cosine is x; NaN below 1.
+
+    >>> import ingle.tensor as it
+    >>> it.acosh(it.asarray([1.0])).tolist()
+    [0.0]
+    """
+    return run1(_ACOSH, as_floating(x, "acosh"))
+
+
 _ACOSH = unary(
     "acosh",
     acosh,
@@ -265,6 +269,18 @@ _ACOSH = unary(
     reference=np.arccosh,
     cost="expensive",
 ).op()
+
+
+def atanh(x: TensorLike, /) -> Tensor:
+    """The number whose hyperbolic tangent is x; NaN outside of [-1, 1].
+
+    >>> import ingle.tensor as it
+    >>> it.atanh(it.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return run1(_ATANH, as_floating(x, "atanh"))
+
+
 _ATANH = unary(
     "atanh",
     atanh,
@@ -274,3 +290,9 @@ _ATANH = unary(
     reference=np.arctanh,
     cost="expensive",
 ).op()
+
+
+def _slope_of_asin(x: Tensor) -> Tensor:
+    # (1 - x)(1 + x) does not cancel near 1 as 1 - x² does.
+    slope: Tensor = conj(sqrt((1 - x) * (1 + x)))
+    return slope

@@ -11,7 +11,7 @@ from ...contract import Aval, Handle, Scalar
 from ...dispatch import Number, Operand, TensorLike, as_number, cast_handle, handle_of, promote, run
 from ...dtypes import default_complex, default_float, default_int, promote_types, scalar_dtype
 from ...errors import DTypeError
-from ...operation import Operation, Traits
+from ...operation import Laws, Operation, Traits
 from ...sample import Draw, Sample
 from .._families import PLAIN
 from .._guarding import guarded
@@ -50,6 +50,36 @@ def where(condition: TensorLike, x1: Operand, x2: Operand, /) -> Tensor:
     else:
         a, b = promote("where", ("x1", x1), ("x2", x2))
     return run(_WHERE, (mask, a, b))[0]
+
+
+def _rule(condition: Aval, x1: Aval, x2: Aval) -> Aval:
+    names = ("condition", "x1", "x2")
+    shapes = condition.shape, x1.shape, x2.shape
+    return Aval(broadcast_shapes("where", *shapes, arguments=names), x1.dtype)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for c, a, b in (
+        ((3,), (3,), (3,)), ((2, 17), (17,), (2, 1)), ((), (3,), ()), ((5, 1), (1, 0), (5, 0)),
+        ((3, 1, 2), (), (5, 1)),
+    ):  # fmt: skip
+        yield Sample((draw.array(c, dtype="bool"), draw.array(a), draw.array(b)))
+    yield Sample((draw.array((8,), dtype="bool"), draw.array((8,)), 1))
+
+
+_WHERE = Operation(
+    "where",
+    tensors=("condition", "x1", "x2"),
+    rule=_rule,
+    traits=Traits("elementwise", family="where", storage=True, laws=Laws(idempotent=True), **PLAIN),
+    vjp={
+        "x1": lambda g, condition: where(condition, g, 0),
+        "x2": lambda g, condition: where(condition, 0, g),
+    },
+    public=where,
+    samples=_samples,
+    reference=np.where,
+).op()
 
 
 @guarded
@@ -115,33 +145,3 @@ def _dtype_of_numbers(*numbers: Number) -> DType:
     from ...dtypes import bool_
 
     return bool_ if all(isinstance(v, bool) for v in numbers) else default_int()
-
-
-def _rule(condition: Aval, x1: Aval, x2: Aval) -> Aval:
-    names = ("condition", "x1", "x2")
-    shapes = condition.shape, x1.shape, x2.shape
-    return Aval(broadcast_shapes("where", *shapes, arguments=names), x1.dtype)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for c, a, b in (
-        ((3,), (3,), (3,)), ((2, 17), (17,), (2, 1)), ((), (3,), ()), ((5, 1), (1, 0), (5, 0)),
-        ((3, 1, 2), (), (5, 1)),
-    ):  # fmt: skip
-        yield Sample((draw.array(c, dtype="bool"), draw.array(a), draw.array(b)))
-    yield Sample((draw.array((8,), dtype="bool"), draw.array((8,)), 1))
-
-
-_WHERE = Operation(
-    "where",
-    tensors=("condition", "x1", "x2"),
-    rule=_rule,
-    traits=Traits("elementwise", family="where", storage=True, **PLAIN),
-    vjp={
-        "x1": lambda g, condition: where(condition, g, 0),
-        "x2": lambda g, condition: where(condition, 0, g),
-    },
-    public=where,
-    samples=_samples,
-    reference=np.where,
-).op()

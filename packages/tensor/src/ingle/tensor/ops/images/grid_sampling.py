@@ -74,6 +74,77 @@ def grid_sample(
     return run(op, promote(name, ("x", x), ("grid", grid)))[0]
 
 
+def _rule(x: Aval, grid: Aval, *, mode: str, border: str, corners: bool) -> Aval:
+    name, rank = "grid_sample", x.ndim - 2
+    if rank not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != rank:
+        raise ShapeError(
+            f"{name}: x must be (batch, channels, *size) with 2 or 3 image axes and grid "
+            f"(batch, *out, axes), got {x.shape} and {grid.shape}"
+        )
+    if x.shape[0] != grid.shape[0]:
+        raise ShapeError(
+            f"{name}: x {x.shape} and grid {grid.shape} must have the same batch, their first axis"
+        )
+    if not x.dtype.is_floating:
+        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
+    if mode == "bicubic" and rank != 2:
+        raise ShapeError(f"{name}: mode 'bicubic' is for pictures, got x of shape {x.shape}")
+    if 0 in x.shape[2:]:
+        raise ShapeError(f"{name}: an image axis of x {x.shape} has no elements")
+    return Aval((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+
+
+def _body(x: Tensor, grid: Tensor, *, mode: str, border: str, corners: bool) -> Tensor:
+    wide, size, out = widened(grid), x.shape[2:], grid.shape[1:-1]
+    places = []
+    for axis, n in enumerate(size):
+        # The last axis of the image comes first in the grid.
+        at = reshape(slice_axis(wide, wide.ndim - 1, len(size) - 1 - axis, 1), grid.shape[:-1])
+        places.append((at + 1) * ((n - 1) / 2) if corners else ((at + 1) * n - 1) / 2)
+    found = sampled(widened(x), places, mode, border, corners)
+    return astype(out_of(found, (*x.shape[:2], *out)), x.dtype)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    cases: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+        ((2, 3, 5, 8), (3, 5), {}),
+        ((1, 2, 5, 3), (2, 3), {"padding_mode": "border", "align_corners": True}),
+        ((1, 2, 3, 5), (3, 2), {"padding_mode": "reflection"}),
+        ((1, 2, 5, 5), (2, 3), {"mode": "bicubic", "padding_mode": "reflection"}),
+        ((1, 2, 5, 8), (2, 3), {"mode": "bicubic", "align_corners": True}),
+        ((2, 2, 3, 2, 5), (1, 2, 3), {"padding_mode": "border"}),
+        ((2, 2, 5, 8), (2, 3), {"mode": "nearest"}),
+        ((0, 2, 5, 8), (2, 3), {}),
+    )
+    for written, places, more in cases:
+        shape, out = draw.shape(written[:2]) + draw.shape(written[2:], least=2), draw.shape(places)
+        corners, rank = more.get("align_corners", False), len(out)
+        sizes = np.array(shape[:1:-1])
+        # Places a quarter and more away from where weights have kinks, and exact in half types.
+        whole = draw.rng.integers(-1, sizes + 1, (shape[0], *out, rank))
+        at = whole + draw.rng.choice([0.25, 0.75], whole.shape)
+        grid = at * 2 / (sizes - 1) - 1 if corners else (at * 2 + 1) / sizes - 1
+        smooth = (0,) if more.get("mode") == "nearest" else (0, 1)
+        given = np.asarray(grid, draw.dtype.dtype)
+        far = 64 if draw.dtype.itemsize > 2 else 512
+        yield Sample((draw.array(shape), given), more, gradient=smooth, condition=far)
+
+
+GRID_SAMPLE = Operation(
+    "grid_sample",
+    tensors=("x", "grid"),
+    statics=("mode", "border", "corners"),
+    rule=_rule,
+    traits=Traits("opaque", precision="high"),
+    body=_body,
+    public=grid_sample,
+    samples=_samples,
+    reference="ingle.tensor.ops.images._sampling_reference:grid_sample",
+)
+
+
 @guarded
 def affine_grid(theta: TensorLike, size: Sequence[int], *, align_corners: bool = False) -> Tensor:
     """The places that affine maps take the elements of a regular grid to, for `grid_sample`.
@@ -109,37 +180,6 @@ def affine_grid(theta: TensorLike, size: Sequence[int], *, align_corners: bool =
     return run(op, (handle,))[0]
 
 
-def _rule(x: Aval, grid: Aval, *, mode: str, border: str, corners: bool) -> Aval:
-    name, rank = "grid_sample", x.ndim - 2
-    if rank not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != rank:
-        raise ShapeError(
-            f"{name}: x must be (batch, channels, *size) with 2 or 3 image axes and grid "
-            f"(batch, *out, axes), got {x.shape} and {grid.shape}"
-        )
-    if x.shape[0] != grid.shape[0]:
-        raise ShapeError(
-            f"{name}: x {x.shape} and grid {grid.shape} must have the same batch, their first axis"
-        )
-    if not x.dtype.is_floating:
-        raise DTypeError(f"{name}: x must be floats, got {x.dtype}; cast with x.astype('float32')")
-    if mode == "bicubic" and rank != 2:
-        raise ShapeError(f"{name}: mode 'bicubic' is for pictures, got x of shape {x.shape}")
-    if 0 in x.shape[2:]:
-        raise ShapeError(f"{name}: an image axis of x {x.shape} has no elements")
-    return Aval((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-
-
-def _body(x: Tensor, grid: Tensor, *, mode: str, border: str, corners: bool) -> Tensor:
-    wide, size, out = widened(grid), x.shape[2:], grid.shape[1:-1]
-    places = []
-    for axis, n in enumerate(size):
-        # The last axis of the image comes first in the grid.
-        at = reshape(slice_axis(wide, wide.ndim - 1, len(size) - 1 - axis, 1), grid.shape[:-1])
-        places.append((at + 1) * ((n - 1) / 2) if corners else ((at + 1) * n - 1) / 2)
-    found = sampled(widened(x), places, mode, border, corners)
-    return astype(out_of(found, (*x.shape[:2], *out)), x.dtype)
-
-
 def _affine_rule(theta: Aval, *, size: tuple[int, ...], corners: bool) -> Aval:
     return Aval((theta.shape[0], *size, len(size)), theta.dtype)
 
@@ -158,33 +198,6 @@ def _affine_body(theta: Tensor, *, size: tuple[int, ...], corners: bool) -> Tens
     return astype(reshape(out, (theta.shape[0], *size, rank)), theta.dtype)
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    cases: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
-        ((2, 3, 5, 8), (3, 5), {}),
-        ((1, 2, 5, 3), (2, 3), {"padding_mode": "border", "align_corners": True}),
-        ((1, 2, 3, 5), (3, 2), {"padding_mode": "reflection"}),
-        ((1, 2, 5, 5), (2, 3), {"mode": "bicubic", "padding_mode": "reflection"}),
-        ((1, 2, 5, 8), (2, 3), {"mode": "bicubic", "align_corners": True}),
-        ((2, 2, 3, 2, 5), (1, 2, 3), {"padding_mode": "border"}),
-        ((2, 2, 5, 8), (2, 3), {"mode": "nearest"}),
-        ((0, 2, 5, 8), (2, 3), {}),
-    )
-    for written, places, more in cases:
-        shape, out = draw.shape(written[:2]) + draw.shape(written[2:], least=2), draw.shape(places)
-        corners, rank = more.get("align_corners", False), len(out)
-        sizes = np.array(shape[:1:-1])
-        # Places a quarter and more away from where weights have kinks, and exact in half types.
-        whole = draw.rng.integers(-1, sizes + 1, (shape[0], *out, rank))
-        at = whole + draw.rng.choice([0.25, 0.75], whole.shape)
-        grid = at * 2 / (sizes - 1) - 1 if corners else (at * 2 + 1) / sizes - 1
-        smooth = (0,) if more.get("mode") == "nearest" else (0, 1)
-        given = np.asarray(grid, draw.dtype.dtype)
-        far = 64 if draw.dtype.itemsize > 2 else 512
-        yield Sample((draw.array(shape), given), more, gradient=smooth, condition=far)
-
-
 def _affine_samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
         n, *size = draw.shape((2, 3, 5, 8))
@@ -194,17 +207,6 @@ def _affine_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((draw.array((0, 2, 3)), (0, 3, 2, 2)))
 
 
-GRID_SAMPLE = Operation(
-    "grid_sample",
-    tensors=("x", "grid"),
-    statics=("mode", "border", "corners"),
-    rule=_rule,
-    traits=Traits("opaque", precision="high"),
-    body=_body,
-    public=grid_sample,
-    samples=_samples,
-    reference="ingle.tensor.ops.images._sampling_reference:grid_sample",
-)
 AFFINE_GRID = Operation(
     "affine_grid",
     tensors=("theta",),

@@ -98,65 +98,6 @@ def interpolate(
     return run1(op, handle)
 
 
-def _method(
-    mode: str, rank: int, x: Handle, align_corners: bool | None, antialias: bool
-) -> str:  # fmt: skip
-    if mode not in _METHODS:
-        known = ", ".join(map(repr, _METHODS))
-        raise ArgumentError(f"interpolate: mode={mode!r} is none of {known}")
-    method, ranks = _METHODS[mode]
-    if rank not in ranks:
-        raise ShapeError(
-            f"interpolate: for mode {mode!r} x must be (batch, channels, *size) with "
-            f"{' or '.join(map(str, ranks))} image axes, got shape {x.shape}"
-        )
-    if align_corners is not None and method not in ("linear", "cubic"):
-        raise ArgumentError(
-            f"interpolate: align_corners={align_corners} is for linear and cubic modes, "
-            f"got mode={mode!r}"
-        )
-    if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
-        raise ArgumentError(
-            f"interpolate: antialias is for 'bilinear', 'bicubic' and 'lanczos', got mode={mode!r}"
-        )
-    if 0 in x.shape[2:]:
-        raise ShapeError(f"interpolate: an image axis of x {x.shape} has no elements")
-    if not method.startswith("nearest") and not x.dtype.is_floating:
-        raise DTypeError(
-            f"interpolate: for mode {mode!r} x must be floats, got {x.dtype}; cast it to float32"
-        )
-    return method
-
-
-def _sizes(
-    image: Ints, size: PerAxis | None, scale_factor: float | Sequence[float] | None
-) -> tuple[Ints, Factors]:
-    if (size is None) == (scale_factor is None):
-        raise ArgumentError(
-            f"interpolate: give one of size and scale_factor, got size={size!r} and "
-            f"scale_factor={scale_factor!r}"
-        )
-    rank = len(image)
-    if scale_factor is None:
-        return per_axis(size, rank, "interpolate", "size"), (None,) * rank
-    many = isinstance(scale_factor, Sequence)
-    factors: Any = tuple(scale_factor) if many else (scale_factor,) * rank  # type: ignore[arg-type]
-    if len(factors) != rank or not all(
-        isinstance(f, (int, float)) and 0 < f < math.inf for f in factors
-    ):
-        raise ArgumentError(
-            f"interpolate: scale_factor must be a positive number, or one for each of the {rank} "
-            f"image axes, got {scale_factor!r}"
-        )
-    sizes = (math.floor(n * f) for n, f in zip(image, factors, strict=True))
-    wanted = as_shape(tuple(sizes), "interpolate", "scale_factor")
-    if min(wanted) < 1:
-        raise ArgumentError(
-            f"interpolate: scale_factor={scale_factor!r} leaves nothing of the image sizes {image}"
-        )
-    return wanted, tuple(float(f) for f in factors)
-
-
 def _rule(
     x: Aval, *, size: Ints, method: str, factors: Factors, corners: bool, antialias: bool
 ) -> Aval:
@@ -227,3 +168,62 @@ INTERPOLATE = Operation(
     samples=_samples,
     reference="ingle.tensor.ops.images._interpolation_reference:interpolate",
 )
+
+
+def _method(
+    mode: str, rank: int, x: Handle, align_corners: bool | None, antialias: bool
+) -> str:  # fmt: skip
+    if mode not in _METHODS:
+        known = ", ".join(map(repr, _METHODS))
+        raise ArgumentError(f"interpolate: mode={mode!r} is none of {known}")
+    method, ranks = _METHODS[mode]
+    if rank not in ranks:
+        raise ShapeError(
+            f"interpolate: for mode {mode!r} x must be (batch, channels, *size) with "
+            f"{' or '.join(map(str, ranks))} image axes, got shape {x.shape}"
+        )
+    if align_corners is not None and method not in ("linear", "cubic"):
+        raise ArgumentError(
+            f"interpolate: align_corners={align_corners} is for linear and cubic modes, "
+            f"got mode={mode!r}"
+        )
+    if antialias and mode not in ("bilinear", "bicubic", "lanczos"):
+        raise ArgumentError(
+            f"interpolate: antialias is for 'bilinear', 'bicubic' and 'lanczos', got mode={mode!r}"
+        )
+    if 0 in x.shape[2:]:
+        raise ShapeError(f"interpolate: an image axis of x {x.shape} has no elements")
+    if not method.startswith("nearest") and not x.dtype.is_floating:
+        raise DTypeError(
+            f"interpolate: for mode {mode!r} x must be floats, got {x.dtype}; cast it to float32"
+        )
+    return method
+
+
+def _sizes(
+    image: Ints, size: PerAxis | None, scale_factor: float | Sequence[float] | None
+) -> tuple[Ints, Factors]:
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(
+            f"interpolate: give one of size and scale_factor, got size={size!r} and "
+            f"scale_factor={scale_factor!r}"
+        )
+    rank = len(image)
+    if scale_factor is None:
+        return per_axis(size, rank, "interpolate", "size"), (None,) * rank
+    many = isinstance(scale_factor, Sequence)
+    factors: Any = tuple(scale_factor) if many else (scale_factor,) * rank  # type: ignore[arg-type]
+    if len(factors) != rank or not all(
+        isinstance(f, (int, float)) and 0 < f < math.inf for f in factors
+    ):
+        raise ArgumentError(
+            f"interpolate: scale_factor must be a positive number, or one for each of the {rank} "
+            f"image axes, got {scale_factor!r}"
+        )
+    sizes = (math.floor(n * f) for n, f in zip(image, factors, strict=True))
+    wanted = as_shape(tuple(sizes), "interpolate", "scale_factor")
+    if min(wanted) < 1:
+        raise ArgumentError(
+            f"interpolate: scale_factor={scale_factor!r} leaves nothing of the image sizes {image}"
+        )
+    return wanted, tuple(float(f) for f in factors)

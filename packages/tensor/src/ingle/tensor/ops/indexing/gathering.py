@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,41 @@ def take(x: TensorLike, indices: Indices, /, *, axis: int | None = None) -> Tens
     return run2(TAKE.op(axis=place), handle, index_handle("take", indices, handle))
 
 
+def _take_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
+    return Aval(taken_shape(x.shape, indices.shape, axis), x.dtype)
+
+
+def _take_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+    from .scattering import scatter_add
+
+    return scatter_add(zeros_of(x_aval, g), indices, g, axis=axis)
+
+
+def _take_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((5, 3)), draw.integers((2, 8), 5)), {"axis": 0})
+    yield Sample((draw.array((2, 17, 3)), draw.integers((3,), 17) - 17), {"axis": 1})
+    yield Sample((draw.array((8,)), draw.integers((), 8, "int32")))
+    yield Sample((draw.array((8, 2)), draw.integers((0,), 8)), {"axis": 0})
+
+
+def _take_reference(x: Any, indices: Any, axis: int | None = None) -> Any:
+    return np.take(x, indices, axis=axis)
+
+
+TAKE = Operation(
+    "take",
+    tensors=("x", "indices"),
+    statics=("axis",),
+    rule=_take_rule,
+    traits=replace(GATHER, access="rows"),
+    vjp={"x": _take_vjp},
+    batch=take_batch,
+    public=take,
+    samples=_take_samples,
+    reference=_take_reference,
+)
+
+
 def take_along_axis(x: TensorLike, indices: Indices, /, *, axis: int = -1) -> Tensor:
     """One element of `x` for each index, found along an axis; the other axes broadcast.
 
@@ -81,6 +117,48 @@ def take_along_axis(x: TensorLike, indices: Indices, /, *, axis: int = -1) -> Te
     return run2(TAKE_ALONG_AXIS.op(axis=place), a, i)
 
 
+def _along_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
+    if any(
+        a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis
+    ):
+        raise ShapeError(
+            f"take_along_axis: {x.shape} and indices of {indices.shape} differ outside of {axis}"
+        )
+    return Aval(indices.shape, x.dtype)
+
+
+def _along_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+    from .scattering import scatter_add
+
+    flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g)
+    positions = flat_positions(indices, x_aval.shape, axis)
+    return reshape(scatter_add(flat, positions, g, axis=0), x_aval.shape)
+
+
+def _along_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((5, 3)), draw.integers((5, 1), 3)))
+    yield Sample((draw.array((5, 3)), draw.integers((8, 3), 5) - 5), {"axis": 0})
+    yield Sample((draw.array((2, 1, 3)), draw.integers((1, 8, 3), 1)), {"axis": 1})
+
+
+def _along_reference(x: Any, indices: Any, axis: int = -1) -> Any:
+    return np.take_along_axis(x, indices, axis=axis)
+
+
+TAKE_ALONG_AXIS = Operation(
+    "take_along_axis",
+    tensors=("x", "indices"),
+    statics=("axis",),
+    rule=_along_rule,
+    traits=replace(GATHER, access="along"),
+    vjp={"x": _along_vjp},
+    batch=along_batch,
+    public=take_along_axis,
+    samples=_along_samples,
+    reference=_along_reference,
+)
+
+
 def _spread(handle: Handle, common: Shape, axis: int) -> Handle:
     shape = (*common[:axis], handle.shape[axis], *common[axis + 1 :])
     return handle if shape == handle.shape else broadcast_to(wrap(handle), shape)._handle
@@ -110,78 +188,3 @@ def index_handle(name: str, indices: object, like: Handle) -> Handle:
 def taken_shape(shape: Shape, indices: Shape, axis: int) -> Shape:
     """The shape of `take`: that of the indices in the place of the axis."""
     return (*shape[:axis], *indices, *shape[axis + 1 :])
-
-
-def _take_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
-    return Aval(taken_shape(x.shape, indices.shape, axis), x.dtype)
-
-
-def _along_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
-    if any(
-        a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis
-    ):
-        raise ShapeError(
-            f"take_along_axis: {x.shape} and indices of {indices.shape} differ outside of {axis}"
-        )
-    return Aval(indices.shape, x.dtype)
-
-
-def _take_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
-    from .scattering import scatter_add
-
-    return scatter_add(zeros_of(x_aval, g), indices, g, axis=axis)
-
-
-def _along_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
-    from .scattering import scatter_add
-
-    flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g)
-    positions = flat_positions(indices, x_aval.shape, axis)
-    return reshape(scatter_add(flat, positions, g, axis=0), x_aval.shape)
-
-
-def _take_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 3)), draw.integers((2, 8), 5)), {"axis": 0})
-    yield Sample((draw.array((2, 17, 3)), draw.integers((3,), 17) - 17), {"axis": 1})
-    yield Sample((draw.array((8,)), draw.integers((), 8, "int32")))
-    yield Sample((draw.array((8, 2)), draw.integers((0,), 8)), {"axis": 0})
-
-
-def _along_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 3)), draw.integers((5, 1), 3)))
-    yield Sample((draw.array((5, 3)), draw.integers((8, 3), 5) - 5), {"axis": 0})
-    yield Sample((draw.array((2, 1, 3)), draw.integers((1, 8, 3), 1)), {"axis": 1})
-
-
-def _take_reference(x: Any, indices: Any, axis: int | None = None) -> Any:
-    return np.take(x, indices, axis=axis)
-
-
-def _along_reference(x: Any, indices: Any, axis: int = -1) -> Any:
-    return np.take_along_axis(x, indices, axis=axis)
-
-
-TAKE = Operation(
-    "take",
-    tensors=("x", "indices"),
-    statics=("axis",),
-    rule=_take_rule,
-    traits=GATHER,
-    vjp={"x": _take_vjp},
-    batch=take_batch,
-    public=take,
-    samples=_take_samples,
-    reference=_take_reference,
-)
-TAKE_ALONG_AXIS = Operation(
-    "take_along_axis",
-    tensors=("x", "indices"),
-    statics=("axis",),
-    rule=_along_rule,
-    traits=GATHER,
-    vjp={"x": _along_vjp},
-    batch=along_batch,
-    public=take_along_axis,
-    samples=_along_samples,
-    reference=_along_reference,
-)

@@ -34,7 +34,7 @@ def ravel_index(
         OutOfRangeError: an index points outside of its axis.
 
     >>> import ingle.tensor as it
-    >>> from ingle.tensor.ops import ravel_index
+    >>> from ingle.tensor.ops.indexing.linear_index import ravel_index
     >>> ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
     [2, 5]
     """
@@ -51,19 +51,6 @@ def ravel_index(
     handles = [cast_handle(h, int64) for h in handles]
     numbers = tuple(range(len(lengths)) if axes is None else axes)
     return run(RAVEL_INDEX.op(sizes=lengths, axes=numbers), handles)[0]
-
-
-def flat_positions(indices: Tensor, shape: Shape, axis: int) -> Tensor:
-    """Where `take_along_axis` finds its elements in a tensor of `shape` that is laid out flat."""
-    from ..creation.ranges import arange
-    from ..movement.shapes import reshape
-
-    parts = []
-    for i, n in enumerate(indices.shape):
-        here = (1,) * i + (n,) + (1,) * (len(shape) - i - 1)
-        own = reshape(arange(n, dtype=int64, device=indices.device), here)
-        parts.append(indices if i == axis else own)
-    return ravel_index(parts, shape)
 
 
 def _rule(*indices: Aval, sizes: Shape, axes: Shape) -> Aval:
@@ -113,3 +100,16 @@ RAVEL_INDEX = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+def flat_positions(indices: Tensor, shape: Shape, axis: int) -> Tensor:
+    """Where `take_along_axis` finds its elements in a tensor of `shape` that is laid out flat."""
+    from ..creation.ranges import arange
+    from ..movement.shapes import reshape
+
+    parts = []
+    for i, n in enumerate(indices.shape):
+        here = (1,) * i + (n,) + (1,) * (len(shape) - i - 1)
+        own = reshape(arange(n, dtype=int64, device=indices.device), here)
+        parts.append(indices if i == axis else own)
+    return ravel_index(parts, shape)

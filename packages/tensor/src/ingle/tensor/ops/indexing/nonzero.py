@@ -40,11 +40,6 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     return unstack(indices_of(x))
 
 
-def indices_of(x: TensorLike) -> Tensor:
-    """The indices that `nonzero` returns, as the rows of one int64 tensor."""
-    return call1(_NONZERO, x)
-
-
 def _rule(x: Aval) -> Aval:
     return Aval((len(x.shape), -1), int64)
 
@@ -88,3 +83,8 @@ _NONZERO = Operation(
     samples=_samples,
     reference=_reference,
 ).op()
+
+
+def indices_of(x: TensorLike) -> Tensor:
+    """The indices that `nonzero` returns, as the rows of one int64 tensor."""
+    return call1(_NONZERO, x)

@@ -292,7 +292,7 @@ SCATTER_PROD = Operation(
     tensors=("x", "indices", "updates"),
     statics=("axis", "include_self"),
     rule=_rule,
-    traits=Traits("opaque"),
+    traits=Traits("opaque", access="scatter", updates="prod"),
     # Gradients go through the body's products of two, so that no zero divides.
     body=partial(_combined, multiply),
     public=scatter_reduce,
@@ -304,7 +304,7 @@ SCATTER_EXTREMUM = Operation(
     tensors=("x", "indices", "updates"),
     statics=("axis", "largest", "include_self"),
     rule=_rule,
-    traits=Traits("opaque"),
+    traits=Traits("opaque", access="scatter", updates="extremum"),
     vjp={("x", "updates"): _extremum_vjp},
     body=_extremum,
     public=scatter_reduce,

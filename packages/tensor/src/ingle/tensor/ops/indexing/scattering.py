@@ -12,7 +12,7 @@ from ...contract import Aval
 from ...dispatch import TensorLike, handle_of, run
 from ...dtypes import int64
 from ...errors import DTypeError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Operation, Traits, Updates
 from ...sample import Draw, Sample
 from .._batching import scatter_batch
 from .._rules import NUMERIC, normalize_axis
@@ -133,13 +133,13 @@ def _reference(add: bool, x: Any, indices: Any, updates: Any, axis: int = 0) -> 
     return np.moveaxis(out, 0, axis)
 
 
-def _operation(name: str, public: Callable[..., Any], vjp: Any) -> Operation:
+def _operation(name: str, public: Callable[..., Any], updates: Updates, vjp: Any) -> Operation:
     return Operation(
         name,
         tensors=("x", "indices", "updates"),
         statics=("axis",),
         rule=partial(_rule, name),
-        traits=Traits("movement", family="scatter"),
+        traits=Traits("movement", family="scatter", access="scatter", updates=updates),
         vjp=vjp,
         batch=scatter_batch(public),
         public=public,
@@ -151,9 +151,12 @@ def _operation(name: str, public: Callable[..., Any], vjp: Any) -> Operation:
 SCATTER_ADD = _operation(
     "scatter_add",
     scatter_add,
+    "add",
     {
         "x": lambda g: g,
         "updates": lambda g, indices, axis: take(g, indices, axis=axis),
     },
 )
-SCATTER_SET = _operation("scatter_set", scatter_set, {"x": _set_vjp_x, "updates": _set_vjp_updates})
+SCATTER_SET = _operation(
+    "scatter_set", scatter_set, "set", {"x": _set_vjp_x, "updates": _set_vjp_updates}
+)

@@ -49,6 +49,39 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     return adjoint(lower) if upper else lower
 
 
+def _vjp(g: Tensor, out: Tensor) -> Tensor:
+    """Murray, Differentiation of the Cholesky decomposition (2016), with adjoints."""
+    transposed = adjoint(out)
+    half = lower_half(transposed @ g)
+    left = solve(transposed, half + adjoint(half))
+    return adjoint(solve(transposed, adjoint(left))) * 0.5
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for shape, kwargs in (
+        ((1, 1), {}), ((5, 5), {}), ((3, 3), {"upper": True}), ((2, 3, 3), {}), ((0, 0), {}),
+    ):  # fmt: skip
+        yield Sample((sample_hermitian(draw, draw.shape(shape)),), kwargs, condition=16)
+
+
+def _reference(x: Any, upper: bool = False) -> Any:
+    lower = np.linalg.cholesky((x + np.conj(x).mT) / 2)
+    return np.conj(lower).mT if upper else lower
+
+
+_CHOLESKY = Operation(
+    "cholesky",
+    tensors=("x",),
+    rule=partial(same_rule, "cholesky"),
+    traits=DECOMPOSITION,
+    vjp={"x": _vjp},
+    batch=(),
+    public=cholesky,
+    samples=_samples,
+    reference=_reference,
+).op()
+
+
 @guarded
 def cholesky_solve(x1: TensorLike, x2: TensorLike, /, *, upper: bool = False) -> Tensor:
     """The solution `x` of `a @ x = x2` from what `cholesky(a)` returned.
@@ -83,36 +116,3 @@ def cholesky_inverse(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     factor = wrap(square_matrices("cholesky_inverse", x))
     one = eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     return cholesky_solve(factor, one, upper=upper)
-
-
-def _vjp(g: Tensor, out: Tensor) -> Tensor:
-    """Murray, Differentiation of the Cholesky decomposition (2016), with adjoints."""
-    transposed = adjoint(out)
-    half = lower_half(transposed @ g)
-    left = solve(transposed, half + adjoint(half))
-    return adjoint(solve(transposed, adjoint(left))) * 0.5
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape, kwargs in (
-        ((1, 1), {}), ((5, 5), {}), ((3, 3), {"upper": True}), ((2, 3, 3), {}), ((0, 0), {}),
-    ):  # fmt: skip
-        yield Sample((sample_hermitian(draw, draw.shape(shape)),), kwargs, condition=16)
-
-
-def _reference(x: Any, upper: bool = False) -> Any:
-    lower = np.linalg.cholesky((x + np.conj(x).mT) / 2)
-    return np.conj(lower).mT if upper else lower
-
-
-_CHOLESKY = Operation(
-    "cholesky",
-    tensors=("x",),
-    rule=partial(same_rule, "cholesky"),
-    traits=DECOMPOSITION,
-    vjp={"x": _vjp},
-    batch=(),
-    public=cholesky,
-    samples=_samples,
-    reference=_reference,
-).op()

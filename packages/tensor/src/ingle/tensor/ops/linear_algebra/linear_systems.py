@@ -62,19 +62,6 @@ def solve(x1: TensorLike, x2: TensorLike, /, *, left: bool = True) -> Tensor:
     return out if len(b.shape) > 1 else reshape(out, out.shape[:-1])
 
 
-def inv(x: TensorLike, /) -> Tensor:
-    """The inverse of each matrix of a stack. For `inv(a) @ b` use `solve(a, b)`.
-
-    Raises:
-        LinearAlgebraError: a matrix is singular.
-
-    >>> import ingle.tensor as it
-    >>> it.linalg.inv(it.asarray([[2.0, 0.0], [0.0, 4.0]])).tolist()
-    [[0.5, 0.0], [0.0, 0.25]]
-    """
-    return run1(_INV, square_matrices("inv", x))
-
-
 def _solve_rule(x1: Aval, x2: Aval) -> Aval:
     check_dtype("solve", x1)
     if x1.shape[-1] != x2.shape[-2]:
@@ -93,11 +80,6 @@ def _solve_vjp(
     return left, sum_to(right, x2_aval.shape)
 
 
-def _inv_vjp(g: Tensor, out: Tensor) -> Tensor:
-    transposed = adjoint(out)
-    return -transposed @ g @ transposed
-
-
 def _solve_samples(draw: Draw) -> Iterator[Sample]:
     for a, b in (
         ((3, 3), (3,)), ((5, 5), (5, 2)), ((2, 3, 3), (3, 5)), ((3, 3), (2, 3, 1)),
@@ -108,11 +90,6 @@ def _solve_samples(draw: Draw) -> Iterator[Sample]:
     rows = draw.array(draw.shape((2, 3)))
     matrix = sample_matrix(draw, (rows.shape[-1], rows.shape[-1]))
     yield Sample((matrix, rows), {"left": False}, condition=16)
-
-
-def _inv_samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0), (0, 3, 3)):
-        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=16)
 
 
 def _reference(x1: Any, x2: Any, left: bool = True) -> Any:
@@ -130,6 +107,31 @@ _SOLVE = Operation(
     samples=_solve_samples,
     reference=_reference,
 ).op()
+
+
+def inv(x: TensorLike, /) -> Tensor:
+    """The inverse of each matrix of a stack. For `inv(a) @ b` use `solve(a, b)`.
+
+    Raises:
+        LinearAlgebraError: a matrix is singular.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.inv(it.asarray([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return run1(_INV, square_matrices("inv", x))
+
+
+def _inv_vjp(g: Tensor, out: Tensor) -> Tensor:
+    transposed = adjoint(out)
+    return -transposed @ g @ transposed
+
+
+def _inv_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0), (0, 3, 3)):
+        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=16)
+
+
 _INV = Operation(
     "inv",
     tensors=("x",),

@@ -54,47 +54,6 @@ def vector_norm(
     return run_reduction(_VECTOR_NORM, handle, axis, keepdims, ord=float(ord))
 
 
-@guarded
-def matrix_norm(
-    x: TensorLike, /, *, keepdims: bool = False, ord: Order | str | None = "fro"
-) -> Tensor:
-    """A norm of each matrix of a stack.
-
-    Args:
-        x: matrices of shape `(..., m, n)`.
-        keepdims: keep the last two axes with size 1.
-        ord: `"fro"`, the root of the sum of squares; `"nuc"`, the sum of singular values; 2 or -2,
-            the largest or smallest of them; 1 or -1, the largest or smallest column's sum of
-            absolute values; inf or -inf, the largest or smallest row's.
-
-    >>> import ingle.tensor as it
-    >>> x = it.asarray([[1.0, -2.0], [3.0, 4.0]])
-    >>> it.linalg.matrix_norm(x, ord=1).item(), it.linalg.matrix_norm(x, ord=float("inf")).item()
-    (6.0, 7.0)
-    """
-    matrices("matrix_norm", x)
-    if not isinstance(ord, (int, float, str, type(None))):
-        raise ArgumentError(f"matrix_norm: ord must be a number or a name, got {ord!r:.60}")
-    if ord is None or ord == "fro":
-        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
-    if ord == "nuc" or ord in (2, -2):
-        values = svdvals(x)
-        reduce = reduce_sum if ord == "nuc" else max if ord == 2 else min
-        return _kept(reduce(values, axis=-1), keepdims)
-    if ord in (1, -1, _INF, -_INF):
-        within, among = (-2, -1) if ord in (1, -1) else (-1, -2)
-        sums = reduce_sum(abs(x), axis=within, keepdims=True)
-        out = (max if ord in (1, _INF) else min)(sums, axis=among, keepdims=True)
-        return out if keepdims else out[..., 0, 0]
-    raise ArgumentError(
-        f"matrix_norm: ord={ord!r} is none of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf"
-    )
-
-
-def _kept(x: Tensor, keepdims: bool) -> Tensor:
-    return x[..., None, None] if keepdims else x
-
-
 def _rule(x: Aval, *, axis: tuple[int, ...], keepdims: bool, ord: float) -> Aval:
     # The largest of no absolute values is 0, but there is no smallest.
     out = reduction_rule(
@@ -176,3 +135,44 @@ _VECTOR_NORM = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+@guarded
+def matrix_norm(
+    x: TensorLike, /, *, keepdims: bool = False, ord: Order | str | None = "fro"
+) -> Tensor:
+    """A norm of each matrix of a stack.
+
+    Args:
+        x: matrices of shape `(..., m, n)`.
+        keepdims: keep the last two axes with size 1.
+        ord: `"fro"`, the root of the sum of squares; `"nuc"`, the sum of singular values; 2 or -2,
+            the largest or smallest of them; 1 or -1, the largest or smallest column's sum of
+            absolute values; inf or -inf, the largest or smallest row's.
+
+    >>> import ingle.tensor as it
+    >>> x = it.asarray([[1.0, -2.0], [3.0, 4.0]])
+    >>> it.linalg.matrix_norm(x, ord=1).item(), it.linalg.matrix_norm(x, ord=float("inf")).item()
+    (6.0, 7.0)
+    """
+    matrices("matrix_norm", x)
+    if not isinstance(ord, (int, float, str, type(None))):
+        raise ArgumentError(f"matrix_norm: ord must be a number or a name, got {ord!r:.60}")
+    if ord is None or ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord == "nuc" or ord in (2, -2):
+        values = svdvals(x)
+        reduce = reduce_sum if ord == "nuc" else max if ord == 2 else min
+        return _kept(reduce(values, axis=-1), keepdims)
+    if ord in (1, -1, _INF, -_INF):
+        within, among = (-2, -1) if ord in (1, -1) else (-1, -2)
+        sums = reduce_sum(abs(x), axis=within, keepdims=True)
+        out = (max if ord in (1, _INF) else min)(sums, axis=among, keepdims=True)
+        return out if keepdims else out[..., 0, 0]
+    raise ArgumentError(
+        f"matrix_norm: ord={ord!r} is none of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf"
+    )
+
+
+def _kept(x: Tensor, keepdims: bool) -> Tensor:
+    return x[..., None, None] if keepdims else x

@@ -53,6 +53,52 @@ def matmul(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     return reshape(out, tuple(n for i, n in enumerate(out.shape) if i - out.ndim not in drop))
 
 
+def _rule(x1: Aval, x2: Aval) -> Aval:
+    if x1.dtype.kind not in NUMERIC:
+        raise DTypeError(f"matmul: x1 must be numbers, got {x1.dtype}; cast with x.astype(...)")
+    if x1.shape[-1] != x2.shape[-2]:
+        raise ShapeError(
+            f"matmul: inner sizes differ: {x1.shape} @ {x2.shape} needs "
+            f"{x1.shape[-1]} == {x2.shape[-2]} (last axis of x1, second last of x2)"
+        )
+    lead = broadcast_shapes("matmul", x1.shape[:-2], x2.shape[:-2], arguments=("x1", "x2"))
+    return Aval((*lead, x1.shape[-2], x2.shape[-1]), x1.dtype)
+
+
+def _left(g: Tensor, x2: Tensor, x1_aval: Aval) -> Tensor:
+    return sum_to(g @ conj(x2).mT, x1_aval.shape)
+
+
+def _right(g: Tensor, x1: Tensor, x2_aval: Aval) -> Tensor:
+    if len(x2_aval.shape) == 2 and g.ndim > 2:
+        # One product over all leading axes instead of a batch of them and a sum.
+        rows = math.prod(x1.shape[:-1])
+        flat, cotangent = reshape(x1, (rows, x1.shape[-1])), reshape(g, (rows, g.shape[-1]))
+        return matmul(conj(flat).mT, cotangent)
+    return sum_to(conj(x1).mT @ g, x2_aval.shape)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for a, b in (
+        ((2, 3), (3, 5)), ((17, 33), (33, 8)), ((3, 1, 2, 5), (2, 5, 3)), ((5,), (5,)),
+        ((3,), (3, 2)), ((2, 5, 3), (3,)), ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 5, 3), (3, 8)),
+    ):  # fmt: skip
+        yield Sample((draw.array(a), draw.array(b)), condition=8)
+
+
+_MATMUL = Operation(
+    "matmul",
+    tensors=("x1", "x2"),
+    rule=_rule,
+    traits=Traits("contraction", family="matmul", precision="low", bound="compute"),
+    vjp={"x1": _left, "x2": _right},
+    batch=matmul_batch,
+    public=matmul,
+    samples=_samples,
+    reference=np.matmul,
+).op()
+
+
 def matrix_transpose(x: TensorLike, /) -> Tensor:
     """Each matrix of a stack transposed: the last two axes exchanged.
 
@@ -168,49 +214,3 @@ def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     if len(a.shape) != 1 or len(b.shape) != 1:
         raise ShapeError(f"outer: x1 and x2 must have one axis, got {a.shape} and {b.shape}")
     return multiply(reshape(x1, (a.shape[0], 1)), x2)
-
-
-def _rule(x1: Aval, x2: Aval) -> Aval:
-    if x1.dtype.kind not in NUMERIC:
-        raise DTypeError(f"matmul: x1 must be numbers, got {x1.dtype}; cast with x.astype(...)")
-    if x1.shape[-1] != x2.shape[-2]:
-        raise ShapeError(
-            f"matmul: inner sizes differ: {x1.shape} @ {x2.shape} needs "
-            f"{x1.shape[-1]} == {x2.shape[-2]} (last axis of x1, second last of x2)"
-        )
-    lead = broadcast_shapes("matmul", x1.shape[:-2], x2.shape[:-2], arguments=("x1", "x2"))
-    return Aval((*lead, x1.shape[-2], x2.shape[-1]), x1.dtype)
-
-
-def _left(g: Tensor, x2: Tensor, x1_aval: Aval) -> Tensor:
-    return sum_to(g @ conj(x2).mT, x1_aval.shape)
-
-
-def _right(g: Tensor, x1: Tensor, x2_aval: Aval) -> Tensor:
-    if len(x2_aval.shape) == 2 and g.ndim > 2:
-        # One product over all leading axes instead of a batch of them and a sum.
-        rows = math.prod(x1.shape[:-1])
-        flat, cotangent = reshape(x1, (rows, x1.shape[-1])), reshape(g, (rows, g.shape[-1]))
-        return matmul(conj(flat).mT, cotangent)
-    return sum_to(conj(x1).mT @ g, x2_aval.shape)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for a, b in (
-        ((2, 3), (3, 5)), ((17, 33), (33, 8)), ((3, 1, 2, 5), (2, 5, 3)), ((5,), (5,)),
-        ((3,), (3, 2)), ((2, 5, 3), (3,)), ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 5, 3), (3, 8)),
-    ):  # fmt: skip
-        yield Sample((draw.array(a), draw.array(b)), condition=8)
-
-
-_MATMUL = Operation(
-    "matmul",
-    tensors=("x1", "x2"),
-    rule=_rule,
-    traits=Traits("contraction", family="matmul", precision="low", bound="compute"),
-    vjp={"x1": _left, "x2": _right},
-    batch=matmul_batch,
-    public=matmul,
-    samples=_samples,
-    reference=np.matmul,
-).op()

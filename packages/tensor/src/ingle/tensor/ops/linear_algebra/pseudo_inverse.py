@@ -45,51 +45,6 @@ def pinv(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     return run(_PINV, (handle, _tolerance("pinv", rtol, handle.shape, handle.dtype)))[0]
 
 
-@guarded
-def matrix_rank(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
-    """How many singular values of each matrix of a stack are not zero.
-
-    Args:
-        x: matrices of shape `(..., m, n)`.
-        rtol: singular values up to `rtol` times the largest count as zero: a number, or one for
-            each matrix; `max(m, n)` times the precision of the dtype if not given.
-
-    >>> import ingle.tensor as it
-    >>> it.linalg.matrix_rank(it.asarray([[1.0, 2.0], [2.0, 4.0]])).item()
-    1
-    """
-    handle = matrices("matrix_rank", x)
-    limit = _tolerance("matrix_rank", rtol, handle.shape, handle.dtype)
-    values = svdvals(wrap(handle)).detach()
-    counted = _above(values, limit.value if isinstance(limit, Scalar) else wrap(limit))
-    return count_nonzero(counted, axis=-1)
-
-
-def _tolerance(name: str, rtol: Operand | None, shape: Shape, dtype: DType) -> Handle | Scalar:
-    real = real_dtype(dtype)
-    if rtol is None:
-        rtol = float(np.max(shape[-2:])) * finfo(real).eps if dtype.is_inexact else 0.0
-    if isinstance(rtol, (int, float)):
-        return Scalar(float(rtol), real)
-    given = handle_of(rtol, name, "rtol")
-    if given.dtype.is_complex:
-        raise DTypeError(f"{name}: rtol must be real, got {given.dtype}")
-    handle = cast_handle(given, real)
-    if broadcast_shapes(name, handle.shape, shape[:-2], arguments=("rtol", "x")) != shape[:-2]:
-        raise ShapeError(
-            f"{name}: rtol of shape {handle.shape} must broadcast to the stack's {shape[:-2]}"
-        )
-    return handle
-
-
-def _above(values: Tensor, rtol: Any) -> Tensor:
-    """Which singular values count."""
-    if not values.shape[-1]:
-        return values != 0
-    limit = rtol if isinstance(rtol, (int, float)) else expand_dims(rtol, axis=-1)
-    return values > max(values, axis=-1, keepdims=True) * limit
-
-
 def _rule(x: Aval, rtol: Aval) -> Aval:
     check_dtype("pinv", x)
     *lead, m, n = x.shape
@@ -140,3 +95,48 @@ _PINV = Operation(
     samples=_samples,
     reference=_reference,
 ).op()
+
+
+@guarded
+def matrix_rank(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
+    """How many singular values of each matrix of a stack are not zero.
+
+    Args:
+        x: matrices of shape `(..., m, n)`.
+        rtol: singular values up to `rtol` times the largest count as zero: a number, or one for
+            each matrix; `max(m, n)` times the precision of the dtype if not given.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.matrix_rank(it.asarray([[1.0, 2.0], [2.0, 4.0]])).item()
+    1
+    """
+    handle = matrices("matrix_rank", x)
+    limit = _tolerance("matrix_rank", rtol, handle.shape, handle.dtype)
+    values = svdvals(wrap(handle)).detach()
+    counted = _above(values, limit.value if isinstance(limit, Scalar) else wrap(limit))
+    return count_nonzero(counted, axis=-1)
+
+
+def _tolerance(name: str, rtol: Operand | None, shape: Shape, dtype: DType) -> Handle | Scalar:
+    real = real_dtype(dtype)
+    if rtol is None:
+        rtol = float(np.max(shape[-2:])) * finfo(real).eps if dtype.is_inexact else 0.0
+    if isinstance(rtol, (int, float)):
+        return Scalar(float(rtol), real)
+    given = handle_of(rtol, name, "rtol")
+    if given.dtype.is_complex:
+        raise DTypeError(f"{name}: rtol must be real, got {given.dtype}")
+    handle = cast_handle(given, real)
+    if broadcast_shapes(name, handle.shape, shape[:-2], arguments=("rtol", "x")) != shape[:-2]:
+        raise ShapeError(
+            f"{name}: rtol of shape {handle.shape} must broadcast to the stack's {shape[:-2]}"
+        )
+    return handle
+
+
+def _above(values: Tensor, rtol: Any) -> Tensor:
+    """Which singular values count."""
+    if not values.shape[-1]:
+        return values != 0
+    limit = rtol if isinstance(rtol, (int, float)) else expand_dims(rtol, axis=-1)
+    return values > max(values, axis=-1, keepdims=True) * limit

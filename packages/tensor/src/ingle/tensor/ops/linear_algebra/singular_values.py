@@ -53,16 +53,6 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVD:
     return SVD(*run(_SVD.op(full_matrices=bool(full_matrices)), (matrices("svd", x),)))
 
 
-def svdvals(x: TensorLike, /) -> Tensor:
-    """The singular values of each matrix of a stack, in descending order.
-
-    >>> import ingle.tensor as it
-    >>> it.linalg.svdvals(it.asarray([[0.0, 2.0], [-3.0, 0.0]])).tolist()
-    [3.0, 2.0]
-    """
-    return run1(_SVDVALS, matrices("svdvals", x))
-
-
 def _rule(x: Aval, *, full_matrices: bool) -> tuple[Aval, Aval, Aval]:
     check_dtype("svd", x)
     *lead, m, n = x.shape
@@ -73,11 +63,6 @@ def _rule(x: Aval, *, full_matrices: bool) -> tuple[Aval, Aval, Aval]:
         Aval((*lead, k), real_dtype(x.dtype)),
         Aval((*lead, columns, n), x.dtype),
     )
-
-
-def _values_rule(x: Aval) -> Aval:
-    check_dtype("svdvals", x)
-    return Aval((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype))
 
 
 def _vjp(g: tuple[Any, Any, Any], u: Tensor, s: Tensor, vh: Tensor, full_matrices: bool) -> Tensor:
@@ -134,10 +119,6 @@ def _narrowed(
     return (gu, gs, None if gv is None else adjoint(gv)), u, adjoint(v)
 
 
-def _svdvals(x: Tensor) -> Tensor:
-    return svd(x, full_matrices=False).S
-
-
 def _unsigned(u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any, Any]:
     k = s.shape[-1]
     first, last = u[..., :, :1], vh[..., :1, :]
@@ -156,15 +137,6 @@ def _samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((draw.array((0, draw.size(3))),), {"full_matrices": False})
 
 
-def _values_samples(draw: Draw) -> Iterator[Sample]:
-    for shape in map(draw.shape, ((3, 3), (5, 3), (2, 3, 5), (0, 3))):
-        yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
-
-
-def _values_reference(x: Any) -> Any:
-    return np.linalg.svd(x, compute_uv=False)
-
-
 _SVD = Operation(
     "svd",
     tensors=("x",),
@@ -178,6 +150,36 @@ _SVD = Operation(
     samples=_samples,
     reference=np.linalg.svd,
 )
+
+
+def svdvals(x: TensorLike, /) -> Tensor:
+    """The singular values of each matrix of a stack, in descending order.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.svdvals(it.asarray([[0.0, 2.0], [-3.0, 0.0]])).tolist()
+    [3.0, 2.0]
+    """
+    return run1(_SVDVALS, matrices("svdvals", x))
+
+
+def _values_rule(x: Aval) -> Aval:
+    check_dtype("svdvals", x)
+    return Aval((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype))
+
+
+def _svdvals(x: Tensor) -> Tensor:
+    return svd(x, full_matrices=False).S
+
+
+def _values_samples(draw: Draw) -> Iterator[Sample]:
+    for shape in map(draw.shape, ((3, 3), (5, 3), (2, 3, 5), (0, 3))):
+        yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
+
+
+def _values_reference(x: Any) -> Any:
+    return np.linalg.svd(x, compute_uv=False)
+
+
 _SVDVALS = Operation(
     "svdvals",
     tensors=("x",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,51 @@ def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     return run(CONCAT.op(axis=normalize_axis(axis, len(handles[0].shape), "concat")), handles)[0]
 
 
+def _concat_rule(*arrays: Aval, axis: int) -> Aval:
+    first = arrays[0].shape
+    for a in arrays:
+        others = [n for i, n in enumerate(a.shape) if i != axis]
+        if len(a.shape) != len(first) or others != [n for i, n in enumerate(first) if i != axis]:
+            raise ShapeError(
+                f"concat: shapes {first} and {a.shape} must agree in all axes but axis {axis}"
+            )
+    size = sum(a.shape[axis] for a in arrays)
+    return Aval((*first[:axis], size, *first[axis + 1 :]), arrays[0].dtype)
+
+
+def _concat_vjp(
+    g: Tensor, arrays_aval: tuple[Aval, ...], needs: tuple[bool, ...], axis: int
+) -> tuple[Tensor | None, ...]:
+    parts: list[Tensor | None] = []
+    start = 0
+    for aval, need in zip(arrays_aval, needs, strict=True):
+        size = aval.shape[axis]
+        parts.append(slice_axis(g, axis, start, size) if need else None)
+        start += size
+    return tuple(parts)
+
+
+def _concat_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample(([draw.array((2, 3)), draw.array((1, 3)), draw.array((0, 3))],))
+    yield Sample(([draw.array((3, 1, 2)), draw.array((3, 5, 2))],), {"axis": -2})
+    yield Sample(([draw.array((8,))],))
+
+
+CONCAT = Operation(
+    "concat",
+    tensors=("arrays",),
+    variadic=True,
+    statics=("axis",),
+    rule=_concat_rule,
+    traits=replace(MOVEMENT, access="join"),
+    vjp={"arrays": _concat_vjp},
+    batch=concat_batch,
+    public=concat,
+    samples=_concat_samples,
+    reference=np.concatenate,
+)
+
+
 @guarded
 def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis, which is axis `axis` of the result.
@@ -77,6 +123,52 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     handle = handle_of(x, "unstack")
     place = normalize_axis(axis, len(handle.shape), "unstack")
     return run(UNSTACK.op(axis=place), (handle,))
+
+
+def _unstack_rule(x: Aval, *, axis: int) -> tuple[Aval, ...]:
+    return (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis]
+
+
+def _unstack_body(x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    pieces = (slice_axis(x, axis, i, 1) for i in range(x.shape[axis]))
+    return tuple(reshaped(piece._handle, rest) for piece in pieces)
+
+
+def _unstack_vjp(g: tuple[Tensor | None, ...], x_aval: Aval, axis: int) -> Tensor:
+    known = next(part for part in g if part is not None)
+    absent = zeros_of(Aval(known.shape, x_aval.dtype), known)
+    return stack([absent if part is None else part for part in g], axis=axis)
+
+
+def _unstack_batch(batched: tuple[bool, ...], x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
+    return unstack(x, axis=axis + 1)
+
+
+def _unstack_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((3, 2)),))
+    yield Sample((draw.array((2, 3, 5)),), {"axis": 1})
+    yield Sample((draw.array((1,)),))
+
+
+def _unstack_reference(x: Any, axis: int = 0) -> Any:
+    return list(np.moveaxis(x, axis, 0))
+
+
+UNSTACK = Operation(
+    "unstack",
+    tensors=("x",),
+    statics=("axis",),
+    many_outputs=True,
+    rule=_unstack_rule,
+    traits=Traits("movement"),
+    vjp={"x": _unstack_vjp},
+    body=_unstack_body,
+    batch=_unstack_batch,
+    public=unstack,
+    samples=_unstack_samples,
+    reference=_unstack_reference,
+)
 
 
 @guarded
@@ -140,92 +232,3 @@ def listed(name: str, arrays: object) -> list[Any]:
     if not arrays:
         raise ArgumentError(f"{name}: needs at least one tensor, got an empty list")
     return list(arrays)
-
-
-def _concat_rule(*arrays: Aval, axis: int) -> Aval:
-    first = arrays[0].shape
-    for a in arrays:
-        others = [n for i, n in enumerate(a.shape) if i != axis]
-        if len(a.shape) != len(first) or others != [n for i, n in enumerate(first) if i != axis]:
-            raise ShapeError(
-                f"concat: shapes {first} and {a.shape} must agree in all axes but axis {axis}"
-            )
-    size = sum(a.shape[axis] for a in arrays)
-    return Aval((*first[:axis], size, *first[axis + 1 :]), arrays[0].dtype)
-
-
-def _concat_vjp(
-    g: Tensor, arrays_aval: tuple[Aval, ...], needs: tuple[bool, ...], axis: int
-) -> tuple[Tensor | None, ...]:
-    parts: list[Tensor | None] = []
-    start = 0
-    for aval, need in zip(arrays_aval, needs, strict=True):
-        size = aval.shape[axis]
-        parts.append(slice_axis(g, axis, start, size) if need else None)
-        start += size
-    return tuple(parts)
-
-
-def _unstack_rule(x: Aval, *, axis: int) -> tuple[Aval, ...]:
-    return (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis]
-
-
-def _unstack_body(x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
-    rest = x.shape[:axis] + x.shape[axis + 1 :]
-    pieces = (slice_axis(x, axis, i, 1) for i in range(x.shape[axis]))
-    return tuple(reshaped(piece._handle, rest) for piece in pieces)
-
-
-def _unstack_vjp(g: tuple[Tensor | None, ...], x_aval: Aval, axis: int) -> Tensor:
-    known = next(part for part in g if part is not None)
-    absent = zeros_of(Aval(known.shape, x_aval.dtype), known)
-    return stack([absent if part is None else part for part in g], axis=axis)
-
-
-def _unstack_batch(batched: tuple[bool, ...], x: Tensor, *, axis: int) -> tuple[Tensor, ...]:
-    return unstack(x, axis=axis + 1)
-
-
-def _unstack_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((3, 2)),))
-    yield Sample((draw.array((2, 3, 5)),), {"axis": 1})
-    yield Sample((draw.array((1,)),))
-
-
-def _unstack_reference(x: Any, axis: int = 0) -> Any:
-    return list(np.moveaxis(x, axis, 0))
-
-
-def _concat_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample(([draw.array((2, 3)), draw.array((1, 3)), draw.array((0, 3))],))
-    yield Sample(([draw.array((3, 1, 2)), draw.array((3, 5, 2))],), {"axis": -2})
-    yield Sample(([draw.array((8,))],))
-
-
-CONCAT = Operation(
-    "concat",
-    tensors=("arrays",),
-    variadic=True,
-    statics=("axis",),
-    rule=_concat_rule,
-    traits=MOVEMENT,
-    vjp={"arrays": _concat_vjp},
-    batch=concat_batch,
-    public=concat,
-    samples=_concat_samples,
-    reference=np.concatenate,
-)
-UNSTACK = Operation(
-    "unstack",
-    tensors=("x",),
-    statics=("axis",),
-    many_outputs=True,
-    rule=_unstack_rule,
-    traits=Traits("movement"),
-    vjp={"x": _unstack_vjp},
-    body=_unstack_body,
-    batch=_unstack_batch,
-    public=unstack,
-    samples=_unstack_samples,
-    reference=_unstack_reference,
-)

@@ -72,6 +72,42 @@ def pad(x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Num
     return cropped
 
 
+def _rule(x: Aval, value: Aval, *, low: Shape, high: Shape) -> Aval:
+    shape = tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True))
+    return Aval(shape, x.dtype)
+
+
+def _body(x: Tensor, value: Number, *, low: Shape, high: Shape) -> Tensor:
+    from ..creation.filled import full
+
+    shape = tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True))
+    return slice_update(full(shape, value, dtype=x.dtype, device=x.device), x, low)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((3, 5)), ((1, 2), (0, 3))))
+    yield Sample((draw.array((2, 0, 3)), 1), {"value": 1})
+    yield Sample((draw.array((8,)), (2, 2)))
+
+
+def _reference(x: Any, widths: Any, value: Any = 0) -> Any:
+    return np.pad(x, widths, constant_values=value)
+
+
+_PAD = Operation(
+    "pad",
+    tensors=("x", "value"),
+    statics=("low", "high"),
+    rule=_rule,
+    traits=Traits("movement"),
+    vjp={"x": lambda g, x_aval, low: slice(g, low, x_aval.shape)},
+    body=_body,
+    public=pad,
+    samples=_samples,
+    reference=_reference,
+)
+
+
 def _pairs(widths: Any, shape: Shape) -> list[tuple[int, int]]:
     if hasattr(widths, "__index__"):
         n = as_int(widths, "pad", "widths")
@@ -153,39 +189,3 @@ _MODES: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {
     "circular": _circular,
     "wrap": _circular,
 }
-
-
-def _rule(x: Aval, value: Aval, *, low: Shape, high: Shape) -> Aval:
-    shape = tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True))
-    return Aval(shape, x.dtype)
-
-
-def _body(x: Tensor, value: Number, *, low: Shape, high: Shape) -> Tensor:
-    from ..creation.filled import full
-
-    shape = tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True))
-    return slice_update(full(shape, value, dtype=x.dtype, device=x.device), x, low)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((3, 5)), ((1, 2), (0, 3))))
-    yield Sample((draw.array((2, 0, 3)), 1), {"value": 1})
-    yield Sample((draw.array((8,)), (2, 2)))
-
-
-def _reference(x: Any, widths: Any, value: Any = 0) -> Any:
-    return np.pad(x, widths, constant_values=value)
-
-
-_PAD = Operation(
-    "pad",
-    tensors=("x", "value"),
-    statics=("low", "high"),
-    rule=_rule,
-    traits=Traits("movement"),
-    vjp={"x": lambda g, x_aval, low: slice(g, low, x_aval.shape)},
-    body=_body,
-    public=pad,
-    samples=_samples,
-    reference=_reference,
-)

@@ -60,6 +60,45 @@ def slice(
     return run(_op(count, stride), (handle, *first))[0]
 
 
+def _slice_rule(x: Aval, *starts: Aval, sizes: Shape, steps: Shape) -> Aval:
+    _check_sizes("slice", x.shape, sizes, steps)
+    return Aval(sizes, x.dtype)
+
+
+def _slice_vjp(g: Tensor, starts: tuple[Start, ...], x_aval: Aval, steps: Shape) -> Tensor:
+    return slice_update(zeros_of(x_aval, g), g, starts, steps)
+
+
+def _slice_reference(x: Any, starts: Any, sizes: Any, steps: Any = None) -> Any:
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        step = 1 if steps is None else steps[axis]
+        x = np.take(x, [start + i * step for i in range(size)], axis=axis)
+    return x
+
+
+def _slice_samples(draw: Draw) -> Iterator[Sample]:
+    m, n = draw.size(5, least=4), draw.size(8, least=6)
+    yield Sample((draw.array((m, n)), (1, 2), (3, n - 3)))
+    yield Sample((draw.array((m, n)), (m - 1, 1), (m, 3), (-1, 2)))
+    yield Sample((draw.array((draw.size(3, least=2), 0, 2)), (0, 0, 1), (2, 0, 1)))
+    yield Sample((draw.array((draw.size(17, least=3),)), (-3,), (2,)))
+
+
+SLICE = Operation(
+    "slice",
+    tensors=("x", "starts"),
+    variadic=True,
+    statics=("sizes", "steps"),
+    rule=_slice_rule,
+    traits=replace(MOVEMENT, starts=1, access="slice"),
+    vjp={"x": _slice_vjp},
+    batch=slice_batch,
+    public=slice,
+    samples=_slice_samples,
+    reference=_slice_reference,
+)
+
+
 def slice_update(
     x: TensorLike,
     y: TensorLike,
@@ -80,6 +119,56 @@ def slice_update(
     stride = _steps("slice_update", steps, a.shape)
     first = _starts("slice_update", starts, a.shape, b.shape, stride)
     return run(SLICE_UPDATE.op(steps=stride), (a, b, *first))[0]
+
+
+def _update_rule(x: Aval, y: Aval, *starts: Aval, steps: Shape) -> Aval:
+    if y.dtype is not x.dtype:
+        raise DTypeError(
+            f"slice_update: y must have the dtype {x.dtype} of x, got {y.dtype}; cast it first "
+            "with y.astype(x.dtype)"
+        )
+    _check_sizes("slice_update", x.shape, y.shape, steps)
+    return x
+
+
+def _update_vjp_x(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Shape) -> Tensor:
+    return slice_update(g, zeros_of(y_aval, g), starts, steps)
+
+
+def _update_vjp_y(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Shape) -> Tensor:
+    return slice(g, starts, y_aval.shape, steps)
+
+
+def _update_reference(x: Any, y: Any, starts: Any, steps: Any = None) -> Any:
+    out = np.array(x)
+    strides = steps or [1] * out.ndim
+    places = [
+        [s + i * t for i in range(n)] for s, n, t in zip(starts, y.shape, strides, strict=True)
+    ]
+    out[np.ix_(*places)] = y
+    return out
+
+
+def _update_samples(draw: Draw) -> Iterator[Sample]:
+    m, n = draw.size(5, least=4), draw.size(8, least=6)
+    yield Sample((draw.array((m, n)), draw.array((3, n - 3)), (1, 2)))
+    yield Sample((draw.array((m, n)), draw.array((m, 3)), (m - 1, 1), (-1, 2)))
+    yield Sample((draw.array((draw.size(3, least=1),)), draw.array((0,)), (1,)))
+
+
+SLICE_UPDATE = Operation(
+    "slice_update",
+    tensors=("x", "y", "starts"),
+    variadic=True,
+    statics=("steps",),
+    rule=_update_rule,
+    traits=Traits("movement", family="scatter", starts=2, access="update"),
+    vjp={"x": _update_vjp_x, "y": _update_vjp_y},
+    batch=update_batch,
+    public=slice_update,
+    samples=_update_samples,
+    reference=_update_reference,
+)
 
 
 def slice_axis(x: TensorLike, axis: int, start: int, size: int, step: int = 1) -> Tensor:
@@ -173,96 +262,9 @@ def _check_sizes(name: str, shape: Shape, sizes: Shape, steps: Shape) -> None:
             )
 
 
-def _slice_rule(x: Aval, *starts: Aval, sizes: Shape, steps: Shape) -> Aval:
-    _check_sizes("slice", x.shape, sizes, steps)
-    return Aval(sizes, x.dtype)
-
-
-def _update_rule(x: Aval, y: Aval, *starts: Aval, steps: Shape) -> Aval:
-    if y.dtype is not x.dtype:
-        raise DTypeError(
-            f"slice_update: y must have the dtype {x.dtype} of x, got {y.dtype}; cast it first "
-            "with y.astype(x.dtype)"
-        )
-    _check_sizes("slice_update", x.shape, y.shape, steps)
-    return x
-
-
 def zeros_of(aval: Aval, like: Tensor) -> Tensor:
     """Zeros of a shape and dtype on another tensor's device, for gradient rules: one, broadcast."""
     from ..creation.filled import zeros
     from .shapes import broadcast_to
 
     return broadcast_to(zeros((), dtype=aval.dtype, device=like.device), aval.shape)
-
-
-def _slice_vjp(g: Tensor, starts: tuple[Start, ...], x_aval: Aval, steps: Shape) -> Tensor:
-    return slice_update(zeros_of(x_aval, g), g, starts, steps)
-
-
-def _update_vjp_x(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Shape) -> Tensor:
-    return slice_update(g, zeros_of(y_aval, g), starts, steps)
-
-
-def _update_vjp_y(g: Tensor, starts: tuple[Start, ...], y_aval: Aval, steps: Shape) -> Tensor:
-    return slice(g, starts, y_aval.shape, steps)
-
-
-def _slice_reference(x: Any, starts: Any, sizes: Any, steps: Any = None) -> Any:
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        step = 1 if steps is None else steps[axis]
-        x = np.take(x, [start + i * step for i in range(size)], axis=axis)
-    return x
-
-
-def _update_reference(x: Any, y: Any, starts: Any, steps: Any = None) -> Any:
-    out = np.array(x)
-    strides = steps or [1] * out.ndim
-    places = [
-        [s + i * t for i in range(n)] for s, n, t in zip(starts, y.shape, strides, strict=True)
-    ]
-    out[np.ix_(*places)] = y
-    return out
-
-
-def _slice_samples(draw: Draw) -> Iterator[Sample]:
-    m, n = draw.size(5, least=4), draw.size(8, least=6)
-    yield Sample((draw.array((m, n)), (1, 2), (3, n - 3)))
-    yield Sample((draw.array((m, n)), (m - 1, 1), (m, 3), (-1, 2)))
-    yield Sample((draw.array((draw.size(3, least=2), 0, 2)), (0, 0, 1), (2, 0, 1)))
-    yield Sample((draw.array((draw.size(17, least=3),)), (-3,), (2,)))
-
-
-def _update_samples(draw: Draw) -> Iterator[Sample]:
-    m, n = draw.size(5, least=4), draw.size(8, least=6)
-    yield Sample((draw.array((m, n)), draw.array((3, n - 3)), (1, 2)))
-    yield Sample((draw.array((m, n)), draw.array((m, 3)), (m - 1, 1), (-1, 2)))
-    yield Sample((draw.array((draw.size(3, least=1),)), draw.array((0,)), (1,)))
-
-
-SLICE = Operation(
-    "slice",
-    tensors=("x", "starts"),
-    variadic=True,
-    statics=("sizes", "steps"),
-    rule=_slice_rule,
-    traits=replace(MOVEMENT, starts=1),
-    vjp={"x": _slice_vjp},
-    batch=slice_batch,
-    public=slice,
-    samples=_slice_samples,
-    reference=_slice_reference,
-)
-SLICE_UPDATE = Operation(
-    "slice_update",
-    tensors=("x", "y", "starts"),
-    variadic=True,
-    statics=("steps",),
-    rule=_update_rule,
-    traits=Traits("movement", family="scatter", starts=2),
-    vjp={"x": _update_vjp_x, "y": _update_vjp_y},
-    batch=update_batch,
-    public=slice_update,
-    samples=_update_samples,
-    reference=_update_reference,
-)

@@ -117,8 +117,8 @@ def sliding_window_view(
         size = out.shape[place]
         if not 0 <= window <= size or by < 1:
             raise ShapeError(
-                f"{name}: a window of {window} in steps of {by} does not fit axis {place} of shape "
-                f"{out.shape}; it must be from 0 to {size}, and steps at least 1"
+                f"{name}: window_shape={window} with step={by} does not fit axis {place} of shape "
+                f"{out.shape}; it must be from 0 to {size}, and step at least 1"
             )
         starts = arange(0, size - window + 1, by, dtype=int64, device=out.device)
         within = arange(window, dtype=int64, device=out.device)

@@ -59,10 +59,6 @@ def dropout(
     return _at(handle, float(p), Place.of("dropout", place).words())
 
 
-def _at(x: Handle, p: float, words: Sequence[int | Tensor]) -> Tensor:
-    return run(_DROPOUT, (x, Scalar(p, float32), *as_words(words)))[0]
-
-
 def _body(x: Tensor, p: float, *words: int) -> Tensor:
     threshold = min(round(p * 2.0**32), 2**32 - 1)
     keep = bits_at(words, x.shape, x.device) >= threshold
@@ -97,3 +93,7 @@ _DROPOUT = Operation(
     samples=_samples,
     reference=_reference,
 ).op()
+
+
+def _at(x: Handle, p: float, words: Sequence[int | Tensor]) -> Tensor:
+    return run(_DROPOUT, (x, Scalar(p, float32), *as_words(words)))[0]

@@ -51,60 +51,6 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     return run(LINEAR, promote_present("linear", *given))[0]
 
 
-@guarded
-def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
-    """The rows of a table at some indices.
-
-    Args:
-        indices: integers of any shape, in [0, rows).
-        weight: (rows, features).
-        padding_idx: a row that gets no gradient; negative ones count from the end.
-
-    Returns:
-        (*indices.shape, features).
-
-    Raises:
-        OutOfRangeError: an index points outside of the table.
-
-    >>> import ingle.tensor as it
-    >>> it.embedding(it.asarray([1, 0]), it.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [[3.0, 4.0], [1.0, 2.0]]
-    """
-    places = handle_of(indices, "embedding", "indices")
-    table = handle_of(weight, "embedding", "weight")
-    if padding_idx is not None and table.shape:
-        number = as_int(padding_idx, "embedding", "padding_idx")
-        padding_idx = normalize_axis(number, table.shape[0], "embedding", "padding_idx")
-    return run2(EMBEDDING.op(padding_idx=padding_idx), places, table)
-
-
-def promote_present(
-    name: str, *operands: tuple[str, TensorLike | None, float | None]
-) -> list[Handle | Scalar]:
-    """Tensors promoted to one dtype; for each that is None a number that changes nothing.
-
-    So an operation always has the same inputs: a missing bias is the weak scalar 0, a missing
-    weight 1.
-
-    Args:
-        name: of the operation, for messages.
-        operands: name, tensor, and the number that stands for it, of each argument; None for
-            one that has to be given.
-    """
-    # A cell is read once: each reading is a value of its own to gradients.
-    given = [
-        (a, wrap(handle_of(x, name, a)))
-        for a, x, number in operands
-        if x is not None or number is None
-    ]
-    handles = promote(name, *given)
-    dtype, rest = handles[0].dtype, iter(handles)
-    return [
-        Scalar(number, dtype) if x is None and number is not None else next(rest)
-        for _, x, number in operands
-    ]
-
-
 def _rule(x: Aval, weight: Aval, bias: Aval) -> Aval:
     if x.dtype.kind not in INEXACT:
         raise DTypeError(f"linear: x must be floats, got {x.dtype}; cast with x.astype('float32')")
@@ -162,6 +108,46 @@ def _linear_reference(x: Any, weight: Any, bias: Any = 0.0) -> Any:
     return np.einsum("...i,oi->...o", x, weight) + bias
 
 
+LINEAR = Operation(
+    "linear",
+    tensors=("x", "weight", "bias"),
+    rule=_rule,
+    traits=Traits("contraction", precision="low", bound="compute"),
+    vjp={"x": _by_x, "weight": _by_weight, "bias": _by_bias},
+    body=_body,
+    public=linear,
+    samples=_linear_samples,
+    reference=_linear_reference,
+).op()
+
+
+@guarded
+def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
+    """The rows of a table at some indices.
+
+    Args:
+        indices: integers of any shape, in [0, rows).
+        weight: (rows, features).
+        padding_idx: a row that gets no gradient; negative ones count from the end.
+
+    Returns:
+        (*indices.shape, features).
+
+    Raises:
+        OutOfRangeError: an index points outside of the table.
+
+    >>> import ingle.tensor as it
+    >>> it.embedding(it.asarray([1, 0]), it.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [1.0, 2.0]]
+    """
+    places = handle_of(indices, "embedding", "indices")
+    table = handle_of(weight, "embedding", "weight")
+    if padding_idx is not None and table.shape:
+        number = as_int(padding_idx, "embedding", "padding_idx")
+        padding_idx = normalize_axis(number, table.shape[0], "embedding", "padding_idx")
+    return run2(EMBEDDING.op(padding_idx=padding_idx), places, table)
+
+
 def _embedding_rule(indices: Aval, weight: Aval, *, padding_idx: int | None) -> Aval:
     if not indices.dtype.is_integer:
         raise DTypeError(
@@ -196,17 +182,6 @@ def _embedding_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((draw.integers((17,), 2, "int32"), draw.array((2, 5))))
 
 
-LINEAR = Operation(
-    "linear",
-    tensors=("x", "weight", "bias"),
-    rule=_rule,
-    traits=Traits("contraction", precision="low", bound="compute"),
-    vjp={"x": _by_x, "weight": _by_weight, "bias": _by_bias},
-    body=_body,
-    public=linear,
-    samples=_linear_samples,
-    reference=_linear_reference,
-).op()
 EMBEDDING = Operation(
     "embedding",
     tensors=("indices", "weight"),
@@ -219,3 +194,30 @@ EMBEDDING = Operation(
     samples=_embedding_samples,
     reference=lambda indices, weight, **_: weight[indices],
 )
+
+
+def promote_present(
+    name: str, *operands: tuple[str, TensorLike | None, float | None]
+) -> list[Handle | Scalar]:
+    """Tensors promoted to one dtype; for each that is None a number that changes nothing.
+
+    So an operation always has the same inputs: a missing bias is the weak scalar 0, a missing
+    weight 1.
+
+    Args:
+        name: of the operation, for messages.
+        operands: name, tensor, and the number that stands for it, of each argument; None for
+            one that has to be given.
+    """
+    # A cell is read once: each reading is a value of its own to gradients.
+    given = [
+        (a, wrap(handle_of(x, name, a)))
+        for a, x, number in operands
+        if x is not None or number is None
+    ]
+    handles = promote(name, *given)
+    dtype, rest = handles[0].dtype, iter(handles)
+    return [
+        Scalar(number, dtype) if x is None and number is not None else next(rest)
+        for _, x, number in operands
+    ]

@@ -114,48 +114,8 @@ def batch_norm_training(
     return out, mean, var
 
 
-def _check_channels(x: TensorLike, **operands: TensorLike | None) -> None:
-    shape = handle_of(x, "batch_norm").shape
-    if len(shape) < 2:
-        raise ShapeError(f"batch_norm: x must be (batch, channels, ...), got shape {shape}")
-    for argument, value in operands.items():
-        if value is not None and handle_of(value, "batch_norm", argument).shape != shape[1:2]:
-            raise ShapeError(
-                f"batch_norm: {argument} must have one value for each of the {shape[1]} channels "
-                f"(axis 1) of x {shape}, got shape "
-                f"{handle_of(value, 'batch_norm', argument).shape}"
-            )
-
-
-def _channels(v: Tensor | float, ndim: int) -> Any:
-    """A value for each channel, to broadcast over images; a number as it is."""
-    return v if isinstance(v, float) else reshape(v, (v.shape[0], *(1,) * (ndim - 2)))
-
-
 def _others(ndim: int) -> Axes:
     return (0, *range(2, ndim))
-
-
-def _batch_rule(
-    x: Aval, mean: Aval, var: Aval, weight: Aval, bias: Aval, *, eps: float
-) -> Aval:  # fmt: skip
-    require_float("batch_norm", x)
-    return x
-
-
-def _batch_norm(
-    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | float, bias: Tensor | float, *,
-    eps: float,
-) -> Tensor:  # fmt: skip
-    n = x.ndim
-    scale = rsqrt(var + eps)
-    if not isinstance(weight, float):
-        scale = scale * widened(weight)
-    # Both steps of the whole are one multiplication and one addition a value.
-    shift = -mean * scale
-    if not isinstance(bias, float):
-        shift = shift + widened(bias)
-    return astype(widened(x) * _channels(scale, n) + _channels(shift, n), x.dtype)
 
 
 def _batch_training_rule(x: Aval, weight: Aval, bias: Aval, *, eps: float) -> tuple[Aval, ...]:
@@ -191,16 +151,6 @@ def _batch_vjp(
     return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
 
 
-def _batch_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
-        c = shape[1:2]
-        statistics = draw.array(c), draw.array(c, low=0.5)
-        yield Sample((draw.array(shape), *statistics), condition=16)
-        yield Sample((draw.array(shape), *statistics, draw.array(c), draw.array(c)), condition=16)
-
-
 def _training_samples(draw: Draw) -> Iterator[Sample]:
     if not draw.dtype.is_floating:
         return
@@ -208,15 +158,6 @@ def _training_samples(draw: Draw) -> Iterator[Sample]:
         c = shape[1:2]
         yield Sample((draw.array(shape),), condition=64)
         yield Sample((draw.array(shape), draw.array(c), draw.array(c)), condition=64)
-
-
-def _batch_reference(
-    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
-) -> Any:
-    last = np.moveaxis(x, 1, -1)
-    out = (last - mean) / np.sqrt(var + eps)
-    out = out * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
-    return np.moveaxis(out, -1, 1)
 
 
 def _training_reference(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
@@ -238,6 +179,67 @@ BATCH_NORM_TRAINING = Operation(
     samples=_training_samples,
     reference=_training_reference,
 )
+
+
+def _check_channels(x: TensorLike, **operands: TensorLike | None) -> None:
+    shape = handle_of(x, "batch_norm").shape
+    if len(shape) < 2:
+        raise ShapeError(f"batch_norm: x must be (batch, channels, ...), got shape {shape}")
+    for argument, value in operands.items():
+        if value is not None and handle_of(value, "batch_norm", argument).shape != shape[1:2]:
+            raise ShapeError(
+                f"batch_norm: {argument} must have one value for each of the {shape[1]} channels "
+                f"(axis 1) of x {shape}, got shape "
+                f"{handle_of(value, 'batch_norm', argument).shape}"
+            )
+
+
+def _channels(v: Tensor | float, ndim: int) -> Any:
+    """A value for each channel, to broadcast over images; a number as it is."""
+    return v if isinstance(v, float) else reshape(v, (v.shape[0], *(1,) * (ndim - 2)))
+
+
+def _batch_rule(
+    x: Aval, mean: Aval, var: Aval, weight: Aval, bias: Aval, *, eps: float
+) -> Aval:  # fmt: skip
+    require_float("batch_norm", x)
+    return x
+
+
+def _batch_norm(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | float, bias: Tensor | float, *,
+    eps: float,
+) -> Tensor:  # fmt: skip
+    n = x.ndim
+    scale = rsqrt(var + eps)
+    if not isinstance(weight, float):
+        scale = scale * widened(weight)
+    # Both steps of the whole are one multiplication and one addition a value.
+    shift = -mean * scale
+    if not isinstance(bias, float):
+        shift = shift + widened(bias)
+    return astype(widened(x) * _channels(scale, n) + _channels(shift, n), x.dtype)
+
+
+def _batch_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
+        c = shape[1:2]
+        statistics = draw.array(c), draw.array(c, low=0.5)
+        yield Sample((draw.array(shape), *statistics), condition=16)
+        yield Sample((draw.array(shape), *statistics, draw.array(c), draw.array(c)), condition=16)
+
+
+def _batch_reference(
+    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
+) -> Any:
+    last = np.moveaxis(x, 1, -1)
+    out = (last - mean) / np.sqrt(var + eps)
+    out = out * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    return np.moveaxis(out, -1, 1)
+
+
 BATCH_NORM = Operation(
     "batch_norm",
     tensors=("x", "mean", "var", "weight", "bias"),

@@ -132,6 +132,14 @@ def _largest(
     return (out, index) if return_indices else out
 
 
+def adaptive_max_pool(x: TensorLike, output_size: Size) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool1d`, `2d` or `3d` with indices, by the rank of images with a batch axis."""
+    rank = len(handle_of(x, "adaptive_max_pool").shape) - 2
+    found = _largest(rank, x, output_size, True)
+    assert isinstance(found, tuple)
+    return found
+
+
 def _max_rule(x: Aval, *, size: Ints) -> tuple[Aval, Aval]:
     out = shape_rule("adaptive_max_pool", x, size)
     return out, Aval(out.shape, int64)
@@ -164,14 +172,6 @@ def _max_body(x: Tensor, *, size: Ints) -> tuple[Tensor, Tensor]:
 
 def _max_gradient(g: tuple[Tensor, Any], index: Tensor, x_aval: Aval) -> Tensor:
     return add_at(g[0], index, x_aval.shape[2:])
-
-
-def adaptive_max_pool(x: TensorLike, output_size: Size) -> tuple[Tensor, Tensor]:
-    """`adaptive_max_pool1d`, `2d` or `3d` with indices, by the rank of images with a batch axis."""
-    rank = len(handle_of(x, "adaptive_max_pool").shape) - 2
-    found = _largest(rank, x, output_size, True)
-    assert isinstance(found, tuple)
-    return found
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:

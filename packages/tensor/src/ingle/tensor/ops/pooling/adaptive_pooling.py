@@ -117,6 +117,18 @@ def shape_rule(name: str, x: Aval, size: Ints) -> Aval:
     return Aval((*x.shape[:2], *size), x.dtype)
 
 
+def windows_of(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each window of an axis starts, and how many elements it has."""
+    at = np.arange(count)
+    start = at * size // max(1, count)
+    return start, -((-(at + 1) * size) // max(1, count)) - start
+
+
+def adaptive_avg_pool(x: TensorLike, output_size: Size) -> Tensor:
+    """`adaptive_avg_pool1d`, `2d` or `3d`, by the rank of images with a batch axis."""
+    return _average(len(handle_of(x, "adaptive_avg_pool").shape) - 2, x, output_size)
+
+
 def _average_rule(x: Aval, *, size: Ints) -> Aval:
     if not x.dtype.is_floating:
         raise DTypeError(
@@ -124,13 +136,6 @@ def _average_rule(x: Aval, *, size: Ints) -> Aval:
             "cast with x.astype('float32')"
         )
     return shape_rule("adaptive_avg_pool", x, size)
-
-
-def windows_of(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each window of an axis starts, and how many elements it has."""
-    at = np.arange(count)
-    start = at * size // max(1, count)
-    return start, -((-(at + 1) * size) // max(1, count)) - start
 
 
 def _average_body(x: Tensor, *, size: Ints) -> Tensor:
@@ -196,44 +201,10 @@ def _spread_along(g: Tensor, axis: int, n: int) -> Tensor:
     return _window_sums(shares, axis, first, behind - first)
 
 
-def adaptive_avg_pool(x: TensorLike, output_size: Size) -> Tensor:
-    """`adaptive_avg_pool1d`, `2d` or `3d`, by the rank of images with a batch axis."""
-    return _average(len(handle_of(x, "adaptive_avg_pool").shape) - 2, x, output_size)
-
-
-CASES: tuple[tuple[Shape, Size], ...] = (
-    ((2, 3, 8, 8), 2),
-    ((2, 1, 8, 5), (3, 8)),
-    ((3, 2, 17), 5),
-    ((1, 2, 3, 5, 2), (2, None, 3)),
-    ((0, 2, 5), 2),
-    ((2, 2, 5), 0),
-)
-"""Shapes and sizes that both adaptive poolings are checked with."""
-
-
 def _samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
         for shape, size in CASES:
             yield Sample((draw.array(shape), size), condition=4)
-
-
-def wanted_by(size: Shape, output_size: Any) -> list[int]:
-    """The image sizes of the result, by definition."""
-    each = output_size if isinstance(output_size, tuple) else (output_size,) * len(size)
-    return [n if m is None else m for m, n in zip(each, size, strict=True)]
-
-
-def clipped_windows(size: Shape, wanted: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-    """Each place of the result with the piece of the image it stands for, by definition."""
-    for at in np.ndindex(*wanted):
-        yield (
-            at,
-            tuple(
-                slice(math.floor(o * n / m), math.ceil((o + 1) * n / m))
-                for o, n, m in zip(at, size, wanted, strict=True)
-            ),
-        )
 
 
 def _reference(x: Any, output_size: Any) -> Any:
@@ -256,3 +227,32 @@ ADAPTIVE_AVG_POOL = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+CASES: tuple[tuple[Shape, Size], ...] = (
+    ((2, 3, 8, 8), 2),
+    ((2, 1, 8, 5), (3, 8)),
+    ((3, 2, 17), 5),
+    ((1, 2, 3, 5, 2), (2, None, 3)),
+    ((0, 2, 5), 2),
+    ((2, 2, 5), 0),
+)
+"""Shapes and sizes that both adaptive poolings are checked with."""
+
+
+def wanted_by(size: Shape, output_size: Any) -> list[int]:
+    """The image sizes of the result, by definition."""
+    each = output_size if isinstance(output_size, tuple) else (output_size,) * len(size)
+    return [n if m is None else m for m, n in zip(each, size, strict=True)]
+
+
+def clipped_windows(size: Shape, wanted: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+    """Each place of the result with the piece of the image it stands for, by definition."""
+    for at in np.ndindex(*wanted):
+        yield (
+            at,
+            tuple(
+                slice(math.floor(o * n / m), math.ceil((o + 1) * n / m))
+                for o, n, m in zip(at, size, wanted, strict=True)
+            ),
+        )

@@ -25,6 +25,8 @@ from ..convolution._windows import (
     taps,
 )
 from ..elementwise.where import where
+from ..movement.joining import stack
+from ..movement.shapes import reshape
 from .max_pooling import pool_attributes
 
 if TYPE_CHECKING:
@@ -117,12 +119,31 @@ def _gradient_body(
     dilation: Ints,
 ) -> Tensor:  # fmt: skip
     whole = padded_sizes(size, padding)
+    if stride == kernel and all(d == 1 for d in dilation) and 0 not in g.shape:
+        return cropped(_tiled(g, index, kernel, whole), padding)
     total: Tensor | None = None
     for place, tap in enumerate(taps(kernel)):
         share = put_back(where(index == place, g, 0), tap, whole, stride, dilation)
         total = share if total is None else total + share
     assert total is not None
     return cropped(total, padding)
+
+
+def _tiled(g: Tensor, index: Tensor, kernel: Ints, size: Shape) -> Tensor:
+    """Windows that lie side by side: what their taps get takes turns along each image axis."""
+    parts = {tap: where(index == place, g, 0) for place, tap in enumerate(taps(kernel))}
+    sizes = list(g.shape[2:])
+    for axis in reversed(range(len(kernel))):
+        joined = {}
+        for lead in dict.fromkeys([tap[:axis] for tap in parts]):
+            turns = [parts[(*lead, t)] for t in range(kernel[axis])]
+            inside = stack(turns, axis=3 + axis) if len(turns) > 1 else turns[0]
+            sizes[axis] = g.shape[2 + axis] * kernel[axis]
+            joined[lead] = reshape(inside, (*g.shape[:2], *sizes))
+        parts = joined
+    # What no window reaches gets nothing.
+    rest = tuple((0, n - m) for n, m in zip(size, sizes, strict=True))
+    return padded(parts[()], rest) if any(high for _, high in rest) else parts[()]
 
 
 def _select_body(

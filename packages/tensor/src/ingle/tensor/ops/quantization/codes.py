@@ -72,6 +72,43 @@ def quantize(
     return run(_QUANTIZE.op(dtype=to, low=low, high=high), inputs)[0]
 
 
+def _rule(x: Aval, scale: Aval, zero_point: Aval, *, dtype: DType, low: float, high: float) -> Aval:
+    return Aval(x.shape, dtype)
+
+
+def _quantize(
+    x: Tensor, scale: Any, zero_point: Any, *, dtype: DType, low: float, high: float
+) -> Tensor:
+    shape, (factor, zero) = split(x.shape, scale, zero_point)
+    wide = widened(reshape(x, shape))
+    ratio = wide / _number(factor, wide)
+    codes = clip(ratio, low, high) if dtype.holds == "float" else _codes(ratio, zero, low, high)
+    return reshape(astype(codes, dtype), x.shape)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    # Half types cannot tell the 90th step from one beside it.
+    if draw.dtype.is_floating and draw.dtype.bits > 16:
+        for x, scale, zero in _cases(draw):
+            yield Sample((x, scale, zero), {"dtype": int8}, gradient=False, exact=True)
+            yield Sample((x, scale), gradient=False, exact=True)
+        yield Sample((np.abs(x), 0.5, 3), {"dtype": uint8}, gradient=False, exact=True)
+
+
+_QUANTIZE = Operation(
+    "quantize",
+    tensors=("x", "scale", "zero_point"),
+    statics=("dtype", "low", "high"),
+    rule=_rule,
+    traits=Traits("opaque"),
+    vjp={},
+    body=_quantize,
+    public=quantize,
+    samples=_samples,
+    reference=quantize_reference,
+)
+
+
 @guarded
 def dequantize(values: TensorLike, scale: Operand, zero_point: Operand | None = None, /) -> Tensor:
     """Numbers from their codes: `(values - zero_point) * scale`, in the dtype of the scale.
@@ -92,6 +129,39 @@ def dequantize(values: TensorLike, scale: Operand, zero_point: Operand | None = 
     factor = _scale("dequantize", scale, codes)
     zero = _zero_point("dequantize", zero_point, codes.shape)
     return run(_DEQUANTIZE, (codes, factor, zero))[0]
+
+
+def _dequantize(values: Tensor, scale: Any, zero_point: Any) -> Tensor:
+    to = scale.dtype if hasattr(scale, "dtype") else default_float()
+    shape, (factor, zero) = split(values.shape, scale, zero_point)
+    wide = float32 if to.bits < 32 else to
+    codes = astype(reshape(values, shape), wide)
+    moved = codes - _number(zero, codes)
+    return reshape(astype(moved * _number(factor, moved), to), values.shape)
+
+
+def _dequantize_rule(values: Aval, scale: Aval, zero_point: Aval) -> Aval:
+    return Aval(values.shape, scale.dtype)
+
+
+def _dequantize_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for x, scale, zero in _cases(draw):
+            codes = np.asarray(draw.rng.integers(-90, 90, x.shape), np.int8)
+            yield Sample((codes, scale, zero), gradient=(1,))
+            yield Sample((codes, scale), gradient=(1,))
+
+
+_DEQUANTIZE = Operation(
+    "dequantize",
+    tensors=("values", "scale", "zero_point"),
+    rule=_dequantize_rule,
+    traits=Traits("opaque", storage=True),
+    body=_dequantize,
+    public=dequantize,
+    samples=_dequantize_samples,
+    reference=dequantize_reference,
+).op()
 
 
 @guarded
@@ -119,6 +189,72 @@ def fake_quantize(
     limits = code_limits("fake_quantize", to, symmetric=zero_point is None)
     inputs = _operands("fake_quantize", x, scale, zero_point, learned=True)
     return _faked(inputs, limits, to if to.holds == "float" else None)
+
+
+def _fake_rule(
+    x: Aval, scale: Aval, zero_point: Aval, *, dtype: DType | None, low: float, high: float
+) -> Aval:
+    return x
+
+
+def _parts(
+    x: Tensor, scale: Any, zero_point: Any, dtype: DType | None, low: float, high: float
+) -> _Faked:
+    shape, (factor, zero) = split(x.shape, scale, zero_point)
+    wide = widened(reshape(x, shape))
+    factor, zero = _number(factor, wide), _number(zero, wide)
+    ratio = wide / factor
+    if dtype is None:
+        moved = nearest(ratio) + zero
+        inside = greater_equal(moved, low) & less_equal(moved, high)
+        return _Faked(_codes(ratio, zero, low, high) - zero, ratio, inside, factor)
+    inside = greater_equal(ratio, low) & less_equal(ratio, high)
+    codes = astype(astype(clip(ratio, low, high), dtype), wide.dtype)
+    return _Faked(codes, ratio, inside, factor)
+
+
+def _fake_quantize(
+    x: Tensor, scale: Any, zero_point: Any, *, dtype: DType | None, low: float, high: float
+) -> Tensor:
+    found = _parts(x, scale, zero_point, dtype, low, high)
+    return astype(reshape(found.codes * found.scale, x.shape), x.dtype)
+
+
+def _fake_vjp(
+    g: Tensor, x: Tensor, scale: Any, zero_point: Any, dtype: DType | None, low: float,
+    high: float, needs: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    codes, ratio, inside, factor = _parts(x, scale, zero_point, dtype, low, high)
+    wide = astype(reshape(g, ratio.shape), ratio.dtype)
+    by_x = astype(reshape(where(inside, wide, 0), x.shape), x.dtype)
+    by_scale = by_zero = None
+    if needs[1]:
+        by_scale = gathered(wide * (codes - where(inside, ratio, 0)), scale)
+    if needs[2]:
+        by_zero = gathered(where(inside, 0, -wide * factor), zero_point)
+    return by_x, by_scale, by_zero
+
+
+def _fake_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating and draw.dtype.bits > 16:
+        for x, scale, zero in _cases(draw):
+            yield Sample((x, scale, zero), gradient=False)
+            yield Sample((x, scale), gradient=False)
+        yield Sample((x, 0.5), gradient=False)
+
+
+_FAKE_QUANTIZE = Operation(
+    "fake_quantize",
+    tensors=("x", "scale", "zero_point"),
+    statics=("dtype", "low", "high"),
+    rule=_fake_rule,
+    traits=Traits("opaque"),
+    vjp={("x", "scale", "zero_point"): _fake_vjp},
+    body=_fake_quantize,
+    public=fake_quantize,
+    samples=_fake_samples,
+    reference=fake_quantize_reference,
+)
 
 
 @guarded
@@ -228,10 +364,6 @@ def _zero_point(
     return handle
 
 
-def _rule(x: Aval, scale: Aval, zero_point: Aval, *, dtype: DType, low: float, high: float) -> Aval:
-    return Aval(x.shape, dtype)
-
-
 def _codes(ratio: Tensor, zero_point: Any, low: float, high: float) -> Tensor:
     """Integers as floats: rounded, moved, cut off."""
     whole = where(isnan(ratio), 0, nearest(ratio))
@@ -242,37 +374,8 @@ def _number(value: Any, like: Tensor) -> Any:
     return astype(value, like.dtype) if hasattr(value, "shape") else value
 
 
-def _quantize(
-    x: Tensor, scale: Any, zero_point: Any, *, dtype: DType, low: float, high: float
-) -> Tensor:
-    shape, (factor, zero) = split(x.shape, scale, zero_point)
-    wide = widened(reshape(x, shape))
-    ratio = wide / _number(factor, wide)
-    codes = clip(ratio, low, high) if dtype.holds == "float" else _codes(ratio, zero, low, high)
-    return reshape(astype(codes, dtype), x.shape)
-
-
-def _dequantize(values: Tensor, scale: Any, zero_point: Any) -> Tensor:
-    to = scale.dtype if hasattr(scale, "dtype") else default_float()
-    shape, (factor, zero) = split(values.shape, scale, zero_point)
-    wide = float32 if to.bits < 32 else to
-    codes = astype(reshape(values, shape), wide)
-    moved = codes - _number(zero, codes)
-    return reshape(astype(moved * _number(factor, moved), to), values.shape)
-
-
-def _dequantize_rule(values: Aval, scale: Aval, zero_point: Aval) -> Aval:
-    return Aval(values.shape, scale.dtype)
-
-
 def _faked(inputs: tuple[Handle | Scalar, ...], limits: Limits, dtype: DType | None) -> Tensor:
     return run(_FAKE_QUANTIZE.op(dtype=dtype, low=limits[0], high=limits[1]), inputs)[0]
-
-
-def _fake_rule(
-    x: Aval, scale: Aval, zero_point: Aval, *, dtype: DType | None, low: float, high: float
-) -> Aval:
-    return x
 
 
 class _Faked(NamedTuple):
@@ -286,44 +389,6 @@ class _Faked(NamedTuple):
     scale: Any
 
 
-def _parts(
-    x: Tensor, scale: Any, zero_point: Any, dtype: DType | None, low: float, high: float
-) -> _Faked:
-    shape, (factor, zero) = split(x.shape, scale, zero_point)
-    wide = widened(reshape(x, shape))
-    factor, zero = _number(factor, wide), _number(zero, wide)
-    ratio = wide / factor
-    if dtype is None:
-        moved = nearest(ratio) + zero
-        inside = greater_equal(moved, low) & less_equal(moved, high)
-        return _Faked(_codes(ratio, zero, low, high) - zero, ratio, inside, factor)
-    inside = greater_equal(ratio, low) & less_equal(ratio, high)
-    codes = astype(astype(clip(ratio, low, high), dtype), wide.dtype)
-    return _Faked(codes, ratio, inside, factor)
-
-
-def _fake_quantize(
-    x: Tensor, scale: Any, zero_point: Any, *, dtype: DType | None, low: float, high: float
-) -> Tensor:
-    found = _parts(x, scale, zero_point, dtype, low, high)
-    return astype(reshape(found.codes * found.scale, x.shape), x.dtype)
-
-
-def _fake_vjp(
-    g: Tensor, x: Tensor, scale: Any, zero_point: Any, dtype: DType | None, low: float,
-    high: float, needs: tuple[bool, bool, bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    codes, ratio, inside, factor = _parts(x, scale, zero_point, dtype, low, high)
-    wide = astype(reshape(g, ratio.shape), ratio.dtype)
-    by_x = astype(reshape(where(inside, wide, 0), x.shape), x.dtype)
-    by_scale = by_zero = None
-    if needs[1]:
-        by_scale = gathered(wide * (codes - where(inside, ratio, 0)), scale)
-    if needs[2]:
-        by_zero = gathered(where(inside, 0, -wide * factor), zero_point)
-    return by_x, by_scale, by_zero
-
-
 def _cases(draw: Draw) -> Iterator[tuple[Any, Any, Any]]:
     """Numbers off the ties, with a scale for all, an axis, blocks of two axes."""
     for shape, scales in (
@@ -333,64 +398,3 @@ def _cases(draw: Draw) -> Iterator[tuple[Any, Any, Any]]:
         x = np.asarray(steps / 4, draw.dtype.dtype)
         scale = np.asarray(0.25 * 2.0 ** draw.rng.integers(0, 2, scales), draw.dtype.dtype)
         yield x, scale, np.asarray(draw.rng.integers(-3, 4, scales), np.int32)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    # Half types cannot tell the 90th step from one beside it.
-    if draw.dtype.is_floating and draw.dtype.bits > 16:
-        for x, scale, zero in _cases(draw):
-            yield Sample((x, scale, zero), {"dtype": int8}, gradient=False, exact=True)
-            yield Sample((x, scale), gradient=False, exact=True)
-        yield Sample((np.abs(x), 0.5, 3), {"dtype": uint8}, gradient=False, exact=True)
-
-
-def _dequantize_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        for x, scale, zero in _cases(draw):
-            codes = np.asarray(draw.rng.integers(-90, 90, x.shape), np.int8)
-            yield Sample((codes, scale, zero), gradient=(1,))
-            yield Sample((codes, scale), gradient=(1,))
-
-
-def _fake_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating and draw.dtype.bits > 16:
-        for x, scale, zero in _cases(draw):
-            yield Sample((x, scale, zero), gradient=False)
-            yield Sample((x, scale), gradient=False)
-        yield Sample((x, 0.5), gradient=False)
-
-
-_QUANTIZE = Operation(
-    "quantize",
-    tensors=("x", "scale", "zero_point"),
-    statics=("dtype", "low", "high"),
-    rule=_rule,
-    traits=Traits("opaque"),
-    vjp={},
-    body=_quantize,
-    public=quantize,
-    samples=_samples,
-    reference=quantize_reference,
-)
-_DEQUANTIZE = Operation(
-    "dequantize",
-    tensors=("values", "scale", "zero_point"),
-    rule=_dequantize_rule,
-    traits=Traits("opaque", storage=True),
-    body=_dequantize,
-    public=dequantize,
-    samples=_dequantize_samples,
-    reference=dequantize_reference,
-).op()
-_FAKE_QUANTIZE = Operation(
-    "fake_quantize",
-    tensors=("x", "scale", "zero_point"),
-    statics=("dtype", "low", "high"),
-    rule=_fake_rule,
-    traits=Traits("opaque"),
-    vjp={("x", "scale", "zero_point"): _fake_vjp},
-    body=_fake_quantize,
-    public=fake_quantize,
-    samples=_fake_samples,
-    reference=fake_quantize_reference,
-)

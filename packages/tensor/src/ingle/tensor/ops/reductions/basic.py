@@ -167,7 +167,9 @@ def _accumulated(
     handle = handle_of(x, operation.name)
     refuse_storage(operation.name, "x", handle.dtype)
     to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
-    return run_reduction(operation, cast_handle(handle, to), axis, keepdims)
+    out = run_reduction(operation, cast_handle(handle, to), axis, keepdims)
+    # In mixed precision it may have been computed in float32.
+    return out if dtype is None or out.dtype is to else wrap(cast_handle(out._handle, to))
 
 
 def accumulator(dtype: DType) -> DType:

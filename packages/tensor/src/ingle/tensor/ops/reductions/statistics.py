@@ -40,6 +40,27 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     return run_reduction(_MEAN, as_floating(x, "mean"), axis, keepdims)
 
 
+def _mean(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    total = sum(widened(x), axis=axis, keepdims=keepdims)
+    return astype(total / _count(x, axis), x.dtype)
+
+
+def _mean_vjp(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
+    return spread(g / _count(x_aval, axis), x_aval, axis)
+
+
+_MEAN = reduction(
+    "mean",
+    mean,
+    kinds=INEXACT,
+    vjp=_mean_vjp,
+    body=_mean,
+    reference=np.mean,
+    precision="high",
+    condition=4,
+)
+
+
 def var(
     x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
@@ -93,11 +114,6 @@ def _left(x: Aval | Tensor, axis: tuple[int, ...], correction: float) -> float:
     return builtins.max(_count(x, axis) - correction, 0.0)
 
 
-def _mean(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    total = sum(widened(x), axis=axis, keepdims=keepdims)
-    return astype(total / _count(x, axis), x.dtype)
-
-
 def _var(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
     wide = widened(x)
     off = wide - mean(wide, axis=axis, keepdims=True)
@@ -108,10 +124,6 @@ def _var(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float)
 def _std(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
     found = var(widened(x), axis=axis, keepdims=keepdims, correction=correction)
     return astype(sqrt(found), x.dtype)
-
-
-def _mean_vjp(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
-    return spread(g / _count(x_aval, axis), x_aval, axis)
 
 
 def _var_vjp(
@@ -158,15 +170,5 @@ def _deviation(name: str, public: Any, *, vjp: Any, body: Any, reference: Any) -
     )
 
 
-_MEAN = reduction(
-    "mean",
-    mean,
-    kinds=INEXACT,
-    vjp=_mean_vjp,
-    body=_mean,
-    reference=np.mean,
-    precision="high",
-    condition=4,
-)
 _VAR = _deviation("var", var, vjp=_var_vjp, body=_var, reference=np.var)
 _STD = _deviation("std", std, vjp=_std_vjp, body=_std, reference=np.std)

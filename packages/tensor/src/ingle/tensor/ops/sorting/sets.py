@@ -81,6 +81,75 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
     return UniqueAll(*run(_UNIQUE, (handle_of(x, "unique_all"),)))
 
 
+def _rule(x: Aval) -> tuple[Aval, Aval, Aval, Aval]:
+    found = Aval((-1,), int64)
+    return Aval((-1,), x.dtype), found, Aval(x.shape, int64), found
+
+
+def _body(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sorts, and starts a new value wherever an element differs from the one before."""
+    size = math.prod(x.shape)
+    flat = reshape(x, (size,))
+    order = _order(flat)
+    ordered = take(flat, order)
+    after, before = (slice_axis(ordered, 0, i, max(size - 1, 0)) for i in (min(size, 1), 0))
+    first = arange(min(size, 1), device=x.device) == 0
+    new = concat([first, after != before])
+    (starts,) = nonzero(new)
+    group = cumulative_sum(new.astype(int64)) - 1
+    inverse = scatter_set(group, order, group, axis=0)
+    end = arange(size, size + 1, dtype=int64, device=x.device)
+    counts = slice_axis(concat([starts, end]), 0, 1, starts.shape[0]) - starts
+    return take(ordered, starts), take(order, starts), reshape(inverse, x.shape), counts
+
+
+def _order(flat: Tensor) -> Tensor:
+    if not flat.dtype.is_complex:
+        return argsort(flat).astype(int64)
+    minor = argsort(imag(flat))
+    return take(minor, argsort(take(real(flat), minor))).astype(int64)
+
+
+def _vjp(g: tuple[Any, ...], indices: Tensor, x_aval: Aval) -> Tensor | None:
+    if g[0] is None:
+        return None
+    flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g[0])
+    return reshape(scatter_add(flat, indices, g[0], axis=0), x_aval.shape)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((17,), (3, 5), (), (0,), (2, 0), (1, 8)):
+        few = draw.integers(shape, 2 if draw.dtype.kind == "bool" else 5)
+        yield Sample((np.asarray(few, draw.dtype.dtype),), gradient=False, exact=True)
+    if draw.dtype.is_inexact:
+        make = draw.array if draw.dtype.is_complex else draw.apart
+        yield Sample((make((3, 5)),))
+        odd = np.asarray([2, np.nan, -np.inf, np.nan, 2, -0.0, 0.0], draw.dtype.dtype)
+        yield Sample((odd,), gradient=False, exact=True)
+
+
+def _reference(x: Any) -> Any:
+    if x.dtype.kind != "V":
+        return np.unique_all(x)
+    # NumPy cannot order the NaN of bfloat16.
+    found = np.unique_all(x.astype(np.float32))
+    return found._replace(values=found.values.astype(x.dtype))
+
+
+_UNIQUE = Operation(
+    "unique_all",
+    tensors=("x",),
+    outputs=("values", "indices", "inverse_indices", "counts"),
+    rule=_rule,
+    traits=Traits("opaque", dynamic_shape=True),
+    vjp={"x": _vjp},
+    body=_body,
+    public=unique_all,
+    samples=_samples,
+    reference=_reference,
+).op()
+
+
 @guarded
 def unique_counts(x: TensorLike, /) -> UniqueCounts:
     """The distinct values in ascending order, and how often each occurs.
@@ -172,72 +241,3 @@ def _flat(x: Operand, dtype: DType, among: tuple[Operand, Operand]) -> Tensor:
 def _checked(name: str, x: TensorLike) -> Tensor:
     # Errors name the function that was called.
     return wrap(handle_of(x, name))
-
-
-def _rule(x: Aval) -> tuple[Aval, Aval, Aval, Aval]:
-    found = Aval((-1,), int64)
-    return Aval((-1,), x.dtype), found, Aval(x.shape, int64), found
-
-
-def _body(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sorts, and starts a new value wherever an element differs from the one before."""
-    size = math.prod(x.shape)
-    flat = reshape(x, (size,))
-    order = _order(flat)
-    ordered = take(flat, order)
-    after, before = (slice_axis(ordered, 0, i, max(size - 1, 0)) for i in (min(size, 1), 0))
-    first = arange(min(size, 1), device=x.device) == 0
-    new = concat([first, after != before])
-    (starts,) = nonzero(new)
-    group = cumulative_sum(new.astype(int64)) - 1
-    inverse = scatter_set(group, order, group, axis=0)
-    end = arange(size, size + 1, dtype=int64, device=x.device)
-    counts = slice_axis(concat([starts, end]), 0, 1, starts.shape[0]) - starts
-    return take(ordered, starts), take(order, starts), reshape(inverse, x.shape), counts
-
-
-def _order(flat: Tensor) -> Tensor:
-    if not flat.dtype.is_complex:
-        return argsort(flat).astype(int64)
-    minor = argsort(imag(flat))
-    return take(minor, argsort(take(real(flat), minor))).astype(int64)
-
-
-def _vjp(g: tuple[Any, ...], indices: Tensor, x_aval: Aval) -> Tensor | None:
-    if g[0] is None:
-        return None
-    flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g[0])
-    return reshape(scatter_add(flat, indices, g[0], axis=0), x_aval.shape)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((17,), (3, 5), (), (0,), (2, 0), (1, 8)):
-        few = draw.integers(shape, 2 if draw.dtype.kind == "bool" else 5)
-        yield Sample((np.asarray(few, draw.dtype.dtype),), gradient=False, exact=True)
-    if draw.dtype.is_inexact:
-        make = draw.array if draw.dtype.is_complex else draw.apart
-        yield Sample((make((3, 5)),))
-        odd = np.asarray([2, np.nan, -np.inf, np.nan, 2, -0.0, 0.0], draw.dtype.dtype)
-        yield Sample((odd,), gradient=False, exact=True)
-
-
-def _reference(x: Any) -> Any:
-    if x.dtype.kind != "V":
-        return np.unique_all(x)
-    # NumPy cannot order the NaN of bfloat16.
-    found = np.unique_all(x.astype(np.float32))
-    return found._replace(values=found.values.astype(x.dtype))
-
-
-_UNIQUE = Operation(
-    "unique_all",
-    tensors=("x",),
-    outputs=("values", "indices", "inverse_indices", "counts"),
-    rule=_rule,
-    traits=Traits("opaque", dynamic_shape=True),
-    vjp={"x": _vjp},
-    body=_body,
-    public=unique_all,
-    samples=_samples,
-    reference=_reference,
-).op()

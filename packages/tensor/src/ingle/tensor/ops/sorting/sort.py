@@ -182,7 +182,7 @@ _ARGSORT = Operation(
     tensors=("x",),
     statics=("axis", "descending", "dtype"),
     rule=_argsort_rule,
-    traits=Traits("opaque", family="sort", exactly_rounded=True),
+    traits=Traits("opaque", family="argsort", exactly_rounded=True),
     vjp={},
     batch=("axis",),
     public=argsort,

@@ -1,0 +1,115 @@
+"""What the dashboard costs a training: the same steps with and without it, in turns.
+
+Run it in a terminal, with which the dashboard is shown: `python bench/dashboard.py [--width 256]`.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+
+import numpy as np
+import psutil
+
+import ingle.tensor as it
+from ingle import nn, optim
+from ingle.dashboard import Dashboard
+from ingle.dataset import ArrayDataset, Loader
+from ingle.tensor import Gradients
+from ingle.train import Accuracy, Callback, Learner, Rendering
+
+
+class Clock(Callback):
+    """The seconds of each step behind the first ones, in which kernels compile and it opens."""
+
+    def __init__(self, after: int, until: int) -> None:
+        self.after, self.until = after, until
+        self.drawing = 0.0
+        self._drawn = 0.0
+        self.begin = self.cpu = 0.0
+        self.times: list[float] = []
+
+    def on_step(self, learner: Learner, loss: float) -> None:
+        now = time.perf_counter()
+        if learner.steps == self.after:
+            self.cpu = time.process_time()
+            self._drawn = drawing()
+            Watched.seconds = 0.0
+        elif learner.steps == self.until:
+            self.drawing = (drawing() - self._drawn) / sum(self.times)
+        elif learner.steps > self.after:
+            self.times.append(now - self.begin)
+        self.begin = now
+
+
+def drawing() -> float:
+    """The processor seconds of the dashboard's process so far."""
+    children = [child.cpu_times() for child in psutil.Process().children()]
+    return float(sum(times.user + times.system for times in children))
+
+
+class Watched(Rendering):
+    """Adds up the processor time of the training's thread that goes into telling the dashboard."""
+
+    seconds = 0.0
+
+    def on_step(self, learner: Learner, loss: float) -> None:
+        begin = time.thread_time()
+        super().on_step(learner, loss)
+        Watched.seconds += time.thread_time() - begin
+
+    def on_gradients(self, learner: Learner, gradients: Gradients) -> None:
+        begin = time.thread_time()
+        super().on_gradients(learner, gradients)
+        Watched.seconds += time.thread_time() - begin
+
+
+def train(width: int, steps: int, shown: bool) -> tuple[float, float, float, float]:
+    """Seconds of a step, processor seconds of this process for each, the share of a processor that
+    the dashboard's process takes, and the seconds of a step that go into telling it."""
+    it.random.seed(0)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64 * steps, 64)).astype(np.float32)
+    y = rng.integers(0, 10, 64 * steps)
+    model = nn.Sequential(
+        nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
+    )
+    watched = Watched(Dashboard(tempfile.mkdtemp()))
+    learner = Learner(
+        model, optim.Adam(model, lr=1e-4), it.cross_entropy, metrics=[Accuracy()],
+        callbacks=[clock := Clock(steps // 3, steps - 1), *([watched] if shown else [])],
+        progress=False,
+    )  # fmt: skip
+    learner.fit(Loader(ArrayDataset(x, y), 64), epochs=1)
+    busy = (time.process_time() - clock.cpu) / len(clock.times)
+    return statistics.fmean(clock.times), busy, clock.drawing, Watched.seconds / len(clock.times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    found: dict[bool, list[tuple[float, float, float, float]]] = {False: [], True: []}
+    for _ in range(given.rounds):
+        for shown in found:
+            found[shown].append(train(given.width, given.steps, shown))
+    for place, name in enumerate(("time", "processor time")):
+        without, beside = ([one[place] for one in times] for times in found.values())
+        ratios = [b / a for a, b in zip(without, beside, strict=True)]
+        low, high = min(without) * 1e3, min(beside) * 1e3
+        print(
+            f"{name} of a step without: {low:.3f} ms, with: {high:.3f} ms ({high / low - 1:+.2%})"
+        )
+        print(
+            f"median of {given.rounds} ratios of neighbours: {statistics.median(ratios) - 1:+.2%}"
+        )
+    drawn, told = (statistics.median(one[place] for one in found[True]) for place in (2, 3))
+    step = statistics.median(one[0] for one in found[False])
+    print(f"telling it takes {told * 1e6:.0f} us of a step, {told / step:.2%} of it;")
+    print(f"drawing takes {drawn:.2%} of a processor")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The backend of the page "Write a backend in a day" passes the testkit."""
+
+import subprocess
+import sys
+
+import pytest
+from test_pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "backends.md"
+CHECK = """
+import sys
+
+import pytest
+
+plugins.register("chalk", Plugin())
+arguments = "--pyargs ingle.testkit --backend=chalk --tier=smoke -q -p no:cacheprovider"
+sys.exit(pytest.main(arguments.split()))
+"""
+
+
+@pytest.mark.slow
+def test_the_backend_of_the_page_passes_the_smoke_tier(tmp_path):
+    code = [b.text for b in blocks(PAGE) if b.language == "python"]
+    last = next(i for i, text in enumerate(code) if "import ingle.nn" in text)
+    kept = [text for text in code[:last] if "class TestChalk" not in text]
+    script = tmp_path / "chalk.py"
+    script.write_text("\n".join([*kept, CHECK]), "utf-8")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,0 +1,15 @@
+"""What the tests of examples share."""
+
+import importlib.util
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def script(request):
+    """The `train.py` of the example whose tests ask for it, as a module."""
+    folder = request.path.parents[1]
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_train", folder / "train.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

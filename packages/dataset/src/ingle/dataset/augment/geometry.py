@@ -1,0 +1,264 @@
+"""Where pixels of images come from: flips, crops, sizes, affine maps, and erased pieces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.random import Generator
+
+from .base import Augmentation, Size, both, chosen, draw, images, interval, probability
+
+
+class RandomHorizontalFlip(Augmentation):
+    """Mirrors images left to right with a probability.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomHorizontalFlip
+    >>> RandomHorizontalFlip(p=1.0)(it.asarray([[[[1.0, 2.0]]]])).tolist()
+    [[[[2.0, 1.0]]]]
+    """
+
+    _axis = 3
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = probability(type(self).__name__, p)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images(type(self).__name__, x)
+        return it.where(chosen(x, self.p, generator), it.flip(x, axis=self._axis), x)
+
+
+class RandomVerticalFlip(RandomHorizontalFlip):
+    """Mirrors images top to bottom with a probability."""
+
+    _axis = 2
+
+
+class Resize(Augmentation):
+    """Images of another size, bilinear; smaller ones are averages of what they cover.
+
+    Args:
+        size: height and width, or one number for both.
+        mode: of `it.interpolate`: `"bilinear"`, `"bicubic"`, `"nearest"`, ….
+        antialias: whether pixels of smaller images are averages, as Pillow's are.
+    """
+
+    def __init__(self, size: Size, mode: str = "bilinear", antialias: bool = True) -> None:
+        self.size, self.mode, self.antialias = both("Resize", size), mode, antialias
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images("Resize", x)
+        smooth = self.antialias and self.mode in ("bilinear", "bicubic")
+        return it.interpolate(x, self.size, mode=self.mode, antialias=smooth)
+
+
+class CenterCrop(Augmentation):
+    """The middle of images."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = both("CenterCrop", size)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images("CenterCrop", x)
+        (height, width), (h, w) = x.shape[2:], self.size
+        _fits("CenterCrop", x, h, w)
+        top, left = round((height - h) / 2), round((width - w) / 2)
+        out: Tensor = x[:, :, top : top + h, left : left + w]
+        return out
+
+
+class RandomCrop(Augmentation):
+    """A piece of each image, at a place of its own.
+
+    Args:
+        size: of the piece.
+        padding: how many pixels of `fill` are put around before.
+        fill: their value.
+    """
+
+    def __init__(self, size: Size, padding: int = 0, fill: float = 0.0) -> None:
+        if padding < 0:
+            raise ArgumentError(f"RandomCrop: padding must not be negative, got {padding}")
+        self.size, self.padding, self.fill = both("RandomCrop", size), int(padding), float(fill)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x, p = images("RandomCrop", x), self.padding
+        if p:
+            x = it.pad(x, ((0, 0), (0, 0), (p, p), (p, p)), value=self.fill)
+        h, w = self.size
+        _fits("RandomCrop", x, h, w)
+        top = it.floor(draw(x, 0.0, x.shape[2] - h + 1.0, generator))
+        left = it.floor(draw(x, 0.0, x.shape[3] - w + 1.0, generator))
+        rows = it.clip(top, 0.0, float(x.shape[2] - h)) + _along(h, x, 2)
+        columns = it.clip(left, 0.0, float(x.shape[3] - w)) + _along(w, x, 3)
+        x = it.take_along_axis(x, it.broadcast_to(
+            rows.astype("int64"), (*x.shape[:2], h, x.shape[3])), axis=2)  # fmt: skip
+        return it.take_along_axis(x, it.broadcast_to(
+            columns.astype("int64"), (*x.shape[:2], h, w)), axis=3)  # fmt: skip
+
+
+def _fits(name: str, x: Tensor, h: int, w: int) -> None:
+    if h > x.shape[2] or w > x.shape[3]:
+        raise ShapeError(f"{name}: size {(h, w)} is larger than the images, {x.shape}; resize them")
+
+
+def _along(count: int, x: Tensor, axis: int) -> Tensor:
+    shape = tuple(count if i == axis else 1 for i in range(4))
+    return it.reshape(it.arange(count, dtype=x.dtype, device=x.device), shape)
+
+
+def warped(x: Tensor, matrix: list[Tensor], fill: float = 0.0, size: Any = None) -> Tensor:
+    """Images whose pixel at (u, v) is that of `x` at `matrix @ (u, v, 1)`, in pixels from the
+    middle; six tensors (N,), row by row. Outside there is `fill`."""
+    height, width = x.shape[2:]
+    h, w = (height, width) if size is None else size
+    a, b, c, d, e, f = matrix
+    theta = it.stack([
+        it.stack([a * (w / width), b * (h / width), c * (2.0 / width)], axis=1),
+        it.stack([d * (w / height), e * (h / height), f * (2.0 / height)], axis=1),
+    ], axis=1)  # fmt: skip
+    grid = it.affine_grid(theta, (x.shape[0], x.shape[1], h, w), align_corners=False)
+    moved = it.grid_sample(x - fill if fill else x, grid, align_corners=False)
+    return moved + fill if fill else moved
+
+
+class RandomResizedCrop(Augmentation):
+    """A piece of each image of random area and aspect, resized; Szegedy et al. (CVPR 2015).
+
+    Args:
+        size: of what comes out.
+        scale: between which shares of the area.
+        ratio: between which quotients of width and height.
+    """
+
+    def __init__(
+        self, size: Size, scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    ) -> None:  # fmt: skip
+        name = "RandomResizedCrop"
+        self.size = both(name, size)
+        self.scale = interval(name, "scale", scale, least=0.0)
+        self.ratio = interval(name, "ratio", ratio, least=1e-6)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images("RandomResizedCrop", x)
+        height, width = x.shape[2:]
+        area = draw(x, *self.scale, generator, axes=1) * (height * width)
+        low, high = map(math.log, self.ratio)
+        quotient = it.exp(draw(x, low, high, generator, axes=1))
+        w = it.clip(it.sqrt(area * quotient), 1.0, float(width))
+        h = it.clip(it.sqrt(area / quotient), 1.0, float(height))
+        left = draw(x, 0.0, 1.0, generator, axes=1) * (width - w) + (w - width) / 2
+        top = draw(x, 0.0, 1.0, generator, axes=1) * (height - h) + (h - height) / 2
+        zero, (out_h, out_w) = it.zeros_like(w), self.size
+        return warped(x, [w / out_w, zero, left, zero, h / out_h, top], size=self.size)
+
+
+class RandomAffine(Augmentation):
+    """Turns, moves, scales and shears images about their middle, bilinear.
+
+    Args:
+        degrees: turns are drawn from [-v, v], or from the interval that is given; counterclockwise.
+        translate: the largest shares of width and height that images move by.
+        scale: between which factors they grow.
+        shear: angles in degrees along the rows, from [-v, v] or the interval that is given.
+        fill: what comes in from outside.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomAffine
+    >>> turned = RandomAffine((90, 90))(it.asarray([[[[1.0, 2.0], [3.0, 4.0]]]]))
+    >>> [[round(v) for v in row] for row in turned[0, 0].tolist()]
+    [[2, 4], [1, 3]]
+    """
+
+    def __init__(
+        self, degrees: Any = 0.0, translate: tuple[float, float] = (0.0, 0.0),
+        scale: tuple[float, float] = (1.0, 1.0), shear: Any = 0.0, fill: float = 0.0,
+    ) -> None:  # fmt: skip
+        name = type(self).__name__
+        self.degrees = interval(name, "degrees", _about(degrees))
+        self.translate = tuple(float(v) for v in translate)
+        if len(self.translate) != 2 or not all(0.0 <= v <= 1.0 for v in self.translate):
+            raise ArgumentError(
+                f"{name}: translate must be two shares in [0, 1], got {translate!r}"
+            )
+        self.scale = interval(name, "scale", scale, least=1e-6)
+        self.shear = interval(name, "shear", _about(shear))
+        self.fill = float(fill)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images(type(self).__name__, x)
+        angle = draw(x, *self.degrees, generator, axes=1) * (math.pi / 180.0)
+        shear = it.tan(draw(x, *self.shear, generator, axes=1) * (math.pi / 180.0))
+        scale = draw(x, *self.scale, generator, axes=1)
+        reach = self.translate[0] * x.shape[3], self.translate[1] * x.shape[2]
+        right, down = (it.round(draw(x, -r, r, generator, axes=1)) for r in reach)
+        return warped(x, affine_matrix(angle, right, down, scale, shear), self.fill)
+
+
+def affine_matrix(
+    angle: Tensor, right: Tensor, down: Tensor, scale: Tensor, shear: Tensor
+) -> list[Tensor]:
+    """From places in the result to places in the image: the inverse of turning by `angle`, scaling
+    and shearing the rows, and then moving."""
+    cos, sin = it.cos(angle) / scale, it.sin(angle) / scale
+    # Counterclockwise on a screen, whose second axis points down.
+    d, e = sin, cos
+    a, b = cos - shear * d, -sin - shear * e
+    return [a, b, -(a * right + b * down), d, e, -(d * right + e * down)]
+
+
+def _about(value: Any) -> Any:
+    return (-abs(value), abs(value)) if isinstance(value, (int, float)) else value
+
+
+class RandomRotation(RandomAffine):
+    """Turns images about their middle, bilinear; see `RandomAffine`."""
+
+    def __init__(self, degrees: Any, fill: float = 0.0) -> None:
+        super().__init__(degrees, fill=fill)
+
+
+class RandomErasing(Augmentation):
+    """Fills a rectangle of images with a value; Zhong et al. (AAAI 2020).
+
+    Args:
+        p: the probability.
+        scale: between which shares of the area.
+        ratio: between which quotients of height and width.
+        value: what it is filled with.
+    """
+
+    def __init__(
+        self, p: float = 0.5, scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3), value: float = 0.0,
+    ) -> None:  # fmt: skip
+        name = "RandomErasing"
+        self.p = probability(name, p)
+        self.scale = interval(name, "scale", scale, least=0.0)
+        self.ratio = interval(name, "ratio", ratio, least=1e-6)
+        self.value = float(value)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images("RandomErasing", x)
+        inside = rectangle(x, draw(x, *self.scale, generator), self.ratio, generator)
+        return it.where(inside & chosen(x, self.p, generator), self.value, x)
+
+
+def rectangle(
+    x: Tensor, share: Tensor, ratio: tuple[float, float], generator: Generator | None
+) -> Tensor:
+    """For each pixel, (N, 1, H, W), whether it lies in a rectangle of a share of the area."""
+    height, width = x.shape[2:]
+    quotient = it.exp(draw(x, math.log(ratio[0]), math.log(ratio[1]), generator))
+    area = share * (height * width)
+    h = it.minimum(it.round(it.sqrt(area * quotient)), float(height))
+    w = it.minimum(it.round(it.sqrt(area / quotient)), float(width))
+    top = it.floor(draw(x, 0.0, 1.0, generator) * (height - h + 1.0))
+    left = it.floor(draw(x, 0.0, 1.0, generator) * (width - w + 1.0))
+    rows, columns = _along(height, x, 2), _along(width, x, 3)
+    return (rows >= top) & (rows < top + h) & (columns >= left) & (columns < left + w)

@@ -1,0 +1,114 @@
+"""RandAugment: a few of many changes, drawn for each image."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+from ingle.tensor.errors import ArgumentError
+from ingle.tensor.random import Generator
+
+from .base import Augmentation, draw, images
+from .colors import blended, brightened, contrasted, saturated
+from .geometry import affine_matrix, warped
+
+GEOMETRIC = ("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate")
+COLORS = ("brightness", "color", "contrast", "sharpness", "posterize", "solarize", "autocontrast")
+
+
+class RandAugment(Augmentation):
+    """Applies `num_ops` of thirteen changes to each image, in strength `magnitude`; Cubuk et al.
+    (NeurIPS 2020).
+
+    Images lie in [0, 1]. All changes of the paper but equalization are there: identity, shears,
+    translations, rotation, brightness, color, contrast, sharpness, posterization, solarization and
+    automatic contrast. Those with a direction take either one at random.
+
+    Args:
+        num_ops: how many changes, one after the other.
+        magnitude: from 0 to 30.
+        fill: what comes in from outside.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandAugment
+    >>> RandAugment()(it.ones((4, 3, 8, 8)) * 0.5, it.random.Generator(0)).shape
+    (4, 3, 8, 8)
+    """
+
+    def __init__(self, num_ops: int = 2, magnitude: float = 9.0, fill: float = 0.0) -> None:
+        if num_ops < 0 or not 0.0 <= magnitude <= 30.0:
+            raise ArgumentError(
+                "RandAugment: num_ops must not be negative, and magnitude in [0, 30]; got "
+                f"{num_ops} and {magnitude}"
+            )
+        self.num_ops, self.magnitude, self.fill = int(num_ops), float(magnitude), float(fill)
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
+        x = images("RandAugment", x)
+        for _ in range(self.num_ops):
+            which = it.floor(draw(x, 0.0, float(len(GEOMETRIC + COLORS)), generator, axes=1))
+            sign = it.where(draw(x, 0.0, 1.0, generator, axes=1) < 0.5, -1.0, 1.0)
+            x = self._changed(x, which, sign)
+        out: Tensor = x
+        return out
+
+    def _changed(self, x: Tensor, which: Tensor, sign: Tensor) -> Tensor:
+        strength = self.magnitude / 30.0
+        one = it.ones_like(sign)
+        amounts = {
+            "shear_x": 0.3 * strength, "shear_y": 0.3 * strength,
+            "translate_x": 150 / 331 * x.shape[3] * strength,
+            "translate_y": 150 / 331 * x.shape[2] * strength,
+            "rotate": math.radians(30.0) * strength,
+        }  # fmt: skip
+
+        def of(name: str) -> Tensor:
+            return it.where(which == float(GEOMETRIC.index(name)), sign * amounts[name], 0.0)
+
+        down = of("shear_y")
+        matrix = affine_matrix(
+            of("rotate"), of("translate_x"), of("translate_y"), one, of("shear_x")
+        )
+        matrix[3] = matrix[3] + down
+        moves = it.reshape((which > 0.0) & (which < float(len(GEOMETRIC))), (-1, 1, 1, 1))
+        out = it.where(moves, warped(x, matrix, self.fill), x)
+        factor = it.reshape(1.0 + sign * (0.9 * strength), (-1, 1, 1, 1))
+        for i, name in enumerate(COLORS, len(GEOMETRIC)):
+            mine = it.reshape(which == float(i), (-1, 1, 1, 1))
+            out = it.where(mine, _colored(name, x, factor, strength), out)
+        return out
+
+
+def _colored(name: str, x: Tensor, factor: Tensor, strength: float) -> Tensor:
+    if name == "posterize":
+        levels = float(2 ** (8 - round(4 * strength)))
+        return it.floor(it.minimum(x * 256.0, 255.0) / (256.0 / levels)) * (256.0 / levels) / 255.0
+    if name == "solarize":
+        return it.where(x >= 1.0 - strength, 1.0 - x, x)
+    if name == "autocontrast":
+        low = it.min(x, axis=(2, 3), keepdims=True)
+        spread = it.max(x, axis=(2, 3), keepdims=True) - low
+        return it.where(spread > 0.0, (x - low) / it.where(spread > 0.0, spread, 1.0), x)
+    if name == "sharpness":
+        return blended(x, smoothed(x), factor)
+    change = {"brightness": brightened, "contrast": contrasted, "color": saturated}[name]
+    return change(x, factor)
+
+
+def smoothed(x: Tensor) -> Tensor:
+    """What Pillow's filter SMOOTH gives: five parts of a pixel and one of each neighbour; the edge
+    stays."""
+    if x.shape[2] < 3 or x.shape[3] < 3:
+        return x
+    height, width = x.shape[2:]
+    total = x[:, :, 1:-1, 1:-1] * 4.0
+    for i in range(3):
+        for j in range(3):
+            total = total + x[:, :, i : i + height - 2, j : j + width - 2]
+    inner = it.pad(total / 13.0, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    rows = it.reshape(it.arange(height, device=x.device), (1, 1, height, 1))
+    columns = it.reshape(it.arange(width, device=x.device), (1, 1, 1, width))
+    within = (rows > 0) & (rows < height - 1) & (columns > 0) & (columns < width - 1)
+    return it.where(within, inner, x)

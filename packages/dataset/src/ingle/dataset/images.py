@@ -1,0 +1,113 @@
+"""Images from files, by Pillow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataFileError, DataValueError, MissingDataError, MissingExtraError
+
+Mode = Literal["RGB", "RGBA", "L"]
+Size = tuple[int, int]
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Endings of the files that are taken for images."""
+
+
+def read_image(
+    path: str | Path, *, size: Size | None = None, mode: Mode = "RGB", dtype: str = "float32"
+) -> NDArray[Any]:
+    """An image file as an array of shape (channels, height, width).
+
+    Args:
+        path: of the file, in any format that Pillow reads.
+        size: (height, width) to resize to, with Pillow's bilinear filter; as it is if not given.
+        mode: "RGB", "RGBA" or "L" for grey, to which other images are converted.
+        dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255, a quarter of the memory.
+
+    Raises:
+        MissingDataError: there is no such file.
+        DataFileError: the file is truncated, corrupt or no image.
+        DataValueError: an argument that makes no sense.
+        MissingExtraError: Pillow is not installed.
+
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> from ingle.dataset import read_image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "red.png")
+    ...     Image.new("RGB", (4, 2), "red").save(path)
+    ...     image = read_image(path)
+    >>> image.shape, image[:, 0, 0].tolist()
+    ((3, 2, 4), [1.0, 0.0, 0.0])
+    """
+    check_image_options(size, mode, dtype)
+    return as_array(opened(Path(path)), Path(path), size, mode, dtype)
+
+
+def check_image_options(size: Size | None, mode: str, dtype: str) -> None:
+    """Raises `DataValueError` for what no image can be read as."""
+    if mode not in ("RGB", "RGBA", "L"):
+        raise DataValueError(f"mode must be 'RGB', 'RGBA' or 'L', got {mode!r}")
+    if dtype not in ("float32", "uint8"):
+        raise DataValueError(f"dtype must be 'float32' or 'uint8', got {dtype!r}")
+    if size is not None and not (
+        isinstance(size, tuple)
+        and len(size) == 2
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in size)
+    ):
+        raise DataValueError(f"size must be (height, width) of at least 1 each, got {size!r}")
+    pillow()
+
+
+def opened(path: Path) -> Any:
+    """A Pillow image that is wholly read."""
+    image_module = pillow()
+    try:
+        with image_module.open(path) as image:
+            image.load()
+            return image
+    except FileNotFoundError:
+        raise MissingDataError(f"{path}: there is no such file") from None
+    except MemoryError:
+        raise
+    # Decoders raise what they like on corrupt data: OSError, SyntaxError, struct.error, …
+    except Exception as error:
+        raise DataFileError(
+            f"{path}: no image can be read from it: {error}; open it in a viewer, and delete or "
+            "replace it"
+        ) from error
+
+
+def as_array(image: Any, path: Path, size: Size | None, mode: Mode, dtype: str) -> NDArray[Any]:
+    """A Pillow image in a mode and size as an array of shape (channels, height, width)."""
+    if image.mode[0] in "IF":
+        # Pillow cuts such values off at 255 when it converts them.
+        raise DataFileError(
+            f"{path}: the image has {image.mode} pixels, which do not fit into 8 bits; convert the "
+            "file, or read it in a dataset of your own"
+        )
+    if image.mode != mode:
+        image = image.convert(mode)
+    if size is not None and image.size != (size[1], size[0]):
+        image = image.resize((size[1], size[0]), pillow().Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    if dtype == "uint8":
+        return np.ascontiguousarray(planes)
+    scaled: NDArray[Any] = np.divide(planes, np.float32(255), dtype=np.float32, order="C")
+    return scaled
+
+
+def pillow() -> Any:
+    """Pillow's module `Image`."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError(
+            f'images need Pillow ({error}): pip install "ingle-dataset[images]"'
+        ) from None
+    return Image

@@ -1,0 +1,114 @@
+"""Batches that processes of their own make, side by side and in order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+from .base import Dataset, Indices
+from .batching import sample_at, take
+from .errors import BatchError, DataValueError, SampleError
+
+AHEAD = 2
+"""How many batches wait for each process, so that none is idle."""
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """What went wrong in a process; exceptions themselves may not survive the way."""
+
+    message: str
+    index: int | None
+
+
+_held: list[Any] = []
+"""In a worker: the dataset and the collate function."""
+
+
+def _hold(pickled: bytes) -> None:
+    _held[:] = pickle.loads(pickled)
+
+
+def _make(indices: Indices) -> Any:
+    dataset, collate = _held
+    try:
+        if collate is None:
+            return take(dataset, indices)
+        return collate([sample_at(dataset, int(i)) for i in indices])
+    except SampleError as error:
+        return _Failed(str(error), error.index)
+    except Exception as error:
+        return _Failed(f"{type(error).__name__}: {error}", None)
+
+
+def batches_of_processes(
+    dataset: Dataset[Any],
+    collate: Callable[[list[Any]], Any] | None,
+    orders: Iterator[Indices],
+    workers: int,
+) -> Iterator[Any]:
+    """The batches of some indices each, in order.
+
+    Args:
+        dataset, collate: go to each process once, pickled.
+        orders: indices of samples, batch by batch.
+        workers: how many processes.
+
+    Raises:
+        DataValueError: the dataset or the function cannot be pickled.
+        SampleError: a sample could not be made.
+        BatchError: a batch could not be made, or a process died.
+    """
+    try:
+        pickled = pickle.dumps((dataset, collate))
+    except Exception as error:
+        raise DataValueError(
+            f"Loader: {type(dataset).__name__} cannot go to another process: "
+            f"{type(error).__name__}: {error}. Functions in it must be defined at the top of a "
+            "module, not inside of another function or as a lambda; or use worker_kind='threads'"
+        ) from error
+    # A process that is forked while threads run, as the loader's own does, may never end.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_hold, initargs=(pickled,))
+    waiting: deque[Future[Any]] = deque()
+    number = 0
+    try:
+        for indices in orders:
+            waiting.append(pool.submit(_make, indices))
+            if len(waiting) >= AHEAD * workers:
+                yield _result(waiting.popleft(), number)
+                number += 1
+        while waiting:
+            yield _result(waiting.popleft(), number)
+            number += 1
+    except BrokenProcessPool as error:
+        raise _died(number, workers) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _result(future: Future[Any], number: int) -> Any:
+    found = future.result()
+    if not isinstance(found, _Failed):
+        return found
+    if found.index is not None:
+        raise SampleError(found.message, found.index)
+    raise BatchError(
+        f"Loader: batch {number} of this loop, from 0, could not be made: {found.message}"
+    )
+
+
+def _died(number: int, workers: int) -> BatchError:
+    return BatchError(
+        f"Loader: one of the {workers} worker processes died while batch {number} of this loop, "
+        "from 0, or one soon after was made: it was killed, perhaps for want of memory, or ended "
+        "itself, or could not start. Try fewer workers or smaller batches; with workers=0 errors "
+        "are shown where they arise. A script that starts processes needs its code below "
+        "`if __name__ == '__main__':`"
+    )

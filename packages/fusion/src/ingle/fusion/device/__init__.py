@@ -1,0 +1,46 @@
+"""What a backend with kernels takes from fusion: plans, the protocol of devices, their tools.
+
+Plugins import from here, from `ingle.fusion`, and from nowhere else in fusion. All of this is
+loaded with fusion itself; what a first small operation can do without stands in modules beside.
+"""
+
+from ..fusion import Fusion as Fusion
+from ..grouping.legality import Legality as Legality
+from ..ir.graph import Graph as Graph
+from ..ir.scalar_program import ScalarProgram as ScalarProgram
+from ..ir.views import View as View
+from ..ir.views import axes_by_strides as axes_by_strides
+from ..passes.convolutions import WindowProblem as WindowProblem
+from ..passes.decompose import avals_of as avals_of
+from ..record.log import Inputs as Inputs
+from ..runtime.custom_kernels import CustomKernel as CustomKernel
+from ..runtime.custom_kernels import custom_kernel_of as custom_kernel_of
+from ..runtime.custom_kernels import has_custom_kernel as has_custom_kernel
+from ..runtime.custom_kernels import nest_kernel as nest_kernel
+from ..runtime.custom_kernels import register_kernel as register_kernel
+from ..runtime.custom_kernels import register_lowering as register_lowering
+from ..runtime.custom_kernels import registrations as registrations
+from ..runtime.device import BufferOffset as BufferOffset
+from ..runtime.device import KernelDevice as KernelDevice
+from ..runtime.device import Launch as Launch
+from ..runtime.device import NativeExecutable as NativeExecutable
+from ..runtime.device import Ordered as Ordered
+from ..runtime.device import Turns as Turns
+from ..runtime.graph_plans import GraphPlans as GraphPlans
+from ..runtime.plan import CompiledPlan as CompiledPlan
+from ..runtime.plan_codegen import DonationState as DonationState
+from ..runtime.plan_codegen import LinearPlan as LinearPlan
+from ..runtime.plan_data import KernelRun as KernelRun
+from ..runtime.programs import ProgramPlans as ProgramPlans
+from ..runtime.scratch import Lender as Lender
+from ..runtime.scratch import Lent as Lent
+from ..support.disk_store import DiskStore as DiskStore
+from ..support.disk_store import disk as disk
+from ..support.run_ahead import run_ahead_limit as run_ahead_limit
+from ..support.settings import check_settings as check_settings
+from ..support.settings import is_exact as is_exact
+from ..support.settings import is_fused as is_fused
+from ..support.settings import is_measured as is_measured
+from ..support.source_location import user_line as user_line
+from ..support.time_slices import give_way as give_way
+from ..support.time_slices import tick as tick

@@ -1,0 +1,7 @@
+"""Nests as CUDA C++, and how their units of work are cut."""
+
+from ..render.c.cuda import PREAMBLE as PREAMBLE
+from ..render.c.cuda import THREADS as THREADS
+from ..render.c.cuda import given_struct as given_struct
+from ..render.c.cuda import grid_of as grid_of
+from ..render.c.cuda import render as render

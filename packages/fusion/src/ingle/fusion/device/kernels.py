@@ -1,0 +1,30 @@
+"""The kernel IR, and the calls of kernels that an executable is made of."""
+
+from ..kernel.code import DTYPES as DTYPES
+from ..kernel.code import FLOATS as FLOATS
+from ..kernel.code import HALVES as HALVES
+from ..kernel.code import SIZES as SIZES
+from ..kernel.code import Code as Code
+from ..kernel.code import CodeBuilder as CodeBuilder
+from ..kernel.code import Instruction as Instruction
+from ..kernel.code import bits_of as bits_of
+from ..kernel.code import text as text
+from ..kernel.nest import BLOCK as BLOCK
+from ..kernel.nest import Map as Map
+from ..kernel.nest import Nest as Nest
+from ..kernel.nest import Operand as Operand
+from ..kernel.nest import Reduce as Reduce
+from ..kernel.nest import Row as Row
+from ..kernel.nest import accumulator_dtype as accumulator_dtype
+from ..kernel.nest import in_blocks as in_blocks
+from ..kernel.nest import is_flat as is_flat
+from ..kernel.nest import layout as layout
+from ..kernel.nest import units as units
+from ..lowering.contraction import ContractionCall as ContractionCall
+from ..lowering.contraction import Windows as Windows
+from ..lowering.epilogue import Epilogue as Epilogue
+from ..lowering.epilogue import epilogue_nest as epilogue_nest
+from ..lowering.epilogue import epilogue_of as epilogue_of
+from ..lowering.nests import NestCall as NestCall
+from ..lowering.operands import Argument as Argument
+from ..passes.convolutions import WindowProblem as WindowProblem

@@ -1,0 +1,13 @@
+"""Nests as LLVM IR, and the tools to write more of it by hand."""
+
+from ..render.llvm.code import CodeRenderer as CodeRenderer
+from ..render.llvm.source import render as render
+from ..render.llvm.targets import NEON as NEON
+from ..render.llvm.targets import Target as Target
+from ..render.llvm.targets import target_of as target_of
+from ..render.llvm.text import Values as Values
+from ..render.llvm.text import Writer as Writer
+from ..render.llvm.text import memory_type as memory_type
+from ..render.llvm.text import scalar_type as scalar_type
+from ..render.llvm.text import suffix as suffix
+from ..render.llvm.text import vector_type as vector_type

@@ -1,0 +1,240 @@
+"""The layers of a graph: what of its repeated runs belongs together.
+
+The forward pass goes through the layers in one direction, the gradient in the other, and each
+layer's parameters are inputs of both. A layer is a block of each run such that one layer becomes
+the next one when its values are replaced by those of the next: the same operations, on what the
+same operations of the next layer, or of the layers beside it, have made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from .graph import Graph
+from .repeated_runs import Run, runs_of
+
+FEWEST_LAYERS = 8
+"""Fewer of them are planned in no time."""
+MOST_JOINED = 6
+"""Blocks of a run that may be one layer together."""
+
+Spot: TypeAlias = "tuple[int, int]"
+"""A place in a layer, the same in all layers, and the number of the layer."""
+
+
+class Layers(NamedTuple):
+    """Layers that follow each other, of which each becomes the next one.
+
+    Attributes:
+        first, last: their numbers.
+        node_spots: for positions of nodes that are in some layer the spot.
+        value_spots: likewise for values, inputs and numbers of each run among them.
+        nodes, values: the other way round, by spot.
+        moving: for each place of a node whether its operands belong to layers, so that those of
+            the next layer are others.
+    """
+
+    first: int
+    last: int
+    node_spots: dict[int, Spot]
+    value_spots: dict[int, Spot]
+    nodes: dict[Spot, int]
+    values: dict[Spot, int]
+    moving: dict[int, tuple[bool, ...]]
+
+
+class _NoLayersError(Exception):
+    """The runs do not belong together."""
+
+
+def layers_of(graph: Graph) -> Layers | None:
+    """The layers of a graph; None if it has none, or few."""
+    runs = runs_of(graph)
+    if not runs or runs[0].blocks < FEWEST_LAYERS:
+        return None
+    try:
+        return _Matching(graph, runs).layers()
+    except _NoLayersError:
+        return None
+
+
+class _Matching:
+    """Finds out which block of each run belongs to which layer.
+
+    Args:
+        graph: whose layers are looked for.
+        runs: its repeated runs.
+    """
+
+    def __init__(self, graph: Graph, runs: list[Run]) -> None:
+        self._graph = graph
+        self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
+        self._runs = runs
+        self._links: dict[int, dict[int, tuple[int, int]]] = {}
+        while self._joined():
+            pass
+
+    def _joined(self) -> bool:
+        """Links runs; where one has several blocks for a block of another, these become one.
+
+        Parameters of the same shape are updated alike, also those that other layers have.
+        """
+        self._block: dict[int, tuple[int, int]] = {}
+        for number, run in enumerate(self._runs):
+            for position in range(run.first, run.first + run.period * run.blocks):
+                self._block[position] = number, position - run.first
+        self._links = {}
+        for number in range(len(self._runs)):
+            for other, (by, step, shift) in self._read_by(number).items():
+                for wide, times in ((number, by), (other, step)):
+                    if abs(times) > 1:
+                        first, period, count = self._runs[wide]
+                        self._runs[wide] = Run(first, period * abs(times), count // abs(times))
+                if by > 1 or abs(step) > 1:
+                    return True
+                self._links.setdefault(number, {}).setdefault(other, (step, shift))
+                self._links.setdefault(other, {}).setdefault(number, (step, -step * shift))
+        return False
+
+    def _read_by(self, number: int) -> dict[int, tuple[int, int, int]]:
+        """For runs that a run reads: after how many blocks it reads the same place of another
+        block, how much further on that is, and which block the first one would read."""
+        run, found = self._runs[number], dict[int, tuple[int, int, int]]()
+        for by in range(1, min(MOST_JOINED, run.blocks // 4) + 1):
+            half = run.blocks // 2 // by
+            here = run.first + half * by * run.period
+            for position in range(here, here + by * run.period):
+                one = self._graph.nodes[position].args
+                other = self._graph.nodes[position + by * run.period].args
+                for a, b in zip(one, other, strict=True):
+                    read = self._block.get(self._maker.get(a, -1))
+                    then = self._block.get(self._maker.get(b, -1))
+                    if read is None or then is None or read[0] != then[0] or read[0] == number:
+                        continue
+                    period = self._runs[read[0]].period
+                    step, rest = divmod(then[1] - read[1], period)
+                    if not rest and step and abs(step) <= MOST_JOINED:
+                        shift = read[1] // period - step * half
+                        found.setdefault(read[0], (by, step, shift))
+        return found
+
+    def layers(self) -> Layers:
+        starts = self._numbered()
+        node_spots: dict[int, Spot] = {}
+        value_spots: dict[int, Spot] = {}
+        places = 0
+        for number, (direction, start) in starts.items():
+            run = self._runs[number]
+            for offset in range(run.period):
+                for block in range(run.blocks):
+                    position = run.first + block * run.period + offset
+                    layer = start + direction * block
+                    node_spots[position] = places, layer
+                    for n, result in enumerate(self._graph.nodes[position].results):
+                        value_spots[result] = places + n, layer
+                places += max(1, len(self._graph.nodes[run.first + offset].results))
+        return self._checked(node_spots, value_spots, places)
+
+    def _numbered(self) -> dict[int, tuple[int, int]]:
+        """For runs that hang together with the longest: the direction, and the first layer."""
+        found = {0: (1, 0)}
+        waiting = [0]
+        while waiting:
+            number = waiting.pop()
+            direction, start = found[number]
+            for other, (along, shift) in self._links.get(number, {}).items():
+                if other not in found:
+                    # layer = start + direction * k, and that reads block k' = along * k + shift
+                    turned = direction * along
+                    found[other] = turned, start - turned * shift
+                    waiting.append(other)
+        return found
+
+    def _checked(
+        self, node_spots: dict[int, Spot], value_spots: dict[int, Spot], places: int
+    ) -> Layers:
+        """The longest row of layers of which each becomes the next one."""
+        nodes = {spot: position for position, spot in node_spots.items()}
+        values = {spot: value for value, spot in value_spots.items()}
+        inside: dict[int, list[int]] = {}
+        for position, (_, layer) in node_spots.items():
+            inside.setdefault(layer, []).append(position)
+        outputs = set(self._graph.outputs)
+        full = max(map(len, inside.values()))
+        best: list[int] = []
+        row: list[int] = []
+        following: dict[int, dict[int, int]] = {}
+        for layer in sorted(inside):
+            pairs = None
+            if len(inside[layer]) == full and len(inside.get(layer + 1, ())) == full:
+                pairs = self._followed(inside[layer], node_spots, nodes, value_spots, outputs)
+            if pairs is None:
+                row = []
+                continue
+            following[layer] = pairs
+            row = [*row, layer]
+            best = max(best, row, key=len)
+        if len(best) + 1 < FEWEST_LAYERS:
+            raise _NoLayersError
+        self._add_inputs([following[layer] for layer in best], best[0], value_spots, places)
+        values.update({spot: value for value, spot in value_spots.items()})
+        moving: dict[int, tuple[bool, ...]] = {}
+        for position in inside[best[0]]:
+            place, layer = node_spots[position]
+            here = self._graph.nodes[position].args
+            there = self._graph.nodes[nodes[place, layer + 1]].args
+            moving[place] = tuple([a != b for a, b in zip(here, there, strict=True)])
+        return Layers(best[0], best[-1] + 1, node_spots, value_spots, nodes, values, moving)
+
+    def _followed(
+        self, positions: list[int], node_spots: dict[int, Spot], nodes: dict[Spot, int],
+        value_spots: dict[int, Spot], outputs: set[int],
+    ) -> dict[int, int] | None:  # fmt: skip
+        """Inputs of the next layer by those of a layer that becomes it; None if it does not."""
+        graph = self._graph
+        pairs: dict[int, int] = {}
+        for position in positions:
+            place, layer = node_spots[position]
+            one, other = graph.nodes[position], graph.nodes[nodes[place, layer + 1]]
+            if one.op is not other.op or len(one.args) != len(other.args):
+                return None
+            for a, b in zip(one.results, other.results, strict=True):
+                if (a in outputs) != (b in outputs) or graph.values[a].aval != graph.values[b].aval:
+                    return None
+            for a, b in zip(one.args, other.args, strict=True):
+                if a == b:
+                    continue
+                spot = value_spots.get(a)
+                if spot is not None:
+                    if value_spots.get(b) != (spot[0], spot[1] + 1):
+                        return None
+                    continue
+                kind, aval, _ = graph.values[a]
+                if kind not in ("input", "scalar") or graph.values[b][:2] != (kind, aval):
+                    return None
+                if pairs.setdefault(a, b) != b or a in outputs or b in outputs:
+                    return None
+        return pairs
+
+    def _add_inputs(
+        self, following: list[dict[int, int]], first: int, value_spots: dict[int, Spot], places: int
+    ) -> None:
+        """Gives inputs their spots: each chain from layer to layer is a place."""
+        after: dict[int, int] = {}
+        begins: dict[int, int] = {}
+        for layer, pairs in enumerate(following, first):
+            for a, b in pairs.items():
+                if after.setdefault(a, b) != b:
+                    raise _NoLayersError
+                begins.setdefault(a, layer)
+        if len({*after.values()}) != len(after):
+            raise _NoLayersError
+        for start in [a for a in after if a not in set(after.values())]:
+            value, layer = start, begins[start]
+            value_spots[value] = places, layer
+            while value in after:
+                value, layer = after[value], layer + 1
+                if value == start:
+                    raise _NoLayersError
+                value_spots[value] = places, layer
+            places += 1

@@ -1,0 +1,204 @@
+"""Nests for groups of work items that share a row: the wide family, in the narrow one's order.
+
+Element `i` of a row goes to partial result `i % W`, as everywhere. So a group of work items, of
+which each takes every `G`-th element with `G` a divisor of `W`, adds in the same order: a work item
+holds `W / G` partial results, which are folded in halves over local memory. Maps go along the row
+the same way, so that neighbours read neighbours. What is computed once a row every work item
+computes for itself, and the first one stores it. With lanes along an outer axis each work item has
+a column of its own.
+"""
+
+from __future__ import annotations
+
+from ...kernel.nest import (
+    BLOCK,
+    COLUMNS,
+    NARROW,
+    WIDE,
+    Nest,
+    Reduce,
+    accumulators,
+    in_blocks,
+    is_flat,
+    runs,
+    unit_columns,
+)
+from ...kernel.neutral import neutral_bits
+from ...kernel.validation import validate
+from . import helpers
+from .dialect import GroupDialect
+from .inner import InnerNest, each
+from .outer import OuterNest
+from .reductions import Partial, joined
+from .scans import ColumnScan
+from .text import Scope, literal, value_type
+
+MOST = 64
+"""Work items of a group."""
+
+
+def group_size(nest: Nest) -> int:
+    """How many work items make a group."""
+    if nest.lanes == "outer":
+        return NARROW
+    found = [MOST]
+    for stage in nest.stages:
+        if isinstance(stage, Reduce):
+            found += [accumulators(stage.code[at].dtype) for _, at in stage.reductions]
+    return min(found)
+
+
+def groups_of_unit(nest: Nest, columns: int) -> int:
+    """How many groups take a unit of work, whose columns are shared out where it has many.
+
+    Args:
+        columns: the size of the last outer axis.
+    """
+    return unit_columns(columns) // NARROW if nest.lanes == "outer" else 1
+
+
+def group_item(nest: Nest, group: str, columns: str) -> str:
+    """The number of the range of units that a group takes.
+
+    Args:
+        group: the number of the group.
+        columns: the size of the last outer axis.
+    """
+    if nest.lanes == "inner":
+        return group
+    return f"({group} / ({columns} < {WIDE} ? 1 : {COLUMNS // NARROW}))"
+
+
+def is_wide(nest: Nest) -> bool:
+    """Whether groups of work items take a nest's units; else each takes one alone."""
+    return not is_flat(nest) and not (nest.lanes == "inner" and runs(nest))
+
+
+def grouped(nest: Nest, name: str, dialect: GroupDialect) -> str:
+    """The source of a kernel whose units of work are taken by groups of work items."""
+    validate(nest)
+    if nest.lanes == "outer":
+        return (ColumnScanNest if runs(nest) else ColumnNest)(nest, name, dialect).render()
+    return GroupNest(nest, name, dialect).render()
+
+
+class _Columns(OuterNest):
+    """A column for each work item of the groups that take a unit of work."""
+
+    dialect: GroupDialect
+
+    columns = 1
+    slot = "0"
+    each_column = ""
+
+    def body(self) -> Scope:
+        found = super().body()
+        part = f"{self.dialect.group} % ({self._span()} / {NARROW})"
+        self.head.add(f"const int64_t column = {part} * {NARROW} + {self.dialect.lane};")
+        return found
+
+    def _over(self, scope: Scope, body: Scope) -> None:
+        scope.block("", body)
+
+    def guarded(self, stages: Scope) -> Scope:
+        own = Scope()
+        own.block("if (column < width)", stages)
+        return own
+
+
+class ColumnNest(_Columns):
+    """Writes a nest with lanes along an outer axis."""
+
+
+class ColumnScanNest(_Columns, ColumnScan):
+    """Writes running results down columns."""
+
+
+class GroupNest(InnerNest):
+    """Writes a kernel whose rows are taken by a group of work items each."""
+
+    dialect: GroupDialect
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
+        super().__init__(nest, name, dialect)
+        self._group = group_size(nest)
+        self.head.declare("lane", f"const int64_t lane = {dialect.lane};")
+
+    def rows_loop(self, row: Scope) -> tuple[str, Scope]:
+        if in_blocks(self.nest):
+            return "for (int64_t block = begin; block < end; block++)", self._blocks(row)
+        return super().rows_loop(row)
+
+    def _blocks(self, row: Scope) -> Scope:
+        block, least = Scope(), helpers.least(self.source)
+        for stage in self.stages:
+            for k, at in stage.columns:
+                nothing = literal(neutral_bits("sum", stage.code[at].dtype), stage.code[at].dtype)
+                clear = [f"{self._sums(k)}[i] = {nothing};"]
+                block.block(self._along("0", self.inner_size()), clear)
+        block.add(f"const int64_t last = {least}((block + 1) * {BLOCK}, {self.size(0)});")
+        block.block(f"for (int64_t unit = block * {BLOCK}; unit < last; unit++)", row)
+        return block
+
+    def _along(self, start: str, stop: str) -> str:
+        first = "lane" if start == "0" else f"{start} + lane"
+        return f"for (int64_t i = {first}; i < {stop}; i += {self._group})"
+
+    def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
+        body.block(self._along(start, stop), loop)
+
+    def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
+        # A later stage may read it, in every work item.
+        only = Scope()
+        for k, value in stores:
+            self.store(only, k, self.element(k, "0"), value)
+        body.block("if (lane == 0)", only)
+        body.add(self.dialect.barrier)
+
+    def _once(self, number: int, body: Scope, rows: Scope) -> None:
+        if any(stage.stores for stage in self.stages[:number]):
+            rows.add(self.dialect.barrier)
+        super()._once(number, body, rows)
+
+    # -- reductions --------------------------------------------------------------------------
+
+    def partials(self, number: int, count: int | None = None) -> list[Partial]:
+        """Those that one work item holds."""
+        return [
+            Partial(p.combine, p.dtype, p.name, p.at, p.many // self._group)
+            for p in super().partials(number, count)
+        ]
+
+    def _elements(
+        self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
+    ) -> None:
+        """Each element goes to the work item of its index modulo their count."""
+        loop = Scope()
+        if any(p.many > 1 for p in partials):
+            loop.add(f"const int64_t turn = i / {self._group};")
+        loop.add(*self._loop_body(number, "i", partials, "").lines())
+        scope.block(self._along(start, stop), loop)
+
+    def slot(self, p: Partial, partials: list[Partial], lane: str) -> str:
+        return "0" if p.many == 1 else f"turn & {p.many - 1}"
+
+    def fold(self, p: Partial, body: Scope) -> None:
+        """Folds the partial results of all work items over local memory; each gets the result."""
+        whole = p.many * self._group
+        names = [p.name, p.final] if p.indexed else [p.final]
+        kinds = [value_type(p.dtype), "int64_t"] if p.indexed else [value_type(p.dtype)]
+        for name, kind in zip(names, kinds, strict=True):
+            self.head.declare(f"all_{name}", f"{self.dialect.local} {kind} all_{name}[{whole}];")
+        body.add(self.dialect.local_barrier)
+        each(body, p.many, [f"all_{x}[n * {self._group} + lane] = {x}[n];" for x in names])
+        pair = Scope()
+        first, second = f"all_{p.final}[n]", f"all_{p.final}[n + apart]"
+        if p.indexed:
+            pair.add(*p.merge(self.code, "all_"))
+        else:
+            pair.add(f"{first} = {joined(p, self.code, first, second)};")
+        fold = Scope()
+        fold.add(self.dialect.local_barrier)
+        fold.block(f"for (int64_t n = lane; n < apart; n += {self._group})", pair)
+        body.block(f"for (int64_t apart = {whole // 2}; apart > 0; apart /= 2)", fold)
+        body.add(self.dialect.local_barrier, *[f"{x}[0] = all_{x}[0];" for x in names])

@@ -1,0 +1,174 @@
+"""OpenCL C, for devices that take a nest's units of work one after the other.
+
+A work item takes a range of units, as a worker of a thread pool does. Buffers are handed over one
+by one, since pointers may not lie in memory. What a plan knows before it runs, sizes and strides,
+is a table in memory; what changes from run to run comes with the launch, behind the buffers: a
+struct of int64 with the offset of each operand in bytes, the scalars, where in the table the
+arguments begin, the first and last unit, and how many units a work item takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kernel.nest import Nest, accumulator_dtype, layout
+from .code import CodeRenderer
+from .groups import group_item, grouped, is_wide
+from .source import rendered
+from .text import Source, value_type
+
+PREAMBLE = """\
+#pragma OPENCL FP_CONTRACT OFF
+/* Compile with -cl-fp32-correctly-rounded-divide-sqrt where the device has it. */
+typedef char int8_t;
+typedef uchar uint8_t;
+typedef short int16_t;
+typedef ushort uint16_t;
+typedef int int32_t;
+typedef uint uint32_t;
+typedef long int64_t;
+typedef ulong uint64_t;
+#define INT8_MIN CHAR_MIN
+#define INT16_MIN SHRT_MIN
+#define INT32_MIN INT_MIN
+#define INT64_MIN LONG_MIN
+#define INT64_MAX LONG_MAX
+#define INT64_C(x) x##L
+#define UINT8_C(x) x
+#define UINT16_C(x) x
+#define UINT32_C(x) x##U
+#define UINT64_C(x) x##UL
+/* Some drivers have another NaN than arithmetic gives. */
+#undef NAN
+#define NAN as_float(0x7fc00000)
+#define sqrtf(x) sqrt((float)(x))
+#define floorf(x) floor((float)(x))
+#define ceilf(x) ceil((float)(x))
+#define truncf(x) trunc((float)(x))
+#define rintf(x) rint((float)(x))
+#define fabsf(x) fabs((float)(x))
+#define fmaf(x, y, z) fma((float)(x), (float)(y), (float)(z))
+/* An output may lie in the memory of an input of another type, place by place. */
+#define INGLE_ALIAS __attribute__((__may_alias__))
+/* No iteration reads what another one writes. */
+#if defined(__clang__)
+#define INGLE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INGLE_INDEPENDENT
+#endif
+"""
+
+
+class OpenCL:
+    """The narrow family in OpenCL C 1.2."""
+
+    preamble = PREAMBLE
+    table = "__constant"
+
+    def item(self, nest: Nest) -> str:
+        """The number of what takes a range of units."""
+        return "get_global_id(0)"
+
+    def memory(self, k: int) -> str:
+        return "__global "
+
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+        count = len(nest.operands)
+        buffers = [f"__global uint8_t *buffer{k}, " for k in range(count)]
+        at = count + len(nest.scalars)
+        start, first, last, grain = (f"given.at[{n}]" for n in range(at, at + 4))
+        return [
+            f"typedef struct {{ int64_t at[{at + 4}]; }} given_t;",
+            f"__kernel void {name}({''.join(buffers)}__global const int64_t *table,",
+            "    const given_t given)",
+            "{",
+            f"    __global const int64_t *const args = table + {start};",
+            f"    const int64_t begin = {first} + {self.item(nest)} * {grain};",
+            f"    const int64_t end = min(begin + {grain}, {last});",
+        ]
+
+    def operand(self, k: int, kind: str) -> str:
+        return f"({kind})(buffer{k} + given.at[{k}])"
+
+    def argument(self, place: int, nest: Nest) -> str:
+        return f"args[{place}]"
+
+    def scalar(self, nest: Nest, number: int) -> str:
+        return f"given.at[{len(nest.operands) + number}]"
+
+
+class Wide(OpenCL):
+    """The same for groups of work items, which take what a work item does in the narrow family."""
+
+    lane = "get_local_id(0)"
+    group = "get_group_id(0)"
+    local = "__local"
+    local_barrier = "barrier(CLK_LOCAL_MEM_FENCE);"
+    barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+
+    def item(self, nest: Nest) -> str:
+        return group_item(nest, self.group, f"args[{nest.outer - 1}]")
+
+
+class Epilogue(OpenCL):
+    """A function that a tile's kernel calls, instead of a kernel.
+
+    Operand 0 is the tile, in private memory. The other operands come as pointers, the scalars in an
+    array, and the inner size, which the last tile of a row has less of, as `width`.
+    """
+
+    def memory(self, k: int) -> str:
+        return super().memory(k) if k else ""
+
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+        buffers = [f"__global uint8_t *buffer{k}, " for k in range(1, len(nest.operands))]
+        return [
+            f"static void {name}({self.tile(nest)} *tile, {''.join(buffers)}",
+            "    __global const int64_t *args, const int64_t *numbers,",
+            "    const int64_t width, const int64_t begin, const int64_t end)",
+            "{",
+        ]
+
+    def tile(self, nest: Nest) -> str:
+        """The type of the tile's elements."""
+        return value_type(nest.operands[0].dtype)
+
+    def operand(self, k: int, kind: str) -> str:
+        return f"({kind})buffer{k}" if k else f"({kind})tile"
+
+    def argument(self, place: int, nest: Nest) -> str:
+        return "width" if place == layout(nest).inner else f"args[{place}]"
+
+    def scalar(self, nest: Nest, number: int) -> str:
+        return f"numbers[{number}]"
+
+
+OPENCL = OpenCL()
+WIDE = Wide()
+EPILOGUE = Epilogue()
+
+
+def render(nest: Nest, name: str) -> str:
+    """The source of one kernel in OpenCL C; see `ingle.fusion.render.c.source.render`."""
+    return rendered(nest, name, OPENCL)
+
+
+def render_wide(nest: Nest, name: str) -> str:
+    """The source for a device with many small work items; a group takes a unit of work."""
+    if not is_wide(nest):
+        return render(nest, name)
+    return grouped(nest, name, WIDE)
+
+
+def widened(dtype: str) -> tuple[str, str, str, str]:
+    """How a kernel written by hand reads floats as what sums are computed in.
+
+    Returns:
+        What stands in front of it; the types of a value and of an element in memory; and the value
+        of an element `x`.
+    """
+    source = Source(OPENCL)
+    stored = source.stored(dtype)
+    wide = accumulator_dtype(dtype)
+    shown = "x" if wide == dtype else CodeRenderer(source).cast(wide, dtype, "x")
+    return source.text(""), value_type(wide), stored, shown

@@ -1,0 +1,118 @@
+"""Flat maps in CUDA C++ whose threads load and store 16 bytes at a time.
+
+A thread takes some vectors, a block's width apart, so that neighbours read neighbours: it loads all
+of them before it computes, which keeps enough reads in flight, and an output in an input's memory
+is written after that was read. Where an address is not aligned, and at the end, elements go one by
+one.
+"""
+
+from __future__ import annotations
+
+from ...kernel.code import SIZES
+from ...kernel.nest import Map, Nest, is_copy, is_flat
+from .dialect import Dialect
+from .inner import InnerNest, RowPlace
+from .rows import VARYING
+from .text import Scope
+
+BYTES = 16
+"""Of a load or store."""
+_IN_FLIGHT = 2
+"""Vectors of the smallest operand that a thread loads before it computes."""
+_MOST_REGISTERS = 64
+"""For what is loaded and stored: more would leave room for few threads."""
+
+
+def vector_elements(nest: Nest) -> int:
+    """How many elements make a vector of a thread; 0 for a nest whose elements go one by one."""
+    if not is_flat(nest) or is_copy(nest) or len(nest.stages) > 1:
+        return 0
+    stage = nest.stages[0]
+    if not isinstance(stage, Map) or any(i.name == "gather" for i in stage.code):
+        return 0
+    if any(o.lane == "strided" or (o.output and o.lane != "unit") for o in nest.operands):
+        return 0
+    sizes = [SIZES[o.dtype] for o in nest.operands if o.lane == "unit"]
+    return BYTES // min(sizes) if sizes else 0
+
+
+def vectors_in_flight(nest: Nest) -> int:
+    """How many vectors a thread takes."""
+    each = vector_elements(nest)
+    registers = sum(each * SIZES[o.dtype] // 4 for o in nest.operands if o.lane == "unit")
+    return _IN_FLIGHT if registers * _IN_FLIGHT <= _MOST_REGISTERS else 1
+
+
+class _Loaded(RowPlace):
+    """The environment of code whose operands were loaded."""
+
+    def load(self, operand: int, dtype: str) -> str:
+        if self.owner.nest.operands[operand].lane != "unit":
+            return super().load(operand, dtype)
+        return self.owner.loaded(operand, f"part{operand}[u].at[n]")
+
+
+class VectorNest(InnerNest):
+    """Writes a flat map whose threads take vectors."""
+
+    def __init__(self, nest: Nest, name: str, dialect: Dialect) -> None:
+        super().__init__(nest, name, dialect)
+        self._each, self._many = vector_elements(nest), vectors_in_flight(nest)
+        self._units = [k for k, o in enumerate(nest.operands) if o.lane == "unit"]
+
+    def body(self) -> Scope:
+        one_by_one = super().body()
+        each, many = self._each, self._many
+        addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in self._units])
+        self.head.add(
+            f"const int64_t apart = (int64_t)blockDim.x * {each};",
+            f"const int64_t first = {many} * apart * blockIdx.x + threadIdx.x * {each};",
+            f"const bool whole = first + {many - 1} * apart + {each} <= end",
+            f"    && (({addresses}) & {BYTES - 1}) == 0;",
+        )
+        found = Scope()
+        found.block("if (whole)", self._vectors())
+        found.block("else", one_by_one)
+        return found
+
+    def _written(self, number: int, level: int, scope: Scope) -> None:
+        # No output has the memory of what is the same everywhere: it is read before the stores.
+        super()._written(number, level, self.head)
+
+    def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
+        part = Scope()
+        part.add("const int64_t from = first + u * apart;")
+        part.block(f"for (int64_t i = from; i < min(from + {self._each}, end); i++)", loop)
+        body.block(f"for (int u = 0; u < {self._many}; u++)", part)
+
+    def _vectors(self) -> Scope:
+        """All loads, then the code of each element, then the stores of each vector."""
+        stage, found = self.stages[0], Scope()
+        read = {i.value for i in stage.code if i.name == "load"}
+        loads, stores = Scope(), Scope()
+        for k in self._units:
+            dtype = self.nest.operands[k].dtype
+            size, kind = SIZES[dtype] * self._each // BYTES, self.source.stored(dtype)
+            union = f"union {{ uint4 whole[{size}]; {kind} at[{self._each}]; }}"
+            found.add(f"{union} part{k}[{self._many}];")
+            start = f"({self.pointer(k)} + first + u * apart)"
+            for n in range(size):
+                if k in read:
+                    loads.add(f"part{k}[u].whole[{n}] = ((const uint4 *){start})[{n}];")
+                if self.nest.operands[k].output:
+                    stores.add(f"((uint4 *){start})[{n}] = part{k}[u].whole[{n}];")
+        element = Scope()
+        element.add("const int64_t i = first + u * apart + n;")
+        known = self.known[0]
+        done = self.code.render(stage.code, _Loaded(self, "i"), element, known,
+                                stage.places(VARYING))  # fmt: skip
+        for k, at in stage.stores:
+            self.store(element, k, f"part{k}[u].at[n]", done[at])
+        vector = Scope()
+        vector.add("#pragma unroll")
+        vector.block(f"for (int n = 0; n < {self._each}; n++)", element)
+        vector.add(*stores.lines())
+        for part in (loads, vector):
+            found.add("#pragma unroll")
+            found.block(f"for (int u = 0; u < {self._many}; u++)", part)
+        return found

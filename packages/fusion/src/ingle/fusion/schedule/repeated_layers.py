@@ -1,0 +1,299 @@
+"""Layers that come again are planned once.
+
+A graph of many equal layers is planned as one of `KEPT` layers, and what was made of a layer in the
+middle is written again for those that were left out, on their values. So kernels reach from layer
+to layer, and passes decide, as they would have in the whole graph, but at the ends of it. What
+three layers in the middle have in common holds for all between them; if they differ, the whole
+graph is planned.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ..ir.graph import Graph, Node
+from ..ir.layers import Layers, Spot, layers_of
+from ..ir.views import Views
+from ..lowering.nests import NestCall
+from ..support.time_slices import tick
+from .schedule import Call, HostStep, arguments_of
+
+KEPT = 5
+"""Layers that are planned."""
+STEADY = 2
+"""The one of these that is written again; the two beside it have to be like it."""
+FEWEST_NODES = 512
+"""Graphs of fewer operations are planned in less time than layers are found."""
+
+
+class Group(NamedTuple):
+    """The calls of a group of operations, which run one after the other.
+
+    Attributes:
+        nodes: the positions of those that it was made of, in order; groups run in the order of
+            their first ones, as far as they can.
+        needs: the first nodes of groups that run before it.
+        calls: none, if nobody needs what it computes. They may compute other groups' nodes again.
+    """
+
+    nodes: tuple[int, ...]
+    needs: tuple[int, ...]
+    calls: tuple[Call | HostStep, ...]
+
+    @property
+    def first(self) -> int:
+        return self.nodes[0]
+
+
+Numbered: TypeAlias = Callable[[int], int]
+"""The number of a layer in the whole graph, by that among those that are there."""
+
+
+class UnlikeError(Exception):
+    """The layers in the middle have become different things."""
+
+
+class Shortened:
+    """A graph with fewer layers.
+
+    Args:
+        graph: with composites expanded.
+        layers: its layers.
+
+    Attributes:
+        graph: what is to be planned. Values have their numbers.
+    """
+
+    def __init__(self, graph: Graph, layers: Layers) -> None:
+        self._layers = layers
+        self._full = graph
+        self._from = layers.first + STEADY
+        self._left_out = layers.last - layers.first + 1 - KEPT
+        self._until = self._from + self._left_out
+        nodes: list[Node] = []
+        self._positions: list[int] = []
+        self._over: set[int] = set()
+        """Nodes that read over what was left out."""
+        gone: set[int] = set()
+        for position, node in enumerate(graph.nodes):
+            spot = layers.node_spots.get(position)
+            if spot is not None and self._from < spot[1] <= self._until:
+                gone.update(node.results)
+                continue
+            now = node if spot is None else self._joined(node, *spot)
+            if now is not node:
+                self._over.add(position)
+            nodes.append(now)
+            self._positions.append(position)
+        if any(a in gone for node in nodes for a in node.args):
+            raise UnlikeError
+        outputs = tuple([self._instead(o) if o in gone else o for o in graph.outputs])
+        self.graph = Graph(graph.values, nodes, graph.inputs, graph.scalars, outputs, graph.donors)
+
+    def _kept(self, layer: int) -> int:
+        """A layer's number among those that are there."""
+        return layer if layer <= self._until else layer - self._left_out
+
+    def _whole(self, layer: int) -> int:
+        """The other way round."""
+        return layer if layer <= self._from else layer + self._left_out
+
+    def _joined(self, node: Node, place: int, layer: int) -> Node:
+        """A node that reads the layer before it, or behind it, though others were in between."""
+        layers = self._layers
+        if not layers.first <= layer <= layers.last:
+            return node
+        args = list(node.args)
+        for n, (value, moves) in enumerate(zip(node.args, layers.moving[place], strict=True)):
+            spot = layers.value_spots.get(value) if moves else None
+            if spot is not None:
+                other = self._whole(self._kept(layer) + spot[1] - layer)
+                args[n] = layers.values.get((spot[0], other), -1)
+        if args == list(node.args):
+            return node
+        if -1 in args:
+            raise UnlikeError
+        return Node(node.op, tuple(args), node.results)
+
+    def _instead(self, output: int) -> int:
+        """An output of a layer that is there, for one of a layer that is not."""
+        place, _ = self._layers.value_spots[output]
+        return self._layers.values[place, self._from]
+
+    def positions(self, chosen: Sequence[int]) -> list[int]:
+        """Nodes of the whole graph by those of this one.
+
+        Raises:
+            UnlikeError: other ones were chosen in the next layer.
+        """
+        groups = [Group((p,), (), ()) for p in chosen]
+        return sorted([g.first for g in self._written(groups)])
+
+    def groups(self, groups: Sequence[Group]) -> list[Group]:
+        """Those of the whole graph, in an order in which they can run.
+
+        Raises:
+            UnlikeError: layers in the middle have other groups.
+        """
+        return ordered(self._written(groups))
+
+    def _written(self, groups: Sequence[Group]) -> list[Group]:
+        by_layer: dict[int | None, list[Group]] = {}
+        for group in groups:
+            group = self._in_whole(group)
+            layer = self._layer_of(group.first)
+            if layer is None or abs(layer - self._from) > 1:
+                self._check_apart(group)
+            by_layer.setdefault(layer, []).append(group)
+        steady = by_layer.get(self._from, [])
+        for beside in (-1, 1):
+            there = {g.first: g for g in by_layer.get(self._from + beside, ())}
+            next_to = self._beside(beside)
+            alike = [self._moved(g, next_to) for g in steady]
+            if len(there) != len(alike) or any(there.get(g.first) != g for g in alike):
+                raise UnlikeError
+        found = by_layer.pop(None, [])
+        for layer, those in by_layer.items():
+            assert layer is not None
+            for by in self._distances(layer):
+                tick("writing layers again", len(those))
+                found += [self._moved(group, by.__add__) for group in those]
+        return found
+
+    def _beside(self, by: int) -> Numbered:
+        return lambda layer: self._whole(layer + by)
+
+    def _distances(self, layer: int) -> Sequence[int]:
+        """How far what is made of a layer that is there is on in the whole graph."""
+        if layer == self._from:
+            return range(self._left_out + 1)
+        return (0,) if layer < self._from else (self._left_out,)
+
+    def _in_whole(self, group: Group) -> Group:
+        """With the positions of the whole graph; values stay those of the layers that are there."""
+        at = self._positions
+        calls = [
+            HostStep(at[c.position])
+            if isinstance(c, HostStep)
+            else c._replace(nodes=tuple([at[p] for p in c.nodes]))
+            for c in group.calls
+        ]
+        nodes = tuple([at[p] for p in group.nodes])
+        return Group(nodes, tuple([at[p] for p in group.needs]), tuple(calls))
+
+    def _layer_of(self, position: int) -> int | None:
+        """The layer, among those that are there, of a node; None if it is in none."""
+        layers = self._layers
+        spot = layers.node_spots.get(position)
+        if spot is None or not layers.first <= spot[1] <= layers.last:
+            return None
+        return self._kept(spot[1])
+
+    def _check_apart(self, group: Group) -> None:
+        """A group that is not written again computes nothing of the layer that is, and does not
+        reach over what was left out."""
+        within = [layer for p in group.nodes if (layer := self._layer_of(p)) is not None]
+        over = within and min(within) <= self._from < max(within)
+        if over or self._from in within or not self._over.isdisjoint(group.nodes):
+            raise UnlikeError
+
+    def _moved(self, group: Group, whole: Numbered) -> Group:
+        """The group of another layer; `whole` says which each of the layers that are there is."""
+        return Group(
+            tuple([self._node(p, whole) for p in group.nodes]),
+            tuple([self._node(p, whole) for p in group.needs]),
+            tuple([self._moved_call(c, whole) for c in group.calls]),
+        )  # fmt: skip
+
+    def _moved_call(self, call: Call | HostStep, whole: Numbered) -> Call | HostStep:
+        if isinstance(call, HostStep):
+            return HostStep(self._node(call.position, whole))
+        nodes = tuple([self._node(p, whole) for p in call.nodes])
+        scalars = tuple([self._value(v, whole) for v in call.scalars])
+        if isinstance(call, NestCall):
+            arguments = [a._replace(root=self._value(a.root, whole)) for a in call.arguments]
+            return call._replace(arguments=tuple(arguments), scalars=scalars, nodes=nodes)
+        a, b, *operands = [
+            a._replace(root=self._value(a.root, whole)) for a in (call.a, call.b, *call.operands)
+        ]
+        return call._replace(a=a, b=b, operands=tuple(operands), scalars=scalars, nodes=nodes)
+
+    def _node(self, position: int, whole: Numbered) -> int:
+        spot = self._layers.node_spots.get(position)
+        if spot is None or not self._layers.first <= spot[1] <= self._layers.last:
+            return position
+        return self._found(self._layers.nodes, spot, whole)
+
+    def _value(self, value: int, whole: Numbered) -> int:
+        spot = self._layers.value_spots.get(value)
+        if spot is None:
+            return value
+        inside = self._layers.first <= spot[1] <= self._layers.last
+        if self._full.values[value].kind == "result" and not inside:
+            return value
+        return self._found(self._layers.values, spot, whole)
+
+    def _found(self, those: dict[Spot, int], spot: Spot, whole: Numbered) -> int:
+        found = those.get((spot[0], whole(self._kept(spot[1]))))
+        if found is None:
+            raise UnlikeError
+        return found
+
+
+def shortened(graph: Graph) -> Shortened | None:
+    """The graph with fewer layers; None if it has no layers, or few."""
+    if type(graph) is not Graph or len(graph.nodes) < FEWEST_NODES:
+        return None
+    layers = layers_of(graph)
+    if layers is None:
+        return None
+    try:
+        return Shortened(graph, layers)
+    except UnlikeError:
+        return None
+
+
+def is_complete(graph: Graph, views: Views, groups: Sequence[Group]) -> bool:
+    """Whether every value is written before it is read, and so are the outputs."""
+    known = {number for number, value in enumerate(graph.values) if value.kind != "result"}
+    for call in [call for group in groups for call in group.calls]:
+        if isinstance(call, HostStep):
+            node = graph.nodes[call.position]
+            reads, writes = [views.of(a).root for a in node.args], list(node.results)
+        else:
+            arguments = arguments_of(call)
+            reads = [a.root for a in arguments if not a.output]
+            writes = [a.root for a in arguments if a.output]
+        if not known.issuperset(reads):
+            return False
+        known.update(writes)
+    return known.issuperset([views.of(o).root for o in graph.outputs])
+
+
+def ordered(groups: Sequence[Group]) -> list[Group]:
+    """Each group behind those that it needs, and otherwise in the order of first nodes."""
+    by_first = {group.first: group for group in groups}
+    if len(by_first) != len(groups):
+        raise UnlikeError
+    missing = {g.first: len(g.needs) for g in groups}
+    needed_by: dict[int, list[int]] = {}
+    for group in groups:
+        for need in group.needs:
+            if need not in by_first:
+                raise UnlikeError
+            needed_by.setdefault(need, []).append(group.first)
+    ready = [first for first, count in missing.items() if not count]
+    heapq.heapify(ready)
+    found: list[Group] = []
+    while ready:
+        first = heapq.heappop(ready)
+        found.append(by_first[first])
+        for below in needed_by.get(first, ()):
+            missing[below] -= 1
+            if not missing[below]:
+                heapq.heappush(ready, below)
+    if len(found) != len(groups):
+        raise UnlikeError
+    return found

@@ -1,0 +1,166 @@
+"""Kernel sequences in which sizes are symbols: made once, and written out for each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ingle.tensor.contract import Aval
+
+from ..ir.graph import Graph, Node, Value
+from ..ir.views import Views
+from ..lowering.contraction import ContractionCall
+from ..lowering.nests import NestCall
+from ..schedule.schedule import Call, HostStep, KernelSequence
+from .form import VARYING, with_numbers
+from .inquiry import Inquiry, has_sizes, settled
+from .relations import symbols_for
+from .sizes import Size
+
+
+class FilledSequence(NamedTuple):
+    """A kernel sequence of a graph.
+
+    Attributes:
+        sequence: it may have more scalars than the graph.
+        sources: for each of its scalars the place of its value, first among the scalars of the
+            graph, then among `constants`. None: they are the graph's.
+        constants: the graph's.
+    """
+
+    sequence: KernelSequence
+    sources: Sequence[int] | None = None
+    constants: Sequence[Any] = ()
+
+
+class SymbolicGraph:
+    """A graph in which the sizes that vary are symbols, as passes take it for all of its form.
+
+    Args:
+        graph: the last of the examples.
+        examples: numbers of graphs of the form.
+
+    Attributes:
+        graph: with a `Size` in place of each size that varies.
+        sources: for each of its scalars the place of its value; see `FilledSequence`.
+        inquiry: notes what is asked of the sizes.
+        sizes: all sizes that vary, in terms of the symbols.
+        fixed: places of the numbers that do not vary, with these.
+        symbols, whole: places of the symbols, and of all sizes that vary.
+    """
+
+    def __init__(self, graph: Graph, examples: Sequence[tuple[Any, ...]]) -> None:
+        columns = list(zip(*examples, strict=True))
+        places = [k for k, column in enumerate(columns) if len({*column}) > 1]
+        whole = [k for k in places if all(type(n) is int for n in columns[k])]
+        self.inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples])
+        known = list(examples[-1])
+        for k in places:
+            known[k] = VARYING
+        for k, size in zip(whole, sizes, strict=True):
+            known[k] = size
+        fixed = set(range(len(known))).difference(places)
+        self.fixed = [(k, known[k]) for k in sorted(fixed)]
+        self.symbols = [whole[c] for c in chosen]
+        self.whole = whole
+        self.sizes = tuple(sizes)
+        self.graph, self.sources = with_numbers(graph, known)
+
+
+class SymbolicSequence:
+    """The kernel sequence of all graphs of one form whose sizes answer alike.
+
+    Args:
+        general: the graph for all of them.
+        sequence: of its graph.
+    """
+
+    def __init__(self, general: SymbolicGraph, sequence: KernelSequence) -> None:
+        self._fixed, self._symbols, self._whole = general.fixed, general.symbols, general.whole
+        self._sources = general.sources
+        self._sequence = sequence
+        self._function = self._written(general.inquiry, general.sizes)
+
+    def _written(self, inquiry: Inquiry, sizes: tuple[Any, ...]) -> Callable[..., Any]:
+        """The sizes and the parts of the kernel sequence that depend on the symbols."""
+        graph, views, calls, inline = self._sequence
+        self._calls = [_with_sizes(call) for call in calls]
+        self._sequence = KernelSequence(graph, views, [call for call, _ in self._calls], inline)
+        self._values = [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))]
+        self._nodes = [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))]
+        self._views = views.found()
+        return inquiry.function(
+            (
+                sizes,
+                tuple([_sizes_of(graph.values[k]) for k in self._values]),
+                tuple([_statics(graph.nodes[k]) for k in self._nodes]),
+                tuple([part for _, part in self._calls if part]),
+                tuple(self._views.values()),
+            )
+        )
+
+    def at(self, graph: Graph, numbers: Sequence[Any]) -> FilledSequence | None:
+        """The kernel sequence of a graph, if its numbers answer alike.
+
+        Args:
+            graph: of the form.
+            numbers: its own.
+        """
+        if any(numbers[k] != expected for k, expected in self._fixed):
+            return None
+        found = self._function(*[numbers[k] for k in self._symbols])
+        if found is None or found[0] != tuple([numbers[k] for k in self._whole]):
+            return None
+        constants = [v.data for v in graph.values if v.kind == "constant"]
+        return FilledSequence(self._filled(*found[1:]), self._sources, constants)
+
+    def _filled(
+        self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],
+        views: Sequence[Any],
+    ) -> KernelSequence:  # fmt: skip
+        graph, _, _, inline = self._sequence
+        new = Graph(
+            list(graph.values), list(graph.nodes), graph.inputs, graph.scalars, graph.outputs
+        )
+        for k, (shape, data) in zip(self._values, values, strict=True):
+            kind, aval, other = graph.values[k]
+            new.values[k] = Value(kind, Aval(shape, aval.dtype), other if data is None else data)
+        for k, statics in zip(self._nodes, nodes, strict=True):
+            op, args, results = graph.nodes[k]
+            named = dict(zip(op.operation.statics, statics, strict=True))
+            new.nodes[k] = Node(op.operation.op(**named), args, results)
+        rest = iter(calls)
+        made = [
+            call._replace(**dict(zip(_FIELDS[type(call)], next(rest), strict=True)))
+            if part
+            else call
+            for call, part in self._calls
+        ]
+        found = dict(zip(self._views, views, strict=True))
+        return KernelSequence(new, Views.known(new, found), made, inline)
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {
+    NestCall: ("arguments", "sizes", "strides", "fixed"),
+    ContractionCall: ("batch", "sizes", "a", "b", "operands", "windows"),
+}
+"""What depends on sizes in a call; kernels do not."""
+
+
+def _with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
+    """A call whose kernel is settled, and what of it sizes occur in; nothing if they do not."""
+    if isinstance(call, HostStep):
+        return call, ()
+    names = _FIELDS[type(call)]
+    part = tuple([getattr(call, name) for name in names])
+    others = {n: settled(getattr(call, n)) for n in call._fields if n not in names}
+    return call._replace(**others), part if has_sizes(part) else ()
+
+
+def _sizes_of(value: Value) -> tuple[Any, Any]:
+    """A value's shape, and its number if that is a size."""
+    return value.aval.shape, value.data if isinstance(value.data, Size) else None
+
+
+def _statics(node: Node) -> tuple[Any, ...]:
+    return tuple([node.op.attributes[name] for name in node.op.operation.statics])

@@ -1,0 +1,64 @@
+"""Sums in two steps have the bits of sums in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.tensor.device import backend_of
+
+pytest.importorskip("ingle_cpu")
+
+CASES = [
+    ((256, 5), 0), ((512, 3, 7), 0), ((32, 8, 100), (0, 1)), ((1 << 14,), None), ((3, 1 << 15), 1),
+    ((2, 8, 1 << 11), (1, 2)), ((16, 1 << 11), None), ((300, 5), 0), (((1 << 14) + 1,), None),
+]  # fmt: skip
+
+
+@pytest.fixture
+def splitting(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The device splits sums from now on; those that it was asked about."""
+    from ingle.fusion.grouping import legality
+
+    seen: list[Any] = []
+    real = legality.split_sum
+
+    def split_sum(op: Any, aval: Any) -> Any:
+        found = real(op, aval)
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(legality, "split_sum", split_sum)
+    monkeypatch.setattr(backend_of("cpu").inner, "splits_sums", True)
+    return seen
+
+
+def drawn(shape: Any, dtype: str) -> Any:
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=shape) * 10.0 ** rng.integers(-6, 6, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+def test_bits(request: pytest.FixtureRequest, shape: Any, axis: Any, dtype: str) -> None:
+    x = it.asarray(drawn(shape, dtype), device="cpu")
+
+    def sums(x: Any) -> Any:
+        return it.sum(x, axis=axis), it.sum(it.exp(-x * x) - 1.0, axis=axis)
+
+    one = [s.numpy() for s in sums(x)]
+    asked = request.getfixturevalue("splitting")
+    two = [s.numpy() for s in compile(sums)(x)]
+    assert any(asked) == (shape[0] not in (300, (1 << 14) + 1))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_of_negative_zeros(splitting: list[Any]) -> None:
+    x = it.asarray(np.full((512, 3), -0.0, np.float32), device="cpu")
+    assert np.signbit(compile(lambda x: it.sum(x, axis=0))(x).numpy()).all()
+    assert any(splitting)

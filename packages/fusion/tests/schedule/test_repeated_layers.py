@@ -1,0 +1,278 @@
+"""Layers that come again are planned once: the plan is that of the whole graph, call by call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.ir.layers import layers_of
+from ingle.fusion.ir.repeated_runs import Run, runs_of
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.schedule import repeated_layers, scheduler
+from ingle.fusion.schedule.donation import donors
+from ingle.fusion.schedule.repeated_layers import Group, UnlikeError, ordered, shortened
+from ingle.fusion.schedule.schedule import laid_out
+from ingle.fusion.schedule.scheduler import Scheduler
+from ingle.tensor.contract import Aval
+from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.operation import OPERATIONS
+
+LAYERS = 16
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_disk(monkeypatch):
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    with it.device("cpu"):
+        yield
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """Plans what is compiled in both ways; the nodes of graphs with layers, and those planned."""
+    sequence, found = Scheduler.sequence, []
+
+    def planned(scheduler, way):
+        lengths = []
+
+        def noting(graph):
+            short = way(graph)
+            lengths.extend([] if short is None else [len(short.graph.nodes)])
+            return short
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ingle.fusion.schedule.scheduler.shortened", noting)
+            return sequence(scheduler), lengths
+
+    def twice(self):
+        graph, pairs = self._graph, self._donors
+        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda graph: None)
+        now, lengths = planned(self, shortened)
+        if lengths:
+            assert list(now.calls) == list(whole.calls)
+            one, other = laid_out(now), laid_out(whole)
+            assert (one.arena, one.own, one.inline) == (other.arena, other.own, other.inline)
+            assert donors(one, pairs, ()) == donors(other, pairs, ())
+            found.append((len(graph.nodes), lengths[-1]))
+        return now
+
+    monkeypatch.setattr(Scheduler, "sequence", twice)
+    return found
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self, width):
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.taken, self.given = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def __call__(self, x):
+        b, t, c = x.shape
+        q, k, v = it.split(self.taken(self.first(x)), c, axis=-1)
+        q, k, v = (
+            it.permute_dims(it.reshape(y, (b, t, 2, c // 2)), (0, 2, 1, 3)) for y in (q, k, v)
+        )
+        y = it.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.given(it.reshape(it.permute_dims(y, (0, 2, 1, 3)), (b, t, c)))
+        return x + self.down(it.gelu(self.up(self.second(x))))
+
+
+class Residual(nn.Module):
+    """A layer of a convolutional net."""
+
+    def __init__(self, channels):
+        self.one = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def __call__(self, x):
+        return x + it.relu(self.norm(self.one(x)))
+
+
+class Alternating(nn.Module):
+    """Layers that are not alike: of three each is another, but they come again."""
+
+    def __init__(self, width):
+        self.one, self.two, self.three = (nn.Linear(width, width) for _ in range(3))
+
+    def __call__(self, x):
+        return it.relu(self.three(it.tanh(self.two(it.gelu(self.one(x))))))
+
+
+def network(make, count=LAYERS):
+    return nn.Sequential(*[layer for _ in range(count) for layer in make()])
+
+
+MODELS = {
+    "transformer": (lambda: [Block(16)], (2, 8, 16)),
+    "many rows": (lambda: [Block(16)], (4, 128, 16)),
+    "residual": (lambda: [Residual(4)], (2, 4, 8, 8)),
+    "mlp": (lambda: [nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU()], (8, 32)),
+    "random": (
+        lambda: [nn.Linear(32, 32), nn.ReLU(), nn.Dropout(0.1), nn.LayerNorm(32)],
+        (8, 32),
+    ),
+    "alternating": (lambda: [Alternating(16)], (8, 16)),
+    "many rows of an mlp": (lambda: [nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU()], (300, 32)),
+}
+
+
+def given(*shape):
+    return it.asarray(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+
+
+def trained(name, steps=2):
+    """The losses of some compiled steps, and what the parameters became."""
+    make, shape = MODELS[name]
+    it.random.seed(0)
+    model, x = network(make), given(*shape)
+    optimizer = optim.AdamW(model, lr=1e-3)
+
+    def step(x):
+        y = model(x)
+        loss = it.mean(y * y)
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    run = compile(step)
+    losses = [run(x).numpy() for _ in range(steps)]
+    return [*losses, *[p.value.numpy() for _, p in model.named_parameters()]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_is_that_of_the_whole_graph(both, name):
+    trained(name)
+    assert both, "no layers were found"
+    assert all(3 * short < 2 * whole for whole, short in both)
+
+
+def test_layers_are_planned_once(monkeypatch):
+    """More layers take no more groups, and give the bits that the whole graph gives."""
+    planned, groups = [], Scheduler.groups
+
+    def noting(self):
+        planned.extend([n for n in [len(self._graph.nodes)] if n > 100])
+        return groups(self)
+
+    monkeypatch.setattr(Scheduler, "groups", noting)
+    now = trained("mlp")
+    assert len(planned) == 1
+    monkeypatch.setattr(scheduler, "shortened", lambda graph: None)
+    whole = trained("mlp")
+    assert 3 * planned[0] < 2 * planned[1]
+    for one, other in zip(now, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_has_become_unlike_is_planned_whole(monkeypatch):
+    """A pass may decide otherwise in the middle; then nothing is written again."""
+    want = trained("mlp")
+
+    def unlike(self, groups):
+        raise UnlikeError
+
+    monkeypatch.setattr(repeated_layers.Shortened, "groups", unlike)
+    for one, other in zip(trained("mlp"), want, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_kernels_that_reach_over_many_layers_are_no_layers():
+    """Each kernel takes as many operations as it may have: they end where no layer does."""
+    x = given(3)
+
+    def total(x):
+        y = x
+        for _ in range(1500):
+            y = y + x
+        return y
+
+    np.testing.assert_allclose(compile(total)(x).numpy(), x.numpy() * 1501, rtol=1e-3)
+
+
+def test_values_that_all_layers_give_to_one_place():
+    """A mean of what every layer made: nothing can be left out of it."""
+    layers = [nn.Linear(16, 16) for _ in range(40)]
+
+    def every(x):
+        found = []
+        for layer in layers:
+            x = it.tanh(layer(x)) * it.exp(x) - it.sin(x) / 3.0
+            x = x - it.mean(x, axis=-1, keepdims=True)
+            found.append(x)
+        return it.mean(it.stack(found), axis=0)
+
+    x = given(4, 16)
+    want = every(x).numpy()
+    np.testing.assert_allclose(compile(every)(x).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+FLOAT = Aval((4, 4), as_dtype("float32"))
+
+
+def chain(graph, value, names, weight):
+    for name in names:
+        op = OPERATIONS[name].op()
+        args = (value, weight) if name in ("add", "multiply", "matmul") else (value,)
+        (value,) = graph.append(op, args, [FLOAT])
+    return value
+
+
+def layered(layers, broken=None, shared=False):
+    """Layers of 13 operations, each with a weight; one of them may differ."""
+    graph = Graph()
+    value = graph.input(FLOAT)
+    weights = [graph.input(FLOAT) for _ in range(layers)]
+    for layer in range(layers):
+        names = ["matmul", "tanh", "add", "exp", "multiply", "abs", "negative"] * 2
+        if layer == broken:
+            names[3] = "sin"
+        value = chain(graph, value, names[1:], weights[0 if shared else layer])
+    graph.outputs = (value,)
+    return graph
+
+
+def test_runs_are_found():
+    assert runs_of(layered(10)) == [Run(1, 13, 9)]
+    assert runs_of(layered(2)) == []
+    runs = runs_of(layered(30, broken=10))
+    assert sorted(r.blocks for r in runs) == [10, 19]
+    assert all(r.period == 13 for r in runs)
+
+
+def test_weights_belong_to_layers():
+    layers = layers_of(layered(12))
+    assert layers is not None
+    weights = {value: spot for value, spot in layers.value_spots.items() if 1 <= value <= 12}
+    assert len({place for place, _ in weights.values()}) == 1
+    numbers = [weights[value][1] for value in sorted(weights)]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    shared = layers_of(layered(12, shared=True))
+    assert shared is not None
+    assert all(value not in shared.value_spots for value in range(1, 13))
+
+
+def test_few_layers_are_none():
+    assert layers_of(layered(6)) is None
+
+
+def test_groups_wait_for_what_they_need():
+    groups = [
+        Group((5,), (), ()),
+        Group((2,), (5,), ()),
+        Group((9,), (2,), ()),
+        Group((3,), (), ()),
+    ]
+    assert [g.first for g in ordered(groups)] == [3, 5, 2, 9]
+    with pytest.raises(UnlikeError):
+        ordered([Group((1,), (2,), ())])
+    with pytest.raises(UnlikeError):
+        ordered([Group((1,), (2,), ()), Group((2,), (1,), ())])
+    with pytest.raises(UnlikeError):
+        ordered([Group((1,), (), ()), Group((1,), (), ())])

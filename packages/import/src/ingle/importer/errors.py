@@ -1,0 +1,20 @@
+"""What can be wrong with a file from elsewhere, or with a module that is to leave."""
+
+from __future__ import annotations
+
+from ingle.tensor.errors import IngleError
+
+
+class ModelError(IngleError, ValueError):
+    """A model file cannot be read, or a model cannot be run or written.
+
+    The message names the file, the node or the field, and what to do.
+    """
+
+
+class UnsupportedError(ModelError):
+    """The model needs an operator, a version or an option that there is none of here."""
+
+
+class WeightsError(ModelError):
+    """A file of weights is missing, damaged, hostile, or of another kind than its name says."""

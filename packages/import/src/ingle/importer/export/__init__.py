@@ -1,0 +1,1 @@
+"""Modules out of Ingle: as ONNX, as code."""

@@ -1,0 +1,361 @@
+"""Modules as ONNX models, from what they record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ingle.nn import Module, atomic_write
+from ingle.tensor import Cell, Tensor, transaction
+from ingle.tensor.contract import Aval, Scalar
+from ingle.tensor.followed import plain
+from ingle.tensor.programs import Program, Traced, trace
+from ingle.tensor.pytree import flatten
+
+from ..errors import ModelError, UnsupportedError
+from ..onnx.reading import onnx_package
+from ..onnx.values import NUMBERS
+from .loops import LOOPS
+from .rules import RULES, Call
+from .writer import Dim, Writer
+
+if TYPE_CHECKING:
+    import onnx as onnx_types
+
+OPSET, IR = 20, 10
+
+
+def export_onnx(
+    module: Module | Callable[..., Any],
+    example_inputs: Tensor | Sequence[Tensor],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+) -> onnx_types.ModelProto:
+    """Writes what a module computes as an ONNX model of opset 20.
+
+    Args:
+        module: is recorded once with inputs of these shapes; call `eval()` first where it differs.
+        example_inputs: a tensor or several; shapes and dtypes count, and values do not.
+        path: of the file to write, if any.
+        input_names, output_names: `x`, or `x0`, `x1`, … and `y`, … if not given.
+        dynamic_axes: names of sizes that may be others, as `{"x": {0: "batch"}}`.
+
+    Returns:
+        The model, which onnx's checker has accepted. Initializers have the names of the parameters.
+
+    Raises:
+        UnsupportedError: an operation that has no counterpart, or a size that depends on dynamic
+            ones in another way than by multiples and sums, or a product.
+        TraceError: the module reads values while it runs.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import importer, nn
+    >>> model = importer.export_onnx(nn.Linear(2, 3), it.ones((4, 2)), dynamic_axes={"x": {0: "n"}})
+    >>> [n.op_type for n in model.graph.node], [i.name for i in model.graph.initializer]
+    (['Gemm'], ['weight', 'bias'])
+    """
+    onnx = onnx_package()
+    inputs = [example_inputs] if isinstance(example_inputs, Tensor) else list(example_inputs)
+    names = list(
+        input_names or (["x"] if len(inputs) == 1 else [f"x{i}" for i in range(len(inputs))])
+    )
+    if len(names) != len(inputs):
+        raise ModelError(f"export_onnx: {len(inputs)} inputs and {len(names)} names for them")
+    axes = {k: dict(v) for k, v in (dynamic_axes or {}).items()}
+    if unknown := axes.keys() - set(names):
+        raise ModelError(f"export_onnx: dynamic_axes names {min(unknown)!r}, no input of {names}")
+    avals = [Aval(tuple(x.shape), x.dtype) for x in inputs]
+    where = inputs[0].device if inputs else None
+    recorded = _Recorded(module, len(inputs), where)
+    traced = recorded.trace(avals)
+    sizes = _Sizes(recorded, names, avals, axes)
+    w = Writer(places=sizes.places)
+    w._taken.update(names)
+    values: list[Any] = list(names)
+    for name, cell in recorded.cells.items():
+        values.append(w.name(name))
+        w.constants[values[-1]] = cell.raw.numpy()
+    values += [_closed(w, closed) for closed in traced.closed]
+    results = emit(w, traced.program, values, sizes.variants(traced.program))
+    ends = list(
+        output_names or (["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))])
+    )
+    helper = onnx.helper
+    for name, result in zip(ends, results, strict=True):
+        w.nodes.append(helper.make_node("Identity", [result], [name]))
+    graph = helper.make_graph(
+        _without_identities(w.nodes, ends), type(module).__name__,
+        [_info(helper, n, a, sizes.names_of(n, a)) for n, a in zip(names, avals, strict=True)],
+        [
+            _info(helper, n, a, sizes.shape(o, a))
+            for n, o, a in zip(ends, traced.program.outputs, traced.program.results, strict=True)
+        ],
+        [onnx.numpy_helper.from_array(v, n) for n, v in w.used_constants().items()],
+    )  # fmt: skip
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="ingle"
+    )
+    onnx.checker.check_model(model, full_check=True)
+    if path is not None:
+        with atomic_write(path) as file:
+            file.write(model.SerializeToString())
+    written: onnx_types.ModelProto = model
+    return written
+
+
+def _info(helper: Any, name: str, aval: Aval, shape: Sequence[int | str | None]) -> Any:
+    return helper.make_tensor_value_info(name, NUMBERS[aval.dtype.dtype], list(shape))
+
+
+class _Recorded:
+    """A module whose parameters and buffers are inputs of what is recorded, behind its own."""
+
+    def __init__(self, module: Any, arity: int, where: Any) -> None:
+        self.module = module
+        self.arity = arity
+        self.where = where
+        self.cells: dict[str, Cell[Tensor]] = {}
+        if isinstance(module, Module):
+            self.cells = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+    def trace(self, avals: Sequence[Aval]) -> Traced:
+        """What the module computes from inputs of these shapes."""
+        held = [Aval(tuple(c.raw.shape), c.raw.dtype) for c in self.cells.values()]
+        return trace(self._run, [*avals, *held], self.where)
+
+    def _run(self, *tensors: Tensor) -> Any:
+        shown = dict(zip(self.cells.values(), tensors[self.arity :], strict=True))
+        with transaction(commit=False, replay=shown) as scope:
+            result = self.module(*tensors[: self.arity])
+        if scope.writes:
+            raise UnsupportedError(
+                "export_onnx: the module changes its own state as it runs, which ONNX has no "
+                "place for; call module.eval() first"
+            )
+        return result
+
+
+def _closed(w: Writer, closed: Any) -> str:
+    if isinstance(closed, Scalar):
+        return w.constant(plain(closed.value), closed.dtype.dtype)
+    return w.constant(Tensor(closed).detach().numpy())
+
+
+def _without_identities(nodes: list[Any], ends: Sequence[str]) -> list[Any]:
+    """The nodes without the `Identity` of each result that only one node makes."""
+    makers = {name: node for node in nodes for name in node.output}
+    used: dict[str, int] = {}
+    for node in nodes:
+        for name in node.input:
+            used[name] = used.get(name, 0) + 1
+    inner = {
+        n for node in nodes for a in node.attribute for g in [a.g] for m in g.node for n in m.input
+    }
+    kept = []
+    for node in nodes:
+        source = node.input[0] if node.input else ""
+        maker = makers.get(source)
+        alone = used.get(source) == 1 and source not in inner
+        if node.op_type == "Identity" and node.output[0] in ends and maker is not None and alone:
+            place = list(maker.output).index(source)
+            maker.output[place] = node.output[0]
+        else:
+            kept.append(node)
+    return kept
+
+
+def emit(
+    w: Writer, program: Program, values: Sequence[str], others: Sequence[_Variant] = ()
+) -> list[str]:
+    """Writes the steps of a program; gives the names of its results."""
+    found = list(values)
+    for at, step in enumerate(program.steps):
+        given: list[Aval | Scalar] = [
+            x if isinstance(x, Scalar) else program.avals[x] for x in step.inputs
+        ]
+        first = len(found)
+        call = Call(
+            w,
+            step.op.operation.name,
+            [
+                w.constant(plain(x.value), x.dtype.dtype) if isinstance(x, Scalar) else found[x]
+                for x in step.inputs
+            ],
+            [Scalar(plain(x.value), x.dtype) if isinstance(x, Scalar) else x for x in given],
+            list(program.avals[first : first + step.results]),
+            _statics(step.op, [v.program.steps[at].op for v in others], others),
+        )
+        made = _written(call, step.op, [v.step(at) for v in others])
+        if len(made) < step.results:
+            raise UnsupportedError(f"export: {step.op} gives {step.results} results")
+        found += made[: step.results]
+    return [found[n] for n in program.outputs]
+
+
+def _written(call: Call, op: Any, others: Sequence[_Variant]) -> list[str]:
+    name = op.operation.name
+    if name in LOOPS:
+        if others and any(isinstance(n, Dim) for n in _leaves(call.statics)):
+            raise UnsupportedError(f"export: {name} with a dynamic size is not supported")
+        return LOOPS[name](call, op, emit)
+    rule = RULES.get(name)
+    if rule is not None:
+        made = rule(call)
+        return [made] if isinstance(made, str) else list(made)
+    if op.operation.body is None:
+        raise UnsupportedError(
+            f"export: the operation {op} has no counterpart in ONNX that is known here"
+        )
+    avals = [x for x in call.given if not isinstance(x, Scalar)]
+    names = [n for n, x in zip(call.inputs, call.given, strict=True) if not isinstance(x, Scalar)]
+    program, closed = _body(op, call.given)
+    assert program.arity == len(avals) + len(closed)
+    values = [*names, *(_closed(call.w, c) for c in closed)]
+    variants = [v.into(_body(v.op, v.given)[0]) for v in others]
+    return emit(call.w, program, values, variants)
+
+
+def _body(op: Any, given: Sequence[Aval | Scalar]) -> tuple[Program, Sequence[Any]]:
+    """The body of a composite as a program of its tensors."""
+    avals = [x for x in given if not isinstance(x, Scalar)]
+
+    def run(*tensors: Tensor) -> Any:
+        rest = iter(tensors)
+        operands = [x.value if isinstance(x, Scalar) else next(rest) for x in given]
+        return op.operation.body(*operands, **op.attributes)
+
+    traced = trace(run, avals)
+    return traced.program, traced.closed
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(flatten(value)) if isinstance(value, (dict, list, tuple)) else [value]
+
+
+class _Variant:
+    """The same program for another value of some dynamic sizes."""
+
+    def __init__(self, program: Program, sizes: dict[str, int], base: dict[str, int]) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.base = base
+        self.op: Any = None
+        self.given: list[Aval | Scalar] = []
+
+    def into(self, program: Program) -> _Variant:
+        return _Variant(program, self.sizes, self.base)
+
+    def step(self, at: int) -> _Variant:
+        """This variant at one of its steps."""
+        found = self.into(self.program)
+        step = self.program.steps[at]
+        found.op = step.op
+        found.given = [
+            Scalar(plain(x.value), x.dtype) if isinstance(x, Scalar) else self.program.avals[x]
+            for x in step.inputs
+        ]
+        return found
+
+
+class _Sizes:
+    """What each size in a program is in terms of the dynamic ones, found by other examples."""
+
+    def __init__(
+        self, recorded: _Recorded, names: list[str], avals: list[Aval],
+        axes: dict[str, dict[int, str]],
+    ) -> None:  # fmt: skip
+        self.axes = axes
+        self.places: dict[str, tuple[str, int]] = {}
+        self.base: dict[str, int] = {}
+        for name, aval in zip(names, avals, strict=True):
+            for axis, size in axes.get(name, {}).items():
+                self.places.setdefault(size, (name, axis))
+                self.base.setdefault(size, aval.shape[axis])
+        changes: list[dict[str, int]] = [{size: n + 2} for size, n in self.base.items()]
+        if self.base:
+            changes.append({size: n + 1 for size, n in self.base.items()})
+        self._variants = []
+        for change in changes:
+            new = {**self.base, **change}
+            shaped = [
+                Aval(
+                    tuple(new.get(axes.get(n, {}).get(i, ""), k) for i, k in enumerate(a.shape)),
+                    a.dtype,
+                )
+                for n, a in zip(names, avals, strict=True)
+            ]
+            self._variants.append(_Variant(recorded.trace(shaped).program, new, self.base))
+
+    def variants(self, program: Program) -> list[_Variant]:
+        for v in self._variants:
+            same = [s.op.operation.name for s in v.program.steps] == [
+                s.op.operation.name for s in program.steps
+            ]
+            if not same:
+                raise UnsupportedError(
+                    "export_onnx: the module computes otherwise for other sizes of "
+                    f"{', '.join(self.base)}; leave them out of dynamic_axes"
+                )
+        return self._variants
+
+    def names_of(self, name: str, aval: Aval) -> list[int | str | None]:
+        chosen = self.axes.get(name, {})
+        return [chosen.get(i, n) for i, n in enumerate(aval.shape)]
+
+    def shape(self, number: int, aval: Aval) -> list[int | str | None]:
+        """An output's shape, with the names of sizes that are dynamic as they are."""
+        found: list[int | str | None] = []
+        for i, n in enumerate(aval.shape):
+            dim = _size(
+                n, [v.program.avals[number].shape[i] for v in self._variants], self._variants
+            )
+            if isinstance(dim, int):
+                found.append(dim)
+            else:
+                plain_name = not dim.constant and len(dim.parts) == 1 and dim.parts[0][1] == 1
+                found.append(dim.parts[0][0] if plain_name else None)
+        return found
+
+
+def _statics(op: Any, others: Sequence[Any], variants: Sequence[_Variant]) -> dict[str, Any]:
+    """The attributes of an operation, where sizes that differ between the examples are dynamic."""
+    return {
+        name: _merged(value, [o.attributes[name] for o in others], variants)
+        for name, value in op.attributes.items()
+    }
+
+
+def _merged(value: Any, others: list[Any], variants: Sequence[_Variant]) -> Any:
+    if isinstance(value, tuple) and all(isinstance(o, tuple) for o in others):
+        return tuple(_merged(v, [o[i] for o in others], variants) for i, v in enumerate(value))
+    if type(value) is int and all(type(o) is int for o in others):
+        return _size(value, others, variants)
+    return value
+
+
+def _size(value: int, others: list[int], variants: Sequence[_Variant]) -> int | Dim:
+    if all(o == value for o in others):
+        return value
+    base = variants[0].base
+    parts, constant = [], value
+    for (name, n), other in zip(base.items(), others, strict=False):
+        slope, rest = divmod(other - value, 2)
+        if slope or rest:
+            parts.append((name, slope))
+            constant -= slope * n
+    whole = others[-1]
+    if constant + sum(s * variants[-1].sizes[n] for n, s in parts) == whole:
+        return Dim(constant, tuple(parts))
+    product, grown = 1, 1
+    for name, _ in parts:
+        product, grown = product * base[name], grown * variants[-1].sizes[name]
+    if product and value % product == 0 and value // product * grown == whole:
+        return Dim(value // product, tuple((name, 1) for name, _ in parts), product=True)
+    raise UnsupportedError(
+        f"export_onnx: a size of {value} depends on {', '.join(n for n, _ in parts)} in a way that "
+        "is neither a sum of multiples nor a product; leave one out of dynamic_axes"
+    )

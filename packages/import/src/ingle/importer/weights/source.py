@@ -1,0 +1,65 @@
+"""Weights of a file: arrays by name, read when they are asked for."""
+
+from __future__ import annotations
+
+import mmap
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import WeightsError
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """Arrays by name. Asking for one reads it, or only maps it where it is stored as it is.
+
+    Attributes:
+        path: of the file.
+        metadata: what the file says about itself.
+    """
+
+    def __init__(self, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = dict(metadata or {})
+
+    @abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, without reading it."""
+
+    @abstractmethod
+    def dtype(self, name: str) -> str:
+        """The dtype as the file calls it, such as `F32` or `Q4_K`."""
+
+    def describe(self) -> Iterator[str]:
+        """A line for each array."""
+        for name in self:
+            yield f"{name}: {self.dtype(name)}{list(self.shape(name))}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, {len(self)} arrays)"
+
+
+def mapped(path: Path) -> mmap.mmap:
+    """The bytes of a file, read only as they are touched; nothing can be written through it."""
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:
+        raise WeightsError(f"{path}: the file is empty") from None
+    except OSError as error:
+        raise WeightsError(f"{path}: it cannot be read: {error.strerror}") from error
+
+
+def view(
+    data: mmap.mmap | bytes, dtype: np.dtype, shape: tuple[int, ...], start: int
+) -> np.ndarray:
+    """An array that lies in mapped bytes."""
+    count = 1
+    for n in shape:
+        count *= n
+    if not count:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(data, dtype, count, start).reshape(shape)

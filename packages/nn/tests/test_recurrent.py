@@ -1,0 +1,159 @@
+"""Recurrent layers and cells against PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle import nn
+from ingle.fusion import compile
+from ingle.nn.utils import rnn
+from ingle.tensor.errors import ArgumentError, IngleError, OperandError, ShapeError
+
+torch = pytest.importorskip("torch")
+
+TORCHS = torch.nn.utils.rnn
+SEQUENCE = (4, 2, 3)
+
+LAYERS: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
+    "rnn": ("RNN", {}, [SEQUENCE]),
+    "rnn of relu, stacked": ("RNN", {"nonlinearity": "relu", "num_layers": 2}, [SEQUENCE]),
+    "rnn without bias": ("RNN", {"bias": False, "bidirectional": True}, [SEQUENCE, (2, 2, 5)]),
+    "lstm": ("LSTM", {}, [SEQUENCE]),
+    "lstm of one sequence": ("LSTM", {"batch_first": True}, [(4, 3), [(1, 5), (1, 5)]]),
+    "lstm both ways": (
+        "LSTM", {"bidirectional": True, "num_layers": 2, "batch_first": True},
+        [SEQUENCE, [(4, 4, 5), (4, 4, 5)]],
+    ),
+    "lstm projected": (
+        "LSTM", {"proj_size": 2, "num_layers": 2, "bidirectional": True},
+        [SEQUENCE, [(4, 2, 2), (4, 2, 5)]],
+    ),
+    "gru": ("GRU", {}, [SEQUENCE, (1, 2, 5)]),
+    "gru both ways": ("GRU", {"bidirectional": True, "num_layers": 2, "bias": False}, [SEQUENCE]),
+    "gru of one sequence": ("GRU", {}, [(4, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LAYERS)
+def test_equals_pytorch(parity: Any, case: str) -> None:
+    name, options, inputs = LAYERS[case]
+    ours, theirs = parity(name, 3, 5, inputs=inputs, **options)
+    assert repr(ours) == repr(theirs)
+    assert [len(w) for w in ours.all_weights] == [len(w) for w in theirs.all_weights]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "inputs"),
+    [
+        ("RNNCell", {}, [(2, 3)]),
+        ("RNNCell", {"nonlinearity": "relu", "bias": False}, [(3,), (5,)]),
+        ("LSTMCell", {}, [(2, 3), [(2, 5), (2, 5)]]),
+        ("LSTMCell", {"bias": False}, [(3,)]),
+        ("GRUCell", {}, [(2, 3), (2, 5)]),
+        ("GRUCell", {"bias": False}, [(2, 3)]),
+    ],
+)
+def test_cells(parity: Any, name: str, options: dict[str, Any], inputs: list[Any]) -> None:
+    parity(name, 3, 5, inputs=inputs, **options)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+def test_packed_sequences(name: str, enforce_sorted: bool) -> None:
+    options: Any = {"num_layers": 2, "bidirectional": True}
+    ours, theirs = getattr(nn, name)(3, 4, **options), getattr(torch.nn, name)(3, 4, **options)
+    ours.to(dtype="float64").load_state_dict(theirs.double().state_dict())
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5, 3, 3))
+    lengths = [5, 3, 2] if enforce_sorted else [2, 5, 3]
+    state = rng.normal(size=(4, 3, 4))
+    mine, torchs = it.asarray(x).require_grad(), torch.tensor(x, requires_grad=True)
+    packed = rnn.pack_padded_sequence(mine, lengths, enforce_sorted=enforce_sorted)
+    given = TORCHS.pack_padded_sequence(torchs, lengths, enforce_sorted=enforce_sorted)
+    assert list(packed.batch_sizes) == given.batch_sizes.tolist()
+    np.testing.assert_array_equal(packed.data.numpy(), given.data.detach().numpy())
+    pair = name == "LSTM"
+    out, last = ours(packed, (state, state * 2) if pair else state)
+    a, b = torch.tensor(state), torch.tensor(state * 2)
+    expected, wanted = theirs(given, (a, b) if pair else a)
+    steps, found = rnn.pad_packed_sequence(out, padding_value=7.0, total_length=6)
+    want, theirs_found = TORCHS.pad_packed_sequence(expected, padding_value=7.0, total_length=6)
+    assert found.tolist() == theirs_found.tolist() == lengths
+    np.testing.assert_allclose(steps.numpy(), want.detach().numpy(), rtol=1e-10)
+    lasts = list(zip(last, wanted, strict=True)) if pair else [(last, wanted)]
+    for got, w in lasts:
+        np.testing.assert_allclose(got.numpy(), w.detach().numpy(), rtol=1e-10)
+    total = sum(it.sum(got * got) for got, _ in lasts) + it.sum(steps * steps)
+    (sum((w * w).sum() for _, w in lasts) + (want * want).sum()).backward()
+    grads = total.backward()
+    np.testing.assert_allclose(grads[mine].numpy(), torchs.grad.numpy(), rtol=1e-8, atol=1e-12)
+    for path, p in theirs.named_parameters():
+        got = grads[dict(ours.named_parameters())[path]].numpy()
+        np.testing.assert_allclose(got, p.grad.numpy(), rtol=1e-8, atol=1e-12)
+
+
+def test_packing_and_padding() -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, 2)) for n in (2, 4, 1)]
+    theirs = [torch.tensor(p) for p in parts]
+    for options in ({}, {"batch_first": True, "padding_value": 3.0, "padding_side": "left"}):
+        np.testing.assert_array_equal(
+            rnn.pad_sequence(parts, **options).numpy(),
+            TORCHS.pad_sequence(theirs, **options).numpy(),
+        )
+    packed = rnn.pack_sequence(parts, enforce_sorted=False)
+    np.testing.assert_array_equal(
+        packed.data.numpy(), TORCHS.pack_sequence(theirs, enforce_sorted=False).data.numpy()
+    )
+    for got, part in zip(rnn.unpack_sequence(packed), parts, strict=True):
+        np.testing.assert_array_equal(got.numpy(), part)
+
+
+def test_compiled_equals_plain() -> None:
+    layer = nn.LSTM(3, 4, bidirectional=True)
+    step = compile(lambda x: it.sum(layer(x)[0] ** 2).backward()[layer.weight_hh_l0])
+    for seed in range(3):
+        x = it.random.normal((12, 2, 3), generator=it.random.Generator(seed))
+        want = it.sum(layer(x)[0] ** 2).backward()[layer.weight_hh_l0]
+        np.testing.assert_allclose(step(x).numpy(), want.numpy(), rtol=1e-4, atol=1e-5)
+    assert step.recordings <= 2
+
+
+def test_dropout_between_layers() -> None:
+    layer = nn.GRU(3, 4, num_layers=2, dropout=0.5, generator=it.random.Generator(0))
+    x = it.ones((3, 2, 3))
+    assert not np.array_equal(layer(x)[0].numpy(), layer(x)[0].numpy())
+    layer.eval()
+    np.testing.assert_array_equal(layer(x)[0].numpy(), layer(x)[0].numpy())
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: nn.LSTM(3, 0), ArgumentError, "LSTM: hidden_size must be at least 1, got 0"),
+        (lambda: nn.GRU(3, 4, dropout=1.5), ArgumentError, "GRU: dropout must be a probability"),
+        (lambda: nn.RNN(3, 4, nonlinearity="gelu"), ArgumentError, "nonlinearity must be 'tanh'"),
+        (lambda: nn.GRU(3, 4, proj_size=2), ArgumentError, "proj_size is of LSTM alone"),
+        (lambda: nn.LSTM(3, 4, proj_size=4), ArgumentError, "must be smaller than hidden_size=4"),
+        (lambda: nn.LSTM(3, 4)(it.ones((5, 2, 4))), ShapeError, "must be input_size=3"),
+        (lambda: nn.LSTM(3, 4)(it.ones((0, 2, 3))), ShapeError, "has no steps"),
+        (lambda: nn.LSTM(3, 4)(it.ones((5, 2, 3)), it.ones((1, 2, 4))), OperandError, "(h_0, c_0)"),
+        (lambda: nn.GRU(3, 4)(it.ones((5, 2, 3)), it.ones((1, 3, 4))), ShapeError,
+         "h_0 must have shape (1, 2, 4)"),
+        (lambda: nn.GRUCell(3, 4)(it.ones((2, 3)), it.ones((2, 3))), ShapeError, "hx must have"),
+        (lambda: nn.GRUCell(3, 4)(it.ones((2, 5))), ShapeError, "GRUCell: x must be (batch, 3)"),
+        (lambda: rnn.pack_padded_sequence(it.ones((3, 2, 1)), [2, 3]), ArgumentError,
+         "enforce_sorted=False"),
+        (lambda: rnn.pack_padded_sequence(it.ones((3, 2, 1)), [4, 1]), ArgumentError,
+         "from 1 to 3"),
+        (lambda: rnn.pad_sequence([it.ones((2, 1)), it.ones((2, 3))]), ShapeError, "(2, 3)"),
+    ],
+)  # fmt: skip
+def test_bad_input(make: Any, kind: type[IngleError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        make()
+    assert message in str(caught.value)

@@ -1,0 +1,131 @@
+"""One batch on several devices: parts of it side by side, and the gradients of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingle.tensor import Gradients, Tensor, device
+from ingle.tensor.cell import Cell, Scope, current_scope, scope_of, transaction
+from ingle.tensor.device import Device
+from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.pytree import flatten, unflatten
+
+
+def data_parallel(
+    function: Callable[..., Tensor], *batch: Any, devices: Sequence[Device | str]
+) -> tuple[Tensor, Gradients]:
+    """The loss of a batch and its gradients, computed in parts on several devices.
+
+    The batch is cut along its first axis into as many consecutive parts as there are devices, as
+    even as can be. Each part goes to its device; there the function reads its cells, whose values
+    are moved to it, and its loss goes back. A mean of means is weighted by the sizes of the parts,
+    so uneven parts give the loss and gradients of the whole batch too, up to rounding.
+
+    What the function writes to cells (running statistics of normalization, random generators) is
+    seen by the next part and lands on the cell's own device, as if the parts were small batches one
+    after the other.
+
+    Args:
+        function: of a part of each argument; returns the part's mean loss, a 0-d tensor.
+        batch: tensors, or trees of them, of `n` rows each; what is no tensor comes to every part.
+        devices: where the parts run; a batch of fewer rows uses the first ones.
+
+    Returns:
+        The loss, on the first device, and the gradients, each on the device of its cell.
+
+    Raises:
+        ArgumentError: there is no device.
+        ShapeError: the tensors have different numbers of rows, or none.
+        OperandError: the function returns something else than one tensor of shape ().
+
+    >>> import ingle.tensor as it
+    >>> from ingle.router import data_parallel
+    >>> w = it.Cell(it.asarray(2.0, device="numpy"), differentiable=True)
+    >>> x = it.asarray([1.0, 2.0, 3.0], device="numpy")
+    >>> loss, grads = data_parallel(lambda x: it.mean(w * x), x, devices=["numpy"])
+    >>> loss.item(), grads[w].item()
+    (4.0, 2.0)
+    """
+    places = [Device.parse(d) for d in devices]
+    if not places:
+        raise ArgumentError("data_parallel: devices is empty; give router.devices")
+    leaves = flatten(batch)
+    rows = _rows(leaves)
+    cuts = [rows * i // len(places) for i in range(len(places) + 1)]
+    if rows < len(places):
+        cuts = list(range(rows + 1))
+    total: Tensor | None = None
+    summed: dict[Any, Tensor] = {}
+    for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
+        part = [x[begin:end].to_device(place) if isinstance(x, Tensor) else x for x in leaves]
+        with transaction(flush=False) as outside, device(place):
+            scope = _OnDevice(current_scope(), place)
+            with scope_of(scope):
+                loss = function(*unflatten(batch, part))
+                _check(loss)
+                found = loss.backward()
+            outside.writes.update(scope.at_home())
+        weight = (end - begin) / rows
+        share = loss.detach().to_device(places[0]) * weight
+        total = share if total is None else total + share
+        for key in found:
+            g = found._entries[key]
+            home = key.raw.device if isinstance(key, Cell) else g.device
+            g = g.to_device(home) * weight
+            summed[key] = summed[key] + g if key in summed else g
+    assert total is not None, "a batch has at least one row"
+    return total, Gradients(summed)
+
+
+class _OnDevice(Scope):
+    """Shows tensors of cells on a device, wherever they are."""
+
+    __slots__ = ("_device", "_home", "_moved")
+
+    def __init__(self, parent: Scope | None, where: Device) -> None:
+        super().__init__(parent)
+        self._device = where
+        self._home: dict[Cell[Any], Device] = {}
+        self._moved: dict[Cell[Any], tuple[Any, Tensor]] = {}
+
+    def read(self, cell: Cell[Any]) -> Any:
+        value = super().read(cell)
+        if not isinstance(value, Tensor):
+            return value
+        if cell not in self.writes:
+            self._home[cell] = value.device
+        if value.device == self._device:
+            return value
+        known = self._moved.get(cell)
+        if known is None or known[0] is not value:
+            known = self._moved[cell] = value, value.to_device(self._device)
+        return known[1]
+
+    def at_home(self) -> dict[Cell[Any], Any]:
+        """What was written, on the devices where the cells are."""
+        return {
+            cell: value.to_device(self._home.get(cell, value.device))
+            if isinstance(value, Tensor) else value
+            for cell, value in self.writes.items()
+        }  # fmt: skip
+
+
+def _rows(leaves: Sequence[Any]) -> int:
+    shapes = [x.shape for x in leaves if isinstance(x, Tensor)]
+    sizes = {shape[0] if shape else 0 for shape in shapes}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ShapeError(
+            f"data_parallel: the tensors of a batch have the same number of rows, at least one; "
+            f"got shapes {', '.join(map(str, shapes)) or 'of no tensor'}"
+        )
+    return sizes.pop()
+
+
+def _check(loss: object) -> None:
+    if not isinstance(loss, Tensor) or loss.shape != ():
+        got = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise OperandError(
+            f"data_parallel: the function returns the mean loss of its part, a tensor of shape "
+            f"(), got {got}; reduce it with it.mean"
+        )

@@ -1,0 +1,76 @@
+"""What training takes of the machine: memory and processors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from time import perf_counter
+
+import psutil
+
+import ingle.tensor as it
+from ingle.tensor.errors import BackendError
+
+
+class Gauges:
+    """Reads how much of the machine this process uses.
+
+    `read` gives "process/memory" and "machine/memory" in bytes, "process/cpu" in cores since the
+    reading before, "machine/cpu" as the busy share of all cores since then, and for each device
+    whose backend can tell "NAME/memory", "NAME/reserved" and "NAME/limit" in bytes.
+
+    Args:
+        devices: their names.
+
+    >>> from ingle.train import Gauges
+    >>> found = Gauges(["cpu"]).read()
+    >>> found["process/memory"] > 1e6
+    True
+    """
+
+    def __init__(self, devices: Iterable[str]) -> None:
+        self._devices = tuple(devices)
+        self._process = psutil.Process()
+        self._cpu = self._busy()
+        self._at = perf_counter()
+        psutil.cpu_percent()
+
+    def _busy(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def read(self) -> dict[str, float]:
+        """The figures of this moment, by name."""
+        now, busy = perf_counter(), self._busy()
+        memory = psutil.virtual_memory()
+        found = {
+            "process/memory": float(self._process.memory_info().rss),
+            "process/cpu": max(0.0, busy - self._cpu) / max(now - self._at, 1e-9),
+            "machine/memory": float(memory.total - memory.available),
+            "machine/memory total": float(memory.total),
+            "machine/cpu": psutil.cpu_percent() / 100,
+            "machine/cores": float(cores()),
+        }
+        self._cpu, self._at = busy, now
+        for name in self._devices:
+            found |= _device(name)
+        return found
+
+
+@cache
+def cores() -> int:
+    """How many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _device(name: str) -> dict[str, float]:
+    """What a device's pool has lent and kept; nothing where its backend has none to ask."""
+    try:
+        stats = it.memory.pool_of(name).statistics()
+    except BackendError:
+        return {}
+    found = {f"{name}/memory": float(stats.in_use), f"{name}/reserved": float(stats.reserved)}
+    return found if stats.limit is None else found | {f"{name}/limit": float(stats.limit)}

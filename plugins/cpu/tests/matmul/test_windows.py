@@ -1,0 +1,152 @@
+"""Products with the windows of images beside convolutions in float64, written out here."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.fusion
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.tensor import Tensor
+from ingle_cpu.matmul import blocking
+
+Array = Any
+TOLERANCE = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}
+CASES: tuple[tuple[Any, ...], ...] = (
+    # batch, groups, channels, features, image, kernel, stride, padding, dilation
+    (2, 1, 3, 7, (9, 11), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (3, 1, 1, 6, (12, 12), (5, 5), (1, 1), (0, 0), (1, 1)),
+    (1, 1, 130, 9, (5, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # k is taken in several parts
+    (2, 2, 5, 4, (10, 21), (3, 2), (2, 2), (1, 0), (1, 1)),
+    (2, 1, 4, 5, (13, 14), (3, 3), (3, 2), (2, 1), (1, 2)),
+    (4, 1, 6, 8, (7, 7), (1, 1), (1, 1), (0, 0), (1, 1)),  # all places are one row
+    (2, 1, 6, 8, (8, 8), (1, 1), (2, 2), (0, 0), (1, 1)),  # phases that see no tap
+    (2, 3, 2, 5, (40,), (4,), (1,), (3,), (2,)),
+    (2, 1, 3, 4, (5, 6, 7), (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2)),
+    (2, 1, 3, 66, (20, 37), (3, 3), (1, 1), (2, 2), (2, 2)),
+)
+
+
+def convolved(x: Array, w: Array, groups: int, stride: Any, padding: Any, dilation: Any) -> Array:
+    """By definition: for each tap the sum over channels of what it sees."""
+    kernel = w.shape[2:]
+    image = np.pad(x, [(0, 0), (0, 0), *[(p, p) for p in padding]])
+    out = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, d, k, s in zip(image.shape[2:], dilation, kernel, stride, strict=True)
+    ]
+    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, *out))
+    weight = w.reshape(groups, -1, *w.shape[1:])
+    for tap in itertools.product(*map(range, kernel)):
+        cuts = [
+            slice(t * d, t * d + (m - 1) * s + 1, s)
+            for t, d, m, s in zip(tap, dilation, out, stride, strict=True)
+        ]
+        seen = image[(slice(None), slice(None), *cuts)]
+        seen = seen.reshape(x.shape[0], groups, -1, *out)
+        total += np.einsum("gfc,bgc...->bgf...", weight[(..., *tap)], seen)
+    return total.reshape(x.shape[0], -1, *out)
+
+
+def operands(case: tuple[Any, ...], dtype: str, seed: int = 0) -> tuple[list[Tensor], list[Array]]:
+    """Images, weight and a gradient of the result, on the device and in float64."""
+    batch, groups, channels, features, image, kernel, stride, padding, dilation = case
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((batch, groups * channels, *image))
+    w = rng.standard_normal((groups * features, channels, *kernel))
+    g = rng.standard_normal(convolved(x, w, groups, stride, padding, dilation).shape)
+    given = [it.asarray(v, device="cpu").astype(dtype) for v in (x, w, g)]
+    return given, [t.astype("float64").numpy() for t in given]
+
+
+def assert_close(found: Tensor, expected: Array, dtype: str) -> None:
+    error = np.abs(found.astype("float64").numpy() - expected).max(initial=0)
+    assert error <= TOLERANCE[dtype] * (1 + np.abs(expected).max(initial=0)), error
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_forward_and_both_gradients(case: tuple[Any, ...], dtype: str) -> None:
+    _, groups, _, _, image, kernel, stride, padding, dilation = case
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    (x, w, g), (x64, w64, g64) = operands(case, dtype)
+    statics = groups, stride, padding, dilation
+    assert_close(it.conv(x, w, **options), convolved(x64, w64, *statics), dtype)
+    # The map is linear, so <g, conv(x', w)> = <gradient of x, x'> for every x'.
+    of_x = it.conv_input_gradient(g, w, image, **options).astype("float64").numpy()
+    of_w = it.conv_weight_gradient(x, g, kernel, **options).astype("float64").numpy()
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        other, weight = rng.standard_normal(x64.shape), rng.standard_normal(w64.shape)
+        size = np.sqrt(of_x.size) * np.abs(of_x).max()
+        wanted = (g64 * convolved(other, w64, *statics)).sum()
+        assert abs((of_x * other).sum() - wanted) <= 4 * TOLERANCE[dtype] * size
+        size = np.sqrt(of_w.size) * np.abs(of_w).max()
+        wanted = (g64 * convolved(x64, weight, *statics)).sum()
+        assert abs((of_w * weight).sum() - wanted) <= 4 * TOLERANCE[dtype] * size
+
+
+def test_images_that_lie_otherwise() -> None:
+    """Windows are read along any strides: of a transposed, a reversed and a repeated image."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 6, 9, 8)).astype(np.float32)
+    w = rng.standard_normal((5, 6, 3, 3)).astype(np.float32)
+
+    def swapped(x: Tensor, w: Tensor) -> Tensor:
+        return it.conv2d(it.permute_dims(x, (0, 1, 3, 2)), w[:, :, ::-1], padding=1)
+
+    found = compile(swapped)(it.asarray(x, device="cpu"), it.asarray(w, device="cpu"))
+    expected = convolved(x.transpose(0, 1, 3, 2), w[:, :, ::-1], 1, (1, 1), (1, 1), (1, 1))
+    assert_close(found, expected, "float32")
+
+    def repeated(x: Tensor, w: Tensor) -> Tensor:
+        return it.conv2d(it.broadcast_to(x[:, :1], x.shape), w, stride=2)
+
+    found = compile(repeated)(it.asarray(x, device="cpu"), it.asarray(w, device="cpu"))
+    expected = convolved(np.repeat(x[:, :1], 6, 1), w, 1, (2, 2), (0, 0), (1, 1))
+    assert_close(found, expected, "float32")
+
+
+def test_what_follows_is_the_epilogue() -> None:
+    """Bias, activation and a residual are computed where the sums are."""
+    (x, w, _), _ = operands((2, 1, 6, 6, (8, 9), (3, 3), (1, 1), (1, 1), (1, 1)), "float32")
+    b = it.asarray(np.arange(6, dtype=np.float32), device="cpu")
+
+    def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return it.relu(it.conv2d(x, w, b, padding=1) + x)
+
+    text = str(ingle.fusion.explain(block, x, w, b))
+    assert "1 kernels" in text
+    assert "window_product add" in text
+    expected = convolved(x.numpy(), w.numpy(), 1, (1, 1), (1, 1), (1, 1))
+    expected = np.maximum(expected + b.numpy().reshape(-1, 1, 1) + x.numpy(), 0)
+    assert_close(compile(block)(x, w, b), expected, "float32")
+
+
+@pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[3]])
+def test_bits_follow_from_the_problem_alone(
+    case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the number of workers, nor from how the work is cut, nor from `compile`."""
+    _, groups, _, _, image, kernel, stride, padding, dilation = case
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    (x, w, g), _ = operands(case, "float32")
+
+    def all_three(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+        return (
+            it.conv(x, w, **options),
+            it.conv_input_gradient(g, w, image, **options),
+            it.conv_weight_gradient(x, g, kernel, **options),
+        )
+
+    expected = [t.numpy() for t in all_three(x, w, g)]
+    choose = blocking._with_windows
+    for workers in (1, 2, 3, 8):
+        monkeypatch.setattr(blocking, "_with_windows", lambda *of, n=workers: choose(*of[:-1], n))
+        fresh = compile(lambda x, w, g: all_three(x, w, g))
+        for found, of in zip(fresh(x, w, g), expected, strict=True):
+            assert np.array_equal(found.numpy(), of)

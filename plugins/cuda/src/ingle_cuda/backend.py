@@ -1,0 +1,245 @@
+"""The backend of one GPU: a stream, memory, kernels from source, products by cuBLAS."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ingle.fusion.device import Launch, axes_by_strides
+from ingle.fusion.device.cuda import THREADS, grid_of
+from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
+from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
+from ingle.tensor import settings
+from ingle.tensor.contract import Aval, Handle
+from ingle.tensor.device import Device
+from ingle.tensor.errors import BackendError
+from ingle.tensor.locks import renewed
+from ingle.tensor.memory import Label, Pool, pool_from_environment
+
+from . import cublas
+from .compiler import Kernel, machine_code
+from .devices import Limits
+from .errors import checked, told
+from .launches import Executable
+from .libraries import cupy, driver
+from .memory import DeviceSource
+
+_TO_DEVICE, _TO_HOST = 1, 2
+_GROUPS = 16
+"""Groups of a convolution up to which each is a product worth the library."""
+_WORKSPACE = 32 << 20
+"""Bytes that cuBLAS may use."""
+
+
+class CudaBackend(KernelBackend):
+    """Runs kernels in a stream of the GPU, which works while Python goes on.
+
+    Args:
+        device: its name in Ingle.
+        limits: what the GPU says of itself.
+
+    Attributes:
+        lock: of whoever puts something into the stream.
+        stream: CuPy's, in which everything happens in order.
+        graphs: whether plans that run again become graphs.
+    """
+
+    name = "cuda"
+    language = "cuda"
+    writes_over = True
+    splits_sums = True
+
+    def __init__(self, device: Device, limits: Limits) -> None:
+        super().__init__(device)
+        self.limits = limits
+        self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
+        self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
+        self._process = os.getpid()
+        self._cupy = cupy()
+        self._runtime = self._cupy.cuda.runtime
+        found = driver()
+        assert found is not None
+        self._driver = found
+        with told(device, "it was opened"):
+            self._runtime.setDevice(limits.number)
+            self._runtime.free(0)  # which makes the context
+            self._context = ctypes.c_void_p()
+            checked(found.cuCtxGetCurrent(ctypes.byref(self._context)))
+            self.stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._pool = pool_from_environment(DeviceSource(limits.number))
+        self.lock = renewed(self, "lock")
+        self._capture: Any = None
+        self._library: cublas.Cublas | None = None
+        self._workspace: Held | None = None
+        self._scratch: Held | None = None
+        self._scratch_bytes = 0
+
+    def memory(self) -> Pool:
+        """The pool of the device's memory."""
+        return self._pool
+
+    # What `KernelBackend` asks -----------------------------------------------------------------
+
+    def compile_source(self, source: str, name: str) -> Kernel:
+        code = machine_code(source, self.limits.capability)
+        self.enter()
+        with told(self.device, "a kernel was loaded"):
+            return Kernel(code, name)
+
+    def launch(
+        self, kernel: Any, pointers: Sequence[int], args: Sequence[int], begin: int, end: int
+    ) -> None:
+        """Runs a kernel that was written by hand: a thread for each unit of work, and some more.
+
+        It takes pointers, 64-bit integers, and at their end the numbers of the first unit and
+        behind the last.
+        """
+        values = [ctypes.c_int64(v) for v in (*pointers, *args, begin, end)]
+        params = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+        self.enter()
+        with self.lock, told(self.device, "a kernel was launched"):
+            self._launch(kernel, params, -(-(end - begin) // THREADS), THREADS, self.stream)
+
+    def empty(self, aval: Aval) -> MemoryHandle:
+        """New memory, labelled for statistics and messages."""
+        self.enter()
+        nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+        label = Label("a value of", aval.shape, aval.dtype)
+        memory = Held(self._pool.allocate(max(nbytes, 1), label))
+        return MemoryHandle(self, aval, memory, memory.address)
+
+    def allocate(self, nbytes: int) -> Held:
+        self.enter()
+        return Held(self._pool.allocate(nbytes))
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        self.enter()
+        with told(self.device, f"{array.nbytes} bytes were written"):
+            self._runtime.memcpyAsync(
+                address, _address(array), array.nbytes, _TO_DEVICE, self.stream.ptr
+            )
+            # The driver has its own copy of what lies in ordinary memory by now.
+
+    def read(self, address: int, array: np.ndarray) -> None:
+        self.enter()
+        with told(self.device, f"{array.nbytes} bytes were read"):
+            self._runtime.memcpyAsync(
+                _address(array), address, array.nbytes, _TO_HOST, self.stream.ptr
+            )
+            self.stream.synchronize()
+
+    def synchronize(self) -> None:
+        self.enter()
+        with told(self.device, "it was waited for"):
+            self.stream.synchronize()
+
+    def contracts(self, avals: Sequence[Aval]) -> bool:
+        """Whether cuBLAS takes a matrix product of these."""
+        a, b = avals
+        return cublas.is_worth_it(a.dtype.name, a.shape[-2], b.shape[-1])
+
+    def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
+        """The axes, the one along which elements lie closest last: cuBLAS takes transposed operands
+        as they are, and its sums depend on that."""
+        if not isinstance(handle, StridedHandle):
+            return None
+        return axes_by_strides(handle.shape, handle.strides)
+
+    def takes_windows(self, problem: WindowProblem) -> bool:
+        """Whether a product with windows is one of cuBLAS with a copy of them."""
+        return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, problem.m, problem.n)
+
+    def executable(
+        self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> Executable:
+        """Kernels, compiled and ready for the stream."""
+        return Executable(self, launches, scalars)
+
+    def run_nest(
+        self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int]
+    ) -> None:
+        """Runs all units of a nest by itself, without a plan."""
+        grid = grid_of(nest, sizes, self.limits.processors)
+        assert len(args) == layout(nest).scalar(len(nest.scalars))
+        behind = [*args, 0, units(nest, sizes), grid.grain]
+        given = (ctypes.c_int64 * (len(pointers) + 1 + len(behind)))(*pointers, 0, *behind)
+        kernel = self.kernel(nest)
+        self.enter()
+        with self.lock, told(self.device, "a kernel was launched"):
+            self.enqueue(kernel, given, grid.blocks, grid.threads, self.stream)
+
+    # What executables ask ----------------------------------------------------------------------
+
+    def enqueue(self, kernel: Any, given: Any, blocks: int, threads: int, stream: Any) -> None:
+        """Puts a kernel with one argument into a stream."""
+        params = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        self._launch(kernel, params, blocks, threads, stream)
+
+    def _launch(self, kernel: Any, params: Any, blocks: int, threads: int, stream: Any) -> None:
+        if blocks:
+            checked(self._driver.cuLaunchKernel(
+                kernel.function, blocks, 1, 1, threads, 1, 1, 0, _pointer(stream),
+                params, None,
+            ))  # fmt: skip
+
+    def multiply(
+        self, product: cublas.Product, stream: Any, a: int, b: int, out: int, row: int,
+        steps: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        """Puts a product into a stream."""
+        if self._library is None:
+            self._open_library()
+        assert self._library is not None
+        self._library.multiply(product, stream.ptr, a, b, out, row, steps)
+
+    def _open_library(self) -> None:
+        self._workspace = self.allocate(_WORKSPACE)
+        self._library = cublas.Cublas(self._workspace.address, _WORKSPACE, self._tensor_float)
+
+    def scratch(self, nbytes: int) -> int:
+        """The address of memory that one launch writes and the next one reads."""
+        if nbytes > self._scratch_bytes:
+            self._scratch = self.allocate(nbytes)
+            self._scratch_bytes = nbytes
+        assert self._scratch is not None
+        return self._scratch.address
+
+    def capturing(self) -> Any:
+        """A stream for making graphs; what this takes is opened before."""
+        if self._library is None:
+            self._open_library()
+        if self._capture is None:
+            self._capture = self._cupy.cuda.Stream(non_blocking=True)
+        return self._capture
+
+    def enter(self) -> None:
+        """Makes this the GPU that the thread speaks to."""
+        if os.getpid() != self._process:
+            raise BackendError(
+                f"{self.device} was opened before this process was forked, and CUDA cannot be used "
+                "in a forked child; start processes with multiprocessing's method 'spawn'"
+            )
+        if getattr(_CURRENT, "context", None) is not self._context:
+            self._runtime.setDevice(self.limits.number)
+            _CURRENT.context = self._context
+
+
+_CURRENT = threading.local()
+"""The context that a thread used last."""
+
+
+@lru_cache(maxsize=64)
+def _pointer(stream: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(stream.ptr)
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

@@ -1,0 +1,397 @@
+"""Kernels of a plan in the device's stream; from the second run on the same memory on, as one
+graph.
+
+What changes between two runs of a graph, the scalars, lies in memory of the device, where a kernel
+in front of the graph writes them if they are others than before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingle.fusion.device import DonationState, Launch
+from ingle.fusion.device.cuda import THREADS, grid_of
+from ingle.fusion.device.executables import bits_of_number, compiled
+from ingle.fusion.device.kernels import (
+    HALVES,
+    SIZES,
+    ContractionCall,
+    Nest,
+    NestCall,
+    Windows,
+    accumulator_dtype,
+    epilogue_nest,
+    epilogue_of,
+    layout,
+    units,
+)
+
+from .cublas import Product, product_of
+from .errors import told
+from .sources import (
+    COPY,
+    NUMBERS,
+    NUMBERS_AT_ONCE,
+    WINDOWS,
+    copy_source,
+    numbers_source,
+    windows_source,
+)
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+
+SCRATCH = -1
+"""The number of the buffer behind those of the plan."""
+_WORTH_A_GRAPH = 3
+"""Launches from which on a graph takes less time than they do."""
+_GRAPHS = 8
+"""Graphs that are kept of an executable, one for each memory that it runs on."""
+_SEEN = 64
+
+
+class KernelStep(NamedTuple):
+    """A launch with all but addresses and numbers.
+
+    Attributes:
+        kernel: compiled.
+        pointers: (buffer, offset in bytes) for each operand.
+        given: addresses, where the numbers lie, and the int64 behind.
+        numbers: places of the scalars in `given`, and how many there are.
+        scalars: the number of the plan's scalar for each of the first of them.
+        blocks, threads: of the grid.
+        source: for people.
+    """
+
+    kernel: Any
+    pointers: tuple[tuple[int, int], ...]
+    given: Any
+    numbers: tuple[int, int]
+    scalars: tuple[int, ...]
+    blocks: int
+    threads: int
+    source: Any
+
+
+class ProductStep(NamedTuple):
+    """A product of the library.
+
+    Attributes:
+        a, b, out: (buffer, offset in bytes).
+        row: elements of the result from one row to the next.
+        steps: strides of the result along the batch.
+    """
+
+    product: Product
+    a: tuple[int, int]
+    b: tuple[int, int]
+    out: tuple[int, int]
+    row: int
+    steps: tuple[int, ...]
+
+
+Step = KernelStep | ProductStep
+
+
+class Executable:
+    """The launches of a plan, compiled."""
+
+    prepacks: tuple[int, ...] = ()
+    renewed = False
+    long = False
+
+    def __init__(
+        self, backend: CudaBackend, launches: Sequence[Launch], scalars: Sequence[str]
+    ) -> None:
+        self._backend = backend
+        self._dtypes = list(scalars)
+        self._scratch = 0
+        self._steps = [step for launch in launches for step in self._steps_of(launch)]
+        kernels = [s for s in self._steps if isinstance(s, KernelStep)]
+        self._read = sorted({number for step in kernels for number in step.scalars})
+        self._numbers = sum(step.numbers[1] for step in kernels)
+        self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
+        self._table: Any = None
+        self._written: list[int] | None = None
+
+    # Making ------------------------------------------------------------------------------------
+
+    def _steps_of(self, launch: Launch) -> list[Step]:
+        if isinstance(launch.call, NestCall):
+            call = launch.call
+            pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
+            numbers = [*call.sizes, *[s for strides in call.strides for s in strides]]
+            step = self._nest(
+                launch, call.nest, call.sizes, pointers, numbers, launch.scalars, call.fixed
+            )
+            return [step] if step.blocks else []
+        return self._product(launch, launch.call)
+
+    def _nest(
+        self, launch: Launch, nest: Nest, sizes: Sequence[int],
+        pointers: tuple[tuple[int, int], ...], numbers: Sequence[int], scalars: tuple[int, ...],
+        fixed: Sequence[int],
+    ) -> KernelStep:  # fmt: skip
+        count, first = len(nest.operands), layout(nest).scalar(0)
+        assert len(numbers) == first, (len(numbers), first)
+        grid = grid_of(nest, sizes, self._backend.limits.processors)
+        values = [*[0] * len(scalars), *fixed]
+        assert len(values) == len(nest.scalars)
+        behind = [*numbers, *values, 0, units(nest, sizes), grid.grain]
+        given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
+            *[0] * (max(count, 1) + 1), *behind
+        )
+        return KernelStep(
+            compiled(self._backend, launch, nest), pointers, given,
+            (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,
+            nest,
+        )  # fmt: skip
+
+    def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:
+        m, n, _ = call.sizes
+        count = math.prod(call.batch)
+        if not count or not m or not n:
+            return []
+        result = direct_result(call)
+        product = product_of(call, result or accumulator_dtype(call.dtype))
+        places = [(p.buffer, p.offset) for p in launch.pointers]
+        steps: list[Step] = []
+        used = 0
+        operands = []
+        for place, operand, lines in (
+            (places[0], product.a, m), (places[1], product.b, n),
+        ):  # fmt: skip
+            if operand.copied:
+                windows = call.windows if operand is product.b else None
+                if windows is None:
+                    copied = ordering(call, operand is product.a)
+                    source, name = copy_source(SIZES[call.dtype]), COPY
+                else:
+                    copied = windows_numbers(call, windows)
+                    source = windows_source(
+                        SIZES[call.dtype], len(windows.kernel), windows.over_places
+                    )
+                    name = WINDOWS
+                steps.append(self._copy(launch, source, name, place, used, copied))
+                place = (SCRATCH, used)
+                used += _aligned(count * lines * product.k * SIZES[call.dtype])
+            operands.append(place)
+        if result is not None:
+            *outer, row, _ = call.operands[0].strides
+            steps.append(ProductStep(
+                product, operands[0], operands[1], places[2],
+                row if m > 1 else n, tuple(outer),
+            ))  # fmt: skip
+        else:
+            strides = [m * n * math.prod(call.batch[i + 1 :]) for i in range(len(call.batch))]
+            out = (SCRATCH, used)
+            used += _aligned(count * m * n * SIZES[product.result])
+            steps.append(ProductStep(product, operands[0], operands[1], out, n, tuple(strides)))
+            nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, product.result)
+            sizes = (*call.batch, m, n)
+            numbers = [*sizes, *strides, n, 1]
+            for argument in call.operands:
+                numbers += argument.strides
+            steps.append(self._nest(
+                launch, nest, sizes, (out, *places[2:]), numbers, launch.scalars, (0,)
+            ))  # fmt: skip
+        self._scratch = max(self._scratch, used)
+        return steps
+
+    def _copy(
+        self, launch: Launch, source: str, name: str, place: tuple[int, int], used: int,
+        numbers: Sequence[int],
+    ) -> KernelStep:  # fmt: skip
+        """A copy into scratch memory; the first number says of how many elements."""
+        given = (ctypes.c_int64 * (3 + len(numbers)))(0, 0, 0, *numbers)
+        return KernelStep(
+            compiled(self._backend, launch, source, name), (place, (SCRATCH, used)), given, (0, 0),
+            (), -(-numbers[0] // THREADS), THREADS, source,
+        )  # fmt: skip
+
+    # Running -----------------------------------------------------------------------------------
+
+    def __call__(
+        self, addresses: Sequence[int], scalars: Sequence[Any],
+        donation: DonationState | None = None, *, prepacks: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        """Puts them into the stream, for buffers at these addresses."""
+        numbers = {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
+        backend = self._backend
+        backend.enter()
+        with backend.lock, told(backend.device, "a plan was run"):
+            scratch = backend.scratch(self._scratch) if self._scratch else 0
+            buffers = (*addresses, scratch)
+            graph = self._graph(buffers, whole=donation is not None)
+            if graph is None:
+                for step in self._steps:
+                    self._put(step, buffers, numbers, backend.stream)
+                return
+            self._write(numbers)
+            launch, stream = graph.launch, backend.stream
+            if donation is not None:
+                # Python looks for signals after calls: none is handled before the next one's end.
+                donation.done = True
+            launch(stream)
+
+    def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
+        """The graph for this memory, if it was seen before.
+
+        Args:
+            whole: whether the launches may not be interrupted, since they write over inputs.
+        """
+        found = self._graphs.get(buffers)
+        if found is not None:
+            self._graphs.move_to_end(buffers)
+            return found
+        if not whole and (len(self._steps) < _WORTH_A_GRAPH or not self._backend.graphs):
+            return None
+        if buffers not in self._seen and not whole:
+            self._seen[buffers] = None
+            if len(self._seen) > _SEEN:
+                self._seen.popitem(last=False)
+            return None
+        if self._table is None and self._numbers:
+            self._table = self._backend.allocate(8 * self._numbers)
+        stream = self._backend.capturing()
+        stream.begin_capture(1)  # of this thread alone
+        try:
+            at = 0 if self._table is None else self._table.address
+            for step in self._steps:
+                self._put(step, buffers, None, stream, at)
+                if isinstance(step, KernelStep):
+                    at += 8 * step.numbers[1]
+        finally:
+            graph = stream.end_capture()
+        self._graphs[buffers] = graph
+        if len(self._graphs) > _GRAPHS:
+            self._graphs.popitem(last=False)
+        return graph
+
+    def _put(
+        self, step: Step, buffers: Sequence[int], numbers: dict[int, int] | None, stream: Any,
+        table: int = 0,
+    ) -> None:  # fmt: skip
+        """Puts a step into a stream.
+
+        Args:
+            numbers: the plan's scalars; None where kernels read them at `table`.
+        """
+        if isinstance(step, ProductStep):
+            a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
+            self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps)
+            return
+        given = type(step.given).from_buffer_copy(step.given)
+        for k, (buffer, offset) in enumerate(step.pointers):
+            given[k] = buffers[buffer] + offset
+        place, count = step.numbers
+        if numbers is None and count:
+            given[max(len(step.pointers), 1)] = table
+        elif numbers is not None:
+            for n, number in enumerate(step.scalars):
+                given[place + n] = numbers[number]
+        self._backend.enqueue(step.kernel, given, step.blocks, step.threads, stream)
+
+    def _write(self, numbers: dict[int, int]) -> None:
+        """Writes the scalars where a graph reads them, if they are others than before."""
+        if not self._numbers:
+            return
+        values: list[int] = []
+        for step in self._steps:
+            if isinstance(step, KernelStep):
+                place, count = step.numbers
+                values += [numbers[n] for n in step.scalars]
+                values += step.given[place + len(step.scalars) : place + count]
+        if values == self._written:
+            return
+        kernel = self._backend.kernel(numbers_source(), NUMBERS)
+        for start in range(0, len(values), NUMBERS_AT_ONCE):
+            part = values[start : start + NUMBERS_AT_ONCE]
+            given = (ctypes.c_int64 * (2 + NUMBERS_AT_ONCE))(
+                self._table.address + 8 * start, len(part), *part
+            )
+            self._backend.enqueue(kernel, given, 1, NUMBERS_AT_ONCE, self._backend.stream)
+        self._written = values
+
+    def profile(
+        self, addresses: Sequence[int], scalars: Sequence[Any], runs: int,
+        prepacks: Sequence[Any] = (),
+    ) -> Sequence[float]:  # fmt: skip
+        """Seconds of each launch, the mean of some runs."""
+        numbers = {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
+        backend, seconds = self._backend, []
+        backend.enter()
+        with backend.lock, told(backend.device, "a plan was profiled"):
+            buffers = (*addresses, backend.scratch(self._scratch) if self._scratch else 0)
+            for step in self._steps:
+                backend.synchronize()
+                start = time.perf_counter()
+                for _ in range(runs):
+                    self._put(step, buffers, numbers, backend.stream)
+                backend.synchronize()
+                seconds.append((time.perf_counter() - start) / runs)
+        return seconds
+
+    def sources(self) -> Sequence[str]:
+        """The kernels' source code."""
+        return [
+            f"/* cuBLAS: {s.product} */" if isinstance(s, ProductStep)
+            else s.source if isinstance(s.source, str) else self._backend.source(s.source)
+            for s in self._steps
+        ]  # fmt: skip
+
+
+def ordering(call: ContractionCall, first: bool) -> list[int]:
+    """The numbers of a copy of an operand: how many elements, five sizes, five strides."""
+    m, n, k = call.sizes
+    *steps, down, across = call.a.strides if first else call.b.strides
+    sizes = [*call.batch, *((m, k) if first else (k, n))]
+    strides = [*steps, down, across]
+    if call.windows is not None:  # turns stand between rows and what is summed over in each
+        sizes.insert(-1, call.windows.turns)
+        strides.insert(-1, call.windows.a_turn)
+    missing = 5 - len(sizes)
+    total = math.prod(sizes)
+    return [total, *[1] * missing, *sizes, *[0] * missing, *strides]
+
+
+def windows_numbers(call: ContractionCall, windows: Windows) -> list[int]:
+    """The numbers of a copy of windows; see `windows_source`."""
+    _, n, k = call.sizes
+    lines = n if windows.over_places else k
+    batch, steps = call.batch, call.b.strides[:-2]
+    missing = 2 - len(batch)
+    return [
+        math.prod(batch) * windows.turns * k * n, *[1] * missing, *batch, windows.turns,
+        lines // math.prod(windows.kernel), *windows.kernel, *windows.places, *windows.steps,
+        *windows.spread, *windows.start, *windows.image, *windows.strides, *[0] * missing, *steps,
+        windows.b_turn, windows.channel,
+    ]  # fmt: skip
+
+
+def direct_result(call: ContractionCall) -> str | None:
+    """The dtype in which the library can write what a call stores, where it does no more than
+    round the sums."""
+    if len(call.operands) != 1 or len(call.stores) != 1:
+        return None
+    names = [instruction.name for instruction in call.code]
+    dtype = call.dtypes[0]
+    rounded = names == ["result", "cast"] and dtype == call.dtype and dtype in HALVES
+    if not rounded and (names != ["result"] or dtype != accumulator_dtype(call.dtype)):
+        return None
+    *_, row, column = call.operands[0].strides
+    n = call.sizes[1]
+    if not ((column == 1 or n == 1) and (row >= n or call.sizes[0] == 1)):
+        return None
+    steps = zip(call.operands[0].strides, call.batch, strict=False)
+    return dtype if all(step > 0 for step, size in steps if size > 1) else None
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 256) * 256

@@ -1,0 +1,78 @@
+"""NVIDIA's libraries and CuPy, and what to install where one is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import Any
+
+from ingle.tensor.errors import BackendError
+
+_DRIVERS = ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so")
+INSTALL = 'pip install "ingle-cuda[13]" ([12] for drivers of CUDA 12)'
+
+
+@cache
+def driver() -> ctypes.CDLL | None:
+    """The driver's library; None where there is no driver."""
+    for name in _DRIVERS:
+        try:
+            found = ctypes.CDLL(name)
+        except OSError:
+            continue
+        return found if found.cuInit(0) == 0 else None
+    return None
+
+
+def driver_version() -> tuple[int, int]:
+    """The newest CUDA that the driver supports."""
+    library = driver()
+    version = ctypes.c_int()
+    if library is None or library.cuDriverGetVersion(ctypes.byref(version)):
+        return 0, 0
+    return version.value // 1000, version.value % 1000 // 10
+
+
+@cache
+def cupy() -> Any:
+    """CuPy, for memory, streams and graphs.
+
+    Raises:
+        BackendError: it is not installed, or for another CUDA than the driver's.
+    """
+    major, minor = driver_version()
+    try:
+        import cupy
+    except Exception as error:  # its libraries may fail in ways of their own
+        raise BackendError(
+            f"cuda: CuPy cannot be loaded ({type(error).__name__}: {error}); for this driver, of "
+            f'CUDA {major}.{minor}: pip install "ingle-cuda[{min(max(major, 12), 13)}]"'
+        ) from error
+    version = cupy.cuda.runtime.runtimeGetVersion()
+    if version // 1000 > major:
+        raise BackendError(
+            f"cuda: the installed CuPy is for CUDA {version // 1000}, but the driver supports at "
+            f"most {major}.{minor}; either update the driver, or: pip uninstall "
+            f'cupy-cuda{version // 1000}x && pip install "ingle-cuda[{major}]"'
+        )
+    return cupy
+
+
+@cache
+def library(name: str) -> ctypes.CDLL:
+    """A library of the CUDA toolkit, from wheels or the system.
+
+    Raises:
+        BackendError: it is not there.
+    """
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        return ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
+    except (DynamicLibNotFoundError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BackendError(
+            f"cuda: the library {name} is not found ({reason}); install the CUDA toolkit, or "
+            f'pip install "cupy-cuda{max(driver_version()[0], 12)}x[ctk]"'
+        ) from error

@@ -1,0 +1,46 @@
+"""Memory of a GPU: where the pool takes it from."""
+
+from __future__ import annotations
+
+from ingle.tensor.memory import Memory
+
+from .libraries import cupy
+
+
+class Allocation:
+    """Memory of the device.
+
+    Attributes:
+        address: as kernels see it.
+        nbytes: how many bytes it has.
+    """
+
+    __slots__ = ("address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+
+
+class DeviceSource:
+    """Asks the driver for memory of a GPU."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def allocate(self, nbytes: int) -> Allocation:
+        runtime = cupy().cuda.runtime
+        runtime.setDevice(self._index)
+        try:
+            return Allocation(runtime.malloc(nbytes), nbytes)
+        except runtime.CUDARuntimeError as error:
+            free, total = runtime.memGetInfo()
+            raise MemoryError(
+                f"the driver refuses {nbytes} bytes ({error}); {free} of {total} bytes are free"
+            ) from None
+
+    def free(self, memory: Memory) -> None:
+        """Gives memory back, once the kernels that use it are done."""
+        runtime = cupy().cuda.runtime
+        runtime.setDevice(self._index)
+        runtime.free(memory.address)

@@ -1,0 +1,36 @@
+"""What Ingle asks this plugin; no driver is loaded until somebody asks for its devices."""
+
+from __future__ import annotations
+
+from ingle.tensor.contract import Backend
+from ingle.tensor.hooks import hookimpl
+from ingle.tensor.plugins import BackendDescription
+
+
+@hookimpl
+def ingle_backends() -> dict[str, str]:
+    return {"cuda": "ingle_cuda.plugin:description"}
+
+
+def _count() -> int:
+    from .devices import count
+
+    return count()
+
+
+def _create(index: int) -> Backend:
+    from ingle.tensor.device import Device
+
+    from .backend import CudaBackend
+    from .devices import limits_of
+
+    return CudaBackend(Device("cuda", index), limits_of(index)).composition()
+
+
+description = BackendDescription(
+    create=_create,
+    count=_count,
+    priority=-4,
+    summary="generated CUDA C++, fused, cuBLAS and CUDA graphs, on NVIDIA GPUs",
+    missing="no NVIDIA GPU was found: `nvidia-smi` lists those that the driver knows",
+)

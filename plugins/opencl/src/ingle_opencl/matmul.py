@@ -1,0 +1,261 @@
+"""Matrix products: both operands packed into panels, and a tile in registers for each work item.
+
+A panel holds as many rows of A, or columns of B, as a tile is high or wide, one behind the other
+along k; what is missing at the edge is zeros. So the loop over k reads memory in order, whatever
+the strides of the operands, and needs no bounds. The epilogue is a nest over the tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingle.fusion.device.kernels import (
+    HALVES,
+    SIZES,
+    ContractionCall,
+    Epilogue,
+    accumulator_dtype,
+    epilogue_nest,
+)
+from ingle.fusion.device.opencl import EPILOGUE, rendered, value_type, widened
+
+MAX_BATCH = 3
+"""Batch axes of a contraction, at most."""
+NAME = "product"
+PACK = "pack"
+
+
+class Tile(NamedTuple):
+    """What a work item computes.
+
+    Attributes:
+        rows: how many.
+        vectors: of columns.
+        lanes: elements of each vector.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+class Problem(NamedTuple):
+    """A product as its kernels see it.
+
+    Attributes:
+        dtype: of the operands in memory.
+        batch, m, n, k: sizes.
+        tile: of the product's kernel.
+        a_repeats, b_repeats: whether all products of the batch have the same operand.
+    """
+
+    dtype: str
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    tile: Tile
+    a_repeats: bool
+    b_repeats: bool
+
+    @property
+    def computed(self) -> str:
+        """The dtype of products and sums."""
+        return accumulator_dtype(self.dtype)
+
+    @property
+    def products(self) -> int:
+        return math.prod(self.batch)
+
+    @property
+    def a_panels(self) -> int:
+        """Panels of one matrix A."""
+        return -(-self.m // self.tile.rows)
+
+    @property
+    def b_panels(self) -> int:
+        return -(-self.n // self.tile.columns)
+
+    @property
+    def a_bytes(self) -> int:
+        """Memory for all panels of A."""
+        panels = self.a_panels * (1 if self.a_repeats else self.products)
+        return self._padded(panels * self.tile.rows)
+
+    @property
+    def b_bytes(self) -> int:
+        panels = self.b_panels * (1 if self.b_repeats else self.products)
+        return self._padded(panels * self.tile.columns)
+
+    def _padded(self, lines: int) -> int:
+        return -(-lines * self.k * SIZES[self.computed] // 256) * 256
+
+
+def problem_of(call: ContractionCall, tile: Tile) -> Problem:
+    """The problem of a call."""
+    m, n, k = call.sizes
+    axes = len(call.batch)
+    return Problem(
+        call.dtype, call.batch, m, n, k, tile,
+        not any(call.a.strides[:axes]), not any(call.b.strides[:axes]),
+    )  # fmt: skip
+
+
+def tile_for(dtype: str, bits: int) -> Tile:
+    """The tile of a device whose vector registers have so many bits; of a GPU, where a work item
+    has many small ones, eight rows of eight columns."""
+    size = SIZES[accumulator_dtype(dtype)]
+    lanes = min(16, bits // 8 // size)
+    if lanes < 2:
+        return Tile(8, 2, 4)
+    return Tile(12, 2, lanes) if bits >= 512 else Tile(6 if bits >= 256 else 4, 2, lanes)
+
+
+# What kernels read -----------------------------------------------------------------------------
+
+
+def pack_table(
+    batch: Sequence[int], count: int, k: int, length: int, strides: Sequence[int]
+) -> list[int]:
+    """The arguments of a packing kernel.
+
+    Args:
+        count: rows of A, or columns of B.
+        length: of these that a work item packs.
+        strides: along the batch, these, and k.
+    """
+    missing = MAX_BATCH - len(batch)
+    return [*[1] * missing, *batch, count, k, *[0] * missing, *strides, length]
+
+
+def product_table(problem: Problem, call: ContractionCall) -> list[int]:
+    """The arguments of the product's kernel: its own, then those of the epilogue's nest."""
+    outer = len(call.batch) + 1
+    own = [
+        problem.m, problem.n, problem.k,
+        0 if problem.a_repeats else problem.a_panels, 0 if problem.b_repeats else problem.b_panels,
+    ]  # fmt: skip
+    nest = [*call.batch, problem.m, 0, *[0] * (outer - 1), problem.tile.columns, 1]
+    for operand in call.operands:
+        nest += operand.strides
+    return [*own, *nest]
+
+
+# Sources ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def pack_source(dtype: str, width: int) -> str:
+    """A kernel that packs lines of a matrix into panels; a work item writes a piece of a panel."""
+    helpers, kind, stored, shown = widened(dtype)
+    return f"""{helpers}
+typedef struct {{ int64_t at[3]; }} given_t;
+__kernel void {PACK}(__global uint8_t *from, __global uint8_t *to, __global const int64_t *table,
+    const given_t given)
+{{
+    __global const int64_t *const args = table + given.at[2];
+    const int64_t count = args[3], k = args[4], step = args[8], along = args[9];
+    const int64_t first = get_global_id(0) * {width}, matrix = get_global_id(2);
+    const int64_t begin = get_global_id(1) * args[10], end = min(begin + args[10], k);
+    const int64_t panel = matrix * ((count + {width - 1}) / {width}) + get_global_id(0);
+    const int64_t at = matrix / (args[1] * args[2]) * args[5]
+        + matrix / args[2] % args[1] * args[6] + matrix % args[2] * args[7] + first * step;
+    __global const {stored} *const source = (__global const {stored} *)(from + given.at[0]) + at;
+    __global {kind} *const panels = (__global {kind} *)(to + given.at[1]) + panel * k * {width};
+    const int64_t lines = min((int64_t){width}, count - first);
+    if (lines <= 0)
+        return;
+    if (along == 1 && lines == {width}) {{
+        for (int64_t line = 0; line < {width}; line++) {{
+            for (int64_t p = begin; p < end; p++) {{
+                const {stored} x = source[line * step + p];
+                panels[p * {width} + line] = {shown};
+            }}
+        }}
+        return;
+    }}
+    for (int64_t p = begin; p < end; p++) {{
+        INGLE_INDEPENDENT
+        for (int64_t line = 0; line < lines; line++) {{
+            const {stored} x = source[line * step + p * along];
+            panels[p * {width} + line] = {shown};
+        }}
+        for (int64_t line = lines; line < {width}; line++)
+            panels[p * {width} + line] = 0;
+    }}
+}}
+"""
+
+
+@lru_cache(maxsize=1024)
+def product_source(dtype: str, tile: Tile, epilogue: Epilogue, outer: int) -> str:
+    """The kernel of a product, for matrices of any size; a work item computes a tile."""
+    computed = accumulator_dtype(dtype)
+    nest = epilogue_nest(epilogue, outer, computed)
+    kind = value_type(computed)
+    vector, rows, width = f"{kind}{tile.lanes}", range(tile.rows), tile.columns
+    parts = range(tile.vectors)
+    count, numbers = len(nest.operands) - 1, len(nest.scalars) - 1
+    buffers = "".join(f"__global uint8_t *buffer{j}, " for j in range(2, count + 2))
+    sums = "\n    ".join(f"{vector} c{i}_{j} = ({vector})(0);" for i in rows for j in parts)
+    loads = "\n        ".join(
+        f"const {vector} b{j} = vload{tile.lanes}(0, b + {j * tile.lanes});" for j in parts
+    )
+    products = "\n        ".join(
+        f"c{i}_{j} = fma(({vector})(a[{i}]), b{j}, c{i}_{j});" for i in rows for j in parts
+    )
+    stores = "\n    ".join(
+        f"vstore{tile.lanes}(c{i}_{j}, 0, sums + {i * width + j * tile.lanes});"
+        for i in rows for j in parts
+    )  # fmt: skip
+    # A nest's arguments: sizes of the outer axes and the inner one, then strides by operand.
+    column = [f"(column * nest[{outer + 1 + (k + 1) * (outer + 1) + outer}])" for k in range(count)]
+    operands = "".join(
+        f"buffer{k + 2} + given.at[{k + 2}] + {column[k]} * {SIZES[epilogue.operands[k].dtype]}, "
+        for k in range(count)
+    )
+    scalars = "".join(f"given.at[{count + 2 + n}], " for n in range(numbers))
+    start = count + 2 + numbers
+    return f"""{rendered(nest, "epilogue", EPILOGUE)}
+typedef struct {{ int64_t at[{start + 1}]; }} given_t;
+__kernel void {NAME}(__global uint8_t *buffer0, __global uint8_t *buffer1, {buffers}
+    __global const int64_t *table, const given_t given)
+{{
+    __global const int64_t *const args = table + given.at[{start}];
+    __global const int64_t *const nest = args + 5;
+    const int64_t m = args[0], n = args[1], k = args[2];
+    const int64_t matrix = get_global_id(2);
+    const int64_t row = get_global_id(0) * {tile.rows}, column = get_global_id(1) * {width};
+    if (row >= m || column >= n)
+        return;
+    __global const {kind} *a = (__global const {kind} *)(buffer0 + given.at[0])
+        + (matrix * args[3] + get_global_id(0)) * {tile.rows} * k;
+    __global const {kind} *b = (__global const {kind} *)(buffer1 + given.at[1])
+        + (matrix * args[4] + get_global_id(1)) * {width} * k;
+    {sums}
+    for (int64_t p = 0; p < k; p++) {{
+        {loads}
+        {products}
+        a += {tile.rows};
+        b += {width};
+    }}
+    {kind} sums[{tile.rows * width}];
+    {stores}
+    const int64_t numbers[] = {{{scalars}column}};
+    /* The nest counts rows of all matrices, the tile its own. */
+    epilogue(sums - row * {width}, {operands}nest, numbers, min((int64_t){width}, n - column),
+        matrix * m + row, matrix * m + min(row + {tile.rows}, m));
+}}
+"""
+
+
+def is_worth_it(dtype: str, m: int, n: int) -> bool:
+    """Whether packing pays: not for products of few rows or columns, which read a matrix once."""
+    return min(m, n) >= 4 and (dtype in HALVES or dtype in ("float32", "float64"))
