@@ -25,6 +25,7 @@ BY_NAME = {"movement", "matmul"}
 """Families whose operations are named: the views, whose arithmetic is that of the name, and the
 product."""
 CONTAINERS = (set, list, dict, tuple, str, bytes, Counter, re.Pattern, ast.AST)
+BYTES_COMPARED = re.compile(r"\.tobytes\(\) ==.*\.tobytes\(\)$")
 SOURCES = [f for m in MEMBERS for f in m.sources]
 
 
@@ -178,6 +179,18 @@ def test_operations_have_an_example_samples_and_a_reference() -> None:
         assert ">>>" in (operation.public.__doc__ or ""), f"{operation.name} has no example"
         assert operation.samples is not None, f"{operation.name} has no samples"
         assert operation.reference is not None, f"{operation.name} has no reference"
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=str)
+def test_assertions_compare_no_byte_strings(member: Member) -> None:
+    """pytest would explain a failure by a diff of all bytes, for hours; see `same_bits`."""
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in [*member.sources, *(member.folder / "tests").rglob("*.py")]
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Assert) and BYTES_COMPARED.search(ast.unparse(node.test))
+    ]
+    assert not found
 
 
 def test_nothing_names_one_machine() -> None:

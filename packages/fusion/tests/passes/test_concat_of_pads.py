@@ -8,6 +8,7 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, explain, pipeline
+from ingle.testkit.bits import same_bits
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +42,10 @@ def in_zeros(piece, shape, first):
     return it.slice_update(it.zeros(shape, dtype=piece.dtype), piece, first)
 
 
-def same_bits(added, function, *args):
+def alike(added, function, *args):
     got, want = compile(function)(*args).numpy(), added(compile(function), *args).numpy()
     assert got.dtype == want.dtype
-    assert got.tobytes() == want.tobytes()
+    assert same_bits(got, want)
     return got
 
 
@@ -60,7 +61,7 @@ def test_pieces_side_by_side(added, dtype):
         return (c + b) + in_zeros(a, (4, 10), (0, 0))
 
     assert not any("add" in n for n in kernels(whole, *pieces)) or "float" in dtype
-    got = same_bits(added, whole, *pieces)
+    got = alike(added, whole, *pieces)
     want = np.concatenate([p.numpy() for p in pieces], axis=1)
     np.testing.assert_array_equal(got, want)
 
@@ -71,7 +72,7 @@ def test_zeros_have_no_sign_behind_an_addition(added):
     def whole(a, b):
         return in_zeros(a, (5,), (0,)) + in_zeros(b, (5,), (3,))
 
-    got = same_bits(added, whole, a, b)
+    got = alike(added, whole, a, b)
     np.testing.assert_array_equal(got, np.float32([0.0, 1.0, np.nan, np.inf, 0.0]))
     assert not np.signbit(got[[0, 4]]).any()
 
@@ -90,7 +91,7 @@ def test_pieces_through_views_are_written_by_their_kernels(added):
         return value_and_grad(loss, argnums=1)(x, w)[1]
 
     assert len(kernels(gradient, x, w)) <= len(added(kernels, gradient, x, w)) - 4
-    got = same_bits(added, gradient, x, w)
+    got = alike(added, gradient, x, w)
     with it.device("numpy"):
         want = gradient(it.asarray(x.numpy()), it.asarray(w.numpy())).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
@@ -110,7 +111,7 @@ def test_gaps_and_overlaps_are_added(added, sizes, firsts):
     want = np.zeros((6, 2), np.float32)
     for piece, first in zip((a, b), firsts, strict=True):
         want[first : first + len(piece.numpy())] += piece.numpy()
-    np.testing.assert_array_equal(same_bits(added, whole, a, b), want)
+    np.testing.assert_array_equal(alike(added, whole, a, b), want)
 
 
 def test_what_is_used_elsewhere_too(added):
@@ -124,7 +125,7 @@ def test_what_is_used_elsewhere_too(added):
     x, y = np.zeros((6, 3), np.float32), np.zeros((6, 3), np.float32)
     x[:2], y[2:] = a.numpy(), b.numpy()
     want = np.stack([x + y, x * 2, x + y + y, 1 + y])
-    np.testing.assert_allclose(same_bits(added, whole, a, b), want, rtol=1e-6)
+    np.testing.assert_allclose(alike(added, whole, a, b), want, rtol=1e-6)
 
 
 def test_ones_are_no_zeros(added):
@@ -135,7 +136,7 @@ def test_ones_are_no_zeros(added):
         return y + it.slice_update(it.full(5, -0.0), a, (0,))
 
     want = np.r_[a.numpy() * 2, b.numpy() + 1]
-    np.testing.assert_allclose(same_bits(added, whole, a, b), want, rtol=1e-6)
+    np.testing.assert_allclose(alike(added, whole, a, b), want, rtol=1e-6)
 
 
 def test_long_sums_are_no_search():

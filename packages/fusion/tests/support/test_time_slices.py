@@ -183,14 +183,18 @@ def losses(runs=100):
     return found, [p.value.numpy().tobytes() for p in model.parameters()]
 
 
-def test_runs_before_and_after_a_plan_have_the_same_bits(monkeypatch):
+@pytest.mark.parametrize("cores", [1, 2])
+def test_runs_before_and_after_a_plan_have_the_same_bits(monkeypatch, cores):
+    monkeypatch.setattr(time_slices, "CORES", cores)
     advanced = []
     advance = TimeSlices.advance
     monkeypatch.setattr(
         TimeSlices, "advance", lambda self, steps: advanced.append(steps) or advance(self, steps)
     )
     sliced = losses()
-    assert 3 < len(advanced) < 100, "with a plan in the end"
+    assert len(advanced) > 3
+    if cores == 1:  # where another compiles beside, how many runs go by is up to its time
+        assert len(advanced) < 100, "with a plan in the end"
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     advanced.clear()
     assert losses() == sliced
@@ -249,7 +253,8 @@ def executable():
 
 
 def test_some_runs_go_by_without_a_plan_however_little_planning_takes(monkeypatch):
-    """How many follows from the graph, and from how long LLVM takes beside them."""
+    """How many follows from the graph, where nothing is compiled beside them."""
+    monkeypatch.setattr(time_slices, "CORES", 1)
 
     def runs():
         run, x = executable()
@@ -265,8 +270,9 @@ def test_some_runs_go_by_without_a_plan_however_little_planning_takes(monkeypatc
                 run([x], ())
         return found
 
-    for _ in range(2):
-        assert 2 < len(runs()) < 100
+    counts = [len(runs()) for _ in range(2)]
+    assert counts[0] == counts[1]
+    assert 2 < counts[0] < 100
 
 
 def test_a_plan_that_fails_says_why_and_is_tried_again(monkeypatch):

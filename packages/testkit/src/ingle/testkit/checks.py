@@ -13,6 +13,7 @@ import numpy as np
 from ingle.tensor import asarray
 from ingle.tensor.operation import Operation
 
+from .bits import same_bits
 from .cases import Case
 from .derivatives import backward_all, check_gradient, direction, gradient_arrays, inner
 from .layouts import LAYOUTS
@@ -70,7 +71,7 @@ def check_forward(case: Case, where: str, **options: Any) -> None:
     """
     run = run_case(case, where, **options)
     for x, array in zip(run.inputs, case.arrays, strict=True):
-        assert _same_bits(x.numpy(), array), "an input was modified"
+        assert same_bits(x, array), "an input was modified"
     judge = Judge(case)
     judge.check(run.results, run.capture.operations)
     again = run_case(case, where, **options)
@@ -78,11 +79,7 @@ def check_forward(case: Case, where: str, **options: Any) -> None:
         judge.check(again.results, again.capture.operations)
         run, again = run_case(case, where, **options), run_case(case, where, **options)
     for first, second in zip(run.results, again.results, strict=True):
-        assert _same_bits(first.numpy(), second.numpy()), "a second run gave other bits"
-
-
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and a.tobytes() == b.tobytes()
+        assert same_bits(first, second), "a second run gave other bits"
 
 
 def check_first_order(case: Case, where: str, expand: Operation | None = None) -> None:

@@ -18,6 +18,7 @@ from ingle.tensor import Tensor, asarray, device
 from ingle.tensor.errors import IngleError, OutOfRangeError
 from ingle.tensor.operation import OPERATIONS, Operation
 
+from .bits import same_bits
 from .cases import Case, cases
 from .checks import Findings
 from .oracle import Judge
@@ -74,7 +75,7 @@ def check_results_are_apart(
             for r in later:
                 r.numpy()
             for r, values in zip(held, before, strict=True):
-                assert r.numpy().tobytes() == values.tobytes(), (
+                assert same_bits(r, values), (
                     "a result changed when the operation ran on other values: its results share "
                     "a buffer"
                 )
