@@ -181,7 +181,6 @@ def test_operations_have_an_example_samples_and_a_reference() -> None:
         assert operation.reference is not None, f"{operation.name} has no reference"
 
 
-@pytest.mark.parametrize("member", MEMBERS, ids=str)
 def test_assertions_compare_no_byte_strings(member: Member) -> None:
     """pytest would explain a failure by a diff of all bytes, for hours; see `same_bits`."""
     found = [
