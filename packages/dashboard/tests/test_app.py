@@ -169,6 +169,32 @@ def test_the_log(tmp_path):
     piloted(look, folder)
 
 
+def test_who_reads_further_up_in_the_log_stays_there(tmp_path):
+    async def look(app, pilot):
+        log = app.query_one("#fulllog", RichLog)
+
+        async def print_lines(first):
+            with (folder / "output.log").open("a") as file:
+                file.writelines(f"line {k}\n" for k in range(first, first + 100))
+            look_at(app)
+            await pilot.pause()
+
+        await pilot.press("3")
+        await print_lines(0)
+        assert "line 99" in "\n".join(shown(app))
+        await pilot.press("home")
+        await pilot.pause(0.5)
+        await print_lines(100)
+        assert log.scroll_y == 0
+        await pilot.press("end")
+        await pilot.pause(0.5)
+        await print_lines(200)
+        assert "line 299" in "\n".join(shown(app))
+
+    folder = run_files.write(tmp_path)
+    piloted(look, folder)
+
+
 def test_pause_save_and_stop(tmp_path):
     async def look(app, pilot):
         await pilot.press("p")

@@ -249,11 +249,13 @@ class DashboardApp(App[str]):
             self._logged = 0
             for log in self.query(RichLog):
                 log.clear()
+        # Somebody who reads further up stays there.
+        logs = [(log, log.scroll_target_y >= log.max_scroll_y) for log in self.query(RichLog)]
         for at, text in run.log[self._logged :]:
             line = Text(time.strftime("%H:%M:%S  ", time.localtime(at)), muted)
             line.append(Text.from_ansi(text).plain)
-            for log in self.query(RichLog):
-                log.write(line)
+            for log, at_end in logs:
+                log.write(line, scroll_end=at_end)
         self._logged = len(run.log)
 
     def _send(self, wish: str, shown: str) -> None:
