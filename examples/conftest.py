@@ -1,6 +1,7 @@
 """What the tests of examples share."""
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -11,5 +12,7 @@ def script(request):
     folder = request.path.parents[1]
     spec = importlib.util.spec_from_file_location(f"{folder.name}_train", folder / "train.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
-    return module
+    yield module
+    del sys.modules[spec.name]

@@ -168,6 +168,7 @@ class Renderer(Protocol):
 
     def evaluation(self, record: Record) -> None:
         """An evaluation by `fit(..., valid_every=)`: "step", and numbers as "valid/NAME"."""
+        return
 
     def epoch(self, record: Record, epochs: int) -> None:
         """An epoch and its validation were done."""
