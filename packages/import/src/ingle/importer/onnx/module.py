@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,8 @@ def load_onnx(
     """Reads an ONNX model as a module that runs, trains, compiles and moves to any device.
 
     Args:
-        path: of the file; or its bytes, or a parsed `onnx.ModelProto`. External data is read from
-            the file's folder and nowhere else.
+        path: of the file; or its bytes, or a parsed `onnx.ModelProto`. External data is
+            mapped from the file's folder, and refused anywhere else.
         device: where the weights go; the default device if not given.
         trainable: False freezes the weights.
 
@@ -62,7 +62,10 @@ def load_onnx(
     message, name, folder = parse(path)
     reader = Reader(message, name, folder)
     graph = reader.read()
-    return OnnxModule(graph, name=name, device=device, trainable=trainable, opsets=reader.opsets)
+    return OnnxModule(
+        graph, name=name, device=device, trainable=trainable, opsets=reader.opsets,
+        uploaded=reader.external.let_go,
+    )  # fmt: skip
 
 
 class _Group(nn.Module):
@@ -103,10 +106,15 @@ class OnnxModule(nn.Module):
         device: Device | str | None = None,
         trainable: bool = True,
         opsets: Mapping[str, int] | None = None,
+        uploaded: Callable[[str], None] | None = None,
     ) -> None:
         self.source = name
         places: dict[str, tuple[nn.Module, str]] = {}
-        kept = dict(_cells(graph, device, trainable))
+        kept: dict[str, nn.Parameter | nn.Buffer] = {}
+        for value, cell in _cells(graph, device, trainable):
+            kept[value] = cell
+            if uploaded is not None:
+                uploaded(value)
         for value, path in paths(kept).items():
             owner: nn.Module = self
             *folders, leaf = path.split(".")

@@ -16,6 +16,7 @@ from ingle.tensor.errors import MissingPackageError
 
 from ..errors import ModelError, UnsupportedError
 from . import operators as operators  # fills the table
+from .external import ExternalData, on_disk, packed_size
 from .graph import Graph, Node, Port, note_last_uses
 from .registry import OPERATORS, Operator, find, unsupported
 from .values import DTYPES, STRINGS
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 NEWEST = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
 """The newest opset of each domain that the operators here are written for."""
+
+BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
+"""Bits of an element in a file, by ONNX's number of the dtype, where it is less than a byte."""
 
 LARGEST = 1 << 34
 """Elements of one initializer; a file that claims more is refused before memory is taken."""
@@ -94,7 +98,7 @@ class Reader:
     def __init__(self, model: onnx.ModelProto, name: str, folder: str) -> None:
         self.model = model
         self.name = name
-        self.folder = folder
+        self.external = ExternalData(folder)
         self.opsets = {_domain(o.domain): int(o.version) for o in model.opset_import}
         self.missing: dict[tuple[str, str, int], str] = {}
 
@@ -214,8 +218,10 @@ class Reader:
                 raise ModelError(f"{self.name}: {where}: its shape {shape} makes no sense")
         if message.data_type not in DTYPES:
             raise ModelError(f"{self.name}: {where}: data type {message.data_type} is not known")
+        if on_disk(message):
+            return self._on_disk(message, shape, where)
         try:
-            array = numpy_helper.to_array(message, base_dir=self.folder)
+            array = numpy_helper.to_array(message)
         except Exception as error:  # it has no error class of its own
             raise ModelError(f"{self.name}: {where}: its values cannot be read: {error}") from error
         if message.data_type == 8:
@@ -224,6 +230,26 @@ class Reader:
             return texts.reshape(shape)
         if array.shape != shape or array.dtype != DTYPES[message.data_type]:
             raise ModelError(f"{self.name}: {where}: it holds {array.shape}, and says {shape}")
+        array.setflags(write=False)
+        return array
+
+    def _on_disk(self, message: onnx.TensorProto, shape: tuple[int, ...], where: str) -> np.ndarray:
+        """Data beside the model: an array that lies in the file, which is read as it is used."""
+        from onnx import numpy_helper
+
+        dtype, bits = DTYPES[message.data_type], BITS.get(message.data_type, 8)
+        try:
+            if dtype == STRINGS:
+                raise ModelError("strings cannot lie in other files")
+            data = self.external.bytes_of(message, packed_size(shape, dtype, bits))
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {where}: {error}") from None
+        if bits < 8:
+            inline = type(message)(data_type=message.data_type, dims=shape, raw_data=bytes(data))
+            array = numpy_helper.to_array(inline)
+        else:
+            array = np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
+            array = array if array.flags.aligned else array.copy()
         array.setflags(write=False)
         return array
 

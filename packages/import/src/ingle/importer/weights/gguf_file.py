@@ -19,7 +19,7 @@ from ingle.nn import atomic_write
 
 from ..errors import WeightsError
 from .gguf_blocks import KINDS, PACKERS, packed, unpacked
-from .source import Weights, mapped, view
+from .source import Weights, let_go, mapped, view
 
 MAGIC = b"GGUF"
 PLAIN: dict[str, tuple[int, np.dtype]] = {
@@ -162,6 +162,10 @@ class Gguf(Weights):
         if entry.kind in PLAIN:
             return view(self._data, PLAIN[entry.kind][1], entry.shape, self._first + entry.start)
         return unpacked(entry.kind, self.raw(name)).reshape(entry.shape)
+
+    def let_go(self, name: str) -> None:
+        entry = self._entries[name]
+        let_go(self._data, self._first + entry.start, entry.size)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

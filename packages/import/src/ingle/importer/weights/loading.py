@@ -118,7 +118,9 @@ def _tensor(weights: Weights, name: str, to: DType | None, device: Device | str 
         array = array.astype(np.float32)
     if to is not None and array.dtype.kind in "fV" and array.dtype != to.dtype:
         array = array.astype(to.dtype)
-    return asarray(array, device=device)
+    made = asarray(array, device=device)
+    weights.let_go(name)
+    return made
 
 
 def _renamed(weights: Weights, rename: Rename) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from ..errors import WeightsError
-from .source import Weights, mapped, view
+from .source import Weights, let_go, mapped, view
 
 DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"),
@@ -89,6 +90,10 @@ class Safetensors(Weights):
         entry = self._entries[name]
         return view(self._data, DTYPES[entry.kind], entry.shape, entry.start)
 
+    def let_go(self, name: str) -> None:
+        kind, shape, start = self._entries[name]
+        let_go(self._data, start, math.prod(shape) * DTYPES[kind].itemsize)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
@@ -129,6 +134,9 @@ class Sharded(Weights):
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._places[name][name]
+
+    def let_go(self, name: str) -> None:
+        self._places[name].let_go(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

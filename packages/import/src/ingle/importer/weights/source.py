@@ -33,6 +33,9 @@ class Weights(Mapping[str, np.ndarray]):
     def dtype(self, name: str) -> str:
         """The dtype as the file calls it, such as `F32` or `Q4_K`."""
 
+    def let_go(self, name: str) -> None:
+        """Gives back the memory of an array that was read; asking for it reads it again."""
+
     def describe(self) -> Iterator[str]:
         """A line for each array."""
         for name in self:
@@ -51,6 +54,18 @@ def mapped(path: Path) -> mmap.mmap:
         raise WeightsError(f"{path}: the file is empty") from None
     except OSError as error:
         raise WeightsError(f"{path}: it cannot be read: {error.strerror}") from error
+
+
+def let_go(data: mmap.mmap, start: int, size: int) -> None:
+    """Takes pages of a mapped file out of this process; who touches them again maps them again.
+
+    Without it a file that is copied to a device would count twice, as its copy and as mapped pages.
+    """
+    page = mmap.PAGESIZE
+    first = -(-start // page) * page
+    length = (start + size) // page * page - first
+    if length > 0 and hasattr(data, "madvise"):
+        data.madvise(mmap.MADV_DONTNEED, first, length)
 
 
 def view(

@@ -55,7 +55,7 @@ def leaky_relu(
     return it.leaky_relu(x, alpha)
 
 
-@operator("Selu")
+@operator("Selu", 6)
 def selu(
     x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805,
     consumed_inputs: list[int] | None = None,

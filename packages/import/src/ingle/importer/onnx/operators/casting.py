@@ -21,6 +21,13 @@ SATURATING = {
 }  # fmt: skip
 """Floats so small that a number beyond their range becomes the largest one."""
 
+NAMES = {
+    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7,
+    "STRING": 8, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13,
+    "COMPLEX64": 14, "COMPLEX128": 15,
+}  # fmt: skip
+"""ONNX's numbers of dtypes by the names that the first `Cast` takes."""
+
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
 
@@ -40,12 +47,9 @@ def cast_to(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> 
 
 @operator("Cast", 1)
 def cast_before_6(x: Value, *, to: str) -> Value:
-    names = {np.dtype(np.bool_): "BOOL", STRINGS: "STRING"}
-    for number in range(1, 16):
-        dtype = dtype_of(number)
-        if names.get(dtype, dtype.name.upper().replace("FLOAT32", "FLOAT")) == to:
-            return converted(x, dtype, True, "up")
-    raise ModelError(f"Cast: {to!r} is no dtype of ONNX")
+    if to not in NAMES:
+        raise ModelError(f"Cast: {to!r} is no dtype of ONNX; there are {', '.join(NAMES)}")
+    return converted(x, dtype_of(NAMES[to]), True, "up")
 
 
 @operator("CastLike")

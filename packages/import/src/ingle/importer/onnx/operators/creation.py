@@ -52,8 +52,8 @@ def constant_of_shape(shape: Host, *, value: Host | None = None) -> Host:
 
 
 @operator("Range")
-def range_(start: Host, limit: Host, delta: Host) -> Host:
-    """Numbers from `start` up to and without `limit`."""
+def range_(start: Host, limit: Host, delta: Host, *, stash_type: int = 1) -> Host:
+    """Numbers from `start` up to and without `limit`; floats of 16 bits by way of `stash_type`."""
     first, last, step = (x.reshape(-1)[0] for x in (start, limit, delta))
     if not float(step):
         raise ModelError("Range: the step is 0")
@@ -63,8 +63,9 @@ def range_(start: Host, limit: Host, delta: Host) -> Host:
         first, last, step = int(first), int(last), int(step)
         count = max(-((first - last) // step), 0)
         return (first + step * np.arange(count)).astype(start.dtype)
-    wide = np.float64 if start.dtype != np.float64 else start.dtype
-    return (wide(first) + wide(step) * np.arange(count, dtype=wide)).astype(start.dtype)  # type: ignore[operator]
+    wide = dtype_of(stash_type) if start.dtype.itemsize == 2 else np.dtype(np.float64)
+    first, step = (np.asarray(n).astype(wide) for n in (first, step))
+    return (first + step * np.arange(count).astype(wide)).astype(start.dtype)
 
 
 @operator("EyeLike")
@@ -153,15 +154,23 @@ def dropout(
     return it.where(kept, x / (1 - p), it.zeros_like(x)), kept
 
 
-@operator("Dropout", 7)
+@operator("Dropout", 10)
 def dropout_before_12(x: Tensor, *, ratio: float = 0.5) -> tuple[Tensor, Tensor]:
     return x, it.ones(x.shape, dtype=it.bool_, device=x.device)
+
+
+@operator("Dropout", 7)
+def dropout_before_10(x: Tensor, *, ratio: float = 0.5) -> tuple[Tensor, Tensor]:
+    """The mask has the dtype of the data."""
+    return x, it.ones_like(x)
 
 
 @operator("Dropout", 1)
 def dropout_before_7(
     x: Tensor, *, ratio: float = 0.5, is_test: int = 0, consumed_inputs: list[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    if not is_test:
-        return dropout(x, np.asarray(ratio), np.asarray(True))
-    return x, it.ones(x.shape, dtype=it.bool_, device=x.device)
+    """In training unless `is_test` is set."""
+    if is_test:
+        return dropout_before_10(x)
+    y, mask = dropout(x, np.asarray(ratio), np.asarray(True))
+    return y, mask.astype(x.dtype)

@@ -105,6 +105,14 @@ def tile(x: Array, repeats: Host) -> Array:
     return namespace(x).tile(x, tuple(counts))
 
 
+@operator("Tile", 1)
+def tile_before_6(x: Array, tiles: Host, axis: Host) -> Array:
+    """Repeated along one axis."""
+    repeats = np.ones(x.ndim, np.int64)
+    repeats[int(axis.reshape(-1)[0])] = int(tiles.reshape(-1)[0])
+    return tile(x, repeats)
+
+
 @operator("Slice", 10)
 def slice_(
     x: Array, starts: Host, ends: Host, axes: Host | None = None, steps: Host | None = None
@@ -310,3 +318,12 @@ def upsample(x: Tensor, scales: Host, *, mode: str = "nearest") -> Tensor:
 @operator("Upsample", 7)
 def upsample_before_9(x: Tensor, *, scales: list[float], mode: str = "nearest") -> Tensor:
     return upsample(x, np.asarray(scales), mode=mode)
+
+
+@operator("Upsample", 1)
+def upsample_before_7(
+    x: Tensor, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> Tensor:
+    """Of pictures alone, whose two axes have a factor each."""
+    mode = "linear" if mode == "bilinear" else mode
+    return upsample(x, np.asarray([1.0, 1.0, height_scale, width_scale]), mode=mode)

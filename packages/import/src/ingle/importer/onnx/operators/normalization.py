@@ -46,11 +46,20 @@ def _normalized(
 @operator("BatchNormalization", 7)
 def batch_norm_before_14(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
-    momentum: float = 0.9, spatial: int = 1,
+    momentum: float = 0.9, spatial: int = 1, outputs: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    if not spatial:
+    """In training where more than one result is used; the last two are the batch's statistics."""
+    if outputs == 1:
+        if spatial:
+            return batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
         return ((x - mean) / it.sqrt(var + epsilon) * scale + bias,)
-    return batch_norm(x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum)
+    axes = tuple(a for a in range(x.ndim) if a != 1) if spatial else (0,)
+    now, spread = it.mean(x, axis=axes), it.var(x, axis=axes)
+    y, *_ = batch_norm_before_14(
+        x, scale, bias, now, spread, epsilon=epsilon, spatial=spatial, outputs=1
+    )
+    kept = (old * momentum + new * (1 - momentum) for old, new in ((mean, now), (var, spread)))
+    return (y, *kept, now, spread)
 
 
 @operator("BatchNormalization", 1)
@@ -59,11 +68,11 @@ def batch_norm_before_7(
     momentum: float = 0.9, spatial: int = 1, is_test: int = 0,
     consumed_inputs: list[int] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    if not is_test:
-        return batch_norm(
-            x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum, training_mode=1
-        )
-    return batch_norm_before_14(x, scale, bias, mean, var, epsilon=epsilon, spatial=spatial)
+    """In training unless `is_test` is set, however many results are used."""
+    return batch_norm_before_14(
+        x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial,
+        outputs=1 if is_test else 5,
+    )  # fmt: skip
 
 
 @operator("InstanceNormalization")
