@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", nargs=2, metavar=("LOADER", "PATH"), help="for its processes")
     args = parser.parse_args()
     if args.only:
-        print(json.dumps(measure(*args.only, args.device, args.repeats)))
+        print(json.dumps(measure(args.only[0], args.only[1], args.device, args.repeats)))
         return
     found: dict[str, list[dict[str, float]]] = {name: [] for name in LOADERS}
     with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ from .errors import WeightsError as WeightsError
 from .export.onnx_model import export_onnx as export_onnx
 from .export.python_code import to_python as to_python
 from .onnx.calling import Opset as Opset
+from .onnx.calling import body as body
 from .onnx.calling import opset as opset
 from .onnx.module import OnnxModule as OnnxModule
 from .onnx.module import load_onnx as load_onnx

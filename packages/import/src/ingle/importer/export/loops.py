@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ingle.tensor import bool_, int64
 from ingle.tensor.contract import Aval, Scalar
 from ingle.tensor.programs import Program
 
-from ..errors import UnsupportedError
 from ..onnx.reading import onnx_package
 from ..onnx.values import NUMBERS
 from .rules import Call
@@ -68,14 +70,11 @@ def _scan(c: Call, op: Any, emit: Emit) -> list[str]:
     body: Program = op.attributes["body"]
     carries, sequences = op.attributes["carries"], op.attributes["sequences"]
     backward = int(bool(op.attributes["reverse"]))
+    if not sequences:
+        return _counted(c, op, emit)
     own = list(range(carries + sequences))
     graph = _graph(c.w, body, own, c.inputs, emit)
-    state = [
-        c.w.node("Identity", n) if isinstance(g, Scalar) else n
-        for n, g in zip(c.inputs[:carries], c.given[:carries], strict=True)
-    ]
-    if not sequences:
-        raise UnsupportedError("export: a scan without anything to go over is not supported")
+    state = _state(c, carries)
     return c.w.nodes_of(
         "Scan", [*state, *c.inputs[carries : carries + sequences]], len(c.results), body=graph,
         num_scan_inputs=sequences, scan_input_directions=[backward] * sequences,
@@ -87,4 +86,58 @@ def _scan(c: Call, op: Any, emit: Emit) -> list[str]:
     )  # fmt: skip
 
 
-LOOPS: dict[str, Loop] = {"call_program": _call, "cond": _cond, "scan": _scan}
+def _while(c: Call, op: Any, emit: Emit) -> list[str]:
+    """A `Loop` without a limit: the condition is computed before it, and at the end of a step."""
+    test, body = op.attributes["condition"], op.attributes["body"]
+    count = len(body.outputs)
+    state = _state(c, count)
+
+    def ends(w: Writer, results: list[str]) -> list[tuple[str, Aval]]:
+        (going,) = emit(w, test, [*results, *c.inputs[count:]])
+        return [(going, test.results[0]), *zip(results, body.results, strict=True)]
+
+    graph = _graph(c.w, body, range(count), c.inputs, emit, ends, _counter(c.w))
+    (first,) = emit(c.w, test, [*state, *c.inputs[count:]])
+    return c.w.nodes_of("Loop", ["", first, *state], count, body=graph)
+
+
+def _counted(c: Call, op: Any, emit: Emit) -> list[str]:
+    """A scan over nothing is a `Loop` of so many steps."""
+    body, carries = op.attributes["body"], op.attributes["carries"]
+    length, backward = op.attributes["length"], bool(op.attributes["reverse"])
+
+    def ends(w: Writer, results: list[str]) -> list[tuple[str, Aval]]:
+        going = w.constant(True), Aval((), bool_)
+        return [going, *zip(results, body.results, strict=True)]
+
+    graph = _graph(c.w, body, range(carries), c.inputs, emit, ends, _counter(c.w))
+    inputs = [c.w.constant(length, np.int64), c.w.constant(True), *_state(c, carries)]
+    found = c.w.nodes_of("Loop", inputs, len(c.results), body=graph)
+    if not backward:
+        return found
+    order = c.w.constant(np.arange(length)[::-1], np.int64)
+    return [*found[:carries], *(c.w.node("Gather", x, order, axis=0) for x in found[carries:])]
+
+
+def _counter(w: Writer) -> list[tuple[str, Aval]]:
+    """What a `Loop` hands to its body before the state: the step's number, and whether to go on."""
+    return [(w.name("step"), Aval((), int64)), (w.name("going"), Aval((), bool_))]
+
+
+def _state(c: Call, count: int) -> list[str]:
+    """The first values of a carry; numbers of the program are made tensors of their own."""
+    return [
+        c.w.node("Identity", n) if isinstance(g, Scalar) else n
+        for n, g in zip(c.inputs[:count], c.given[:count], strict=True)
+    ]
+
+
+def _ruled(c: Call, op: Any, emit: Emit) -> list[str]:
+    """What a function with a gradient of its own computes."""
+    return emit(c.w, op.attributes["forward"], c.inputs)[: len(c.results)]
+
+
+LOOPS: dict[str, Loop] = {
+    "call_program": _call, "ruled_call": _ruled, "cond": _cond, "scan": _scan,
+    "while_loop": _while,
+}  # fmt: skip

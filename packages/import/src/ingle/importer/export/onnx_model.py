@@ -16,8 +16,10 @@ from ingle.tensor.pytree import flatten
 from ..errors import ModelError, UnsupportedError
 from ..onnx.reading import onnx_package
 from ..onnx.values import NUMBERS
+from . import spectra
 from .loops import LOOPS
 from .rules import RULES, Call
+from .spectra import is_complex, pairs
 from .writer import Dim, Writer
 
 if TYPE_CHECKING:
@@ -80,6 +82,12 @@ def export_onnx(
         values.append(w.name(name))
         w.constants[values[-1]] = cell.raw.numpy()
     values += [_closed(w, closed) for closed in traced.closed]
+    for what, ports in (("takes", avals), ("returns", traced.program.results)):
+        if any(map(is_complex, ports)):
+            raise UnsupportedError(
+                f"export_onnx: the module {what} complex numbers, which ONNX's operators do not "
+                f"know; make it {'take' if what == 'takes' else 'return'} real and imag apart"
+            )
     results = emit(w, traced.program, values, sizes.variants(traced.program))
     ends = list(
         output_names or (["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))])
@@ -141,8 +149,14 @@ class _Recorded:
 
 def _closed(w: Writer, closed: Any) -> str:
     if isinstance(closed, Scalar):
-        return w.constant(plain(closed.value), closed.dtype.dtype)
-    return w.constant(Tensor(closed).detach().numpy())
+        return _number(w, closed)
+    value = Tensor(closed).detach().numpy()
+    return w.constant(pairs(value, value.dtype) if value.dtype.kind == "c" else value)
+
+
+def _number(w: Writer, x: Scalar) -> str:
+    value, dtype = plain(x.value), x.dtype.dtype
+    return w.constant(pairs(value, dtype)) if dtype.kind == "c" else w.constant(value, dtype)
 
 
 def _without_identities(nodes: list[Any], ends: Sequence[str]) -> list[Any]:
@@ -181,10 +195,7 @@ def emit(
         call = Call(
             w,
             step.op.operation.name,
-            [
-                w.constant(plain(x.value), x.dtype.dtype) if isinstance(x, Scalar) else found[x]
-                for x in step.inputs
-            ],
+            [_number(w, x) if isinstance(x, Scalar) else found[x] for x in step.inputs],
             [Scalar(plain(x.value), x.dtype) if isinstance(x, Scalar) else x for x in given],
             list(program.avals[first : first + step.results]),
             _statics(step.op, [v.program.steps[at].op for v in others], others),
@@ -202,13 +213,18 @@ def _written(call: Call, op: Any, others: Sequence[_Variant]) -> list[str]:
         if others and any(isinstance(n, Dim) for n in _leaves(call.statics)):
             raise UnsupportedError(f"export: {name} with a dynamic size is not supported")
         return LOOPS[name](call, op, emit)
-    rule = RULES.get(name)
+    spectral = any(map(is_complex, [*call.given, *call.results]))
+    found = spectra.written(call, op) if spectral else None
+    if found is not None:
+        return list(found)
+    rule = None if spectral else RULES.get(name)
     if rule is not None:
         made = rule(call)
         return [made] if isinstance(made, str) else list(made)
     if op.operation.body is None:
         raise UnsupportedError(
-            f"export: the operation {op} has no counterpart in ONNX that is known here"
+            f"export: the operation {op}{' of complex numbers' if spectral else ''} has no "
+            "counterpart in ONNX that is known here; export the module without it"
         )
     avals = [x for x in call.given if not isinstance(x, Scalar)]
     names = [n for n, x in zip(call.inputs, call.given, strict=True) if not isinstance(x, Scalar)]

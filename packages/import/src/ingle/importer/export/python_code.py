@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ingle import nn
 from ingle.nn import atomic_write
 
 from ..errors import UnsupportedError
-from ..onnx.graph import Node
+from ..onnx.graph import Graph, Node
 from ..onnx.module import OnnxModule
 from ..weights.saving import save_safetensors
 
@@ -67,7 +67,9 @@ def to_python(
         The two files. The first has the class and `load()`, which gives it with its weights.
 
     Raises:
-        UnsupportedError: the model has branches or loops, whose bodies are not written yet.
+        UnsupportedError: an attribute that has no literal in Python.
+
+    The bodies of branches and loops are written as functions inside of `forward`.
 
     >>> import pathlib, tempfile
     >>> import onnx
@@ -106,11 +108,6 @@ class _Writer:
 
     def text(self, title: str, weights: str) -> str:
         graph = self.module.onnx_graph
-        for node in graph.walk():
-            if any(True for _ in node.graphs):
-                raise UnsupportedError(
-                    f"to_python: {node} has graphs of its own, which are not written as code yet"
-                )
         told = {
             "title": title,
             "name": self.name,
@@ -126,10 +123,9 @@ class _Writer:
             lines.append("        pass")
         arguments = [self._variable(p.name) for p in graph.inputs]
         lines += ["", f"    def forward(self, {', '.join(arguments)}):"]
-        lines += [f"        {x}" for x in self._constants()]
-        lines += [f"        {self._call(node)}" for node in graph.nodes]
-        results = [self._value(p.name) for p in graph.outputs]
-        lines.append(f"        return {', '.join(results)}")
+        results = ", ".join(self._value(p.name) for p in graph.outputs)
+        steps = (*self._steps(graph), f"return {results}")
+        lines += [f"        {x}" if x else "" for x in steps]
         return HEAD.format(**told) + "\n".join(lines) + "\n" + TAIL.format(**told)
 
     def _cells(self) -> Iterator[str]:
@@ -146,16 +142,38 @@ class _Writer:
             zeros = f"it.zeros({tuple(cell.shape)}, dtype=it.{cell.dtype})"
             yield f"self.{'.'.join(parts)} = nn.{kind}({zeros})"
 
-    def _constants(self) -> Iterator[str]:
-        for name, array in self.module.onnx_graph.initializers.items():
+    def _steps(self, graph: Graph) -> Iterator[str]:
+        """The lines of a graph: its constants, then its nodes with the functions they call."""
+        for name, array in graph.initializers.items():
             yield f"{self._variable(name)} = {_array(array)}"
+        for node in graph.nodes:
+            functions = {}
+            for key, value in node.attributes.items():
+                if isinstance(value, Graph):
+                    functions[key] = self._fresh(key)
+                    yield from self._function(functions[key], value)
+            yield self._call(node, functions)
 
-    def _call(self, node: Node) -> str:
+    def _function(self, name: str, graph: Graph) -> Iterator[str]:
+        """An inner graph; what it takes from around it are Python's own names."""
+        told = ", ".join(repr(str(p)) for p in graph.outputs)
+        yield ""
+        yield f"@importer.body({told})"
+        yield f"def {name}({', '.join(self._variable(p.name) for p in graph.inputs)}):"
+        results = _listed(self._value(p.name) for p in graph.outputs)
+        for line in (*self._steps(graph), f"return {results}"):
+            yield f"    {line}" if line else ""
+        yield ""
+
+    def _call(self, node: Node, functions: Mapping[str, str]) -> str:
         results = [self._variable(n) if n else "_" for n in node.outputs]
         arguments = [self._value(n) if n else "None" for n in node.inputs]
         while arguments and arguments[-1] == "None":
             arguments.pop()
-        arguments += [f"{key}={_literal(value)}" for key, value in node.attributes.items()]
+        arguments += [
+            f"{key}={functions[key] if key in functions else _literal(value)}"
+            for key, value in node.attributes.items()
+        ]
         if len(results) > 1:
             arguments.append(f"outputs={len(results)}")
         owner = f"ops[{node.domain!r}]" if node.domain else "ops"
@@ -171,13 +189,16 @@ class _Writer:
             wish = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "value"
             wish = f"v{wish}" if wish[0].isdigit() else wish
             wish = f"{wish}_" if keyword.iskeyword(wish) else wish
-            found, n = wish, 1
-            while found in self._taken:
-                n += 1
-                found = f"{wish}_{n}"
-            self._taken.add(found)
-            self._names[name] = found
+            self._names[name] = self._fresh(wish)
         return self._names[name]
+
+    def _fresh(self, wish: str) -> str:
+        found, n = wish, 1
+        while found in self._taken:
+            n += 1
+            found = f"{wish}_{n}"
+        self._taken.add(found)
+        return found
 
 
 def _literal(value: Any) -> str:

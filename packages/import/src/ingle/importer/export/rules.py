@@ -141,6 +141,24 @@ def _trunc(c: Call) -> str:
     return c.w.node("Mul", c.w.node("Sign", c.inputs[0]), size)
 
 
+@rule("det")
+def _det(c: Call) -> str:
+    return c.w.node("Det", c.inputs[0])
+
+
+@rule("atan2")
+def _atan2(c: Call) -> str:
+    """The angle of a point: the arc tangent of a quotient, half a turn further on the left."""
+    y, x = c.inputs
+    zero, half = c.w.constant(0, c.dtype), c.w.constant(np.pi, c.dtype)
+    up = c.w.node("Not", c.w.node("Less", y, zero))
+    turn = c.w.node("Where", up, half, c.w.node("Neg", half))
+    there = c.w.node("Where", c.w.node("Less", x, zero), turn, zero)
+    nowhere = c.w.node("And", *(c.w.node("Equal", t, zero) for t in (x, y)))
+    slope = c.w.node("Div", y, c.w.node("Where", nowhere, c.w.constant(1, c.dtype), x))
+    return c.w.node("Add", c.w.node("Atan", slope), there)
+
+
 @rule("expm1")
 def _expm1(c: Call) -> str:
     return c.w.node("Sub", c.w.node("Exp", c.inputs[0]), c.w.constant(1, c.dtype))

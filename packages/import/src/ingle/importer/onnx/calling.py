@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ingle.tensor import Cell
 
 from . import operators as operators  # fills the table
+from .graph import Port
 from .registry import find, unsupported
 from .values import Value
 
@@ -31,11 +32,53 @@ class Opset:
             raise unsupported(self._domain, name, version, "opset")
 
         def call(*inputs: Value, outputs: int = 1, **attributes: Any) -> Any:
-            plain = [x.value if isinstance(x, Cell) else x for x in inputs]
+            plain = [_value(x) for x in inputs]
             results = operator(plain, attributes, outputs)
             return results[0] if outputs == 1 else results[:outputs]
 
         return call
+
+
+class WrittenBody:
+    """The body of a branch or a loop as a Python function; see `body`.
+
+    Attributes:
+        outputs: what it returns.
+    """
+
+    def __init__(self, function: Callable[..., Sequence[Value]], outputs: list[Port]) -> None:
+        self.outputs = outputs
+        self._function = function
+
+    def __call__(self, *inputs: Value) -> list[Value]:
+        return [_value(x) for x in self._function(*inputs)]
+
+
+def body(*outputs: str) -> Callable[[Callable[..., Sequence[Value]]], WrittenBody]:
+    """A decorator of functions that are the graphs of `If`, `Loop` and `Scan`.
+
+    Args:
+        outputs: what the function returns, as `"y: float32[2, n]"`: how many they are, and what a
+            loop without any step gives.
+
+    >>> import numpy as np
+    >>> import ingle.tensor as it
+    >>> from ingle import importer
+    >>> @importer.body("goes_on: bool[]", "y: float32[2]", "step: float32[2]")
+    ... def twice(i, goes_on, x):
+    ...     return [goes_on, x + x, x]
+    >>> last, steps = importer.opset(17).Loop(
+    ...     np.asarray(3), None, it.asarray([1.0, 2.0]), body=twice, outputs=2
+    ... )
+    >>> last.tolist(), steps.shape
+    ([8.0, 16.0], (3, 2))
+    """
+    ports = [Port.parse(text) for text in outputs]
+    return lambda function: WrittenBody(function, ports)
+
+
+def _value(x: Value) -> Value:
+    return x.value if isinstance(x, Cell) else x
 
 
 def opset(version: int | Mapping[str, int]) -> Opset:

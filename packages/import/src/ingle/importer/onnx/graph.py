@@ -30,6 +30,25 @@ class Port:
     dtype: np.dtype | None = None
     shape: tuple[Dim, ...] | None = None
 
+    @staticmethod
+    def parse(text: str) -> Port:
+        """The port of which `text` is the description.
+
+        >>> from ingle.importer.onnx.graph import Port
+        >>> Port.parse("x: float32[n, ?, 3]")
+        Port(name='x', kind='tensor', dtype=dtype('float32'), shape=('n', None, 3))
+        """
+        name, _, told = text.rpartition(": ")
+        kind, bracket, rest = told.partition("[")
+        if not bracket:
+            return Port(name, kind)
+        dtype = None if kind == "?" else np.dtype(object if kind == "string" else kind)
+        if rest == "...]":
+            return Port(name, dtype=dtype)
+        sizes = [n for n in rest.removesuffix("]").split(", ") if n]
+        shape = tuple(int(n) if n.isdecimal() else None if n == "?" else n for n in sizes)
+        return Port(name, dtype=dtype, shape=shape)
+
     def __str__(self) -> str:
         if self.kind != "tensor":
             return f"{self.name}: {self.kind}"

@@ -21,18 +21,19 @@ class Body:
     """An inner graph with the values around it, as a function.
 
     Attributes:
-        graph: what it runs.
+        outputs: what it returns.
     """
 
-    __slots__ = ("_around", "_device", "graph")
+    __slots__ = ("_around", "_device", "_graph", "outputs")
 
     def __init__(self, graph: Graph, around: Lookup, device: Device | None) -> None:
-        self.graph = graph
+        self.outputs = graph.outputs
+        self._graph = graph
         self._around = around
         self._device = device
 
     def __call__(self, *inputs: Value) -> list[Value]:
-        return run(self.graph, inputs, self._around, self._device)
+        return run(self._graph, inputs, self._around, self._device)
 
 
 def run(

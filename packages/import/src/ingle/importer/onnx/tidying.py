@@ -6,6 +6,8 @@ of a batch norm and a trained weight are one; and they write weights as `Constan
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +21,7 @@ STATISTICS = {"BatchNormalization": {3: "running_mean", 4: "running_var"}}
 def tidy(graph: Graph) -> set[str]:
     """Changes a graph in place; returns the initializers that are not to be trained."""
     kept = _constants(graph)
+    kept |= _lifted(graph)
     _aliases(graph)
     kept |= _statistics(graph)
     note_last_uses(graph)
@@ -38,6 +41,55 @@ def _constants(graph: Graph) -> set[str]:
         graph.nodes.remove(node)
         found.add(name)
     return found
+
+
+def _lifted(graph: Graph) -> set[str]:
+    """Weights of inner graphs move to the outermost, so that they are weights of the module.
+
+    Those whose name means something else in another graph get the place of their graph before it.
+    """
+    made: Counter[str] = Counter()
+    _count(graph, made)
+    kept: set[str] = set()
+    for place, inner in _inner(graph):
+        kept |= _lift(inner, place, graph.initializers, made)
+    return kept
+
+
+def _count(graph: Graph, made: Counter[str]) -> None:
+    made.update([*graph.initializers, *(p.name for p in graph.inputs)])
+    for node in graph.nodes:
+        made.update(node.outputs)
+        for inner in node.graphs:
+            _count(inner, made)
+
+
+def _lift(graph: Graph, owner: str, weights: dict[str, np.ndarray], made: Counter[str]) -> set[str]:
+    constants, kept = _constants(graph), set()
+    returned = {p.name for p in graph.outputs}
+    for name, array in list(graph.initializers.items()):
+        alone = made[name] == 1
+        if array.dtype.kind not in "fV" or array.ndim == 0 or (name in returned and not alone):
+            continue
+        new = name if alone else f"{owner}.{name}"
+        while made[new] > alone:
+            new += "_"
+        made[new] += not alone
+        weights[new] = graph.initializers.pop(name)
+        kept |= {new} if name in constants else set()
+        for node in graph.walk():
+            node.inputs = tuple(new if n == name else n for n in node.inputs)
+    for place, inner in _inner(graph):
+        kept |= _lift(inner, f"{owner}.{place}", weights, made)
+    return kept
+
+
+def _inner(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """The graphs of its nodes, with the node's name and what they are to it."""
+    for node in graph.nodes:
+        for key, value in node.attributes.items():
+            if isinstance(value, Graph):
+                yield f"{node.name}.{key}", value
 
 
 def _aliases(graph: Graph) -> None:

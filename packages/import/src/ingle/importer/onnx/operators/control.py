@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from ..registry import operator
 from ..values import Array, Host, Value, device_of, host, namespace, tensor, unknown
 
 if TYPE_CHECKING:
-    from ..running import Body
+    from ..calling import WrittenBody
+    from ..running import Body as GraphBody
+
+    Body: TypeAlias = GraphBody | WrittenBody
 
 
 @operator("If")
@@ -110,7 +113,7 @@ def _recorded_loop(
 
 def _stacked(parts: list[Value], body: Body, at: int, device: Device | None) -> Value:
     if not parts:
-        port = body.graph.outputs[at]
+        port = body.outputs[at]
         shape = [n if isinstance(n, int) else 0 for n in port.shape or ()]
         return np.zeros((0, *shape), port.dtype or np.float32)
     where = device_of(parts)
@@ -141,7 +144,7 @@ def scan(
         results = body(*state, *(parts[i] for parts in slices))
         state = results[:split]
         given.append(results[split:])
-    count = len(body.graph.outputs) - split
+    count = len(body.outputs) - split
     out_axes = scan_output_axes or [0] * count
     out_backward = scan_output_directions or [0] * count
     stacked = []

@@ -65,7 +65,8 @@ def range_(start: Host, limit: Host, delta: Host, *, stash_type: int = 1) -> Hos
         return (first + step * np.arange(count)).astype(start.dtype)
     wide = dtype_of(stash_type) if start.dtype.itemsize == 2 else np.dtype(np.float64)
     first, step = (np.asarray(n).astype(wide) for n in (first, step))
-    return (first + step * np.arange(count).astype(wide)).astype(start.dtype)
+    numbers: np.ndarray = (first + step * np.arange(count).astype(wide)).astype(start.dtype)
+    return numbers
 
 
 @operator("EyeLike")

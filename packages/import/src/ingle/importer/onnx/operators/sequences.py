@@ -59,7 +59,7 @@ def sequence_map(xs: Value, *others: Value, body: Body) -> tuple[list[Value], ..
     results = [
         body(x, *(o[i] if isinstance(o, list) else o for o in others)) for i, x in enumerate(xs)
     ]
-    return tuple([step[k] for step in results] for k in range(len(body.graph.outputs)))
+    return tuple([step[k] for step in results] for k in range(len(body.outputs)))
 
 
 @operator("SplitToSequence")
