@@ -171,6 +171,19 @@ def test_what_is_always_read_at_once_is_not_written_down(below):
     assert below.seen[count:] == ["multiply"]
 
 
+def test_who_waits_for_each_value_has_read_it():
+    x = it.asarray([1.0, 2.0])
+    for _ in range(2 * READ):
+        total = x + x
+        total.backend.synchronize()
+    total = x + x
+    assert not waits(total)
+    dropped = x * x
+    assert waits(dropped), "the one before was not waited for"
+    dropped.backend.synchronize()
+    assert dropped.tolist() == [1.0, 4.0]
+
+
 def test_errors_of_what_is_read_at_once_come_when_it_is_read(below):
     x = it.asarray([1.0, 2.0])
     for _ in range(2 * READ):

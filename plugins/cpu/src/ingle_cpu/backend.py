@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,14 @@ def _executable_module() -> ModuleType:
     from .launch import executable
 
     return executable
+
+
+@cache
+def _ahead_module() -> ModuleType:
+    """What compiles kernels before they are asked for."""
+    from .launch import compiled_ahead
+
+    return compiled_ahead
 
 
 @cache
@@ -147,6 +155,10 @@ class Cpu(NumpyBackend):
         """Whether the template reads windows of images: not where a few rows leave it idle."""
         rows = problem.groups == 1 or problem.m >= FEWEST_ROWS
         return problem.dtype in FLOATS and problem.rank <= AXES and rows
+
+    def begin_compiling(self, calls: Iterable[object]) -> None:
+        """Compiles what calls run beside what goes on."""
+        _ahead_module().compiled_ahead(calls)
 
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]

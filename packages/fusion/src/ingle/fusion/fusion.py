@@ -218,7 +218,10 @@ class Fusion:
             mine.flush()
 
     def synchronize(self) -> None:
-        self.flush()
+        self._streams.read = True
+        mine = self._streams.mine
+        if mine is not None and not mine.done:
+            mine.synchronize()
         self.inner.synchronize()
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:

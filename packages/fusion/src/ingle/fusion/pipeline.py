@@ -31,6 +31,7 @@ from .schedule.donation import donors
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
 from .support.settings import is_exact
+from .support.time_slices import beside
 from .symbolic.families import families_of
 from .symbolic.sequences import FilledSequence, SymbolicGraph, SymbolicSequence
 
@@ -119,4 +120,6 @@ def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Kernel
         pairs: inputs and outputs that may share memory.
     """
     optimized = with_split_rows(with_concat_of_pads(simplify(graph)))
-    return Scheduler(optimized, Legality(device), pairs).sequence()
+    # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
+    begin = device.begin_compiling if beside() and type(graph) is Graph else None
+    return Scheduler(optimized, Legality(device), pairs, begin).sequence()

@@ -132,6 +132,11 @@ class LazyStream(Log):
             if isinstance(handle.value, BaseException):
                 raise handle.value
 
+    def synchronize(self) -> None:
+        """Computes the same, and its values count as read."""
+        self.backend.noted(len(self._handles) == 1)
+        self.flush()
+
     def _ran(self, wanted: LazyHandle | None = None) -> Sequence[LazyHandle]:
         """Gives each handle a value, or the error that stands in for it; returns them.
 

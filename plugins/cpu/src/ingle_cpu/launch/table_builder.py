@@ -53,6 +53,14 @@ def rendered(nest: Nest) -> str:
     return render(nest, "nest", target_of(host.present, host.triple.partition("-")[0]))
 
 
+def problem_of(call: ContractionCall) -> Problem:
+    """What a call of a product computes, without its epilogue."""
+    return Problem(
+        call.dtype, call.dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
+        call.windows,
+    )  # fmt: skip
+
+
 class TableSet:
     """Tables of the same entries.
 
@@ -202,15 +210,7 @@ class TableBuilder:
             self._add_contraction(call, number, launch)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
-        problem = Problem(
-            call.dtype,
-            call.dtype,
-            call.batch,
-            *call.sizes,
-            call.a.strides,
-            call.b.strides,
-            call.windows,
-        )
+        problem = problem_of(call)
         named = {A: launch.pointers[0], B: launch.pointers[1]}
         named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
         ready = self._ready.get(number)

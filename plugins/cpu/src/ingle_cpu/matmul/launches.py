@@ -86,6 +86,16 @@ def contraction(
     return Contraction(tuple(entries), tuple(scratch))
 
 
+def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
+    """Compiles all that the entries of a problem run, so that it is there when they are made."""
+    driver_address()
+    if "before" in (choice.pack_a, choice.pack_b):
+        pack_addresses(problem.a_dtype, target())
+    _addresses(problem, choice)
+    outer = len(problem.batch) + 1
+    epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
+
+
 def packing_of_a(problem: Problem, choice: Choice) -> Packing:
     """Rows of a in panels as high as a tile."""
     size, rows = SIZES[problem.a_dtype], choice.tile.rows

@@ -26,6 +26,7 @@ from .plan_runner import plan_runner_ir
 
 _WORK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32)
 MOST_THREADS = 1024
+PARKS_IN_KERNEL = sys.platform == "linux"
 _CLOCK = ctypes.PYFUNCTYPE(ctypes.c_uint64)
 
 
@@ -37,6 +38,12 @@ def thread_count() -> int:
     """
     meaning = "the number of threads that run plans"
     return settings.whole_number("INGLE_NUM_THREADS", 1, MOST_THREADS, meaning) or cores()
+
+
+def runner_addresses(park_in_kernel: bool = PARKS_IN_KERNEL) -> tuple[int, ...]:
+    """Of the native code that runs plans: `run`, `repeat`, `work` and `clock`."""
+    text = plan_runner_ir(engine().machine, park_in_kernel)
+    return engine().addresses(IRSource(text, ("run", "repeat", "work", "clock")))
 
 
 class ThreadPool:
@@ -53,15 +60,11 @@ class ThreadPool:
         self,
         threads: int,
         *,
-        park_in_kernel: bool = sys.platform == "linux",
+        park_in_kernel: bool = PARKS_IN_KERNEL,
         spin_us: float = 1.0,
         idle_us: float = 200.0,
     ) -> None:
-        text = plan_runner_ir(engine().machine, park_in_kernel)
-        names = ("run", "repeat", "work", "clock")
-        self.run_address, self.repeat_address, work, clock = engine().addresses(
-            IRSource(text, names)
-        )
+        self.run_address, self.repeat_address, work, clock = runner_addresses(park_in_kernel)
         self.threads = threads
         self.parks_in_kernel = park_in_kernel
         shares = abi.SHARE_BYTES * threads

@@ -9,7 +9,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
 from ..passes.convolutions import WindowProblem
-from ..schedule.schedule import Call
+from ..schedule.schedule import Call, HostStep
 from .scratch import Lent
 
 if TYPE_CHECKING:
@@ -160,6 +160,11 @@ class KernelDevice(Protocol):
     def takes_windows(self, problem: WindowProblem) -> bool:
         """Whether there is a template for a product with windows, as convolutions are; without
         one, they run as their bodies."""
+        ...
+
+    def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
+        """Says what `executable` will be asked to compile soon, for a device that can begin with it
+        beside what goes on until then."""
         ...
 
     def executable(

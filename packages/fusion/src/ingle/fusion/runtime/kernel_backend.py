@@ -34,6 +34,7 @@ from ..ir.views import View, strides_of
 from ..kernel.nest import Nest, units
 from ..passes.convolutions import WindowProblem
 from ..render.c import cuda, opencl, source
+from ..schedule.schedule import Call, HostStep
 from ..support.refcounts import HELD_ONCE, refs
 from ..support.settings import is_fused
 from .custom_kernels import CustomKernel, custom_kernel_of, has_custom_kernel
@@ -286,6 +287,9 @@ class KernelBackend(EagerBackend):
     def takes_windows(self, problem: WindowProblem) -> bool:
         """Whether there is a template for a product with windows."""
         return False
+
+    def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
+        """Nothing is compiled before it is asked for."""
 
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..grouping.groups import Group, Grouping
@@ -23,6 +23,9 @@ from .repeated_layers import Group as ScheduledGroup
 from .repeated_layers import UnlikeError, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
+Begin: TypeAlias = Callable[[Sequence["Call | HostStep"]], None]
+"""Is told of calls whose kernels will be compiled."""
+
 Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
 """What becomes calls; of a nest only the operands and loops are known, its code is not made."""
 
@@ -34,13 +37,15 @@ class Scheduler:
         graph: with composites expanded.
         legality: what kernels can do.
         donors: positions of inputs, and of outputs that may lie in their memory.
+        begin: is told the calls as soon as they are known: of layers that repeat only a few.
     """
 
     def __init__(
-        self, graph: Graph, legality: Legality, donors: Donors = ()
+        self, graph: Graph, legality: Legality, donors: Donors = (), begin: Begin | None = None
     ) -> None:  # fmt: skip
         self._legality = legality
         self._donors = donors
+        self._begin_compiling = begin
         self._take(graph)
 
     def _take(self, graph: Graph) -> None:
@@ -82,20 +87,24 @@ class Scheduler:
             short = shortened(self._graph)
             if short is None:
                 return None
-            part = Scheduler(short.graph, self._legality, self._donors)
+            part = self._of(short.graph)
             sums = part.sums_in_two_steps()
             if sums:
                 self._take(in_two_steps(self._graph, short.positions(sums)))
                 short = shortened(self._graph)
                 if short is None:
                     return None
-                part = Scheduler(short.graph, self._legality, self._donors)
+                part = self._of(short.graph)
             groups = short.groups(part.groups())
             inline = short.positions([*part._inline.values()])
         except UnlikeError:
             return None
         self._inline = {self._graph.nodes[p].results[0]: p for p in inline}
         return groups if is_complete(self._graph, self._views, groups) else None
+
+    def _of(self, graph: Graph) -> Scheduler:
+        """The same for a part of the graph."""
+        return Scheduler(graph, self._legality, self._donors, self._begin_compiling)
 
     def _groups_in_two_steps(self) -> list[ScheduledGroup]:
         sums = self.sums_in_two_steps()
@@ -133,6 +142,8 @@ class Scheduler:
             calls = (made.build(),) if isinstance(made, NestBuilder) else tuple(made)
             needs = tuple([nodes[g][0] for g in grouping.needs(group)])
             found.append(ScheduledGroup(own, needs, calls))
+        if self._begin_compiling is not None:
+            self._begin_compiling([call for group in found for call in group.calls])
         return found
 
     def _begin_all(

@@ -59,6 +59,12 @@ def give_way() -> None:
         slices.give_way()
 
 
+def beside() -> bool:
+    """Whether something may go on in another thread while this one plans: where there is a core for
+    it, and nobody else runs between slices."""
+    return CORES > 1 and _turn.slices is None
+
+
 class WaitNotice:
     """Tells on the standard error what somebody waits for who has waited for long."""
 

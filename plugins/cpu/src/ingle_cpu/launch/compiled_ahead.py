@@ -1,0 +1,100 @@
+"""Kernels compiled beside the rest of planning: LLVM needs no interpreter, so another core does it.
+
+What a plan runs is known some time before its tables are written: layers that repeat are written
+out in between, and memory is found. A thread asks the engine for the code meanwhile. It says
+nothing of what fails: whoever writes the tables asks again, and hears of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
+from ingle.tensor.locks import renewed
+
+from ..jit.engine import KernelCompileError
+from ..matmul.autotune import choice_for
+from ..matmul.launches import compile_code
+from ..threads.pool import runner_addresses, thread_count
+from .table_builder import kernel_of, problem_of
+
+FEWEST = 4
+"""Kernels for which a thread is worth its while."""
+SWITCHING = 1e-4
+"""Seconds after which a thread that waits for the interpreter gets it. With Python's own 5 ms at
+each of a dozen calls that let go of it, a kernel would take longer than LLVM does."""
+
+
+class _Switching:
+    """How often threads take turns while kernels are compiled beside others' work."""
+
+    def __init__(self) -> None:
+        self._lock = renewed(self, "_lock")
+        self._count = 0
+        self._before = 0.0
+
+    @contextmanager
+    def often(self) -> Generator[None]:
+        """Inside, threads take turns often."""
+        with self._lock:
+            if not self._count:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(SWITCHING)
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+                self._restore()
+
+    def _restore(self) -> None:
+        if not self._count and abs(sys.getswitchinterval() - SWITCHING) < SWITCHING / 10:
+            sys.setswitchinterval(self._before)
+
+    def forget_threads(self) -> None:
+        """In a forked child: nothing is compiled there."""
+        if self._count:
+            self._count = 0
+            self._restore()
+
+
+_switching = _Switching()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_switching.forget_threads)
+
+
+def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
+    """Begins to compile what calls run, in a thread; None if that is too little for one."""
+    wanted: dict[Any, Callable[[], object]] = {}
+    for call in calls:
+        if isinstance(call, NestCall):
+            wanted.setdefault(call.nest, partial(kernel_of, call.nest))
+        elif isinstance(call, ContractionCall):
+            problem, epilogue = problem_of(call), epilogue_of(call)
+            if (problem, epilogue) not in wanted:
+                # Which may measure: not beside others' work.
+                choice = choice_for(problem, thread_count())
+                wanted[problem, epilogue] = partial(compile_code, problem, choice, epilogue)
+    if len(wanted) < FEWEST:
+        return None
+    # Python waits for it at its end, since LLVM must not be taken down while it works.
+    thread = threading.Thread(target=_run, args=([*wanted.values()],), name="ingle-compile")
+    thread.start()
+    return thread
+
+
+def _run(wanted: Iterable[Callable[[], object]]) -> None:
+    with _switching.often():
+        try:
+            runner_addresses()
+            for compile in wanted:
+                compile()
+        except KernelCompileError:
+            return

@@ -1,0 +1,120 @@
+"""Kernels that are compiled beside planning: by whom, and what becomes of failures."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.support import time_slices
+from ingle_cpu.jit.engine import KernelCompileError
+from ingle_cpu.launch import compiled_ahead
+from ingle_cpu.launch.compiled_ahead import SWITCHING, _Switching
+
+X = np.random.default_rng(4).standard_normal((6, 8))
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is found on disk."""
+    monkeypatch.setattr(time_slices, "CORES", 2)
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+
+
+def run() -> np.ndarray:
+    """What kernels of several kinds compute."""
+
+    def f(x: it.Tensor) -> it.Tensor:
+        x = it.softmax(x, axis=-1) @ it.permute_dims(x, (1, 0))
+        x = x / it.sum(x, axis=0)
+        x = it.cumulative_sum(it.exp(x), axis=1)
+        return it.sort(x, axis=0) @ x
+
+    result: np.ndarray = compile(f)(it.asarray(X, device="cpu")).numpy()
+    for thread in threads():
+        thread.join()
+    return result
+
+
+def expected() -> np.ndarray:
+    e = np.exp(X - X.max(axis=-1, keepdims=True))
+    x = e / e.sum(axis=-1, keepdims=True) @ X.T
+    x = np.cumsum(np.exp(x / x.sum(axis=0)), axis=1)
+    result: np.ndarray = np.sort(x, axis=0) @ x
+    return result
+
+
+def threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "ingle-compile"]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> list[str]:
+    """The names of the threads that compile ahead, which do this first."""
+    names: list[str] = []
+    for name in ("kernel_of", "compile_code"):
+        known = getattr(compiled_ahead, name)
+
+        def compiling(*args: Any, known: Any = known) -> Any:
+            names.append(threading.current_thread().name)
+            then()
+            return known(*args)
+
+        monkeypatch.setattr(compiled_ahead, name, compiling)
+    return names
+
+
+def test_kernels_are_compiled_in_a_thread_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sys.getswitchinterval()
+    seen: list[float] = []
+    names = noted(monkeypatch, lambda: seen.append(sys.getswitchinterval()))
+    np.testing.assert_allclose(run(), expected(), rtol=1e-12)
+    assert len(names) >= compiled_ahead.FEWEST
+    assert {*names} == {"ingle-compile"}
+    assert seen == pytest.approx([SWITCHING] * len(names), rel=0.1)
+    assert sys.getswitchinterval() == before
+
+
+def test_on_one_core_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_slices, "CORES", 1)
+    names = noted(monkeypatch, lambda: None)
+    np.testing.assert_allclose(run(), expected(), rtol=1e-12)
+    assert not names
+
+
+def test_what_fails_there_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KernelCompileError("not today")
+
+    names = noted(monkeypatch, fail)
+    np.testing.assert_allclose(run(), expected(), rtol=1e-12)
+    assert names == ["ingle-compile"], "it gives up"
+
+
+def test_who_sets_the_interval_meanwhile_has_the_last_word() -> None:
+    before = sys.getswitchinterval()
+    switching = _Switching()
+    try:
+        with switching.often(), switching.often():
+            sys.setswitchinterval(0.5)
+        assert sys.getswitchinterval() == 0.5
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_takes_turns_as_before() -> None:
+    before = sys.getswitchinterval()
+    with compiled_ahead._switching.often():
+        child = os.fork()
+        if not child:
+            os._exit(0 if sys.getswitchinterval() == before else 1)
+    assert os.waitpid(child, 0)[1] == 0
