@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -117,10 +118,12 @@ class TestSlices:
                 tick("after")
             return "made"
 
+        interval = sys.getswitchinterval()
         slices = TimeSlices(work)
         for _ in range(3):
             assert slices.advance(10) is None  # without waiting for what goes on
         assert lock.locked()
+        assert sys.getswitchinterval() < interval
         compiled.set()
         with lock:  # which it gives back before it has its turn
             pass
@@ -130,6 +133,7 @@ class TestSlices:
                 break
             time.sleep(0.01)
         assert slices.advance(1) == "made"
+        assert sys.getswitchinterval() == interval
 
     def test_on_one_core_nothing_goes_on_beside(self, monkeypatch):
         monkeypatch.setattr(time_slices, "CORES", 1)
@@ -269,6 +273,29 @@ def test_some_runs_go_by_without_a_plan_however_little_planning_takes(monkeypatc
 
     for _ in range(2):
         assert 2 < len(runs()) < 100
+
+
+def test_operations_of_many_parts_count_as_these(monkeypatch):
+    """A backward pass and an update are two operations of a log, which is not planned at once."""
+    monkeypatch.setattr(time_slices, "CORES", 1)
+    planned = []
+    compile_graph = graph_plans.compile_graph
+
+    def noted(device, fusion, graph, *args):
+        parts = graph_plans.parts_of(graph)
+        planned.append((len(graph.nodes), parts, threading.current_thread().name))
+        return compile_graph(device, fusion, graph, *args)
+
+    monkeypatch.setattr(graph_plans, "compile_graph", noted)
+    layers = [m for _ in range(4) for m in (nn.Linear(8, 8), nn.Tanh())]
+    model = nn.Sequential(*layers)
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(60):
+        loss = it.mean(model(it.ones((8, 8))))
+        optimizer.step(loss.backward())
+    few = [p for p in planned if p[0] < graph_plans.SLICED <= p[1]]
+    assert few
+    assert {name for _, _, name in few} == {"ingle-plan"}
 
 
 def test_a_plan_that_fails_says_why_and_is_tried_again(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -15,9 +14,9 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.support import time_slices
+from ingle.fusion.support.switching import OFTEN
 from ingle_cpu.jit.engine import KernelCompileError
 from ingle_cpu.launch import compiled_ahead
-from ingle_cpu.launch.compiled_ahead import SWITCHING, _Switching
 
 X = np.random.default_rng(4).standard_normal((6, 8))
 
@@ -78,7 +77,7 @@ def test_kernels_are_compiled_in_a_thread_of_their_own(monkeypatch: pytest.Monke
     np.testing.assert_allclose(run(), expected(), rtol=1e-12)
     assert len(names) >= compiled_ahead.FEWEST
     assert {*names} == {"ingle-compile"}
-    assert seen == pytest.approx([SWITCHING] * len(names), rel=0.1)
+    assert seen == pytest.approx([OFTEN] * len(names), rel=0.1)
     assert sys.getswitchinterval() == before
 
 
@@ -96,25 +95,3 @@ def test_what_fails_there_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) ->
     names = noted(monkeypatch, fail)
     np.testing.assert_allclose(run(), expected(), rtol=1e-12)
     assert names == ["ingle-compile"], "it gives up"
-
-
-def test_who_sets_the_interval_meanwhile_has_the_last_word() -> None:
-    before = sys.getswitchinterval()
-    switching = _Switching()
-    try:
-        with switching.often(), switching.often():
-            sys.setswitchinterval(0.5)
-        assert sys.getswitchinterval() == 0.5
-    finally:
-        sys.setswitchinterval(before)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_takes_turns_as_before() -> None:
-    before = sys.getswitchinterval()
-    with compiled_ahead._switching.often():
-        child = os.fork()
-        if not child:
-            os._exit(0 if sys.getswitchinterval() == before else 1)
-    assert os.waitpid(child, 0)[1] == 0

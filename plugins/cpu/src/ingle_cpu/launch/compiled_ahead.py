@@ -7,16 +7,13 @@ nothing of what fails: whoever writes the tables asks again, and hears of it.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from ingle.fusion.device import switching
 from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
-from ingle.tensor.locks import renewed
 
 from ..jit.engine import KernelCompileError
 from ..matmul.autotune import choice_for
@@ -26,48 +23,6 @@ from .table_builder import kernel_of, problem_of
 
 FEWEST = 4
 """Kernels for which a thread is worth its while."""
-SWITCHING = 1e-4
-"""Seconds after which a thread that waits for the interpreter gets it. With Python's own 5 ms at
-each of a dozen calls that let go of it, a kernel would take longer than LLVM does."""
-
-
-class _Switching:
-    """How often threads take turns while kernels are compiled beside others' work."""
-
-    def __init__(self) -> None:
-        self._lock = renewed(self, "_lock")
-        self._count = 0
-        self._before = 0.0
-
-    @contextmanager
-    def often(self) -> Generator[None]:
-        """Inside, threads take turns often."""
-        with self._lock:
-            if not self._count:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(SWITCHING)
-            self._count += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._count -= 1
-                self._restore()
-
-    def _restore(self) -> None:
-        if not self._count and abs(sys.getswitchinterval() - SWITCHING) < SWITCHING / 10:
-            sys.setswitchinterval(self._before)
-
-    def forget_threads(self) -> None:
-        """In a forked child: nothing is compiled there."""
-        if self._count:
-            self._count = 0
-            self._restore()
-
-
-_switching = _Switching()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_switching.forget_threads)
 
 
 def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
@@ -91,10 +46,12 @@ def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
 
 
 def _run(wanted: Iterable[Callable[[], object]]) -> None:
-    with _switching.often():
-        try:
-            runner_addresses()
-            for compile in wanted:
-                compile()
-        except KernelCompileError:
-            return
+    switching.begin()
+    try:
+        runner_addresses()
+        for compile in wanted:
+            compile()
+    except KernelCompileError:
+        return
+    finally:
+        switching.end()

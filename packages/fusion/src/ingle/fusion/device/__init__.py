@@ -42,5 +42,6 @@ from ..support.settings import is_exact as is_exact
 from ..support.settings import is_fused as is_fused
 from ..support.settings import is_measured as is_measured
 from ..support.source_location import user_line as user_line
+from ..support.switching import switching as switching
 from ..support.time_slices import give_way as give_way
 from ..support.time_slices import tick as tick

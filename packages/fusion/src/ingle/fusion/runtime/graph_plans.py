@@ -30,7 +30,7 @@ from .plan_records import StoredPlans, stored_plans
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 4, 1000, 24
+SLICE, LEAST_SLICE, LATER = 2, 256, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
 
@@ -167,7 +167,7 @@ class GraphPlans:
         A plan of few operations is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
         """
-        few = not self.in_slices or bool(self._plans) or len(self._graph.nodes) < SLICED
+        few = not self.in_slices or bool(self._plans) or parts_of(self._graph) < SLICED
         return not (few or not is_sliced() or _has_halves(self._graph) or self._advanced(numbers))
 
     def _advanced(self, numbers: Sequence[Any]) -> bool:

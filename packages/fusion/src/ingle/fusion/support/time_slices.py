@@ -22,6 +22,8 @@ from typing import Any, Generic, TypeVar
 
 from ingle.tensor.blocks import block
 
+from .switching import switching
+
 PATIENCE = 2.0
 """Seconds after which somebody who waits for a plan is told so."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -175,7 +177,8 @@ class TimeSlices(Generic[T]):
         finally:
             _turn.slices = None
             with self._condition:
-                self._mine = self._away = False
+                self._come_back()
+                self._mine = False
                 self._condition.notify_all()
 
     def tick(self, weight: int) -> None:
@@ -183,7 +186,7 @@ class TimeSlices(Generic[T]):
         self._left -= weight / BESIDE if self._away else weight
         if self._left <= 0:
             with self._condition:
-                self._away = False
+                self._come_back()
                 if not self._cancelled:
                     self._mine = False
                     self._condition.notify_all()
@@ -198,9 +201,16 @@ class TimeSlices(Generic[T]):
         """
         with self._condition:
             if not self._cancelled:
+                if not self._away:
+                    switching.begin()
                 self._away = True
                 self._mine = False
                 self._condition.notify_all()
+
+    def _come_back(self) -> None:
+        if self._away:
+            switching.end()
+        self._away = False
 
     def renew(self) -> None:
         """In a process that was just forked: the thread is gone, and with it who held the lock."""
