@@ -34,3 +34,12 @@ def ingle_commands() -> dict[str, str]:  # type: ignore[empty-body]
     `help`, one line; `configure(parser)`, which adds arguments to an `argparse.ArgumentParser`;
     and `run(args)`, which does the work and returns the exit code (None counts as 0).
     """
+
+
+@hookspec
+def ingle_loggers() -> dict[str, str]:  # type: ignore[empty-body]
+    """What keeps the numbers of trainings: `{"mlflow": "ingle.train.mlflow:MLflowLogger"}`.
+
+    The attribute is called with the place to write to, and with options by name; it returns an
+    `ingle.train.Callback`. `ingle.train.make_logger` and `Learner(..., loggers=)` find it.
+    """

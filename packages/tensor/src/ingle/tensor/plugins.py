@@ -51,6 +51,7 @@ class Discovery:
     backends: dict[str, str] = field(default_factory=dict)
     transforms: dict[str, str] = field(default_factory=dict)
     commands: dict[str, str] = field(default_factory=dict)
+    loggers: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ def _forget() -> None:
     _attributes.clear()
 
 
-_OWN = frozenset({"ingle_numpy.plugin", "ingle_cpu.plugin"})
+_OWN = frozenset({"ingle_numpy.plugin", "ingle_cpu.plugin", "ingle.train.plugin"})
 """Where the plugins are that are published with Ingle."""
 
 
@@ -138,6 +139,7 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
                 "backends": manager.hook.ingle_backends(),
                 "transforms": manager.hook.ingle_transforms(),
                 "commands": manager.hook.ingle_commands(),
+                "loggers": manager.hook.ingle_loggers(),
             }
             for kind, maps in answers.items():
                 _check_answers(found, kind, maps)

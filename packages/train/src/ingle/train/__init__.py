@@ -12,6 +12,8 @@ from .history import CSVLogger as CSVLogger
 from .history import JSONLLogger as JSONLLogger
 from .history import read_jsonl as read_jsonl
 from .learner import Learner as Learner
+from .loggers import loggers as loggers
+from .loggers import make_logger as make_logger
 from .metrics import AUROC as AUROC
 from .metrics import BLEU as BLEU
 from .metrics import MAE as MAE
@@ -35,6 +37,8 @@ from .metrics import Precision as Precision
 from .metrics import Recall as Recall
 from .metrics import TopKAccuracy as TopKAccuracy
 from .metrics import WordErrorRate as WordErrorRate
+from .mlflow import MLflowLogger as MLflowLogger
+from .mlflow import MLflowWriter as MLflowWriter
 from .number_logging import NumberLogger as NumberLogger
 from .number_logging import NumberWriter as NumberWriter
 from .profiling import Profiler as Profiler

@@ -24,6 +24,7 @@ from .batches import samples_in, targets_of, to_tensors
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
 from .errors import NonFiniteLossError, TrainingError
+from .loggers import Loggers, make_loggers
 from .metrics import MeanLoss, Metric
 from .progress import ConsoleLogger
 from .renderer import Renderer
@@ -54,7 +55,10 @@ class Learner:
         checkpoint_seconds: also write one after the step at which the last is this old.
         devices: where parts of each batch are computed side by side, by `ingle-router`: the
             gradients are those of the whole batch, and the parameters stay where they are.
-        callbacks: loggers, early stopping, and one's own.
+        callbacks: early stopping, loggers that are made already, and one's own.
+        loggers: what keeps the numbers, by name, and where: `{"tensorboard": "runs/first"}`. Names
+            are those of `ingle.train.loggers()`; instead of a place, a dict says what a logger is
+            called with.
         progress: whether to show how far training is; or a `Renderer` that does, such as
             `ingle.dashboard.Dashboard()`.
 
@@ -97,6 +101,7 @@ class Learner:
         checkpoint_seconds: float | None = None,
         devices: Sequence[Device | str] = (),
         callbacks: Sequence[Callback] = (),
+        loggers: Loggers | None = None,
         progress: bool | Renderer = True,
     ) -> None:
         _at_least_one("accumulate", accumulate)
@@ -113,7 +118,7 @@ class Learner:
         self.scaler = LossScaler(enabled=self.precision is it.float16)
         self._checkpoints = Checkpoints(checkpoints, checkpoint_every, checkpoint_seconds)
         self.devices = batch_gradients.checked(devices)
-        self.callbacks: list[Callback] = list(callbacks)
+        self.callbacks: list[Callback] = [*callbacks, *make_loggers(loggers or {})]
         if progress is not False:
             shown = ConsoleLogger() if progress is True else progress
             self.callbacks.append(Rendering(shown))
