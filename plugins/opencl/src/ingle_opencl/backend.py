@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import CustomKernel, Launch
+from ingle.fusion.device import CustomKernel, Launch, WindowProblem
 from ingle.fusion.device.kernel_backend import AddressSpace, Held, KernelBackend, MemoryHandle
 from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
 from ingle.fusion.device.opencl import Work, render_wide, work_of
@@ -23,7 +23,7 @@ from ingle.tensor.memory import Label, Pool, pool_from_environment
 from .devices import Limits, limits_of
 from .errors import told
 from .launches import Enqueued
-from .matmul import is_worth_it
+from .matmul import FEWEST, is_float, is_worth_it
 from .memory import BufferSource
 
 _OPTIONS = ["-cl-std=CL1.2", "-w"]
@@ -31,6 +31,8 @@ _GROUPS = {1: (128,), 3: (8, 16, 1)}
 """Work items in a group of a GPU, by the number of axes of a launch. Those beyond the end do
 nothing."""
 _SLICE = 16
+_GROUPS_AT_MOST = 16
+"""Groups of a convolution up to which each is a product that is worth packing."""
 _FAST_FMA = ["-D FP_FAST_FMAF", "-D FP_FAST_FMA"]
 _EXACT = "-cl-fp32-correctly-rounded-divide-sqrt"
 
@@ -185,6 +187,11 @@ class OpenCLBackend(KernelBackend):
         a, b = avals
         return is_worth_it(a.dtype.name, a.shape[-2], b.shape[-1])
 
+    def takes_windows(self, problem: WindowProblem) -> bool:
+        """Whether a product with windows is one of packed ones."""
+        few = problem.groups > 1 and min(problem.m, problem.n) < FEWEST
+        return is_float(problem.dtype) and problem.groups <= _GROUPS_AT_MOST and not few
+
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
     ) -> Enqueued:
@@ -216,12 +223,13 @@ class OpenCLBackend(KernelBackend):
 
     def enqueue(
         self, kernel: Any, pointers: Sequence[int], table: Any, given: np.ndarray,
-        items: tuple[int, ...], group: tuple[int, ...] | None = None,
+        items: tuple[int, ...], group: tuple[int, ...] | None = None, first: int = 0,
     ) -> None:  # fmt: skip
         """Puts a kernel into the queue, for so many work items along each axis, or some more.
 
         Args:
             group: how many make a group, if the kernel was written for that.
+            first: the number of the first one along the last axis.
         """
         self._check_process()
         count = len(pointers)
@@ -238,7 +246,8 @@ class OpenCLBackend(KernelBackend):
             if group is None:
                 group = _GROUPS[len(items)] if self.wide else (1,) * len(items)
             whole = tuple([-(-n // g) * g for n, g in zip(items, group, strict=True)])
-            self._cl.enqueue_nd_range_kernel(self._queue, kernel, whole, group)
+            offset = (*[0] * (len(items) - 1), first) if first else None
+            self._cl.enqueue_nd_range_kernel(self._queue, kernel, whole, group, offset)
 
     @contextmanager
     def _own(self, kernel: Any) -> Iterator[Any]:

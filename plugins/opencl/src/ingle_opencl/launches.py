@@ -15,6 +15,7 @@ from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of, 
 from .matmul import NAME as PRODUCT
 from .matmul import (
     PACK,
+    Problem,
     pack_source,
     pack_table,
     problem_of,
@@ -22,6 +23,7 @@ from .matmul import (
     product_table,
     tile_for,
 )
+from .window_pack import window_pack_source, window_table
 
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
@@ -41,6 +43,7 @@ class Step(NamedTuple):
         items: how many work items there are along each axis of the range.
         source: of the kernel, for people.
         group: work items of a group, where the kernel depends on it.
+        first: the first work item along the last axis.
     """
 
     kernel: Any
@@ -50,6 +53,7 @@ class Step(NamedTuple):
     items: tuple[int, ...]
     source: Any
     group: tuple[int, ...] | None = None
+    first: int = 0
 
 
 class Enqueued:
@@ -100,37 +104,57 @@ class Enqueued:
         if not problem.products or not problem.m or not problem.n:
             return []
         self._scratch = max(self._scratch, problem.a_bytes + problem.b_bytes, 1)
-        panels = ((SCRATCH, 0), (SCRATCH, problem.a_bytes))
-        *a_batch, a_row, a_along = call.a.strides
-        *b_batch, b_along, b_column = call.b.strides
-        steps = []
-        for number, (count, width, repeats, strides) in enumerate((
-            (problem.m, tile.rows, problem.a_repeats, (*a_batch, a_row, a_along)),
-            (problem.n, tile.columns, problem.b_repeats, (*b_batch, b_column, b_along)),
-        )):  # fmt: skip
-            start = len(table)
-            slices, length = self._backend.slices_of(problem.k)
-            table += pack_table(call.batch, count, problem.k, length, strides)
-            source = pack_source(call.dtype, width)
-            place = launch.pointers[number]
-            items = (-(-count // width), slices, 1 if repeats else problem.products)
-            steps.append(Step(
-                compiled(self._backend, launch, source, PACK),
-                ((place.buffer, place.offset), panels[number]),
-                (), np.array([0, 0, start], np.int64), items, source,
-            ))  # fmt: skip
+        steps = [self._pack_a(launch, call, problem, table)]
+        start = len(table)
+        slices, length = self._backend.slices_of(problem.k)
+        if call.windows is None:
+            *batch, along, column = call.b.strides
+            table += pack_table(call.batch, problem.n, problem.k, length, (*batch, column, along))
+            source = pack_source(call.dtype, tile.columns)
+        else:
+            table += window_table(call, call.windows, length)
+            source = window_pack_source(
+                call.dtype, tile.columns, len(call.windows.kernel), call.windows.over_places
+            )
+        place, panels = launch.pointers[1], (SCRATCH, problem.a_bytes)
+        pack = Step(
+            compiled(self._backend, launch, source, PACK),
+            ((place.buffer, place.offset), panels), (), np.array([0, 0, start], np.int64),
+            (problem.b_panels, slices, 1), source,
+        )  # fmt: skip
         start = len(table)
         table += product_table(problem, call)
         source = product_source(call.dtype, tile, epilogue_of(call), len(call.batch) + 1)
         operands, count = len(launch.pointers), len(launch.scalars)
-        steps.append(Step(
+        multiply = Step(
             compiled(self._backend, launch, source, PRODUCT),
-            (*panels, *[(p.buffer, p.offset) for p in launch.pointers[2:]]),
+            ((SCRATCH, 0), panels, *[(p.buffer, p.offset) for p in launch.pointers[2:]]),
             tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
             np.array([*[0] * (operands + count), start], np.int64),
-            (problem.a_panels, problem.b_panels, problem.products), source,
-        ))  # fmt: skip
+            (problem.a_panels, problem.b_panels, 1), source,
+        )  # fmt: skip
+        for first in range(0, problem.products, problem.at_once):
+            some = min(problem.at_once, problem.products - first)
+            steps.append(_from(pack, first, 1 if problem.b_repeats else some))
+            steps.append(_from(multiply, first, some))
         return steps
+
+    def _pack_a(
+        self, launch: Launch, call: ContractionCall, problem: Problem, table: list[int]
+    ) -> Step:
+        *batch, row, along = call.a.strides
+        start = len(table)
+        slices, length = self._backend.slices_of(problem.k)
+        several = call.windows is not None and call.windows.turns > 1
+        turn = (call.sizes[2], call.windows.a_turn) if call.windows is not None else None
+        table += pack_table(call.batch, problem.m, problem.k, length, (*batch, row, along), turn)
+        source = pack_source(call.dtype, problem.tile.rows, several)
+        place = launch.pointers[0]
+        return Step(
+            compiled(self._backend, launch, source, PACK),
+            ((place.buffer, place.offset), (SCRATCH, 0)), (), np.array([0, 0, start], np.int64),
+            (problem.a_panels, slices, 1 if problem.a_repeats else problem.products), source,
+        )  # fmt: skip
 
     def __call__(
         self, addresses: Sequence[int], scalars: Sequence[Any], donation: Any = None, *,
@@ -152,7 +176,9 @@ class Enqueued:
         for place, number in step.scalars:
             given[place] = numbers[number]
         pointers = [addresses[buffer] + offset for buffer, offset in step.pointers]
-        self._backend.enqueue(step.kernel, pointers, self._table, given, step.items, step.group)
+        self._backend.enqueue(
+            step.kernel, pointers, self._table, given, step.items, step.group, step.first
+        )
 
     def profile(
         self, addresses: Sequence[int], scalars: Sequence[Any], runs: int,
@@ -178,3 +204,8 @@ class Enqueued:
             step.source if isinstance(step.source, str) else self._backend.source(step.source)
             for step in self._steps
         ]
+
+
+def _from(step: Step, first: int, count: int) -> Step:
+    """A step for some of the products of a batch."""
+    return step._replace(first=first, items=(*step.items[:-1], count))

@@ -2,7 +2,8 @@
 
 A panel holds as many rows of A, or columns of B, as a tile is high or wide, one behind the other
 along k; what is missing at the edge is zeros. So the loop over k reads memory in order, whatever
-the strides of the operands, and needs no bounds. The epilogue is a nest over the tile.
+the strides of the operands, and needs no bounds. The epilogue is a nest over the tile. Windows of
+images are packed by `window_pack`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ from ingle.fusion.device.opencl import EPILOGUE, rendered, value_type, widened
 
 MAX_BATCH = 3
 """Batch axes of a contraction, at most."""
+FEWEST = 4
+"""Rows or columns of a matrix that is worth packing."""
 NAME = "product"
 PACK = "pack"
+IMAGES = 32 << 20
+"""Bytes of windows that are written out at a time: many times what the images take."""
+MATRICES = 1 << 62
+"""Bytes of matrices, whose panels take as much as they do."""
 
 
 class Tile(NamedTuple):
@@ -64,6 +71,7 @@ class Problem(NamedTuple):
     tile: Tile
     a_repeats: bool
     b_repeats: bool
+    most: int
 
     @property
     def computed(self) -> str:
@@ -90,8 +98,17 @@ class Problem(NamedTuple):
         return self._padded(panels * self.tile.rows)
 
     @property
+    def at_once(self) -> int:
+        """Products whose panels of B are in memory at a time."""
+        if self.b_repeats:
+            return self.products
+        one = self._padded(self.b_panels * self.tile.columns)
+        return min(self.products, max(1, self.most // max(one, 1)))
+
+    @property
     def b_bytes(self) -> int:
-        panels = self.b_panels * (1 if self.b_repeats else self.products)
+        """Memory for the panels of B that are there at a time."""
+        panels = self.b_panels * (1 if self.b_repeats else self.at_once)
         return self._padded(panels * self.tile.columns)
 
     def _padded(self, lines: int) -> int:
@@ -102,9 +119,11 @@ def problem_of(call: ContractionCall, tile: Tile) -> Problem:
     """The problem of a call."""
     m, n, k = call.sizes
     axes = len(call.batch)
+    windows = call.windows
     return Problem(
-        call.dtype, call.batch, m, n, k, tile,
+        call.dtype, call.batch, m, n, k * (1 if windows is None else windows.turns), tile,
         not any(call.a.strides[:axes]), not any(call.b.strides[:axes]),
+        MATRICES if windows is None else IMAGES,
     )  # fmt: skip
 
 
@@ -122,17 +141,20 @@ def tile_for(dtype: str, bits: int) -> Tile:
 
 
 def pack_table(
-    batch: Sequence[int], count: int, k: int, length: int, strides: Sequence[int]
-) -> list[int]:
+    batch: Sequence[int], count: int, k: int, length: int, strides: Sequence[int],
+    turn: tuple[int, int] | None = None,
+) -> list[int]:  # fmt: skip
     """The arguments of a packing kernel.
 
     Args:
         count: rows of A, or columns of B.
-        length: of these that a work item packs.
-        strides: along the batch, these, and k.
+        length: of k that a work item packs.
+        strides: along the batch, rows or columns, and k.
+        turn: after how many steps along k another turn begins, and how far on it lies.
     """
     missing = MAX_BATCH - len(batch)
-    return [*[1] * missing, *batch, count, k, *[0] * missing, *strides, length]
+    own = [*[1] * missing, *batch, count, k, *[0] * missing, *strides, length]
+    return [*own, *(turn or (k, 0))]
 
 
 def product_table(problem: Problem, call: ContractionCall) -> list[int]:
@@ -152,9 +174,15 @@ def product_table(problem: Problem, call: ContractionCall) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def pack_source(dtype: str, width: int) -> str:
-    """A kernel that packs lines of a matrix into panels; a work item writes a piece of a panel."""
+def pack_source(dtype: str, width: int, turns: bool = False) -> str:
+    """A kernel that packs lines of a matrix into panels; a work item writes a piece of a panel.
+
+    Args:
+        turns: whether there are several along k.
+    """
     helpers, kind, stored, shown = widened(dtype)
+    along = "p / args[11] * args[12] + p % args[11] * along" if turns else "p * along"
+    in_order = 0 if turns else "along == 1"
     return f"""{helpers}
 typedef struct {{ int64_t at[3]; }} given_t;
 __kernel void {PACK}(__global uint8_t *from, __global uint8_t *to, __global const int64_t *table,
@@ -172,7 +200,7 @@ __kernel void {PACK}(__global uint8_t *from, __global uint8_t *to, __global cons
     const int64_t lines = min((int64_t){width}, count - first);
     if (lines <= 0)
         return;
-    if (along == 1 && lines == {width}) {{
+    if ({in_order} && lines == {width}) {{
         for (int64_t line = 0; line < {width}; line++) {{
             for (int64_t p = begin; p < end; p++) {{
                 const {stored} x = source[line * step + p];
@@ -184,7 +212,7 @@ __kernel void {PACK}(__global uint8_t *from, __global uint8_t *to, __global cons
     for (int64_t p = begin; p < end; p++) {{
         INGLE_INDEPENDENT
         for (int64_t line = 0; line < lines; line++) {{
-            const {stored} x = source[line * step + p * along];
+            const {stored} x = source[line * step + {along}];
             panels[p * {width} + line] = {shown};
         }}
         for (int64_t line = lines; line < {width}; line++)
@@ -238,7 +266,7 @@ __kernel void {NAME}(__global uint8_t *buffer0, __global uint8_t *buffer1, {buff
     __global const {kind} *a = (__global const {kind} *)(buffer0 + given.at[0])
         + (matrix * args[3] + get_global_id(0)) * {tile.rows} * k;
     __global const {kind} *b = (__global const {kind} *)(buffer1 + given.at[1])
-        + (matrix * args[4] + get_global_id(1)) * {width} * k;
+        + ((matrix - get_global_offset(2)) * args[4] + get_global_id(1)) * {width} * k;
     {sums}
     for (int64_t p = 0; p < k; p++) {{
         {loads}
@@ -256,6 +284,11 @@ __kernel void {NAME}(__global uint8_t *buffer0, __global uint8_t *buffer1, {buff
 """
 
 
+def is_float(dtype: str) -> bool:
+    """Whether there are kernels for products of these."""
+    return dtype in HALVES or dtype in ("float32", "float64")
+
+
 def is_worth_it(dtype: str, m: int, n: int) -> bool:
     """Whether packing pays: not for products of few rows or columns, which read a matrix once."""
-    return min(m, n) >= 4 and (dtype in HALVES or dtype in ("float32", "float64"))
+    return min(m, n) >= FEWEST and is_float(dtype)
