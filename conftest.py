@@ -18,7 +18,7 @@ MARKERS = (
     "slow: takes seconds; `nox -f nox.py -s slow` runs it on every change, apart from the rest",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
 )
-PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors")
+PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors", "transformers")
 """Libraries that tests compare with, and that may be absent."""
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 

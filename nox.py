@@ -75,7 +75,8 @@ def types(session: nox.Session) -> None:
     develop(session)
     session.run("mypy", *(a for m in modules() for a in ("-p", m)))
     for folder in sorted({p.parent for p in ROOT.glob("examples/*/*.py")}):
-        session.run("mypy", *map(str, folder.glob("*.py")), env={"MYPYPATH": str(folder)})
+        base = folder.parent if (folder / "__init__.py").exists() else folder
+        session.run("mypy", *map(str, folder.glob("*.py")), env={"MYPYPATH": str(base)})
     for folder in ROOT.glob("examples/*/src"):
         session.run("mypy", *map(str, folder.rglob("*.py")), env={"MYPYPATH": str(folder)})
     session.run("mypy", *map(str, ROOT.glob("bench/**/*.py")))

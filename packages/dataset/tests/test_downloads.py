@@ -1,83 +1,35 @@
 import gzip
 import hashlib
-import re
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from local_server import LocalServer
 
-from ingle.dataset import DownloadError, MissingExtraError, cache_folder, download, mnist
+from ingle.dataset import (
+    DataValueError,
+    DownloadError,
+    MissingExtraError,
+    cache_folder,
+    download,
+    mnist,
+)
 from ingle.dataset.downloads import partial_path
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Server:
-    """A web server on this machine that breaks off, forgets ranges or stalls as it is told."""
-
-    def __init__(self):
-        self.files = {"/file": CONTENT}
-        self.requests = []
-        self.break_after = []  # bytes of the next answers after which the connection is cut
-        self.ranges = True
-        self.stall = threading.Event()
-        self.stalls = False
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                outer.answer(self)
-
-            def log_message(self, *args):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}/"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    def answer(self, handler):
-        asked = handler.headers.get("Range")
-        self.requests.append((handler.path, asked))
-        if self.stalls:
-            self.stall.wait(10)
-            return
-        data = self.files.get(handler.path)
-        if data is None:
-            handler.send_error(404)
-            return
-        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.ranges else None
-        if start is not None and start >= len(data):
-            handler.send_error(416)
-            return
-        handler.send_response(200 if start is None else 206)
-        if start is not None:
-            handler.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        body = data[start or 0 :]
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body[: self.break_after.pop(0)] if self.break_after else body)
-
-    def close(self):
-        self.stall.set()
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
-
-
 @pytest.fixture
 def server():
-    made = Server()
+    made = LocalServer({"/file": CONTENT})
     yield made
     made.close()
 
 
 @pytest.fixture
 def second():
-    made = Server()
+    made = LocalServer({"/file": CONTENT})
     yield made
     made.close()
 
@@ -142,6 +94,31 @@ def test_a_wrong_file_is_never_left_behind(server, second, tmp_path):
     with pytest.raises(DownloadError, match="the checksum is wrong"):
         fetch(path, server)
     assert list(path.parent.iterdir()) == []
+
+
+GIT = hashlib.sha1(b"blob 300000\0" + CONTENT).hexdigest()
+
+
+@pytest.mark.parametrize("known", [{"sha256": SHA[:8]}, {"git_sha1": GIT}, {"sha256": SHA.upper()}])
+def test_other_checksums(server, tmp_path, known):
+    path = tmp_path / "file"
+    for _ in range(2):
+        assert download([server.url + "file"], path, **known).read_bytes() == CONTENT
+    assert len(server.requests) == 1
+    path.write_bytes(b"damaged")
+    assert download([server.url + "file"], path, **known).read_bytes() == CONTENT
+    server.files["/file"] = b"another one"
+    other = tmp_path / "other"
+    with pytest.raises(DownloadError, match="the checksum is wrong"):
+        download([server.url + "file"], other, **known)
+    assert not other.exists()
+    assert not partial_path(other).exists()
+
+
+@pytest.mark.parametrize("known", [{}, {"sha256": SHA, "git_sha1": GIT}, {"sha256": "1234567"}])
+def test_one_checksum_is_needed(known, tmp_path):
+    with pytest.raises(DataValueError, match="checksum"):
+        download(["http://127.0.0.1:9/file"], tmp_path / "file", **known)
 
 
 def test_what_each_mirror_did_is_told(server, second, tmp_path):

@@ -7,12 +7,13 @@ beside its target as `NAME.part` and is continued with an HTTP range request.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,8 @@ from typing import IO, Any
 from .errors import DataValueError, DownloadError, MissingDataError, MissingExtraError
 
 _CHUNK = 1 << 16
+_WHOLE = 64
+"""Hexadecimal digits of a SHA-256."""
 
 
 def cache_folder() -> Path:
@@ -54,6 +57,7 @@ def download(
     *,
     sha256: str | None = None,
     md5: str | None = None,
+    git_sha1: str | None = None,
     timeout: float = 20.0,
     progress: bool = True,
 ) -> Path:
@@ -65,9 +69,12 @@ def download(
     Args:
         urls: the mirrors, the preferred one first.
         path: where the file goes; its folder is made if need be.
-        sha256: the checksum, as 64 hexadecimal digits.
+        sha256: the checksum, as 64 hexadecimal digits; or the first 8 or more of them, where only
+            these are published, as in names of PyTorch's files.
         md5: a checksum of 32 hexadecimal digits, where only that is published; it shows accidents,
             not forgeries.
+        git_sha1: the name that git has for the content, 40 hexadecimal digits, where only that is
+            published.
         timeout: seconds without an answer after which a mirror is given up.
         progress: whether to show a bar on a terminal.
 
@@ -76,20 +83,23 @@ def download(
 
     Raises:
         DownloadError: no mirror delivered the file; the message says what each of them did.
-        DataValueError: there is no checksum, or both.
+        DataValueError: there is no checksum, more than one, or too short a one.
         MissingExtraError: pooch is not installed.
     """
-    if (sha256 is None) == (md5 is None):
+    if sum(given is not None for given in (sha256, md5, git_sha1)) != 1:
         raise DataValueError(
-            "download: give one checksum, sha256= or md5=; a file that nobody checked is no data"
+            "download: give one checksum, sha256=, md5= or git_sha1=; a file that nobody checked "
+            "is no data"
         )
-    known = f"sha256:{sha256}" if md5 is None else f"md5:{md5}"
+    known, check = _checks(sha256, md5, git_sha1)
     pooch = _pooch()
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DownloadError(f"{path.parent}: cannot make this folder: {error}") from None
+    if check is not None and path.is_file() and not check(path):
+        path.unlink()
     failures = []
     for url in urls:
         try:
@@ -98,7 +108,9 @@ def download(
                 known_hash=known,
                 fname=path.name,
                 path=path.parent,
-                downloader=ResumingDownloader(path, timeout=timeout, progress=progress),
+                downloader=ResumingDownloader(
+                    path, timeout=timeout, progress=progress, check=check
+                ),
             )
             return path
         except (OSError, HTTPException, ValueError) as error:
@@ -109,6 +121,35 @@ def download(
         f"no mirror delivered {path.name}:\n" + "\n".join(failures) + f"\nCheck the connection and "
         f"try again, or put the file into {path.parent} by hand.{kept}"
     )
+
+
+def _checks(
+    sha256: str | None, md5: str | None, git_sha1: str | None
+) -> tuple[str | None, Callable[[Path], bool] | None]:
+    """What pooch is to check, or what it cannot: beginnings of checksums, and git's."""
+    if md5 is not None:
+        return f"md5:{md5}", None
+    if git_sha1 is not None:
+        name = git_sha1.lower()
+        return None, lambda path: _digest(path, "sha1", b"blob %d\0") == name
+    start = str(sha256).lower()
+    if len(start) == _WHOLE:
+        return f"sha256:{start}", None
+    if len(start) < 8:
+        raise DataValueError(
+            f"download: sha256={sha256!r} has {len(start)} digits; 64 are a checksum, and 8 the "
+            "least that tells files apart"
+        )
+    return None, lambda path: _digest(path, "sha256").startswith(start)
+
+
+def _digest(path: Path, kind: str, head: bytes = b"") -> str:
+    """A hash of a file, behind `head`, in which its size is written."""
+    found = hashlib.new(kind, head % path.stat().st_size if head else b"")
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()
 
 
 def obtained(
@@ -143,10 +184,19 @@ class ResumingDownloader:
         target: the file that the download will become.
         timeout: seconds without an answer after which it gives up.
         progress: whether to show a bar on a terminal.
+        check: whether the content is right, where pooch cannot tell.
     """
 
-    def __init__(self, target: Path, *, timeout: float = 20.0, progress: bool = True) -> None:
+    def __init__(
+        self,
+        target: Path,
+        *,
+        timeout: float = 20.0,
+        progress: bool = True,
+        check: Callable[[Path], bool] | None = None,
+    ) -> None:
         self.part = partial_path(target)
+        self.check = check
         self.timeout = timeout
         self.progress = progress
 
@@ -163,6 +213,9 @@ class ResumingDownloader:
             # The range begins at or after the end: the part is whole, or not of this file. Pooch's
             # checksum tells which; a wrong one is deleted with its temporary file.
             error.close()
+        if self.check is not None and not self.check(self.part):
+            self.part.unlink()
+            raise ValueError("the hash is another one")
         shutil.move(self.part, output_file)
 
     def _receive(self, url: str, response: HTTPResponse, have: int) -> None:

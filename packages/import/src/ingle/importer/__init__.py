@@ -12,6 +12,9 @@ from .onnx.calling import opset as opset
 from .onnx.module import OnnxModule as OnnxModule
 from .onnx.module import load_onnx as load_onnx
 from .onnx.registry import operator as operator
+from .pretrained.fetching import fetch_pretrained as fetch_pretrained
+from .pretrained.loading import from_pretrained as from_pretrained
+from .pretrained.loading import read_config as read_config
 from .weights.loading import LoadReport as LoadReport
 from .weights.loading import load_state_dict as load_state_dict
 from .weights.loading import load_weights as load_weights

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ingle.nn import Module, StateError
+from ingle.nn.state import named_cells
 from ingle.tensor import Device, Tensor, asarray
 from ingle.tensor.dtypes import DType, as_dtype, from_numpy_dtype
 from ingle.tensor.errors import DTypeError
@@ -106,8 +106,12 @@ def load_state_dict(
     }
 
 
-def _tensor(weights: Weights, name: str, to: DType | None, device: Device | str | None) -> Tensor:
+def _tensor(
+    weights: Weights, name: str, to: DType | None, device: Device | str | None, turned: bool = False
+) -> Tensor:
     array = weights[name]
+    if turned:
+        array = np.ascontiguousarray(array.T)
     try:
         from_numpy_dtype(array.dtype)
     except DTypeError:
@@ -179,7 +183,12 @@ class LoadReport:
 
 
 def load_weights(
-    module: Module, path: str | os.PathLike[str], *, rename: Rename = None, strict: bool = True
+    module: Module,
+    path: str | os.PathLike[str],
+    *,
+    rename: Rename = None,
+    transpose: str | None = None,
+    strict: bool = True,
 ) -> LoadReport:
     """Sets parameters and buffers of a module from a file; on an error nothing is set.
 
@@ -187,6 +196,8 @@ def load_weights(
         module: its paths are looked up among the file's names.
         path: as for `open_weights`.
         rename: as for `load_state_dict`.
+        transpose: a regular expression of the module's paths whose matrices the file has the other
+            way round, (in, out), as TensorFlow and GPT-2 do.
         strict: False leaves out what is missing, unexpected or of another shape, and reports it.
 
     Returns:
@@ -212,18 +223,20 @@ def load_weights(
     state = module.state_dict()
     report = LoadReport(unexpected=[name for name in names if name not in state])
     chosen: dict[str, Tensor] = {}
-    tied = _tied(state)
+    tied = _tied(module)
     for target, value in state.items():
         if target not in names:
-            if not any(other in names for other in tied[id(value)]):
+            if not any(other in names for other in tied[target]):
                 report.missing.append(target)
             continue
         shape = weights.shape(names[target])
+        turned = len(shape) == 2 and re.search(transpose or "(?!)", target) is not None
+        shape = shape[::-1] if turned else shape
         if tuple(value.shape) != shape:
             report.mismatched[target] = tuple(value.shape), shape
             continue
         to = value.dtype if value.dtype.is_floating else None
-        chosen[target] = _tensor(weights, names[target], to, value.device)
+        chosen[target] = _tensor(weights, names[target], to, value.device, turned)
     if strict and not report.complete:
         raise StateError(
             f"{path}: the file does not fit {type(module).__name__}, nothing was set:\n  "
@@ -235,9 +248,10 @@ def load_weights(
     return report
 
 
-def _tied(state: Mapping[str, Any]) -> dict[int, list[str]]:
-    """The paths of each value: those of one tied cell have the same."""
+def _tied(module: Module) -> dict[str, list[str]]:
+    """For each path those of the same cell."""
     found: dict[int, list[str]] = {}
-    for name, value in state.items():
-        found.setdefault(id(value), []).append(name)
-    return found
+    cells = list(named_cells(module))
+    for name, cell in cells:
+        found.setdefault(id(cell), []).append(name)
+    return {name: found[id(cell)] for name, cell in cells}

@@ -1,0 +1,1 @@
+"""Published models in plain `ingle.nn`, each usable by one command: `python -m models.gpt2`."""

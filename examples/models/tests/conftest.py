@@ -1,0 +1,92 @@
+"""What the tests of models share: transformers' models as folders, a tokenizer, agreement."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+import ingle.tensor as it
+
+WORDS = (
+    "the fox runs over the lazy dog and the dog runs after the fox, again and again. Ünter ßtraßen"
+)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """A byte-level tokenizer of 300 tokens, as those of GPT-2 and Llama 3 are."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|end|>"], show_progress=False,
+    )  # fmt: skip
+    made.train_from_iterator([WORDS] * 3, trainer)
+    return made
+
+
+@pytest.fixture
+def hf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The transformers library, silent, with a fixed seed."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield transformers
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[Any], Path]:
+    """A function that saves a model of transformers as it is published, and gives the folder."""
+
+    def save(model: Any, **options: Any) -> Path:
+        folder = tmp_path / "published"
+        model.save_pretrained(folder, **options)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def agree() -> Callable[..., None]:
+    """Compares outputs, and gradients of the sum of their squares, of a model with torch's."""
+
+    def compare(
+        ours: Any, theirs: Any, mine: it.Tensor, other: Any, tolerance: float = 1e-4
+    ) -> None:
+        want = other.detach().numpy()
+        assert np.abs(want).max() > 1e-2
+        np.testing.assert_allclose(mine.numpy(), want, atol=tolerance, rtol=tolerance)
+        gradients = it.sum(mine * mine).backward()
+        (other * other).sum().backward()
+        kind = type(ours)
+        wanted = {
+            new: p.grad.numpy().T if re.search(kind.transpose or "(?!)", new) else p.grad.numpy()
+            for name, p in theirs.named_parameters()
+            if p.grad is not None and (new := kind.rename(name)) is not None
+        }
+        compared = 0
+        for name, parameter in ours.named_parameters():
+            if name not in wanted:
+                continue
+            given, grad = wanted[name], gradients[parameter].numpy()
+            scale = max(np.abs(given).max(), 1e-3)
+            np.testing.assert_allclose(grad / scale, given / scale, atol=tolerance, err_msg=name)
+            compared += 1
+        assert compared == len(wanted)
+
+    return compare
