@@ -16,10 +16,16 @@ from .loggers import loggers as loggers
 from .loggers import make_logger as make_logger
 from .metrics import AUROC as AUROC
 from .metrics import BLEU as BLEU
+from .metrics import DISTS as DISTS
+from .metrics import FID as FID
+from .metrics import LPIPS as LPIPS
 from .metrics import MAE as MAE
 from .metrics import MSE as MSE
+from .metrics import PSNR as PSNR
 from .metrics import R2 as R2
 from .metrics import RMSE as RMSE
+from .metrics import ROUGE as ROUGE
+from .metrics import SSIM as SSIM
 from .metrics import Accuracy as Accuracy
 from .metrics import AveragePrecision as AveragePrecision
 from .metrics import CalibrationError as CalibrationError
@@ -32,6 +38,7 @@ from .metrics import IoU as IoU
 from .metrics import MeanAveragePrecision as MeanAveragePrecision
 from .metrics import MeanLoss as MeanLoss
 from .metrics import Metric as Metric
+from .metrics import MultiScaleSSIM as MultiScaleSSIM
 from .metrics import Perplexity as Perplexity
 from .metrics import Precision as Precision
 from .metrics import Recall as Recall

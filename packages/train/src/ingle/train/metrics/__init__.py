@@ -5,6 +5,9 @@ from .classification import Accuracy as Accuracy
 from .classification import ConfusionMatrix as ConfusionMatrix
 from .classification import TopKAccuracy as TopKAccuracy
 from .detection import MeanAveragePrecision as MeanAveragePrecision
+from .images import PSNR as PSNR
+from .images import SSIM as SSIM
+from .images import MultiScaleSSIM as MultiScaleSSIM
 from .losses import MeanLoss as MeanLoss
 from .overlaps import Dice as Dice
 from .overlaps import FBeta as FBeta
@@ -12,6 +15,9 @@ from .overlaps import HammingLoss as HammingLoss
 from .overlaps import IoU as IoU
 from .overlaps import Precision as Precision
 from .overlaps import Recall as Recall
+from .perceptual import DISTS as DISTS
+from .perceptual import FID as FID
+from .perceptual import LPIPS as LPIPS
 from .rankings import AUROC as AUROC
 from .rankings import AveragePrecision as AveragePrecision
 from .rankings import CalibrationError as CalibrationError
@@ -19,6 +25,7 @@ from .regression import MAE as MAE
 from .regression import MSE as MSE
 from .regression import R2 as R2
 from .regression import RMSE as RMSE
+from .rouge import ROUGE as ROUGE
 from .text import BLEU as BLEU
 from .text import CharErrorRate as CharErrorRate
 from .text import Perplexity as Perplexity

@@ -114,7 +114,22 @@ class _Sequences(Metric):
         return self._split(given)
 
 
-class BLEU(_Sequences):
+class References(list[Units]):
+    """Several references for one output."""
+
+
+class WithReferences(_Sequences):
+    """Takes a list of references for an output, too."""
+
+    def _units(self, name: str, side: str, given: Any) -> Any:
+        if side == "targets" and isinstance(given, list | tuple):
+            if not given:
+                raise ArgumentError(f"{name}: an output has no reference; give at least one")
+            return References(super(WithReferences, self)._units(name, side, one) for one in given)
+        return super()._units(name, side, given)
+
+
+class BLEU(WithReferences):
     """BLEU of the whole corpus (Papineni et al., 2002), from 0 to 1.
 
     The geometric mean of the shares of n-grams that are in a reference, each counted as often as in
@@ -165,24 +180,17 @@ class BLEU(_Sequences):
         self.totals = [0] * self.most
         self.given = self.wanted = 0
 
-    def _units(self, name: str, side: str, given: Any) -> Any:
-        if side == "targets" and isinstance(given, list | tuple):
-            if not given:
-                raise ArgumentError(f"{name}: an output has no reference; give at least one")
-            return _References(super(BLEU, self)._units(name, side, one) for one in given)
-        return super()._units(name, side, given)
-
     def update(self, outputs: Any, targets: Any, loss: float) -> None:
         for found, wanted in self._pairs(outputs, targets):
-            references = wanted if isinstance(wanted, _References) else _References([wanted])
+            references = wanted if isinstance(wanted, References) else References([wanted])
             self.given += len(found)
             lengths = [len(reference) for reference in references]
             self.wanted += min(lengths, key=lambda size: (abs(size - len(found)), size))
             for n in range(1, self.most + 1):
-                have = _ngrams(found, n)
+                have = ngrams(found, n)
                 limits: Counter[Units] = Counter()
                 for reference in references:
-                    limits |= _ngrams(reference, n)
+                    limits |= ngrams(reference, n)
                 self.matches[n - 1] += (have & limits).total()
                 self.totals[n - 1] += have.total()
 
@@ -206,11 +214,8 @@ class BLEU(_Sequences):
         }
 
 
-class _References(list[Units]):
-    """Several references for one output."""
-
-
-def _ngrams(units: Units, n: int) -> Counter[Units]:
+def ngrams(units: Units, n: int) -> Counter[Units]:
+    """How often each row of `n` units occurs."""
     return Counter(tuple(units[i : i + n]) for i in range(len(units) - n + 1))
 
 

@@ -1,0 +1,196 @@
+"""Metrics with a net, with random weights beside their reference implementations."""
+
+import json
+
+import numpy as np
+import pytest
+from metric_batches import gathered
+
+import ingle.tensor as it
+from ingle import nn
+from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.train import DISTS, FID, LPIPS
+from ingle.train.metrics.perceptual import DISTSNet, InceptionFeatures, LPIPSNet
+from ingle.train.metrics.perceptual.frechet import frechet_distance
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.uniform(size=(2, 5, 3, 64, 48)).astype(np.float32)
+
+
+def torch_state(module):
+    return {name: it.asarray(value.numpy()) for name, value in module.state_dict().items()}
+
+
+def alexnet(torch, net):
+    """LPIPS on AlexNet in PyTorch's functions, with the weights of `net`."""
+    f = torch.nn.functional
+    state = {
+        k: torch.from_numpy(np.array(it.asarray(v).numpy())) for k, v in net.state_dict().items()
+    }
+
+    def features(x):
+        shift, scale = (
+            torch.tensor(v).reshape(1, 3, 1, 1)
+            for v in ([-0.03, -0.088, -0.188], [0.458, 0.448, 0.45])
+        )
+        x, found = (x - shift) / scale, []
+        for slice_, layer, stride, padding, pool in (
+            (1, 0, 4, 2, 0),
+            (2, 3, 1, 2, 1),
+            (3, 6, 1, 1, 1),
+            (4, 8, 1, 1, 0),
+            (5, 10, 1, 1, 0),
+        ):
+            x = f.max_pool2d(x, 3, 2) if pool else x
+            name = f"net.slice{slice_}.{layer}"
+            x = f.relu(f.conv2d(x, state[f"{name}.weight"], state[f"{name}.bias"], stride, padding))
+            found.append(x / (x.norm(dim=1, keepdim=True) + 1e-10))
+        return found
+
+    def distance(x, y):
+        return sum(
+            ((a - b) ** 2 * state[f"lin{i}.model.1.weight"]).sum(1).mean((1, 2))
+            for i, (a, b) in enumerate(zip(features(x), features(y), strict=True))
+        )
+
+    return distance
+
+
+def test_lpips_is_that_of_its_formula():
+    torch = pytest.importorskip("torch")
+    net = LPIPSNet("alex")
+    wanted = alexnet(torch, net)(2 * torch.from_numpy(X) - 1, 2 * torch.from_numpy(Y) - 1)
+    found = gathered(LPIPS(net), X, Y, parts=(0, 1, None))
+    assert found == pytest.approx(float(wanted.mean()), rel=1e-4)
+    moved = gathered(LPIPS(net, low=-1, high=1), 2 * X - 1, 2 * Y - 1, parts=(0, None))
+    assert moved == pytest.approx(found, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trunk", ["alex", "squeeze", "vgg"])
+def test_lpips_is_that_of_its_package(trunk):
+    torch = pytest.importorskip("torch")
+    lpips = pytest.importorskip("lpips", exc_type=ImportError)
+    theirs = lpips.LPIPS(net=trunk, pretrained=False, pnet_rand=True, verbose=False)
+    net = LPIPSNet(trunk)
+    passed = net.load_state_dict(torch_state(theirs), strict=False)
+    assert not passed.missing_keys
+    with torch.no_grad():
+        wanted = theirs(torch.from_numpy(X), torch.from_numpy(Y), normalize=True).mean()
+    assert gathered(LPIPS(net), X, Y, parts=(0, None)) == pytest.approx(float(wanted), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_dists_is_that_of_its_package(monkeypatch):
+    torch = pytest.importorskip("torch")
+    models = pytest.importorskip("torchvision.models", exc_type=ImportError)
+    reference = pytest.importorskip("DISTS_pytorch", exc_type=ImportError)
+    vgg16 = models.vgg16
+    monkeypatch.setattr(models, "vgg16", lambda **options: vgg16(weights=None))
+    theirs = reference.DISTS(load_weights=False)
+    net = DISTSNet()
+    net.load_state_dict(torch_state(theirs))
+    wanted = theirs(torch.from_numpy(X), torch.from_numpy(Y), batch_average=True)
+    found = gathered(DISTS(net), X, Y, parts=(0, 2, None))
+    assert found == pytest.approx(float(wanted), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_inception_is_that_of_piq(monkeypatch):
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("piq.feature_extractors.fid_inception", exc_type=ImportError)
+    made = []
+
+    def state(*args, **options):
+        return made[0].state_dict()
+
+    original = theirs.models.inception_v3
+
+    def random(**options):
+        known = {k: v for k, v in options.items() if k in ("num_classes", "aux_logits")}
+        return original(weights=None, init_weights=False, **known)
+
+    monkeypatch.setattr(theirs.models, "inception_v3", random)
+    first = original(weights=None, init_weights=False, num_classes=1008, aux_logits=False)
+    for module in first.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    made.append(first)
+    monkeypatch.setattr(theirs, "load_state_dict_from_url", state)
+    wanted_net = theirs.InceptionV3(resize_input=True, normalize_input=True).eval()
+    net = InceptionFeatures().eval()
+    passed = net.load_state_dict(torch_state(first), strict=False)
+    assert not passed.missing_keys
+    with torch.no_grad():
+        wanted = wanted_net(torch.from_numpy(X[:2]))[0].squeeze(-1).squeeze(-1).numpy()
+    found = net(it.asarray(X[:2])).numpy()
+    assert wanted.shape == (2, 2048)
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-4 * np.abs(wanted).max())
+
+
+def test_the_frechet_distance_is_that_of_matrix_roots():
+    linalg = pytest.importorskip("scipy.linalg")
+    for width in (1, 5, 20):
+        a, b = RNG.normal(size=(2, 3 * width, width)) @ RNG.normal(size=(width, width))
+        b = b + 1
+        cov_a, cov_b = (np.cov(x.T).reshape(width, width) for x in (a, b))
+        root = np.real(linalg.sqrtm(cov_a @ cov_b))
+        wanted = ((a.mean(0) - b.mean(0)) ** 2).sum() + np.trace(cov_a + cov_b - 2 * root)
+        found = frechet_distance(a.mean(0), cov_a, b.mean(0), cov_b)
+        assert found == pytest.approx(wanted, rel=1e-6)
+
+
+class Pixels(nn.Module):
+    """Two colors of the first pixel, as features."""
+
+    def forward(self, x):
+        return x[:, :2, 0, 0]
+
+
+def test_fid_gathers_means_and_covariances():
+    drawn, true = RNG.normal(size=(50, 3, 2, 2)), 1 + 2 * RNG.normal(size=(50, 3, 2, 2))
+    found = gathered(FID(Pixels()), drawn, true)
+    a, b = drawn[:, :2, 0, 0], true[:, :2, 0, 0]
+    wanted = frechet_distance(a.mean(0), np.cov(a.T), b.mean(0), np.cov(b.T))
+    assert found == pytest.approx(wanted, rel=1e-9)
+    metric = FID(Pixels())
+    metric.update(it.asarray(drawn), it.asarray(true[:20]), 0.0)
+    assert json.loads(json.dumps(metric.state()))["true"]["count"] == 20
+    assert metric.fresh().drawn.count == 0
+
+
+def test_the_net_is_as_before():
+    class Noted(nn.Module):
+        def __init__(self):
+            self.modes = []
+
+        def forward(self, x):
+            self.modes.append(self.training)
+            return x[:, :, 0, 0]
+
+    net = Noted().train()
+    FID(net).update(it.ones((2, 3, 2, 2)), it.ones((2, 3, 2, 2)), 0.0)
+    assert net.modes == [False, False]
+    assert net.training
+
+
+def test_mistakes_are_explained():
+    grey = it.ones((2, 1, 64, 64))
+    with pytest.raises(ShapeError, match=r"LPIPS: images must have shape .* grey"):
+        LPIPS(LPIPSNet("squeeze")).update(grey, grey, 0.0)
+    with pytest.raises(ShapeError, match=r"FID: images must have shape .* grey"):
+        FID(Pixels()).update(grey, grey, 0.0)
+    with pytest.raises(
+        ShapeError, match=r"FID: the net must give features of shape \(2, features\)"
+    ):
+        FID(nn.Identity()).update(it.ones((2, 3, 4, 4)), it.ones((2, 3, 4, 4)), 0.0)
+    with pytest.raises(ArgumentError, match="at least 2 drawn images, got 0"):
+        FID(Pixels()).compute()
+    with pytest.raises(ArgumentError, match="trunk must be"):
+        LPIPSNet("resnet")
+    with pytest.raises(ArgumentError, match="low must be below high"):
+        LPIPS(LPIPSNet("squeeze"), low=1, high=0)
