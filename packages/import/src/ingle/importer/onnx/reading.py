@@ -6,6 +6,7 @@ node and the field.
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
 
 LARGEST = 1 << 34
 """Elements of one initializer; a file that claims more is refused before memory is taken."""
+
+
+LARGEST_DENSE = 1 << 27
+"""Elements of a sparse tensor, which becomes a dense one."""
 
 
 def onnx_package() -> Any:
@@ -72,7 +77,10 @@ def parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[Any
     if model.functions:
         from onnx.inliner import inline_local_functions
 
-        model = inline_local_functions(model)
+        try:
+            model = inline_local_functions(model)
+        except Exception as error:  # of its C++ code
+            raise ModelError(f"{name}: its functions do not fit their calls: {error}") from error
     return model, name, folder
 
 
@@ -117,7 +125,19 @@ class Reader:
         note_last_uses(graph)
         return graph
 
+    def _check_names(self, message: onnx.GraphProto) -> None:
+        names: list[Any] = [message.name, [t.name for t in message.initializer]]
+        names += [t.values.name for t in message.sparse_initializer]
+        for port in (*message.input, *message.output):
+            names += [port.name, [d.dim_param for d in port.type.tensor_type.shape.dim]]
+        for node in message.node:
+            names += [node.name, node.op_type, node.domain, node.input, node.output]
+            names.append([a.name for a in node.attribute])
+        if _spoilt(names):
+            raise ModelError(f"{self.name}: graph {message.name!r}: a name in it is no UTF-8")
+
     def _graph(self, message: onnx.GraphProto, around: frozenset[str]) -> Graph:
+        self._check_names(message)
         constants = {t.name: self.array(t, f"initializer {t.name!r}") for t in message.initializer}
         for sparse in message.sparse_initializer:
             constants[sparse.values.name] = self._dense(sparse)
@@ -257,6 +277,8 @@ class Reader:
         name = f"sparse tensor {message.values.name!r}"
         values, places = self.array(message.values, name), self.array(message.indices, name)
         shape = tuple(message.dims)
+        if min(shape, default=0) < 0 or math.prod(shape) > LARGEST_DENSE:
+            raise ModelError(f"{self.name}: {name}: its shape {shape} makes no sense")
         dense = np.zeros(shape, values.dtype)
         try:
             if places.ndim == 1:
@@ -284,6 +306,13 @@ class Reader:
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
+
+
+def _spoilt(message: Any) -> bool:
+    """Whether a name in a message is no UTF-8: then it comes as bytes, which no name equals."""
+    if isinstance(message, bytes):
+        return True
+    return not isinstance(message, str) and any(map(_spoilt, message))
 
 
 def _text(data: bytes | str) -> str:

@@ -111,7 +111,7 @@ def operator(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
             required,
         )  # fmt: skip
         entries = OPERATORS.setdefault((domain, name), [])
-        entries.append(entry)
+        entries.insert(0, entry)  # before one of the same opset, in whose place it comes
         entries.sort(key=lambda e: -e.since)
         return function
 

@@ -163,8 +163,8 @@ def cast(x: Array, dtype: np.dtype) -> Array:
         return np.asarray(x).astype(dtype)
 
 
-LARGEST = 1 << 31
-"""Elements that a shape in a model may ask for; a damaged one asks for any number."""
+LARGEST = 1 << 28
+"""Elements that a size in a model may make of none; a damaged one asks for any number."""
 
 
 def bounded(name: str, shape: Iterable[int]) -> tuple[int, ...]:

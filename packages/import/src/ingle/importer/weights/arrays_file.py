@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -11,13 +12,17 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ..errors import WeightsError
-from .source import Weights
+from .source import Weights, possible
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError, SyntaxError,
     NotImplementedError, OverflowError, RuntimeError, MemoryError,
 )  # fmt: skip
 """What the readers of archives raise for contents that make no sense."""
+FACTOR = 200
+"""How many times its size in the file a large array may become."""
+MOST_FROM_LITTLE = 1 << 28
+"""Bytes of an array up to which it may become more than that."""
 LARGEST = 1 << 35
 """Bytes of one array; compressed files may claim to hold any number."""
 
@@ -49,13 +54,16 @@ class Npz(Weights):
                 f"{self.path}: {info.filename!r} holds Python objects, which reading would run; "
                 "save numbers only"
             )
-        count = dtype.itemsize
-        for n in shape:
-            count *= n
-            if n < 0 or count > LARGEST:
-                raise ValueError(f"{info.filename!r} claims the shape {shape}")
+        count = math.prod(shape, start=dtype.itemsize)
+        if min(shape, default=0) < 0 or not possible(shape, dtype) or count > LARGEST:
+            raise ValueError(f"{info.filename!r} claims the shape {shape}")
         if count > info.file_size:
             raise ValueError(f"{info.filename!r} of shape {shape} is cut off")
+        if count > MOST_FROM_LITTLE and count > FACTOR * info.compress_size:
+            raise WeightsError(
+                f"{self.path}: refused: {info.filename!r} is {info.compress_size} bytes that claim "
+                f"to become {count}, as in a zip bomb; save it without compression"
+            )
         return shape, dtype
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -19,7 +19,7 @@ from ingle.nn import atomic_write
 
 from ..errors import WeightsError
 from .gguf_blocks import KINDS, PACKERS, packed, unpacked
-from .source import Weights, let_go, mapped, view
+from .source import Weights, let_go, mapped, possible, view
 
 MAGIC = b"GGUF"
 PLAIN: dict[str, tuple[int, np.dtype]] = {
@@ -133,6 +133,8 @@ class Gguf(Weights):
         if ndim > 8:
             raise cursor.wrong(f"{name!r} has {ndim} axes")
         shape = tuple(cursor.number("Q") for _ in range(ndim))[::-1]
+        if not possible(shape, np.dtype(np.float64)):
+            raise cursor.wrong(f"{name!r} has the shape {shape}")
         number, start = cursor.number("I"), cursor.number("Q")
         kind = BY_NUMBER.get(number)
         if kind is None:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from ..errors import WeightsError
-from .source import Weights, let_go, mapped, view
+from .source import Weights, let_go, mapped, possible, view
 
 DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"),
@@ -23,6 +23,8 @@ DTYPES: dict[str, np.dtype] = {
     "BOOL": np.dtype("?"), "C64": np.dtype("<c8"),
 }  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+BYTES = np.dtype(np.complex128)
+"""As large as any element."""
 LARGEST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
 INDEX = ".index.json"
@@ -70,7 +72,7 @@ class Safetensors(Weights):
             sizes = [*shape, start, stop]
         except (KeyError, TypeError, ValueError) as error:
             raise self._wrong(f"the entry of {name!r} makes no sense: {error!r}") from error
-        if not all(type(n) is int and 0 <= n < 1 << 62 for n in sizes):
+        if not all(type(n) is int and n >= 0 for n in sizes) or not possible(shape, BYTES):
             raise self._wrong(f"{name!r} has the shape {shape} at {start} to {stop}")
         if kind not in DTYPES:
             raise WeightsError(

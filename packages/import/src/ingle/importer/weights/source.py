@@ -68,10 +68,18 @@ def let_go(data: mmap.mmap, start: int, size: int) -> None:
         data.madvise(mmap.MADV_DONTNEED, first, length)
 
 
+def possible(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether an array may have a shape: even without elements its other sizes count."""
+    count = dtype.itemsize
+    for n in shape:
+        count *= max(n, 1)
+    return len(shape) <= 64 and count < 1 << 62
+
+
 def view(
     data: mmap.mmap | bytes, dtype: np.dtype, shape: tuple[int, ...], start: int
 ) -> np.ndarray:
-    """An array that lies in mapped bytes."""
+    """An array that lies in mapped bytes; its shape is `possible`."""
     count = 1
     for n in shape:
         count *= n

@@ -7,6 +7,7 @@ import mmap
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ..errors import WeightsError
-from .source import Weights, mapped
+from .source import Weights, mapped, possible
 from .unpickling import Named, Table, load
 
 STORAGES: dict[str, np.dtype] = {
@@ -37,12 +38,14 @@ SCALARS: dict[str, np.dtype] = {
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }  # fmt: skip
 DAMAGE = (
-    zipfile.BadZipFile, tarfile.TarError, struct.error, EOFError, OSError, ValueError, LookupError,
+    zipfile.BadZipFile, zlib.error, tarfile.TarError, struct.error, EOFError, OSError, ValueError, LookupError,
     TypeError, NotImplementedError, OverflowError, RuntimeError,
 )  # fmt: skip
 """What the readers of archives raise for contents that make no sense."""
 MAGIC = 0x1950A86A20F9469CFC6C
 """The first number of the format before zip archives."""
+LONGEST = 4096
+"""Letters of a name; those of dicts in dicts become one."""
 SECTIONS = ("state_dict", "model_state_dict", "model", "module", "net", "network")
 """Where training scripts put the state of the model in a larger checkpoint."""
 
@@ -74,6 +77,8 @@ def _tensor(
     numbers = (offset, *sizes, *steps)
     if len(sizes) != len(steps) or not all(type(n) is int and n >= 0 for n in numbers):
         raise ValueError(f"a tensor of shape {sizes}, strides {steps} and offset {offset}")
+    if not possible(sizes, kind):
+        raise ValueError(f"a tensor of shape {sizes}")
     if 0 in sizes:
         return np.zeros(sizes, kind)
     last = offset + sum((n - 1) * s for n, s in zip(sizes, steps, strict=True))
@@ -165,8 +170,8 @@ class TorchFile(Weights):
             return
         for key, inner in value.items():
             name = f"{prefix}.{key}" if prefix else str(key)
-            if len(self._arrays) + len(self.metadata) > 1_000_000:
-                raise WeightsError(f"{self.path}: more than a million names")
+            if len(self._arrays) + len(self.metadata) > 1_000_000 or len(name) > LONGEST:
+                raise WeightsError(f"{self.path}: a million names, or one of {len(name)} letters")
             if isinstance(inner, np.ndarray):
                 self._arrays[name] = inner
             else:

@@ -10,6 +10,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 
 from ...errors import ModelError
+from ..values import bounded
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,14 @@ def padded(x: Tensor, spans: list[Window], value: float, *, whole: bool = True) 
     """With what is added at the ends of spatial axes, and what the last window needs."""
     widths = [(0, 0)] * (x.ndim - len(spans))
     widths += [(w.before, w.behind + (w.beyond if whole else 0)) for w in spans]
+    bounded("padding", [n + a + b for n, (a, b) in zip(x.shape, widths, strict=True)])
     return it.pad(x, widths, value=value) if any(a or b for a, b in widths) else x
 
 
 def unfolded(x: Tensor, spans: list[Window]) -> Tensor:
     """Every window of a padded tensor: [..., *counts, *kernel]."""
     lead = x.ndim - len(spans)
+    bounded("windows", [*x.shape[:lead], *(w.count * w.kernel for w in spans)])
     for i, w in enumerate(spans):
         axis = lead + 2 * i
         places = np.arange(w.count)[:, None] * w.stride + np.arange(w.kernel) * w.dilation

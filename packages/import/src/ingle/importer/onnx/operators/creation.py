@@ -92,7 +92,9 @@ def random_uniform(
     *, shape: list[int], low: float = 0.0, high: float = 1.0, dtype: int = 1,
     seed: float | None = None, device: Device | None,
 ) -> Array:  # fmt: skip
-    drawn = it.random.uniform(tuple(shape), low, high, device=device, generator=_generator(seed))
+    drawn = it.random.uniform(
+        bounded("Random", shape), low, high, device=device, generator=_generator(seed)
+    )
     return cast(drawn, dtype_of(dtype))
 
 
@@ -101,7 +103,9 @@ def random_normal(
     *, shape: list[int], mean: float = 0.0, scale: float = 1.0, dtype: int = 1,
     seed: float | None = None, device: Device | None,
 ) -> Array:  # fmt: skip
-    drawn = it.random.normal(tuple(shape), mean, scale, device=device, generator=_generator(seed))
+    drawn = it.random.normal(
+        bounded("Random", shape), mean, scale, device=device, generator=_generator(seed)
+    )
     return cast(drawn, dtype_of(dtype))
 
 

@@ -15,7 +15,7 @@ from ingle.tensor.errors import MissingPackageError
 
 from ...errors import ModelError
 from ..registry import operator
-from ..values import Host, ints
+from ..values import Host, bounded, ints
 
 
 @operator("Resize", 11)
@@ -70,6 +70,7 @@ def resized(
     """One axis after the other: each new element is a weighted sum of a few old ones."""
     if mode not in ("nearest", "linear", "cubic"):
         raise ModelError(f"Resize: mode must be nearest, linear or cubic, got {mode!r}")
+    bounded("Resize", out)
     dtype = x.dtype
     if mode != "nearest" and not dtype.is_floating:
         x = x.astype(it.float64)

@@ -9,7 +9,7 @@ from ingle.tensor import Tensor
 
 from ...errors import ModelError
 from ..registry import operator
-from ..values import Array, Host, Value, host, namespace, numpy_dtype
+from ..values import Array, Host, Value, bounded, host, namespace, numpy_dtype
 
 
 def _positive(indices: Array, n: int) -> Array:
@@ -168,6 +168,7 @@ def nonzero(x: Tensor) -> Tensor:
 def one_hot(indices: Tensor, depth: Host, values: Tensor, *, axis: int = -1) -> Tensor:
     """The second value at each index along a new axis, the first elsewhere."""
     count = int(depth.reshape(-1)[0])
+    bounded("OneHot", [*indices.shape, count])
     places = _positive(indices.astype(it.int64), count)
     at = axis % (indices.ndim + 1)
     steps = it.reshape(

@@ -199,6 +199,7 @@ def pad(
 
 
 def _padded(x: Array, widths: list[tuple[int, int]], mode: str, fill: float) -> Array:
+    bounded("Pad", [n + a + b for n, (a, b) in zip(x.shape, widths, strict=True)])
     if isinstance(x, np.ndarray):
         extra = {"constant_values": fill} if mode == "constant" else {}
         return np.pad(x, widths, mode=mode, **extra)  # type: ignore[call-overload]

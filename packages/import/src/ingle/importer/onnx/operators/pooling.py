@@ -11,7 +11,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.dtypes import integer_range
 
 from ..registry import operator
-from ..values import Host, ints
+from ..values import Host, bounded, ints
 from ._windows import Window, padded, unfolded, windows
 
 
@@ -156,7 +156,7 @@ def max_unpool(
         (x.shape[2 + a] - 1) * stride[a] + kernel_shape[a] - ends[a] - ends[a + n] for a in range(n)
     ]
     shape = (*x.shape[:2], *sizes)
-    flat = it.zeros(math.prod(shape), dtype=x.dtype, device=x.device)
+    flat = it.zeros(math.prod(bounded("MaxUnpool", shape)), dtype=x.dtype, device=x.device)
     done = it.scatter_set(flat, it.reshape(places, (-1,)), it.reshape(x, (-1,)), axis=0)
     y = it.reshape(done, shape)
     if output_shape is None:

@@ -9,7 +9,7 @@ from ingle.tensor import Tensor
 
 from ...errors import ModelError
 from ..registry import operator
-from ..values import Host, dtype_of
+from ..values import Host, bounded, dtype_of
 
 
 def _complex(x: Tensor) -> Tensor:
@@ -31,6 +31,7 @@ def _transformed(
 ) -> Tensor:
     n = None if length is None else int(length.reshape(-1)[0])
     at = axis if axis >= 0 else axis + x.ndim
+    bounded("DFT", [*x.shape, n or 1])
     if inverse and onesided:
         z = _complex(x)
         back = it.fft.irfft(z, n=n, axis=at)
@@ -84,7 +85,7 @@ def stft(
 
 def _window(size: Host, weights: tuple[float, ...], dtype: int, periodic: int) -> Host:
     """A sum of cosines: periodic, for transforms, or symmetric, for filters."""
-    n = int(size.reshape(-1)[0])
+    (n,) = bounded("a window", [int(size.reshape(-1)[0])])
     steps = np.arange(n) * 2 * np.pi / (n if periodic else max(n - 1, 1))
     total = sum(w * (-1) ** k * np.cos(k * steps) for k, w in enumerate(weights))
     return np.asarray(total).astype(dtype_of(dtype))
