@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from ..errors import WeightsError
 from .source import Weights, possible
 
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError, EOFError, OSError, ValueError, KeyError, TypeError, SyntaxError,
     NotImplementedError, OverflowError, RuntimeError, MemoryError,
 )  # fmt: skip
 """What the readers of archives raise for contents that make no sense."""

@@ -38,8 +38,8 @@ SCALARS: dict[str, np.dtype] = {
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }  # fmt: skip
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, tarfile.TarError, struct.error, EOFError, OSError, ValueError, LookupError,
-    TypeError, NotImplementedError, OverflowError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, tarfile.TarError, struct.error, EOFError, OSError, ValueError,
+    LookupError, TypeError, NotImplementedError, OverflowError, RuntimeError,
 )  # fmt: skip
 """What the readers of archives raise for contents that make no sense."""
 MAGIC = 0x1950A86A20F9469CFC6C
