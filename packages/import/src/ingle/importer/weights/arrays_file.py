@@ -16,8 +16,8 @@ from ..errors import WeightsError
 from .source import Weights, possible
 
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, tokenize.TokenError, EOFError, OSError, ValueError, KeyError, TypeError, SyntaxError,
-    NotImplementedError, OverflowError, RuntimeError, MemoryError,
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError, EOFError, OSError, ValueError, KeyError,
+    TypeError, SyntaxError, NotImplementedError, OverflowError, RuntimeError, MemoryError,
 )  # fmt: skip
 """What the readers of archives raise for contents that make no sense."""
 FACTOR = 200
