@@ -197,6 +197,11 @@ def written_plainly():
 
 
 class TestPlainCode:
+    @pytest.fixture(autouse=True)
+    def plans_at_once(self, monkeypatch):
+        """A plan from the second run on."""
+        monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+
     def test_moments_stay_where_they_are(self):
         net, cells, step = written_plainly()
         moments = [c for c in cells if c not in set(net.parameters())]
