@@ -73,7 +73,7 @@ def from_pretrained(
     >>> from ingle import importer, nn
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "config.json").write_text('{"inputs": 3}')
-    >>> importer.save_safetensors(folder / "model.safetensors", nn.Linear(3, 1).state_dict())
+    >>> _ = importer.save_safetensors(folder / "model.safetensors", nn.Linear(3, 1))
     >>> importer.from_pretrained(folder, lambda config: nn.Linear(config["inputs"], 1))
     Linear(in_features=3, out_features=1, bias=True)
     """

@@ -6,7 +6,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -82,13 +82,13 @@ class Server:
         tags = [h.get(key, "") for key in ("X-Linked-ETag", "ETag") for h in answer[0]]
         return re.findall(r"(?<![0-9a-f])[0-9a-f]{40,64}(?![0-9a-f])", " ".join(tags))
 
-    def _open(self, name: str, method: str) -> tuple[list[HTTPMessage], bytes] | None:
+    def _open(self, name: str, method: str) -> tuple[list[Any], bytes] | None:
         """The headers of the answer and of what it was redirected from, and what it holds.
 
         A hub redirects to where a large file lies, and only the first answer has its checksum.
         """
         url = urljoin(self.url, name)
-        seen: list[HTTPMessage] = []
+        seen: list[Any] = []
         for _ in range(_REDIRECTS):
             try:
                 request = urllib.request.Request(url, method=method)
