@@ -63,7 +63,7 @@ def saved(tmp_path: Path) -> Callable[[Any], Path]:
 
 @pytest.fixture
 def agree() -> Callable[..., None]:
-    """Compares outputs, and gradients of the sum of their squares, of a model with torch's."""
+    """Compares outputs of a model, and gradients of a sum of them, with torch's."""
 
     def compare(
         ours: Any, theirs: Any, mine: it.Tensor, other: Any, tolerance: float = 1e-4
@@ -71,8 +71,10 @@ def agree() -> Callable[..., None]:
         want = other.detach().numpy()
         assert np.abs(want).max() > 1e-2
         np.testing.assert_allclose(mine.numpy(), want, atol=tolerance, rtol=tolerance)
-        gradients = it.sum(mine * mine).backward()
-        (other * other).sum().backward()
+        # Random weights: the squares behind a norm have a sum that hardly changes.
+        weights = np.random.default_rng(1).normal(size=want.shape).astype(np.float32)
+        gradients = it.sum(mine * it.asarray(weights)).backward()
+        (other * other.new_tensor(weights)).sum().backward()
         kind = type(ours)
         wanted = {
             new: p.grad.numpy().T if re.search(kind.transpose or "(?!)", new) else p.grad.numpy()
@@ -90,3 +92,21 @@ def agree() -> Callable[..., None]:
         assert compared == len(wanted)
 
     return compare
+
+
+@pytest.fixture
+def generated() -> Callable[..., list[list[int]]]:
+    """What transformers goes on with, from a batch padded on the left; 0 and 1 are left out."""
+
+    def go_on(theirs: Any, prompts: list[list[int]], **options: Any) -> list[list[int]]:
+        import torch
+
+        longest = max(map(len, prompts))
+        tokens = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+        found = theirs.generate(
+            tokens, attention_mask=mask, do_sample=False, pad_token_id=0, eos_token_id=1, **options
+        )
+        return [[t for t in row if t > 1] for row in found[:, longest:].tolist()]
+
+    return go_on

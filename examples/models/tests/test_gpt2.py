@@ -27,19 +27,6 @@ def both(hf: Any, saved: Any) -> Any:
     return GPT2.from_pretrained(saved(theirs)), theirs
 
 
-def generated(theirs: Any, prompts: list[list[int]], **options: Any) -> list[list[int]]:
-    """What transformers goes on with, from a batch that is padded on the left."""
-    import torch
-
-    longest = max(map(len, prompts))
-    tokens = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
-    found = theirs.generate(
-        tokens, attention_mask=mask, do_sample=False, pad_token_id=0, eos_token_id=1, **options
-    )
-    return [[t for t in row if t > 1] for row in found[:, longest:].tolist()]
-
-
 @pytest.mark.slow
 def test_scores_and_gradients(both: Any, agree: Any) -> None:
     import torch
@@ -51,12 +38,11 @@ def test_scores_and_gradients(both: Any, agree: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 4])
-def test_tokens_of_prompts_of_different_lengths(both: Any, beams: int) -> None:
+def test_tokens_of_prompts_of_different_lengths(both: Any, beams: int, generated: Any) -> None:
     ours, theirs = both
     found = generate(ours, PROMPTS, Choice(20, beams=beams, end=(1,)))
-    assert [[t for t in row if t > 1] for row in found] == generated(
-        theirs, PROMPTS, max_new_tokens=20, num_beams=beams
-    )
+    want = generated(theirs, PROMPTS, max_new_tokens=20, num_beams=beams)
+    assert [[t for t in row if t > 1] for row in found] == want
 
 
 @pytest.mark.slow
