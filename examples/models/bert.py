@@ -247,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> np.ndarray:
         folder = importer.fetch_pretrained(given.weights)
         encode = SentenceEncoder(Bert.from_pretrained(folder), load_tokenizer(folder))
         vectors = encode(given.texts)
-    alike = vectors @ vectors.T
+    alike: np.ndarray = vectors @ vectors.T
     for text, row in zip(given.texts, alike, strict=True):
         print(" ".join(f"{value:6.3f}" for value in row), text)
     return alike

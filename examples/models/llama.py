@@ -16,7 +16,7 @@ import numpy as np
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.importer import UnsupportedError
-from ingle.tensor import Tensor
+from ingle.tensor import Device, Tensor
 
 from .masking import padding_mask
 from .pretrained import Pretrained, require
@@ -61,11 +61,13 @@ class Rotary(nn.Module):
     def __init__(self, sizes: Sizes) -> None:
         frequencies = sizes.rope_base ** (-np.arange(0, sizes.head_dim, 2) / sizes.head_dim)
         scaled = rescaled(frequencies, sizes.rope_scaling or {}, sizes.max_length)
-        self.inv_freq = nn.Buffer(it.asarray(scaled.astype(np.float32)), persistent=False)
+        # No buffer, which a cast to half a precision would make coarse.
+        self.frequencies = tuple(scaled.tolist())
 
-    def forward(self, length: int, start: int) -> tuple[Tensor, Tensor]:
-        places = it.arange(length, dtype="float32", device=self.inv_freq.raw.device) + start
-        angles = it.expand_dims(places, 1) * self.inv_freq.raw.astype("float32")
+    def forward(self, length: int, start: int, device: Device) -> tuple[Tensor, Tensor]:
+        places = it.arange(length, dtype="float32", device=device) + start
+        frequencies = it.asarray(self.frequencies, dtype="float32", device=device)
+        angles = it.expand_dims(places, 1) * frequencies
         return it.cos(angles), it.sin(angles)
 
 
@@ -90,7 +92,8 @@ def rescaled(frequencies: np.ndarray, scaling: Mapping[str, Any], max_length: in
     low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
     waves = before * frequencies / (2.0 * math.pi)
     share = np.clip((waves - low) / (high - low), 0.0, 1.0)
-    return frequencies * ((1.0 - share) / factor + share)
+    found: np.ndarray = frequencies * ((1.0 - share) / factor + share)
+    return found
 
 
 class Attention(nn.Module):
@@ -177,7 +180,7 @@ class Trunk(nn.Module):
         x = self.embed_tokens(tokens)
         start = 0 if caches is None else caches[0].length.raw
         # Only distances count, so padded sequences may begin anywhere.
-        turn = self.rotary(tokens.shape[1], start)
+        turn = self.rotary(tokens.shape[1], start, x.device)
         room = None if caches is None else caches[0].max_len
         seen = padding_mask(tokens.shape[1], start, room, first)
         for i, layer in enumerate(self.layers):
@@ -226,9 +229,11 @@ class Llama(Pretrained):
         return name
 
     def caches(self, batch: int, length: int) -> list[nn.KVCache]:
-        norm = self.model.norm.weight.raw
+        place = next(self.model.norm.parameters()).raw
         shape = (batch, self.sizes.kv_heads, length, self.sizes.head_dim)
-        return [nn.KVCache(*shape, dtype=norm.dtype, device=norm.device) for _ in self.model.layers]
+        return [
+            nn.KVCache(*shape, dtype=place.dtype, device=place.device) for _ in self.model.layers
+        ]
 
     def forward(
         self,
