@@ -8,6 +8,8 @@ import importlib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ingle.nn.porting import INSTEAD
+
 PAGE = Path(__file__).with_name("nn-names.md")
 
 HOMES = {
@@ -52,13 +54,6 @@ torch.nn.utils.parametrize
 type_before_parametrizations: type(module).__mro__[1]
 transfer_parametrizations_and_params: copy.deepcopy(module)
 torch.nn.Module
-type: model.to(dtype="float64")
-cpu cuda ipu mtia xpu: model.to("cuda")
-compile: ingle.fusion.compile(model)
-set_submodule: model.name = module
-zero_grad: leave it out; nothing accumulates
-get_extra_state set_extra_state: nn.save(path, {"model": model, "extra": value})
-to_empty: model.to(device)
 torch.optim
 SparseAdam: optim.Adam, all gradients are dense
 lr_scheduler: optim.schedule, which are learning rates: optim.Adam(model, lr=schedule)
@@ -179,6 +174,8 @@ def of_torch() -> dict[str, dict[str, str]]:
         names, colon, code = line.partition(": ")
         if not colon:
             place = line
+            if place == "torch.nn.Module":
+                found[place] = dict(INSTEAD)
             continue
         found.setdefault(place, {}).update(dict.fromkeys(names.split(), code))
     return found

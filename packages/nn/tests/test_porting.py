@@ -72,3 +72,13 @@ def test_hooks_by_path() -> None:
     assert seen == []
     with pytest.raises(ArgumentError, match=r"matches 'decoder\.\*'; there are for example 0, 0.0"):
         nn.register_hooks(model, lambda *found: None, "decoder.*")
+
+
+@pytest.mark.parametrize("module", [nn.Linear(2, 2), nn.Sequential(nn.ReLU()), nn.ModuleDict({})])
+@pytest.mark.parametrize("name", ["cuda", "zero_grad", "compile"])
+def test_what_modules_lack_is_told_with_what_to_write(module: nn.Module, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}', as it has in PyTorch; here:"):
+        getattr(module, name)
+    assert not hasattr(module, "anything")
+    with pytest.raises(AttributeError, match=r"has no attribute 'wieght'$"):
+        getattr(nn.Linear(2, 2), "wieght")  # noqa: B009

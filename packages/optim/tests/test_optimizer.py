@@ -337,3 +337,16 @@ def test_groups_that_are_added_later_are_trained_like_those_from_the_start() -> 
     with pytest.raises(ArgumentError, match="weight_decay"):
         later.add_param_group({"params": nn.Linear(2, 2), "weight_decay": -1.0})
     assert len(later.groups) == 2
+
+
+@pytest.mark.parametrize("name", ["zero_grad", "param_groups", "state"])
+def test_what_optimizers_lack_is_told_with_what_to_write(name: str) -> None:
+    optimizer = optim.SGD(nn.Linear(2, 2), lr=0.1)
+    with pytest.raises(AttributeError, match=f"SGD has no attribute '{name}', as it has in PyT"):
+        getattr(optimizer, name)
+    assert not hasattr(optimizer, "anything")
+
+
+def test_a_rate_in_quotes_is_none() -> None:
+    with pytest.raises(ArgumentError, match=r"learning rate: must be a number .* got '0\.1'"):
+        optim.Adam(nn.Linear(2, 2), lr="0.1")

@@ -9,7 +9,7 @@ from ingle.autodiff import recording
 from ingle.tensor.dtypes import bfloat16, complex64, float32, float64, int32
 from ingle.tensor.operation import OPERATIONS
 from ingle.testkit import BackendContract, checks, honesty, overrides
-from ingle.testkit.cases import cases
+from ingle.testkit.cases import TIERS, cases
 from ingle.testkit.checks import Findings
 from ingle.testkit.table import report, rows
 from ingle.testkit.tolerance import compare, sensitivities, ulp
@@ -193,6 +193,18 @@ def test_exceptions_that_are_not_needed_fail(key, reason, message):
 def test_an_exception_that_is_needed_passes(wrong):
     where = wrong(exp=lambda op, x: x)
     honesty.check_exception(where, "exp", "it is the identity")
+
+
+def test_each_so_many_th_operation_is_checked_by_every_test_in_another_place():
+    class Third(BackendContract):
+        device, every = "numpy", 3
+
+    whole, third = Standard(), Third()
+    tier = TIERS["smoke"]
+    for name in ("test_forward", "test_gradient", "test_variations"):
+        all_of_them, some = whole._chosen(name, tier), third._chosen(name, tier)
+        assert some == all_of_them[len(name) % 3 :: 3]
+        assert len(all_of_them) // 3 <= len(some) < len(all_of_them) // 2
 
 
 def test_counterparts_are_operations():

@@ -12,8 +12,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallback
 
 @pytest.mark.slow
 class TestFused(BackendContract):
+    """A third of the operations in each test, since PoCL takes long to compile."""
+
     device = "opencl"
     tier = "smoke"
+    every = 3
 
 
 @pytest.mark.nightly

@@ -14,6 +14,7 @@ from ingle.tensor.errors import ArgumentError, OperandError
 from . import assigning, structure
 from .module import Module
 from .parameter import Parameter
+from .porting import missing
 
 
 class _Container(Module):
@@ -82,10 +83,8 @@ class _Container(Module):
         entries: dict[str, Any] = vars(self).get("_entries", {})
         if name in entries:
             return entries[name]
-        raise AttributeError(
-            f"{type(self).__name__} has no attribute {name!r}"
-            + (f"; its {self._kind} are {', '.join(entries)}" if entries else "")
-        )
+        known = f"; its {self._kind} are {', '.join(entries)}" if entries else ""
+        raise AttributeError(missing(self, name) + known)
 
 
 class _Ordered(_Container):

@@ -14,9 +14,27 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="PyTorchMethods")
 
+INSTEAD = {
+    "type": 'model.to(dtype="float64")',
+    **dict.fromkeys(("cpu", "cuda", "ipu", "mtia", "xpu"), 'model.to("cuda")'),
+    "compile": "ingle.fusion.compile(model)",
+    "set_submodule": "model.name = module",
+    "zero_grad": "leave it out; nothing accumulates",
+    **dict.fromkeys(
+        ("get_extra_state", "set_extra_state"), 'nn.save(path, {"model": model, "extra": value})'
+    ),
+    "to_empty": "model.to(device)",
+}
+"""What to write for PyTorch's methods of modules that are missing here."""
+
 
 class PyTorchMethods:
     """What assigning an attribute, `to` and `named_modules` do, as PyTorch spells it."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing(self, name), name=name, obj=self)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """`self.name = Buffer(tensor, persistent)`; None leaves the place empty.
@@ -101,6 +119,14 @@ class PyTorchMethods:
     def _cast(self: P, dtype: str) -> P:
         moved: P = self.to(dtype=dtype)  # type: ignore[attr-defined]
         return moved
+
+
+def missing(module: object, name: str) -> str:
+    """Says that a module has no such attribute, and what stands for PyTorch's."""
+    found = INSTEAD.get(name)
+    return f"{type(module).__name__} has no attribute {name!r}" + (
+        f", as it has in PyTorch; here: {found}" if found else ""
+    )
 
 
 def _checked(method: str, name: object) -> None:

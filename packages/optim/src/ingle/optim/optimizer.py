@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
@@ -18,6 +18,14 @@ from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
 from .groups import Group, Parameters, Slot, add_groups, make_groups
 from .schedule import Rate
+
+_INSTEAD = {
+    "zero_grad": "leave it out; nothing accumulates, gradients are what loss.backward() returns",
+    "param_groups": "optimizer.groups",
+    "state": "optimizer.state_dict()",
+    "defaults": "the options of optimizer.groups",
+}
+"""What to write for PyTorch's attributes of optimizers that are missing here."""
 
 
 class Optimizer(Structured):
@@ -50,6 +58,16 @@ class Optimizer(Structured):
     """
 
     moments: tuple[str, ...] = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            found = _INSTEAD.get(name)
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}"
+                + (f", as it has in PyTorch; here: {found}" if found else ""),
+                name=name, obj=self,
+            )  # fmt: skip
 
     def __init__(
         self,

@@ -71,6 +71,8 @@ class BackendContract:
             operation (`"sort"`) or both (`"sort:complex64"`). A key that names nothing, or
             something that works, fails.
         tier: how much is checked, a name in `TIERS`; empty: what `--tier` says.
+        every: how many-th operations alone are checked, others by other tests; more than 1 where
+            compiling takes long and a run of another class checks them all.
         own_memory: whether the device has memory of its own, so that uploads, views, streams and
             late errors are checked as such devices need it.
         several: names of two or more devices of the backend, to check moves between them.
@@ -81,6 +83,7 @@ class BackendContract:
     device: ClassVar[str] = ""
     tier: ClassVar[str] = ""
     unsupported: ClassVar[Mapping[str, str]] = {}
+    every: ClassVar[int] = 1
     own_memory: ClassVar[bool] = False
     several: ClassVar[Sequence[str]] = ()
     memory_limit: ClassVar[int | None] = None
@@ -114,10 +117,11 @@ class BackendContract:
         if test == "test_against_torch" and find_spec("torch") is None:
             return []
         fits = _SELECTED.get(test, bool)
-        return [
+        found = [
             o for o in subjects()
             if o.public and o.samples and o.reference and o.name not in self.unsupported and fits(o)
         ]  # fmt: skip
+        return found[len(test) % self.every :: self.every]
 
     def _cases(self, operation: Subject, tier: Tier, dtypes: tuple[str, ...]) -> Iterator[Case]:
         for dtype in dtypes:

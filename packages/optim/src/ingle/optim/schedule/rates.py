@@ -19,6 +19,8 @@ Rate: TypeAlias = "float | Schedule"
 
 def rate_at(rate: Rate, step: int) -> float:
     """A number as it is, or what a schedule gives for a step; checked to be a learning rate."""
+    if isinstance(rate, str):
+        raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r}")
     # Compiled steps call a schedule again, so that it may use `math`, tables and branches.
     value = called(_Floats(rate), step) if callable(rate) else as_float(rate)
     if not 0.0 <= value < math.inf:

@@ -149,6 +149,11 @@ def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
     argument = "x" if name == "nll_loss" else "logits"
     if not scores.dtype.is_floating:
         raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
+    if scores.shape and target.dtype.is_floating and target.shape == _without_classes(scores.shape):
+        raise DTypeError(
+            f"{name}: class numbers must be integers, got {target.dtype} target {target.shape}; "
+            "cast them with target.astype('int64')"
+        )
     if not scores.shape or target.shape != expected:
         raise ShapeError(
             f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
