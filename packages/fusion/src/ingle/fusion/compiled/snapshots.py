@@ -7,10 +7,13 @@ in place (lists, sets, arrays) is compared by all that it holds, each time.
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import enum
 import functools
+import pickle
 import sys
+import threading
 import types
 from array import array
 from collections import defaultdict, deque
@@ -34,6 +37,7 @@ _PLAIN = frozenset({bool, int, str, bytes, type(None), type(...), type(NotImplem
 _THEMSELVES = (
     Cell, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum,
 )  # fmt: skip
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _VALUE = "compared by attributes"
 
 
@@ -94,6 +98,8 @@ def _content(x: Any, found: list[Any] | None) -> Hashable:
         return (kind, *[_content(v, found) for v in x])
     if isinstance(x, Tensor):
         return (Tensor, Same(x._handle))
+    if isinstance(x, types.BuiltinFunctionType) and not _is_free(x):
+        return (kind, x.__name__, _content(x.__self__, found))
     if isinstance(x, (*_THEMSELVES, *owners)):
         return Same(x)
     held = _held(x)
@@ -113,15 +119,21 @@ def _content(x: Any, found: list[Any] | None) -> Hashable:
         if found is not None:
             found.append(x)
         return Same(x)
-    if kind.__hash__ is not None:
-        if _compares(kind):
-            # What a class of users adds to one of Python's own, such as `class Name(str)`.
-            more = _content(vars(x), found) if hasattr(x, "__dict__") else None
-            return (kind, x, repr(x), more)
-        memory = _memory(x)
-        return Same(x) if memory is None else (kind, Same(x), memory)
-    if hasattr(x, "__dict__"):
-        return (kind, _content(vars(x), found))
+    if kind.__hash__ is not None and _compares(kind):
+        # What a class of users adds to one of Python's own, such as `class Name(str)`.
+        more = _content(vars(x), found) if hasattr(x, "__dict__") else None
+        return (kind, x, repr(x), more)
+    same = None if kind.__hash__ is None else Same(x)
+    memory = _memory(x)
+    if memory is not None:
+        return (kind, same, memory)
+    if isinstance(x, _LOCKS):
+        return (kind, same, repr(x))  # which tells who holds it
+    if same is not None and kind.__module__.partition(".")[0].startswith("ingle"):
+        return same
+    state = _state(x)
+    if state is not None:
+        return (kind, same, _content(state, found))
     raise CompileError(
         f"{user_line()}: a {name_of(kind)} cannot be compared with what it was before, so that a "
         "compiled function would not see it change; pass what it holds in a tuple or a dict, or as "
@@ -158,6 +170,25 @@ def _memory(x: Any) -> bytes | None:
         return memoryview(x).tobytes()
     except TypeError:
         return None
+
+
+def _state(x: Any) -> Any:
+    """What `pickle` would keep of an object of Python's own or another library's: all that it
+    holds, or a name, if that stands for it; None if it says that there is more.
+
+    Such an object equals itself alone, and changes all the same: an event is set, a queue grows, an
+    iterator goes on.
+    """
+    try:
+        named = copyreg.dispatch_table.get(type(x))
+        return x.__reduce_ex__(pickle.HIGHEST_PROTOCOL) if named is None else named(x)
+    except Exception:
+        return None
+
+
+def _is_free(function: Any) -> bool:
+    """Whether a function of C is no method of an object, which may change."""
+    return isinstance(function.__self__, (types.ModuleType, type, types.NoneType))
 
 
 def name_of(kind: type) -> str:
@@ -221,6 +252,8 @@ def stays(x: Any) -> bool:
         return all(map(stays, x))
     if type(x) is Frozen:
         return all(map(stays, x.values()))
+    if isinstance(x, types.BuiltinFunctionType):
+        return _is_free(x)
     return isinstance(x, (*_IMMUTABLE, *owners))
 
 
