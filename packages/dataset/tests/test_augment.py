@@ -10,6 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.dataset import augment as au
 from ingle.dataset.augment import colors, rand_augment
+from ingle.fusion import compile
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 RNG = np.random.default_rng(0)
@@ -239,3 +240,27 @@ def test_bad_input() -> None:
         au.Resample(8000, 0)
     with pytest.raises(ArgumentError, match="f_min=5000"):
         au.mel_filters(10, 256, 8000, f_min=5000.0)
+
+
+def test_equalization_is_pillows() -> None:
+    ops = pytest.importorskip("PIL.ImageOps")
+    rough = RNG.integers(0, 256, (4, 3, 40, 37))
+    rough[1] = 100 + rough[1] // 8  # little contrast
+    rough[2, 0] = 77  # one level
+    rough[3] = np.where(rough[3] < 200, 255, rough[3])  # mostly the brightest
+    x = (rough / 255).astype(np.float32)
+    found = rand_augment.equalized(it.asarray(x)).numpy()
+    want = np.stack([array(ops.equalize(pillow(i))) for i in x])
+    np.testing.assert_allclose(found, want, atol=1e-6)
+    small = x[:1, :, :9, :9]
+    np.testing.assert_array_equal(rand_augment.equalized(it.asarray(small)).numpy(), small)
+
+
+def test_rand_augment_equalizes() -> None:
+    x = it.asarray((IMAGES * 0.2).repeat(3, 2).repeat(3, 3))
+    which = rand_augment.GEOMETRIC + rand_augment.COLORS
+    chosen = it.full((6,), float(which.index("equalize")))
+    found = au.RandAugment()._changed(x, chosen, it.ones((6,)))
+    np.testing.assert_array_equal(found.numpy(), rand_augment.equalized(x).numpy())
+    compiled = compile(rand_augment.equalized)(x)
+    np.testing.assert_allclose(compiled.numpy(), found.numpy(), atol=1e-6)

@@ -314,3 +314,18 @@ class TestText:
             TextLines(tmp_path / "none")
         with pytest.raises(DataFileError, match="Is a directory"):
             TextLines(tmp_path)
+
+
+def test_a_draft_of_a_large_jpeg_is_nearly_the_same(tmp_path):
+    pil = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    rough = pil.fromarray(rng.integers(0, 256, (12, 16, 3)).astype(np.uint8))
+    (tmp_path / "a").mkdir()
+    rough.resize((400, 300), pil.Resampling.BICUBIC).save(tmp_path / "a" / "1.jpg", quality=90)
+    for size, same in (((140, 180), False), ((200, 260), True)):
+        exact, fast = (
+            ImageFolder(tmp_path, size=size, draft=draft)[0][0] for draft in (False, True)
+        )
+        assert exact.shape == fast.shape == (3, *size)
+        assert np.array_equal(exact, fast) == same
+        assert np.abs(exact - fast).mean() < 1 / 255

@@ -343,3 +343,87 @@ class TestTensors:
         assert type(batch) is np.ndarray
         with pytest.raises(MissingExtraError, match="pip install ingle-tensor"):
             list(Loader(range(4), 4, tensors=True))
+
+
+def test_batches_go_to_a_device_in_the_background(monkeypatch):
+    import ingle.tensor as it
+
+    threads, asarray = [], it.asarray
+
+    def noted(*args, **options):
+        threads.append(threading.current_thread().name)
+        return asarray(*args, **options)
+
+    monkeypatch.setattr(it, "asarray", noted)
+    data = ArrayDataset(np.arange(10.0), np.arange(10))
+    for device in ("numpy", "cpu"):
+        for options in ({}, {"prefetch": 0}, {"workers": 2}):
+            loader = Loader(data, 4, device=device, **options)
+            with it.device("numpy"):
+                batches = list(loader)
+            assert {str(part.device) for batch in batches for part in batch} == {device}
+            assert set(threads) == {"MainThread" if "prefetch" in options else "ingle-loader"}
+            threads.clear()
+            assert [batch[1].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with pytest.raises(it.errors.BackendError, match="no backend named 'cqu'"):
+        list(Loader(data, 4, device="cqu"))
+
+
+def test_only_what_nobody_else_holds_is_not_copied():
+    """Whoever writes into an array that a dataset or a function keeps changes no batch."""
+    import ingle.tensor as it
+
+    base = np.arange(8.0)
+    kept = []
+
+    class Views(ArrayDataset):
+        def take(self, indices):
+            return base[int(indices[0]) : int(indices[-1]) + 1]
+
+    class Keeps(ArrayDataset):
+        def take(self, indices):
+            kept.append(np.array(super().take(indices)))
+            return kept[-1]
+
+    def keep(batch, rng=None):
+        kept.append(np.array(batch))
+        return kept[-1]
+
+    loaders = [
+        Loader(Views(base), 4),
+        Loader(Keeps(base), 4),
+        Loader(Keeps(base).filter(lambda x: True), 4),
+        Loader(Keeps(base).subset(range(8)), 4),
+        Loader(ArrayDataset(base), 4, transform=keep),
+        Loader(ArrayDataset(base), 4, augment=keep),
+        Loader(ArrayDataset(base), 4, collate=keep),
+    ]
+    with it.device("cpu"):
+        for loader in loaders:
+            kept.clear()
+            base[:] = np.arange(8.0)
+            batches = list(loader)
+            for array in (base, *kept):
+                array[:] = -1.0
+            base[:] = np.arange(8.0)
+            assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        fresh = ArrayDataset(base).subset(range(8))
+        assert [batch.tolist() for batch in Loader(fresh, 4)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_threads_begin_further_batches_and_stop_with_the_loop():
+    begun = []
+
+    class Slow:
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            begun.append(index)
+            return index
+
+    with Loader(Slow(), 4, workers=2, prefetch=0, tensors=False) as loader:
+        running = iter(loader)
+        assert next(running).tolist() == [0, 1, 2, 3]
+        del running
+    assert 4 <= len(begun) <= 12

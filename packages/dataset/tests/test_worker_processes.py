@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -50,3 +52,80 @@ def test_what_cannot_be_pickled_is_refused() -> None:
         list(loader(MemoryDataset([1]).map(lambda x: x)))
     with pytest.raises(DataValueError, match="worker_kind must be"):
         Loader([1], 1, worker_kind="fibers")  # type: ignore[arg-type]
+
+
+class Own:
+    """Samples that say which process made them."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return os.getpid()
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def gone(processes: set[int]) -> bool:
+    end = time.monotonic() + 20
+    while any(map(alive, processes)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, processes))
+
+
+def makers(made: Loader) -> set[int]:
+    return {int(process) for batch in made for process in batch}
+
+
+def test_processes_stay_between_epochs_until_the_loader_is_closed() -> None:
+    made = loader(Own(), persistent=True)
+    first = makers(made)
+    next(iter(made))  # left early
+    assert makers(made) | first == first or len(makers(made) | first) <= 2
+    everyone = first | makers(made)
+    assert len(everyone) <= 2
+    assert all(map(alive, everyone))
+    made.close()
+    assert gone(everyone)
+    assert makers(made).isdisjoint(everyone)  # new ones
+    with loader(Own()) as plain:
+        once = makers(plain)
+        assert gone(once)
+        assert makers(plain).isdisjoint(once)
+    everyone = makers(made)
+    del made
+    gc.collect()
+    assert gone(everyone)
+
+
+class Mortal(Own):
+    """Its process dies at sample 5, as long as a file is there."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def __getitem__(self, index: int) -> int:
+        if index == 5 and os.path.exists(self.file):
+            os._exit(1)
+        return index
+
+
+def test_processes_that_died_are_replaced_in_the_next_loop(tmp_path: Any) -> None:
+    file = tmp_path / "deadly"
+    file.touch()
+    with loader(Mortal(str(file)), persistent=True) as made:
+        with pytest.raises(BatchError, match="died"):
+            list(made)
+        file.unlink()
+        assert [batch.tolist() for batch in made] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_only_processes_stay() -> None:
+    with pytest.raises(DataValueError, match="persistent=True keeps processes"):
+        Loader(range(4), 2, persistent=True)

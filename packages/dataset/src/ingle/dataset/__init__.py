@@ -21,6 +21,7 @@ from .dbpedia_source import dbpedia as dbpedia
 from .digits_source import digits as digits
 from .downloads import cache_folder as cache_folder
 from .downloads import download as download
+from .epoch import LoaderStats as LoaderStats
 from .errors import BatchError as BatchError
 from .errors import DataFileError as DataFileError
 from .errors import DatasetError as DatasetError
@@ -39,7 +40,6 @@ from .image_source import ImageFolder as ImageFolder
 from .image_source import SegmentationFolder as SegmentationFolder
 from .images import read_image as read_image
 from .loader import Loader as Loader
-from .loader import LoaderStats as LoaderStats
 from .memory import MemoryDataset as MemoryDataset
 from .mnist_source import mnist as mnist
 from .padding import Padding as Padding
@@ -48,6 +48,7 @@ from .sampling import balancing_weights as balancing_weights
 from .speech_source import SpeechCommands as SpeechCommands
 from .sqlite_source import SqliteDataset as SqliteDataset
 from .sqlite_source import write_sqlite as write_sqlite
+from .stream import Stream as Stream
 from .text_source import TextFolder as TextFolder
 from .text_source import TextLines as TextLines
 from .transforms import CachedDataset as CachedDataset

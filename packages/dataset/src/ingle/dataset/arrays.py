@@ -67,6 +67,11 @@ class ArrayDataset(IndexedDataset[Any]):
         at = position(index, len(self), self)
         return self._structured([a[at] for a in self._arrays])
 
+    @property
+    def takes_copies(self) -> bool:
+        """Whether nobody else holds the arrays of `take`: indexing by integers copies."""
+        return type(self).take is ArrayDataset.take
+
     def take(self, indices: Indices) -> Any:
         """A batch of the samples at `indices`."""
         return self._structured([a[indices] for a in self._arrays])

@@ -104,6 +104,11 @@ def take(dataset: Dataset[Any], indices: Indices) -> Any:
     return collate([sample_at(dataset, int(i)) for i in indices])
 
 
+def takes_copies(dataset: object) -> bool:
+    """Whether nobody else holds the arrays of batches that the dataset makes."""
+    return not hasattr(dataset, "take") or getattr(dataset, "takes_copies", False) is True
+
+
 def numbered(dataset: IterableDataset[Any]) -> Iterator[Any]:
     """The samples of a stream; an error becomes a `SampleError` that says which it was."""
     number = 0

@@ -10,8 +10,16 @@ import numpy as np
 from .errors import MissingExtraError
 
 
-def as_given(tensors: bool | None) -> Callable[[Any], Any]:
+def as_given(
+    tensors: bool | None, *, device: object = None, fresh: bool = False
+) -> Callable[[Any], Any]:
     """What a loader does with a batch before it hands it out; see `Loader`.
+
+    Args:
+        tensors: whether arrays become tensors; None where `ingle.tensor` is installed.
+        device: where they go; where the default device is then if not given.
+        fresh: whether nobody else holds the arrays. A device that can read them where they are
+            then does, and they are not copied.
 
     Raises:
         MissingExtraError: tensors were asked for, and there is no `ingle.tensor`.
@@ -20,16 +28,26 @@ def as_given(tensors: bool | None) -> Callable[[Any], Any]:
         return _itself
     try:
         import ingle.tensor as it
+        from ingle.tensor.contract import capability
+        from ingle.tensor.device import backend_of
     except ModuleNotFoundError as error:
-        if tensors is None and str(error.name).startswith("ingle"):
+        if tensors is None and device is None and str(error.name).startswith("ingle"):
             return _itself
         raise MissingExtraError(
-            "Loader: tensors=True needs ingle.tensor: pip install ingle-tensor"
+            "Loader: tensors=True and device= need ingle.tensor: pip install ingle-tensor"
         ) from error
+
+    to = None if device is None else it.Device.parse(device)  # type: ignore[arg-type]
+
+    def tensor(array: np.ndarray) -> Any:
+        flags = array.flags
+        plain = type(array) is np.ndarray and flags.c_contiguous and array.dtype.isnative
+        alone = fresh and plain and flags.owndata and capability(backend_of(to), "adopt")
+        return it.asarray(array, device=to, copy=False if alone else None)
 
     def convert(part: Any) -> Any:
         if isinstance(part, np.ndarray):
-            return it.asarray(part) if part.dtype.kind in "biufc" else part
+            return tensor(part) if part.dtype.kind in "biufc" else part
         if type(part) in (tuple, list):
             return type(part)(convert(p) for p in part)
         if isinstance(part, tuple) and hasattr(part, "_fields"):

@@ -26,6 +26,7 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
         size: (height, width) to resize to, which batches need unless all images are of one size.
         mode: "RGB", "RGBA" or "L" for grey.
         dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255.
+        draft: whether large JPEG files are decoded at a part of their size; see `read_image`.
         classes: the names of the classes in the order of their labels, such as those of another
             folder; all that are there if not given.
 
@@ -55,9 +56,11 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
         size: Size | None = None,
         mode: Mode = "RGB",
         dtype: str = "float32",
+        draft: bool = False,
         classes: Sequence[str] | None = None,
     ) -> None:
         check_image_options(size, mode, dtype)
+        self.draft = draft
         self.folder = Path(folder)
         self.paths, self.labels, self.classes = labelled_files(self.folder, SUFFIXES, classes)
         self.size = size
@@ -69,7 +72,9 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
 
     def __getitem__(self, index: int, /) -> tuple[NDArray[Any], np.int64]:
         at = position(index, len(self), self)
-        image = read_image(self.paths[at], size=self.size, mode=self.mode, dtype=self.dtype)
+        image = read_image(
+            self.paths[at], size=self.size, mode=self.mode, dtype=self.dtype, draft=self.draft
+        )
         return image, self.labels[at]
 
     def __repr__(self) -> str:

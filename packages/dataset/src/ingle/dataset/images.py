@@ -18,7 +18,12 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".
 
 
 def read_image(
-    path: str | Path, *, size: Size | None = None, mode: Mode = "RGB", dtype: str = "float32"
+    path: str | Path,
+    *,
+    size: Size | None = None,
+    mode: Mode = "RGB",
+    dtype: str = "float32",
+    draft: bool = False,
 ) -> NDArray[Any]:
     """An image file as an array of shape (channels, height, width).
 
@@ -27,6 +32,9 @@ def read_image(
         size: (height, width) to resize to, with Pillow's bilinear filter; as it is if not given.
         mode: "RGB", "RGBA" or "L" for grey, to which other images are converted.
         dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255, a quarter of the memory.
+        draft: whether a JPEG file that is at least twice as large as `size` is decoded at a half, a
+            quarter or an eighth of its size and resized from there: faster, and on average less
+            than a grey level of 256 away.
 
     Raises:
         MissingDataError: there is no such file.
@@ -45,7 +53,8 @@ def read_image(
     ((3, 2, 4), [1.0, 0.0, 0.0])
     """
     check_image_options(size, mode, dtype)
-    return as_array(opened(Path(path)), Path(path), size, mode, dtype)
+    image = opened(Path(path), size if draft else None)
+    return as_array(image, Path(path), size, mode, dtype)
 
 
 def check_image_options(size: Size | None, mode: str, dtype: str) -> None:
@@ -63,11 +72,19 @@ def check_image_options(size: Size | None, mode: str, dtype: str) -> None:
     pillow()
 
 
-def opened(path: Path) -> Any:
-    """A Pillow image that is wholly read."""
+def opened(path: Path, least: Size | None = None) -> Any:
+    """A Pillow image that is wholly read.
+
+    Args:
+        path: of the file.
+        least: (height, width) that suffice, so that a larger JPEG file may be decoded at a half, a
+            quarter or an eighth of its size.
+    """
     image_module = pillow()
     try:
         with image_module.open(path) as image:
+            if least is not None:
+                image.draft(None, (least[1], least[0]))
             image.load()
             return image
     except FileNotFoundError:

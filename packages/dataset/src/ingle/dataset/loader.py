@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
@@ -15,38 +12,18 @@ from numpy.typing import ArrayLike
 
 from .base import Dataset, Indices, IterableDataset
 from .batching import collate as default_collate
-from .batching import numbered, sample_at, take
-from .conversion import as_given
+from .batching import numbered, sample_at, take, takes_copies
+from .epoch import Epoch, LoaderStats
 from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError
 from .ordering import as_seed, generator
 from .orders import SOMETIMES, BatchOrder, checked_lengths
-from .prefetch import Prefetcher
 from .sampling import checked_weights
-from .worker_processes import batches_of_processes
+from .worker_processes import Workers
+from .worker_threads import batches_of_threads
 
 Collate = Callable[[list[Any]], Any]
 Transform = Callable[[Any], Any]
 Augment = Callable[[Any, np.random.Generator], Any]
-
-
-@dataclass(slots=True)
-class LoaderStats:
-    """Where the time of one epoch went.
-
-    Attributes:
-        batches: how many were handed out.
-        waited: seconds that the caller waited for them. Near zero, the loader keeps up.
-        produced: seconds that it took to make them.
-    """
-
-    batches: int = 0
-    waited: float = 0.0
-    produced: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.batches} batches, {self.waited:.3f} s waited for, {self.produced:.3f} s to make"
-        )
 
 
 class Loader:
@@ -79,11 +56,17 @@ class Loader:
         world_size: how many processes train together. Each has a share of every epoch, and all
             have equally many batches: what does not share out evenly is filled up with samples
             from the epoch's start, or left out with `drop_last`. All need the same seed.
-        workers: threads that make the samples of a batch side by side, one by one and not with the
-            dataset's `take`; 0 for none. For samples that wait, for a disk or a network.
-            Batches are the same with any number.
+        workers: threads that make samples side by side, one by one and not with the dataset's
+            `take`; 0 for none. For samples that wait for a disk or a network, or that libraries
+            compute which let other threads run, as Pillow does. Batches are the same with any
+            number.
         worker_kind: `"processes"` for workers that are processes, each making whole batches: for
             samples that Python computes. The dataset and `collate` are pickled for them.
+        persistent: whether processes stay between epochs, so that they start once. They see the
+            dataset as it was at the first; `close()` ends them.
+        device: where the arrays of batches go as tensors, in the background thread already, while
+            the device still works on the batch before. If not given, they go where the default
+            device is when they are handed out.
 
     Raises:
         DataValueError: an argument that makes no sense, or does not fit the samples.
@@ -118,6 +101,8 @@ class Loader:
         world_size: int = 1,
         workers: int = 0,
         worker_kind: Literal["threads", "processes"] = "threads",
+        persistent: bool = False,
+        device: object = None,
     ) -> None:
         self.dataset = dataset
         self.batch_size = _count(batch_size, "batch_size", least=1)
@@ -134,7 +119,7 @@ class Loader:
         self._batch = 0  # batches of this epoch that were handed out
         self._resumed = False
         # Weak: when nobody holds the running loop any more, its thread ends.
-        self._running: weakref.ref[_Epoch] | None = None
+        self._running: weakref.ref[Epoch] | None = None
         self.rank = _count(rank, "rank", least=0)
         self.world_size = _count(world_size, "world_size", least=1)
         self.workers = _count(workers, "workers", least=0)
@@ -143,6 +128,14 @@ class Loader:
                 f"Loader: worker_kind must be 'threads' or 'processes', got {worker_kind!r}"
             )
         self.worker_kind = worker_kind
+        if persistent and (worker_kind != "processes" or not workers):
+            raise DataValueError(
+                "Loader: persistent=True keeps processes: give workers=2, or more, and "
+                "worker_kind='processes'"
+            )
+        self.persistent = persistent
+        self.device = device
+        self._kept: Workers | None = None
         self._samples = samples = _length(dataset, shuffle)
         if samples is None and (world_size > 1 or lengths is not None or weights is not None):
             raise DataValueError(
@@ -182,28 +175,35 @@ class Loader:
 
     @epoch.setter
     def epoch(self, epoch: int) -> None:
-        self.close()
+        self._leave()
         self._epoch = _count(epoch, "epoch", least=0)
         self._batch = 0
         self._resumed = False
 
     def __iter__(self) -> Iterator[Any]:
-        self.close()
+        self._leave()
         if not self._resumed:
             self._batch = 0
         self._resumed = False
-        running = _Epoch(self, self._epoch, self._batch)
+        running = Epoch(self, self._epoch, self._batch)
         self._running = weakref.ref(running)
         return running
 
     def close(self) -> None:
-        """Ends the background thread of a loop that was left early."""
+        """Ends the background thread of a loop that was left early, and processes that stayed."""
+        self._leave()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _leave(self) -> None:
+        """Ends the loop that runs, if any."""
         running = self._latest()
         self._running = None
         if running is not None:
             running.close()
 
-    def _latest(self) -> _Epoch | None:
+    def _latest(self) -> Epoch | None:
         return None if self._running is None else self._running()
 
     def __enter__(self) -> Loader:
@@ -279,7 +279,7 @@ class Loader:
     def _batches(self, epoch: int, start: int) -> Iterator[Any]:
         """The batches of an epoch from number `start` on."""
         order = self._order()
-        made = self._streamed(start) if order is None else self._indexed(order, epoch, start)
+        made = self._streamed(epoch, start) if order is None else self._indexed(order, epoch, start)
         for number, batch in enumerate(made, start):
             try:
                 if self.augment is not None:
@@ -298,15 +298,22 @@ class Loader:
             for indices in order.batches(epoch, start):
                 yield self._gather(indices)
             return
-        if self.worker_kind == "processes":
-            assert isinstance(self.dataset, Dataset)
-            orders = order.batches(epoch, start)
-            yield from batches_of_processes(self.dataset, self.collate, orders, self.workers)
+        assert isinstance(self.dataset, Dataset)
+        orders = order.batches(epoch, start)
+        if self.worker_kind == "threads":
+            yield from batches_of_threads(self.dataset, self.collate, orders, self.workers)
             return
-        collate = default_collate if self.collate is None else self.collate
-        with ThreadPoolExecutor(self.workers, "ingle-worker") as threads:
-            for indices in order.batches(epoch, start):
-                yield collate(list(threads.map(self._sample, indices.tolist())))
+        workers = self._kept
+        if workers is None or workers.closed:
+            workers = Workers(self.dataset, self.collate, self.workers)
+            if self.persistent:
+                self._kept = workers
+                weakref.finalize(self, workers.close)
+        try:
+            yield from workers.batches(orders)
+        finally:
+            if not self.persistent:
+                workers.close()
 
     def _sample(self, index: int) -> Any:
         assert isinstance(self.dataset, Dataset)
@@ -318,10 +325,17 @@ class Loader:
             return take(self.dataset, indices)
         return self.collate([self._sample(i) for i in indices.tolist()])
 
-    def _streamed(self, start: int) -> Iterator[Any]:
+    def _fresh(self) -> bool:
+        """Whether batches are of arrays that nobody else holds."""
+        changed = self.collate is not None or self.augment is not None
+        alone = self.workers > 0 or takes_copies(self.dataset)
+        return alone and not changed and self.transform is None
+
+    def _streamed(self, epoch: int, start: int) -> Iterator[Any]:
         assert isinstance(self.dataset, IterableDataset)
         seen = 0
-        samples = numbered(self.dataset)
+        of_epoch = getattr(self.dataset, "at_epoch", None)
+        samples = numbered(self.dataset if of_epoch is None else of_epoch(epoch))
         collate = default_collate if self.collate is None else self.collate
         while chunk := list(islice(samples, self.batch_size)):
             seen += len(chunk)
@@ -330,59 +344,6 @@ class Loader:
             ):
                 yield collate(chunk)
         self._require_batches(seen)
-
-
-class _Epoch:
-    """One loop over a loader. It tells the loader how far it is, as long as it is the latest."""
-
-    def __init__(self, loader: Loader, epoch: int, start: int) -> None:
-        self._loader = loader
-        self._stats = loader.stats = LoaderStats()
-        source = loader._batches(epoch, start)
-        self._prefetcher = Prefetcher(source, loader.prefetch) if loader.prefetch else None
-        self._source: Iterator[Any] = self._prefetcher or source
-        self._given = as_given(loader.tensors)
-        self._open = True
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if not self._open:
-            raise StopIteration
-        start = time.perf_counter()
-        try:
-            batch = next(self._source)
-        except StopIteration:
-            self._finish()
-            raise
-        except BaseException:
-            self.close()
-            raise
-        self._count(time.perf_counter() - start)
-        # Here and not in the background, where the caller's default device is not known.
-        return self._given(batch)
-
-    def _count(self, waited: float) -> None:
-        stats = self._stats
-        stats.batches += 1
-        stats.waited += waited
-        stats.produced = self._prefetcher.produced if self._prefetcher else stats.waited
-        if self._loader._latest() is self:
-            self._loader._batch += 1
-
-    def _finish(self) -> None:
-        loader = self._loader
-        self.close()
-        if loader._latest() is self:
-            loader._running = None
-            loader._epoch += 1
-            loader._batch = 0
-
-    def close(self) -> None:
-        self._open = False
-        if self._prefetcher is not None:
-            self._prefetcher.close()
 
 
 def _length(dataset: object, shuffle: bool) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .base import Dataset, IndexedDataset, Indices, position
-from .batching import sample_at, take
+from .batching import sample_at, take, takes_copies
 from .errors import DataValueError, SampleError
 
 T = TypeVar("T")
@@ -63,6 +63,11 @@ class FilterDataset(IndexedDataset[T], Generic[T]):
 
     def __getitem__(self, index: int, /) -> T:
         return self.dataset[int(self.indices[position(index, len(self), self)])]
+
+    @property
+    def takes_copies(self) -> bool:
+        """Whether nobody else holds the arrays of `take`."""
+        return type(self).take is FilterDataset.take and takes_copies(self.dataset)
 
     def take(self, indices: Indices) -> Any:
         """A batch of the samples at `indices`."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .base import Dataset, IndexedDataset, Indices, position, positions
-from .batching import take
+from .batching import take, takes_copies
 from .errors import DataValueError
 from .ordering import as_seed, shuffled
 
@@ -60,6 +60,11 @@ class Subset(IndexedDataset[T], Generic[T]):
 
     def __getitem__(self, index: int, /) -> T:
         return self.dataset[int(self.indices[position(index, len(self), self)])]
+
+    @property
+    def takes_copies(self) -> bool:
+        """Whether nobody else holds the arrays of `take`."""
+        return type(self).take is Subset.take and takes_copies(self.dataset)
 
     def take(self, indices: Indices) -> Any:
         """A batch of the samples at `indices`."""

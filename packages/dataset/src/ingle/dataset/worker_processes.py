@@ -47,50 +47,68 @@ def _make(indices: Indices) -> Any:
         return _Failed(f"{type(error).__name__}: {error}", None)
 
 
-def batches_of_processes(
-    dataset: Dataset[Any],
-    collate: Callable[[list[Any]], Any] | None,
-    orders: Iterator[Indices],
-    workers: int,
-) -> Iterator[Any]:
-    """The batches of some indices each, in order.
+class Workers:
+    """Processes that hold a dataset, for one epoch or for several.
 
     Args:
-        dataset, collate: go to each process once, pickled.
-        orders: indices of samples, batch by batch.
-        workers: how many processes.
+        dataset: goes to each process once, pickled.
+        collate: likewise.
+        count: how many processes.
+
+    Attributes:
+        closed: whether they were ended, by `close` or by the death of one.
 
     Raises:
         DataValueError: the dataset or the function cannot be pickled.
-        SampleError: a sample could not be made.
-        BatchError: a batch could not be made, or a process died.
     """
-    try:
-        pickled = pickle.dumps((dataset, collate))
-    except Exception as error:
-        raise DataValueError(
-            f"Loader: {type(dataset).__name__} cannot go to another process: "
-            f"{type(error).__name__}: {error}. Functions in it must be defined at the top of a "
-            "module, not inside of another function or as a lambda; or use worker_kind='threads'"
-        ) from error
-    # A process that is forked while threads run, as the loader's own does, may never end.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_hold, initargs=(pickled,))
-    waiting: deque[Future[Any]] = deque()
-    number = 0
-    try:
-        for indices in orders:
-            waiting.append(pool.submit(_make, indices))
-            if len(waiting) >= AHEAD * workers:
+
+    def __init__(
+        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] | None, count: int
+    ) -> None:
+        try:
+            pickled = pickle.dumps((dataset, collate))
+        except Exception as error:
+            raise DataValueError(
+                f"Loader: {type(dataset).__name__} cannot go to another process: "
+                f"{type(error).__name__}: {error}. Functions in it must be defined at the top of a "
+                "module, not inside of another function or as a lambda; or use "
+                "worker_kind='threads'"
+            ) from error
+        self.count = count
+        self.closed = False
+        # A process that is forked while threads run, as the loader's own does, may never end.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(count, context, initializer=_hold, initargs=(pickled,))
+
+    def batches(self, orders: Iterator[Indices]) -> Iterator[Any]:
+        """The batches of some indices each, in order.
+
+        Raises:
+            SampleError: a sample could not be made.
+            BatchError: a batch could not be made, or a process died. The workers are closed then.
+        """
+        waiting: deque[Future[Any]] = deque()
+        number = 0
+        try:
+            for indices in orders:
+                waiting.append(self._pool.submit(_make, indices))
+                if len(waiting) >= AHEAD * self.count:
+                    yield _result(waiting.popleft(), number)
+                    number += 1
+            while waiting:
                 yield _result(waiting.popleft(), number)
                 number += 1
-        while waiting:
-            yield _result(waiting.popleft(), number)
-            number += 1
-    except BrokenProcessPool as error:
-        raise _died(number, workers) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        except BrokenProcessPool as error:
+            self.close()
+            raise _died(number, self.count) from error
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """Ends the processes, and waits for them."""
+        self.closed = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _result(future: Future[Any], number: int) -> Any:

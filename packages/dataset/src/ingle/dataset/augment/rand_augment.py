@@ -15,16 +15,19 @@ from .colors import blended, brightened, contrasted, saturated
 from .geometry import affine_matrix, warped
 
 GEOMETRIC = ("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate")
-COLORS = ("brightness", "color", "contrast", "sharpness", "posterize", "solarize", "autocontrast")
+COLORS = (
+    "brightness", "color", "contrast", "sharpness", "posterize", "solarize", "autocontrast",
+    "equalize",
+)  # fmt: skip
 
 
 class RandAugment(Augmentation):
-    """Applies `num_ops` of thirteen changes to each image, in strength `magnitude`; Cubuk et al.
+    """Applies `num_ops` of fourteen changes to each image, in strength `magnitude`; Cubuk et al.
     (NeurIPS 2020).
 
-    Images lie in [0, 1]. All changes of the paper but equalization are there: identity, shears,
-    translations, rotation, brightness, color, contrast, sharpness, posterization, solarization and
-    automatic contrast. Those with a direction take either one at random.
+    Images lie in [0, 1]. The changes are the paper's: identity, shears, translations, rotation,
+    brightness, color, contrast, sharpness, posterization, solarization, automatic contrast and
+    equalization. Those with a direction take either one at random.
 
     Args:
         num_ops: how many changes, one after the other.
@@ -91,10 +94,43 @@ def _colored(name: str, x: Tensor, factor: Tensor, strength: float) -> Tensor:
         low = it.min(x, axis=(2, 3), keepdims=True)
         spread = it.max(x, axis=(2, 3), keepdims=True) - low
         return it.where(spread > 0.0, (x - low) / it.where(spread > 0.0, spread, 1.0), x)
+    if name == "equalize":
+        return equalized(x)
     if name == "sharpness":
         return blended(x, smoothed(x), factor)
     change = {"brightness": brightened, "contrast": contrasted, "color": saturated}[name]
     return change(x, factor)
+
+
+def equalized(x: Tensor) -> Tensor:
+    """Each channel with all of 256 levels about equally often, as Pillow's `equalize` has it.
+
+    A level goes to the number of pixels below it and half of the width of a step, over this width,
+    which is a 255th of all pixels but the brightest; a channel of one level, or of less than 255
+    such pixels, stays.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment.rand_augment import equalized
+    >>> x = it.reshape(it.arange(400, dtype="float32") / 1600, (1, 1, 20, 20))
+    >>> round(it.max(equalized(x)).item(), 2)
+    1.0
+    """
+    images, channels, height, width = x.shape
+    levels = it.astype(it.round(it.clip(x, 0.0, 1.0) * 255.0), "int64")
+    flat = it.reshape(levels, (images * channels, height * width))
+    rows = it.reshape(it.arange(images * channels, device=x.device), (-1, 1)) * 256
+    none = it.zeros((images * channels * 256,), dtype="int64", device=x.device)
+    counts = it.scatter_add(
+        none, it.reshape(flat + rows, (-1,)), it.ones_like(it.reshape(flat, (-1,)))
+    )
+    counts = it.reshape(counts, (images * channels, 256))
+    brightest = it.take_along_axis(counts, it.max(flat, axis=1, keepdims=True), axis=1)
+    step = (height * width - brightest) // 255
+    below = it.cumulative_sum(counts, axis=1) - counts
+    table = it.minimum((below + step // 2) // it.maximum(step, 1), 255)
+    found = it.astype(it.take_along_axis(table, flat, axis=1), x.dtype) / 255.0
+    stays = it.reshape(step == 0, (images, channels, 1, 1))
+    return it.where(stays, x, it.reshape(found, x.shape))
 
 
 def smoothed(x: Tensor) -> Tensor:
