@@ -8,9 +8,10 @@ import pytest
 
 @pytest.fixture(scope="module")
 def script(request):
-    """The `train.py` of the example whose tests ask for it, as a module."""
+    """The `train.py` or `run.py` of the example whose tests ask for it, as a module."""
     folder = request.path.parents[1]
-    spec = importlib.util.spec_from_file_location(f"{folder.name}_train", folder / "train.py")
+    (file,) = (f for f in (folder / "train.py", folder / "run.py") if f.exists())
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
