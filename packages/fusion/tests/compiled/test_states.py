@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import logging
 import operator
+import pickle
 import queue
 import random
 import threading
@@ -16,6 +18,7 @@ import pytest
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.fusion import CompileError, compile
+from ingle.tensor import structure
 
 
 def event():
@@ -173,3 +176,63 @@ def test_taking_from_an_iterator_is_refused():
     f = compile(lambda x, numbers: x * next(numbers))
     with pytest.raises(CompileError, match="changes a list"):
         f(it.ones(1), numbers)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 2.0
+
+    def forward(self, x):
+        return x * self.factor
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda m, v: m.__dict__.__setitem__("factor", v),
+        lambda m, v: vars(m).update(factor=v),
+        lambda m, v: vars(m).__ior__({"factor": v}),
+    ],
+)
+def test_what_is_written_to_a_modules_dict_is_seen(write):
+    module, x = Scaled(), it.ones(1)
+    f = compile(module)
+    for factor in (3.0, 5.0, 2.5):
+        write(module, factor)
+        for _ in range(3):
+            assert f(x).item() == factor
+
+
+def test_a_dict_that_somebody_keeps_is_compared_until_nobody_does():
+    module, x = Scaled(), it.ones(1)
+    f = compile(module)
+    held = vars(module)
+    for factor in (3.0, 5.0, 2.5):
+        held["factor"] = factor
+        for _ in range(3):
+            assert f(x).item() == factor
+    assert structure._handed_out
+    count = f.recordings
+    del held
+    f(x)
+    assert not structure._handed_out
+    assert f.recordings == count
+
+
+def test_copies_and_looks_record_nothing_anew():
+    module, x = Scaled(), it.ones(1)
+    f = compile(module)
+    for _ in range(100):
+        other = copy.deepcopy(pickle.loads(pickle.dumps(module)))
+        assert "factor" in dir(other)
+        assert vars(other) == {"factor": 2.0}
+        assert f(x).item() == 2.0
+    assert f.recordings == 2
+    assert not structure._handed_out
+
+
+def test_many_dicts_are_not_kept_where_nobody_compiles():
+    for _ in range(10 * structure._MOST_HANDED_OUT):
+        vars(Scaled())
+    assert len(structure._handed_out) <= structure._MOST_HANDED_OUT

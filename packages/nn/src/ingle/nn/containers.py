@@ -24,10 +24,10 @@ class _Container(Module):
     _kind: str = "modules"
 
     def __init__(self) -> None:
-        vars(self)["_entries"] = {}
+        structure.attributes(self)["_entries"] = {}
 
     def _registered(self) -> Iterator[tuple[str, Cell[Any] | Module]]:
-        others = [(n, v) for n, v in vars(self).items() if n != "_entries"]
+        others = [(n, v) for n, v in structure.attributes(self).items() if n != "_entries"]
         yield from self._registered_among(others)
         yield from self._entries.items()
 
@@ -58,7 +58,7 @@ class _Container(Module):
         structure.changed()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        entries: dict[str, Any] = vars(self).get("_entries", {})
+        entries: dict[str, Any] = structure.attributes(self).get("_entries", {})
         if name in entries and not hasattr(type(self), name):
             if not isinstance(value, type(entries[name]) if self._kind != "modules" else Module):
                 assigning.set_value(self, name, entries[name], value)
@@ -80,7 +80,7 @@ class _Container(Module):
         return True
 
     def __getattr__(self, name: str) -> Any:
-        entries: dict[str, Any] = vars(self).get("_entries", {})
+        entries: dict[str, Any] = structure.attributes(self).get("_entries", {})
         if name in entries:
             return entries[name]
         known = f"; its {self._kind} are {', '.join(entries)}" if entries else ""
@@ -116,7 +116,7 @@ class _Ordered(_Container):
         if all(n.isdigit() for n in names):
             self._renumber(kept.values())
         else:
-            vars(self)["_entries"] = kept
+            structure.attributes(self)["_entries"] = kept
             structure.changed()
 
     def append(self, module: Any) -> None:

@@ -21,7 +21,7 @@ M = TypeVar("M", bound="Module")
 C = TypeVar("C", bound="Cell[Any]")
 
 
-class Module(PyTorchMethods):
+class Module(structure.Watched, PyTorchMethods):
     """Derive from it, assign parameters, buffers and modules to attributes, write `forward`.
 
     What is assigned is registered under the attribute's name, from which paths such as
@@ -62,7 +62,7 @@ class Module(PyTorchMethods):
         if self.checkpointed:
             # Without a package that records gradients there is nothing to keep either.
             forward = (transform("checkpoint") or _itself)(forward)
-        hooks: Hooks | None = vars(self).get("_hooks")
+        hooks: Hooks | None = structure.attributes(self).get("_hooks")
         if hooks is not None:
             forward = hooks.around(self, forward)
         try:
@@ -120,7 +120,7 @@ class Module(PyTorchMethods):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (list, tuple, dict)) and value:
             value = assigning.container(type(self).__name__, name, value)
-        held = vars(self)
+        held = structure.attributes(self)
         old = held[name] if name in held else getattr(type(self), name, self)
         if (
             name in held
@@ -141,7 +141,7 @@ class Module(PyTorchMethods):
 
     def _registered(self) -> Iterator[tuple[str, Cell[Any] | Module]]:
         """The cells and modules directly in this module, with their names."""
-        return self._registered_among(vars(self).items())
+        return self._registered_among(structure.attributes(self).items())
 
     def _registered_among(
         self, attributes: Iterable[tuple[str, Any]]

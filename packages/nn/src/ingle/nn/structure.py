@@ -11,7 +11,9 @@ False
 True
 """
 
+from ingle.tensor.structure import Watched as Watched
 from ingle.tensor.structure import assigned as assigned
+from ingle.tensor.structure import attributes as attributes
 from ingle.tensor.structure import changed as changed
 from ingle.tensor.structure import epoch as epoch
 from ingle.tensor.structure import owners as owners

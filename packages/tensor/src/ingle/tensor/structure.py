@@ -8,13 +8,17 @@ a constant of what was recorded. Values of cells do not count.
 Flags, whole numbers and names leave marks: a random number for each owner, attribute and value,
 all of which are combined. So the epoch comes back when every such attribute has its old value
 again, as after `eval()` and `train()`. Whatever else changes moves it to where it never was.
+
+Who asks for the `__dict__` of such an object, as `vars` does, may write there, and nobody would be
+told. So what is in it is compared from there on, for as long as anybody else has it.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from random import SystemRandom
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 from weakref import ref
 
 from .locks import renewed
@@ -34,6 +38,8 @@ _SIMPLE = frozenset({bool, int, str, type(None)})
 
 def epoch() -> int:
     """The number now; two equal answers mean that modules are at both times the same."""
+    if _handed_out:
+        _compare()
     return _epoch
 
 
@@ -89,7 +95,109 @@ class Frozen(dict[Any, Any]):
         return Frozen, (dict(self),)
 
 
-class Structured:
+class _Attributed:
+    """Has attributes in a dict."""
+
+
+attributes: Callable[[Any], dict[str, Any]] = vars(_Attributed)["__dict__"].__get__
+"""The `__dict__` of a `Watched` object, for who reads it only, or says what changes."""
+
+
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """The attributes of any object, to be read; none of one without a `__dict__`."""
+    return attributes(thing) if isinstance(thing, _Attributed) else getattr(thing, "__dict__", {})
+
+
+class Watched(_Attributed):
+    """A base for classes that move the epoch, whose `__dict__` others may write to.
+
+    >>> from ingle.tensor import structure
+    >>> class Thing(structure.Watched): pass
+    >>> thing, before = Thing(), structure.epoch()
+    >>> vars(thing)["flag"] = True
+    >>> structure.epoch() == before
+    False
+    """
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        if len(_handed_out) >= _MOST_HANDED_OUT:
+            _compare()
+        held = attributes(self)
+        _handed_out.append(_seen(self, held))
+        return held
+
+    def __setstate__(self, state: Any) -> None:
+        """Copies and what is unpickled are new: nobody has recorded what they hold."""
+        own, slots = state if isinstance(state, tuple) else (state, None)
+        held = attributes(self)
+        if held:
+            changed()
+        held.update(own or {})
+        for name, value in (slots or {}).items():
+            object.__setattr__(self, name, value)
+
+
+class _HandedOut(NamedTuple):
+    """What was in a `__dict__` when somebody asked for it.
+
+    Attributes:
+        owner: whose it is.
+        values: by name what finds each, without keeping alive what is large.
+    """
+
+    owner: ref[Watched]
+    values: dict[str, Callable[[], Any]]
+
+    def differs(self, held: dict[str, Any]) -> bool:
+        """Whether anything else is in it now."""
+        if held.keys() != self.values.keys():
+            return True
+        return any(held[name] is not find() for name, find in self.values.items())
+
+
+_handed_out: list[_HandedOut] = []
+_MOST_HANDED_OUT = 32
+"""So many are compared when another one is asked for."""
+
+
+def _seen(owner: Watched, held: dict[str, Any]) -> _HandedOut:
+    return _HandedOut(ref(owner), {name: _finding(value) for name, value in held.items()})
+
+
+def _finding(value: Any) -> Callable[[], Any]:
+    try:
+        return ref(value)
+    except TypeError:
+        return lambda: value
+
+
+def _holders(owner: Any) -> int:
+    """How many references there are to an object's `__dict__`, those of counting included."""
+    return sys.getrefcount(attributes(owner))
+
+
+_ALONE = _holders(Watched())
+
+
+def _compare() -> None:
+    """Moves the epoch if a `__dict__` was written to; forgets those that nobody has any more."""
+    known = _handed_out[:]
+    kept: dict[int, _HandedOut] = {}
+    for each in known:
+        owner = each.owner()
+        if owner is None:
+            continue
+        if each.differs(attributes(owner)):
+            changed()
+        if _holders(owner) > _ALONE:
+            kept[id(owner)] = _seen(owner, attributes(owner))
+    done = {*map(id, known)}
+    with _lock:
+        _handed_out[:] = [e for e in _handed_out if id(e) not in done] + [*kept.values()]
+
+
+class Structured(Watched):
     """A base for classes besides modules whose attributes are constants of what is recorded.
 
     >>> from ingle.tensor import structure
@@ -104,7 +212,7 @@ class Structured:
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        old = vars(self).get(name, self)
+        old = attributes(self).get(name, self)
         object.__setattr__(self, name, value)
         assigned(self, name, old, value)
 

@@ -19,7 +19,7 @@ from weakref import ref
 from ingle.tensor import Tensor
 from ingle.tensor.blocks import block, holding
 from ingle.tensor.locks import renewed
-from ingle.tensor.structure import owners
+from ingle.tensor.structure import attributes_of, owners
 
 from .snapshots import Snapshot, content, is_users, name_of, stays
 
@@ -204,7 +204,7 @@ class AttributeWatch:
     def _note(self, owner: Any, path: Path | None, name: str, value: Any) -> None:
         if path is None:
             # A module tells when an attribute of its own is assigned, and its class does not.
-            if stays(value) and name in vars(owner):
+            if stays(value) and name in attributes_of(owner):
                 return
             path = Itself(owner)
         abstract = isinstance(value, Tensor) and value._handle.abstract
@@ -247,7 +247,7 @@ def _is_users_module(kind: Any) -> bool:
 
 def _is_kept(owner: Any, name: str) -> bool:
     """Whether an attribute is data of an object or its class, and not computed when it is read."""
-    if name == "__dict__" or name in getattr(owner, "__dict__", ()):
+    if name == "__dict__" or name in attributes_of(owner):
         return True
     found = _of_class(owner, name)
     return found is not _MISSING and not _computes(found)
