@@ -33,6 +33,7 @@ def fetch_pretrained(
     folder: str | os.PathLike[str] | None = None,
     checksums: Mapping[str, str] | None = None,
     files: Sequence[str] = BESIDE,
+    weights: bool = True,
     progress: bool = True,
     timeout: float = 20.0,
 ) -> Path:
@@ -50,6 +51,7 @@ def fetch_pretrained(
         folder: where downloads go; a folder in `ingle.dataset.cache_folder()` if not given.
         checksums: SHA-256 by file name, for files that must be the ones you know.
         files: what else of the folder is wanted, where the server has it.
+        weights: False fetches `files` alone, of which one at least must be there.
         progress: whether to show bars on a terminal.
         timeout: seconds without an answer after which it is given up.
 
@@ -87,7 +89,7 @@ def fetch_pretrained(
         if single:
             fetched.need(single)
         else:
-            fetched.all_of(files)
+            fetched.all_of(files, weights)
         fetched.keep(url)
     return place / single if single else place
 
@@ -166,9 +168,12 @@ class _Fetched:
         if not self.wanted(name):
             raise WeightsError(f"{self.server.url}{name}: the server does not have it")
 
-    def all_of(self, files: Sequence[str]) -> None:
-        for name in files:
-            self.wanted(name)
+    def all_of(self, files: Sequence[str], weights: bool) -> None:
+        found = [self.wanted(name) for name in files]
+        if not weights:
+            if not any(found):
+                raise WeightsError(f"{self.server.url}: there is none of {', '.join(files)}")
+            return
         for name in WEIGHTS:
             index = f"{name}.index.json"
             if name.endswith(".safetensors") and self.wanted(index):

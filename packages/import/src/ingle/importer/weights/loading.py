@@ -75,7 +75,15 @@ def open_weights(path: str | os.PathLike[str]) -> Weights:
     )
 
 
+PUBLISHED = "model.safetensors", "diffusion_pytorch_model.safetensors"
+"""Names of weights in published folders, beside which there may be others of other dtypes."""
+
+
 def _in_folder(folder: Path) -> Path:
+    for name in PUBLISHED:
+        for file in (folder / (name + INDEX), folder / name):
+            if file.is_file():
+                return file
     for pattern in ("*" + INDEX, "*.safetensors", "*.gguf", "*.bin", "*.pth", "*.pt"):
         found = sorted(folder.glob(pattern))
         if len(found) == 1:
