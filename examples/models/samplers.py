@@ -169,7 +169,7 @@ class Euler(Sampler):
         places = np.linspace(0, len(self.alphas) - 1, count)[::-1]
         sizes = np.sqrt((1 - self.alphas) / self.alphas)
         at = np.interp(places, np.arange(len(sizes)), sizes)
-        self.sizes = [*at.tolist(), 0.0]
+        self.sizes: list[float] = [*at.tolist(), 0.0]
         self.scale = self.sizes[0]
         return [float(p) for p in places]
 
