@@ -221,3 +221,19 @@ def test_what_is_tied_may_be_there_once(tmp_path: Path) -> None:
     model = Tied()
     assert importer.load_weights(model, tmp_path / "w.npz").complete
     assert same_bits(model.head.weight.numpy(), weight)
+
+
+def test_files_without_weights(server: LocalServer, folder: Path) -> None:
+    url = server.url + "org/net"
+    server.files.pop("/org/net/model.safetensors")
+    place = importer.fetch_pretrained(url, files=("no.txt", "config.json"), weights=False)
+    assert (place / "config.json").read_bytes() == CONFIG
+    assert asked(server) == ["config.json"]
+    with pytest.raises(WeightsError, match=r"there is none of no\.txt"):
+        importer.fetch_pretrained(server.url + "org/net/", files=("no.txt",), weights=False)
+
+
+def test_a_folder_with_weights_of_several_dtypes(folder: Path, layer: nn.Linear) -> None:
+    halves = {name: value.astype("float16") for name, value in layer.state_dict().items()}
+    importer.save_safetensors(folder / "model.fp16.safetensors", halves)
+    agrees(importer.from_pretrained(folder, build), layer)
