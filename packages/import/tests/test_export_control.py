@@ -134,16 +134,13 @@ def test_fourier_transforms(name: str, dtype: Any) -> None:
     compared(SPECTRA[name], RNG.normal(size=SHAPES).astype(dtype))
 
 
-def test_lengths_of_transforms_may_be_dynamic() -> None:
+def test_other_axes_of_transforms_may_be_dynamic() -> None:
     def run(x: Tensor) -> Tensor:
         return it.abs(fft.rfft(x, norm="ortho"))
 
     with it.device("numpy"):
         x = it.asarray(RNG.normal(size=SHAPES).astype(np.float32))
-        try:
-            model = importer.export_onnx(run, x, dynamic_axes={"x": {0: "n"}})
-        except UnsupportedError as error:
-            pytest.fail(str(error))
+        model = importer.export_onnx(run, x, dynamic_axes={"x": {0: "n"}})
     compared(run, RNG.normal(size=(7, 6)).astype(np.float32), model)
 
 
