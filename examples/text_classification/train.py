@@ -2,13 +2,13 @@
 
 Without `--data` it tells apart what chapters of Python's documentation are about: statements,
 types, operators, … With `--data FILE.csv` it takes rows of a label and a text; with `--ag-news` it
-downloads AG News. A `--tokenizer FILE` of the package `tokenizers` takes the place of words.
+downloads AG News, to the folder `--data` if given. A `--tokenizer FILE` of the package `tokenizers`
+takes the place of words.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import pydoc_data.topics
 import re
@@ -22,7 +22,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.dashboard import Dashboard
-from ingle.dataset import ArrayDataset, Loader, ag_news
+from ingle.dataset import ArrayDataset, CsvDataset, Loader, ag_news
 from ingle.train import Accuracy, EarlyStopping, Learner
 
 Tokenize = Callable[[str], list[int]]
@@ -78,12 +78,12 @@ def read(given: argparse.Namespace) -> tuple[list[tuple[str, str]], list[tuple[s
     """Labels and texts to train on, and to test with."""
     if given.ag_news:
         names = "world", "sports", "business", "technology"
-        news = [ag_news(split="train"), ag_news(split="test")]
+        news = [ag_news(given.data, split="train"), ag_news(given.data, split="test")]
         first, second = ([(names[int(k)], text) for text, k in part] for part in news)
         return first, second
     if given.data is not None:
-        with given.data.open(encoding="utf-8", newline="") as file:
-            rows = [(row[0], row[1]) for row in csv.reader(file) if len(row) >= 2]
+        found = CsvDataset(given.data, columns=["label", "text"])
+        rows = [(row["label"], row["text"]) for row in found]
     else:
         rows = chapters(given.length // 2)
     order = np.random.default_rng(given.seed).permutation(len(rows))
@@ -100,7 +100,10 @@ def words_of(text: str) -> list[str]:
 def tokenizer_of(file: Path | None, words: Sequence[str]) -> tuple[Tokenize, int]:
     """What turns a text into numbers, and how many there are: words, or those of `tokenizers`."""
     if file is not None:
-        from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
+        try:
+            from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            raise SystemExit("error: --tokenizer needs `pip install tokenizers`") from None
 
         known = Tokenizer.from_file(str(file))
         return (lambda text: [i + 2 for i in known.encode(text).ids]), known.get_vocab_size() + 2

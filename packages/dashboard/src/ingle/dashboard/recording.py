@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FILE = "run.jsonl"
 """The name of a run's file in its folder."""
-WINDOW = 0.05
+WINDOW = 0.1
 """Seconds of steps that share a line at first."""
 GROWTH = 20_000
 """About as many lines as a run has for each e-fold of time: a line covers 1/GROWTH of it."""
