@@ -18,7 +18,9 @@ class Gauges:
 
     `read` gives "process/memory" and "machine/memory" in bytes, "process/cpu" in cores since the
     reading before, "machine/cpu" as the busy share of all cores since then, and for each device
-    whose backend can tell "NAME/memory", "NAME/reserved" and "NAME/limit" in bytes.
+    whose backend can tell "NAME/memory", "NAME/reserved" and "NAME/limit" in bytes. Where the
+    machine has sensors that the system shows, "machine/temperature" is the highest of its
+    processors in degrees Celsius.
 
     Args:
         devices: their names.
@@ -53,6 +55,8 @@ class Gauges:
             "machine/cores": float(cores()),
         }
         self._cpu, self._at = busy, now
+        if (hottest := _temperature()) is not None:
+            found["machine/temperature"] = hottest
         for name in self._devices:
             found |= _device(name)
         return found
@@ -64,6 +68,19 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+PROCESSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
+"""What drivers of Linux call the sensors of processors."""
+
+
+def _temperature() -> float | None:
+    """The highest that sensors of processors show; None where there are none."""
+    read = getattr(psutil, "sensors_temperatures", None)  # not on every system
+    shown = {} if read is None else read()
+    return max(
+        (float(one.current) for name in PROCESSORS for one in shown.get(name, ())), default=None
+    )
 
 
 def _device(name: str) -> dict[str, float]:
