@@ -35,6 +35,9 @@ MOST_NODES = 128
 """How many operations a kernel may have: code is made of them recursively, and a compiler's time
 grows faster than they do."""
 
+MOST_READS = 56
+"""How many values a kernel may read, about: each takes a register for its address."""
+
 
 @dataclass(eq=False, slots=True)
 class Group:
@@ -52,6 +55,7 @@ class Group:
         rounded: values that are rounded to their dtype here although they are not stored here.
         rows: of a product the axes that its rows run along, which loops walk as one.
         columns: likewise of its columns.
+        reads: how often its operations read what it does not compute.
     """
 
     kind: str
@@ -63,6 +67,7 @@ class Group:
     rounded: set[int] = field(default_factory=set)
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
+    reads: int = 0
 
 
 class Grouping:
@@ -146,6 +151,7 @@ class Grouping:
             space = self._map_shape(position)
             group = Group("nest", [position], space)
             group.coordinates[node.results[0]] = long_axes(space)
+        group.reads = len(node.args)
         self._order.add(group, self._before(position, self._sources(position)))
         return group
 
@@ -207,11 +213,13 @@ class Grouping:
         best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._order.number(g)))
         for group in best:
             places = self._fitting(group, position, sources[group])
-            full = len(group.nodes) >= MOST_NODES
+            reads = self._read_besides(group, position)
+            full = len(group.nodes) >= MOST_NODES or group.reads + reads > MOST_READS
             if full or places is None or not self._order.reachable(group, before):
                 continue
             node = self._graph.nodes[position]
             group.nodes.append(position)
+            group.reads += reads
             group.coordinates[node.results[0]] = places
             self._group_of[node.results[0]] = group
             self._order.depend(group, before)
@@ -220,6 +228,13 @@ class Grouping:
                     self._merge(group, other, position)
             return True
         return False
+
+    def _read_besides(self, group: Group, position: int) -> int:
+        """How many arguments of a node a group does not compute."""
+        found = [
+            self._group_of.get(self._views.of(v).root) for v in self._graph.nodes[position].args
+        ]
+        return len(found) - found.count(group)
 
     def _before(self, position: int, sources: Iterable[Group]) -> dict[Group, None]:
         """The groups that run before a node: those it reads from, and those it waits for."""
@@ -365,6 +380,8 @@ class Grouping:
             return
         if len(group.nodes) + len(other.nodes) > MOST_NODES:
             return
+        if group.reads + other.reads > MOST_READS:
+            return
         gathers = any(self._roles[p] == "gather" for p in other.nodes)
         if group.kind == "contraction" and (other.inner is not None or gathers):
             return
@@ -405,6 +422,7 @@ class Grouping:
     def _absorb(self, group: Group, other: Group) -> None:
         group.nodes = sorted(group.nodes + other.nodes)
         group.coordinates.update(other.coordinates)
+        group.reads += other.reads
         if group.inner is None:
             group.inner, group.lanes = other.inner, other.lanes
         for position in other.nodes:

@@ -132,7 +132,8 @@ def _body(
 def _depthwise(
     x: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Tensor:  # fmt: skip
-    """Each channel by itself: products of numbers, which one kernel adds up."""
+    """Each channel by itself: products of numbers, which one kernel adds up, or a few if there are
+    many."""
     from ..movement.slicing import slice_axis
 
     kernel, dtype = weight.shape[2:], x.dtype
@@ -140,13 +141,16 @@ def _depthwise(
     image = padded(x, padding)
     if dtype.itemsize == 2:  # summed in float32, rounded once
         image, weight = image.astype("float32"), weight.astype("float32")
+    # (taps, channels, 1, ...): what a tap multiplies all images by.
     columns = reshape(weight, (weight.shape[0], math.prod(kernel)))
-    total: Tensor | None = None
-    for place, tap in enumerate(taps(kernel)):
-        factor = reshape(slice_axis(columns, 1, place, 1), (-1, *(1,) * len(kernel)))
-        share = factor * seen_by(image, tap, out, stride, dilation)
-        total = share if total is None else total + share
-    assert total is not None
+    factors = reshape(permute_dims(columns, (1, 0)), (*columns.shape[::-1], *(1,) * len(kernel)))
+    shares = [
+        slice_axis(factors, 0, place, 1) * seen_by(image, tap, out, stride, dilation)
+        for place, tap in enumerate(taps(kernel))
+    ]
+    total = shares[0]
+    for share in shares[1:]:
+        total = total + share
     return total.astype(dtype)
 
 

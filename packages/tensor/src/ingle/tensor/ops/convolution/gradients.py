@@ -224,13 +224,16 @@ def _depthwise_weight(
     x: Tensor, g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Tensor:
     """Each channel by itself: for each tap the sum of what it sees times g."""
-    dtype, axes = x.dtype, (0, *range(2, x.ndim))
+    dtype, rank = x.dtype, len(kernel)
     image = padded(x, padding)
     if dtype.itemsize == 2:  # summed in float32, rounded once
         image, g = image.astype("float32"), g.astype("float32")
     seen = [seen_by(image, tap, g.shape[2:], stride, dilation) for tap in taps(kernel)]
-    sums = [sum(part * g, axis=axes) for part in seen]
-    return reshape(stack(sums, axis=1), (x.shape[1], 1, *kernel)).astype(dtype)
+    # First over lines, whose places side by side are summed side by side; a line alone is short.
+    lines = tuple(range(2, 1 + rank)) or (2,)
+    total = stack([sum(part * g, axis=lines) for part in seen])
+    total = sum(sum(total, axis=-1) if rank > 1 else total, axis=1)
+    return reshape(permute_dims(total, (1, 0)), (x.shape[1], 1, *kernel)).astype(dtype)
 
 
 def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:
