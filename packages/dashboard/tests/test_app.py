@@ -66,8 +66,9 @@ def test_everything_is_there_in_80_by_24(tmp_path):
         for found in (
             "1 plots", "2 model", "3 log", "numpy", "● training", "epoch 3/4", "62%", "gone",
             "left", "batch 25/50", "step 125", " loss ", " accuracy ", "samples/s", "learning rate",
-            "a step takes", "forward", "backward", "40%", "processors", "1.5 of 2", "memory",
-            "train 0.", "valid 0.5", "s Stop", "p Pause", "c Save", "q Close", "epoch 2/4",
+            "a step takes", "forward", "backward", "40%", "processors", "1.5 of 2", "63 °C",
+            "memory", "train 0.", "valid 0.5", "s Stop", "p Pause", "c Save", "q Close",
+            "epoch 2/4",
         ):  # fmt: skip
             assert found in text, f"{found!r} is missing in\n{text}"
         assert any(0x2801 <= ord(c) <= 0x28FF for c in text), "no curve"

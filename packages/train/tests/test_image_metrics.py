@@ -78,6 +78,7 @@ def test_ms_ssim():
     assert found == pytest.approx(np.mean(wanted), abs=2e-6)
 
 
+@pytest.mark.slow
 def test_it_is_scikit_images():
     metrics = pytest.importorskip("skimage.metrics")
     options = {"data_range": 1.0, "channel_axis": 0, "gaussian_weights": True, "sigma": 1.5}
@@ -92,6 +93,7 @@ def test_it_is_scikit_images():
     assert gathered(PSNR(), X, Y) == pytest.approx(np.mean(wanted), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_piqs():
     torch = pytest.importorskip("torch")

@@ -56,6 +56,7 @@ def test_it_is_that_of_the_formula(kind, measure):
     assert found == pytest.approx(np.mean(wanted), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_that_of_rouge_score(kind):
     scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer([f"rouge{kind}"])

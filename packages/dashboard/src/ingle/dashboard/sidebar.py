@@ -116,6 +116,8 @@ def _machine(run: Run, width: int, colours: dict[str, str]) -> list[Text]:
     if "process/cpu" in gauges:
         used = gauges["process/cpu"]
         gauge("processors", f"{used:.1f} of {cores:.0f}", used / cores)
+    if "machine/temperature" in gauges:
+        gauge("temperature", f"{gauges['machine/temperature']:.0f} °C", None)
     total = gauges.get("machine/memory total")
     if total:
         memory = gauges["process/memory"]
