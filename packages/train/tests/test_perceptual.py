@@ -81,6 +81,48 @@ def test_lpips_is_that_of_its_package(trunk):
     assert gathered(LPIPS(net), X, Y, parts=(0, None)) == pytest.approx(float(wanted), rel=1e-4)
 
 
+def test_dists_is_that_of_its_formula():
+    torch = pytest.importorskip("torch")
+    f = torch.nn.functional
+    net = DISTSNet()
+    state = {
+        k: torch.from_numpy(np.array(it.asarray(v).numpy())) for k, v in net.state_dict().items()
+    }
+    edge = np.array([0.5, 1.0, 0.5]) / 2
+    window = torch.from_numpy(np.outer(edge, edge).astype(np.float32))
+
+    def features(x):
+        found = [x]
+        x = (x - state["mean"]) / state["std"]
+        layer = 0
+        for stage, count in enumerate((2, 2, 3, 3, 3), 1):
+            if stage > 1:
+                channels = x.shape[1]
+                each = window.expand(channels, 1, 3, 3)
+                x = (f.conv2d(x**2, each, stride=2, padding=1, groups=channels) + 1e-12).sqrt()
+                layer += 1
+            for _ in range(count):
+                name = f"stage{stage}.{layer}"
+                x = f.relu(f.conv2d(x, state[f"{name}.weight"], state[f"{name}.bias"], padding=1))
+                layer += 2
+            found.append(x)
+        return found
+
+    like, start = 0.0, 0
+    whole = state["alpha"].sum() + state["beta"].sum()
+    for a, b in zip(*(features(torch.from_numpy(part[:2])) for part in (X, Y)), strict=True):
+        end = start + a.shape[1]
+        alpha, beta = (state[k][0, start:end, 0, 0] / whole for k in ("alpha", "beta"))
+        start = end
+        mean_a, mean_b = a.mean((2, 3)), b.mean((2, 3))
+        var_a, var_b = a.var((2, 3), correction=0), b.var((2, 3), correction=0)
+        both = ((a - mean_a[..., None, None]) * (b - mean_b[..., None, None])).mean((2, 3))
+        like = like + (alpha * (2 * mean_a * mean_b + 1e-6) / (mean_a**2 + mean_b**2 + 1e-6)).sum(1)
+        like = like + (beta * (2 * both + 1e-6) / (var_a + var_b + 1e-6)).sum(1)
+    found = gathered(DISTS(net), X[:2], Y[:2], parts=(0, 1, None))
+    assert found == pytest.approx(float((1 - like).mean()), rel=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dists_is_that_of_its_package(monkeypatch):
