@@ -20,6 +20,7 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle_cpu.launch.table_builder import TableBuilder
 from ingle_cpu.matmul import prepacked
+from ingle_numpy.memory import pool
 
 ROWS, DEEP, WIDE = 40, 96, 200
 
@@ -281,3 +282,17 @@ def test_only_the_products_that_read_them_are_made_anew(monkeypatch: pytest.Monk
     assert kinds["_add_nest"] >= 1
     assert kinds["_add_contraction"] >= 2
     assert added == ["_add_contraction"]
+
+
+def test_panels_go_when_their_module_has_no_names_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when Python goes down."""
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+    panels, sizes = prepacked.Panels(pool().allocate(64)), prepacked._sizes
+    assert sizes
+    with monkeypatch.context() as patch:
+        patch.setattr(prepacked, "_sizes", None)
+        del panels
+        gc.collect()
+    assert not raised
+    assert not sizes

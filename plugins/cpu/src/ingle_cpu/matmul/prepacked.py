@@ -8,7 +8,7 @@ over its memory, which is the only way in which the memory of a handle without a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,6 +35,10 @@ MOST_ROWS = 256
 """With more rows, packing takes a small part of a product's time."""
 
 
+_sizes: dict[int, int] = {}
+"""Bytes of all panels, by their address."""
+
+
 class Panels:
     """A copy of an operand in the order in which tiles read it; it holds its memory."""
 
@@ -45,13 +49,9 @@ class Panels:
         self.address = block.address
         _sizes[block.address] = block.nbytes
 
-    def __del__(self) -> None:
-        _sizes.pop(self.block.address, None)
+    def __del__(self, forget: Callable[..., object] = _sizes.pop) -> None:
+        forget(self.block.address, None)  # modules have no names any more when Python goes down
         self.block.release()
-
-
-_sizes: dict[int, int] = {}
-"""Bytes of all panels, by their address."""
 
 
 class PackLayout:
