@@ -288,7 +288,7 @@ def test_panels_go_when_their_module_has_no_names_any_more(monkeypatch: pytest.M
     """As when Python goes down."""
     raised: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
-    panels, sizes = prepacked.Panels(pool().allocate(64)), prepacked._sizes
+    panels, sizes = prepacked.Panels(pool.allocate(64)), prepacked._sizes
     assert sizes
     with monkeypatch.context() as patch:
         patch.setattr(prepacked, "_sizes", None)
