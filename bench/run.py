@@ -39,7 +39,8 @@ SLOW = 0.5
 
 CPU = Path("/proc/cpuinfo")
 LIBRARIES = {
-    "numpy": "numpy", "torch": "torch", "compile": "torch", "jax": "jax", "tinygrad": "tinygrad"
+    "numpy": "numpy", "torch": "torch", "compile": "torch", "jax": "jax", "tinygrad": "tinygrad",
+    "onnxruntime": "onnxruntime",
 }  # fmt: skip
 """The distribution whose version says what a system is."""
 

@@ -8,6 +8,10 @@ arrays, and in which way (`kind`):
 - `train`: a whole step of a model: loss, gradients, AdamW. The result is the loss.
 - `decode`: greedy decoding of a small GPT, token by token. The result is the tokens.
 - `generate`: the same in plain code without a cache: each token reads all before it.
+- `infer`: a published model on one input.
+- `write`: a published model that writes, token by token with a cache; each time the likeliest token
+  is read, and a given one goes in, so that rounded weights can be compared. The result is the last
+  scores.
 - `overhead`: the function many times on small arrays, for the time of one call.
 - `import`: a fresh process imports the library and says how long it took.
 - `first-call`: a fresh process, ready to train, says how long its first steps took.
@@ -27,11 +31,21 @@ from typing import Any, Literal
 
 import numpy as np
 from nets import convnet_shapes, unet_shapes
+from published import (
+    LLAMA,
+    MINILM,
+    SMALL,
+    drawn,
+    llama_shapes,
+    minilm_shapes,
+    resnet18_shapes,
+    squeezenet_shapes,
+)  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Kind = Literal[
     "forward", "backward", "train", "decode", "generate", "overhead", "import", "first-call",
-    "stall", "act",
+    "stall", "act", "infer", "write",
 ]  # fmt: skip
 SELF_TIMED = ("import", "first-call", "stall")
 """Kinds whose runs answer with seconds instead of results."""
@@ -376,6 +390,45 @@ def _transformers(cut: int) -> list[Workload]:
     return [gpt, decode, generate]
 
 
+def _published(small: bool) -> list[Workload]:
+    """Models as they are used: pictures to scores, sentences to features, the next token."""
+    found, side = [], 64 if small else 224
+    for name, shapes, flops in (
+        ("squeezenet", squeezenet_shapes(), 0.70e9), ("resnet18", resnet18_shapes(), 3.63e9),
+    ):  # fmt: skip
+        for batch in (1, 32):
+            found.append(
+                Workload(
+                    f"published/{name}/{batch}", "infer", name,
+                    normal((2 if small else batch, 3, side, side)), {}, drawn(shapes),
+                    tolerance=1e-3, flops=0.0 if small else batch * flops,
+                )
+            )  # fmt: skip
+    sizes = SMALL[MINILM] if small else MINILM
+    shapes = minilm_shapes(sizes)
+    inner = sum(math.prod(s) for n, s in shapes.items() if n.startswith("enc") and len(s) > 1)
+    mixing = 2 * sizes.layers * sizes.length * sizes.width
+    found.append(
+        Workload(
+            "published/minilm/128", "infer", "minilm",
+            lambda: tokens(1, sizes.length, sizes.vocabulary)()[:1], {"sizes": sizes},
+            drawn(shapes), tolerance=1e-3, flops=2.0 * sizes.length * (inner + mixing),
+        )
+    )  # fmt: skip
+    written = SMALL[LLAMA] if small else LLAMA
+    shapes, steps = llama_shapes(written), 8 if small else 32
+    # Systems round weights to bytes in different ways, by rows or matrices, and random ones suffer.
+    for dtype, size, tolerance in (("float32", 4.0, 1e-3), ("int8", 1.0, 0.5)):
+        found.append(
+            Workload(
+                f"published/llama/{dtype}", "write", "llama", tuple,
+                {"sizes": written, "steps": steps, "dtype": dtype}, drawn(shapes), repeat=steps,
+                tolerance=tolerance, nbytes=size * sizes_of(shapes),
+            )
+        )  # fmt: skip
+    return found
+
+
 ACTOR = {
     "body.weight": (128, 4), "body.bias": (128,), "actor.weight": (2, 128), "actor.bias": (2,),
     "critic.weight": (1, 128), "critic.bias": (1,),
@@ -403,6 +456,7 @@ def registry(small: bool = False) -> list[Workload]:
         *_conv(cut, 8, 128, 28, 128, taps=7, groups=128), *_attention(cut),
         _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
         _lenet(64 // cut), _actor(cut), *_transformers(cut), *_loops(cut),
+        *_published(small),
     ]  # fmt: skip
 
 

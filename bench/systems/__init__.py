@@ -36,6 +36,7 @@ MODULES = {
     "jax": "systems.jax_system",
     "jax-cuda": "systems.jax_system",
     "tinygrad": "systems.tinygrad_system",
+    "onnxruntime": "systems.onnxruntime_system",
 }
 
 

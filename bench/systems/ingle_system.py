@@ -19,6 +19,8 @@ from workloads import EPSILON, LEARNING_RATE, Workload
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
+from ingle.autodiff import no_grad
+from systems import ingle_published
 
 from . import Run, System, repeated
 
@@ -159,6 +161,7 @@ FUNCTIONS: dict[str, Any] = {
     "convnet": NETS.convnet,
     "unet": NETS.unet,
     "decode": next_token,
+    **dict.fromkeys(("squeezenet", "resnet18", "minilm", "llama")),
 }
 
 
@@ -251,6 +254,38 @@ class Builders:
 
         return run
 
+    def infer(self, w: Workload) -> Run:
+        inputs = self.tensors(w)
+        with it.device(self.device):
+            model = ingle_published.loaded(w.function, w.parameters(), w.options.get("sizes"))
+        function = self.compiled(lambda x: model(x))
+
+        def run() -> it.Tensor:
+            with no_grad():
+                return finished(function(*inputs))
+
+        return run
+
+    def write(self, w: Workload) -> Run:
+        with it.device(self.device):
+            model: Any = ingle_published.loaded("llama", w.parameters(), w.options["sizes"])
+            if w.options["dtype"] == "int8":
+                nn.quantize(model, nn.QuantizationConfig("int8"))
+            caches = model.caches(1, w.options["sizes"].length)
+            given = [it.asarray([[n + 1]]) for n in range(w.options["steps"])]
+        step = self.compiled(lambda token: model(token, None, caches)[:, 0])
+
+        def run() -> it.Tensor:
+            for cache in caches:
+                cache.reset()
+            with it.device(self.device), no_grad():
+                for token in given:
+                    scores: it.Tensor = step(token)
+                    int(scores.numpy().argmax())
+            return scores
+
+        return run
+
     def generate(self, w: Workload) -> Run:
         p = {k: self.tensor(v) for k, v in w.parameters().items()}
         layers, heads = w.options["layers"], w.options["heads"]
@@ -278,7 +313,17 @@ def system(name: str) -> System:
         skips["import"] = "the same library as ingle-numpy"
     if compiling:
         skips["add_recorded"] = "compile hands recorded operands to the plain function"
-    kinds = ("forward", "overhead", "backward", "train", "act", "decode", "generate")
+    kinds = (
+        "forward",
+        "overhead",
+        "backward",
+        "train",
+        "act",
+        "decode",
+        "generate",
+        "infer",
+        "write",
+    )
     return System(
         library="ingle.tensor",
         build={k: getattr(builders, k) for k in kinds},

@@ -15,6 +15,8 @@ from nets import GROUPS, Nets
 from torch import Tensor
 from workloads import EPSILON, LEARNING_RATE, Workload
 
+from systems import torch_published
+
 from . import Run, System, repeated
 
 torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
@@ -159,6 +161,10 @@ FUNCTIONS: dict[str, Any] = {
     "convnet": NETS.convnet,
     "unet": NETS.unet,
     "decode": next_token,
+    "squeezenet": torch_published.squeezenet,
+    "resnet18": torch_published.resnet18,
+    "minilm": torch_published.minilm,
+    "llama": torch_published.Llama,
 }
 
 
@@ -236,6 +242,32 @@ class Builders:
 
         return run
 
+    def infer(self, w: Workload) -> Run:
+        p = torch_published.read(w.parameters(), fold=w.function == "resnet18")
+        inputs, function = [given(a) for a in w.inputs()], self.function(w)
+
+        def run() -> Any:
+            with torch.inference_mode():
+                return function(p, *inputs)
+
+        return run
+
+    def write(self, w: Workload) -> Run:
+        model = torch_published.Llama(
+            w.parameters(), w.options["sizes"], w.options["dtype"] == "int8"
+        )
+        step, caches = self.compiled(model.step), model.caches()
+        places = [torch.tensor([n]) for n in range(w.options["steps"])]
+
+        def run() -> Any:
+            with torch.inference_mode():
+                for place in places:
+                    scores = step(caches, place[None] + 1, place)
+                    int(scores.argmax())
+            return scores
+
+        return run
+
     def generate(self, w: Workload) -> Run:
         p = {k: given(v) for k, v in w.parameters().items()}
         layers, heads = w.options["layers"], w.options["heads"]
@@ -266,7 +298,17 @@ SKIPS = {"import": "the same library as torch", "logits": "each length would be 
 def system(name: str) -> System:
     compiles = name.startswith("compile")
     builders = Builders(compile_afresh if compiles else lambda function: function)
-    kinds = ("forward", "overhead", "backward", "train", "act", "decode", "generate")
+    kinds = (
+        "forward",
+        "overhead",
+        "backward",
+        "train",
+        "act",
+        "decode",
+        "generate",
+        "infer",
+        "write",
+    )
     build = {kind: getattr(builders, kind) for kind in kinds}
     if name.endswith("-cuda"):
         torch.set_default_device("cuda")
