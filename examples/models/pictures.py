@@ -55,14 +55,13 @@ class PictureModel(nn.Module):
         weights = importer.open_weights(path)
         shapes = {name: weights.shape(name) for name in weights}
         try:
-            with it.device(device or it.default_device()):
+            where = it.device(device or it.default_device())
+            with where, it.default_dtypes(floating=dtype):
                 model = cls.from_shapes(shapes)
         except KeyError as error:
             raise WeightsError(
                 f"{path}: there is no {error} in it, so these are not weights of {cls.__name__}"
             ) from None
-        if dtype is not None:
-            model = model.to(dtype=dtype)
         importer.load_weights(model, path)
         return model.eval()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
+import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,27 @@ def test_a_folder_with_weights_of_several_dtypes(folder: Path, layer: nn.Linear)
     halves = {name: value.astype("float16") for name, value in layer.state_dict().items()}
     importer.save_safetensors(folder / "model.fp16.safetensors", halves)
     agrees(importer.from_pretrained(folder, build), layer)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is nothing to read it of")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_first_values_are_not_computed(tmp_path: Path, dtype: str) -> None:
+    """They would take as much memory as the weights that are written over them."""
+    side, count = 1024, 16
+    names = [f"{i}.weight" for i in range(count)]
+    array = np.ones((side, side), np.float32)
+    importer.save_safetensors(tmp_path / "model.safetensors", dict.fromkeys(names, array))
+    (tmp_path / "config.json").write_text("{}")
+
+    def layers(config: Mapping[str, Any]) -> nn.Sequential:
+        return nn.Sequential(*[nn.Linear(side, side, bias=False) for _ in range(count)])
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    gc.collect()
+    before = resident()
+    module = importer.from_pretrained(tmp_path, layers, dtype=dtype)
+    assert resident() - before <= 1.25 * nn.footprint(module)
+    assert module[0].weight.raw.dtype.name == dtype
+    assert module[0].weight.numpy().all()

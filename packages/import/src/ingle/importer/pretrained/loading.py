@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import ingle.tensor as it
 from ingle.nn import Module
 from ingle.tensor import Device
+from ingle.tensor.dtypes import DType, as_dtype
 
 from ..errors import WeightsError
 from ..weights.loading import Rename, load_weights
@@ -84,9 +85,16 @@ def from_pretrained(
             "config.json, load_weights sets a module that is there"
         )
     config = read_config(folder)
-    with it.device(device or it.default_device()):
+    # First values that are cast would be computed, and are written over before they need be.
+    with it.device(device or it.default_device()), it.default_dtypes(floating=dtype):
         module = build(config)
-    if dtype is not None:
+    if dtype is not None and _others(module, as_dtype(dtype)):
         module = module.to(dtype=dtype)
     load_weights(module, folder, rename=rename, transpose=transpose)
     return module.eval()
+
+
+def _others(module: Module, dtype: DType) -> bool:
+    """Whether some of its floating values have a dtype of their own."""
+    cells = [*module.parameters(), *module.buffers()]
+    return any(cell.dtype.is_floating and cell.dtype is not dtype for cell in cells)

@@ -228,11 +228,12 @@ def load_weights(
     """
     weights = open_weights(path)
     names = _renamed(weights, rename)
-    state = module.state_dict()
+    # Not `state_dict`: what holds the values that are to be replaced would have them computed.
+    state = dict(named_cells(module))
     report = LoadReport(unexpected=[name for name in names if name not in state])
     chosen: dict[str, Tensor] = {}
     tied = _tied(module)
-    for target, value in state.items():
+    for target, cell in state.items():
         if target not in names:
             if not any(other in names for other in tied[target]):
                 report.missing.append(target)
@@ -240,11 +241,11 @@ def load_weights(
         shape = weights.shape(names[target])
         turned = len(shape) == 2 and re.search(transpose or "(?!)", target) is not None
         shape = shape[::-1] if turned else shape
-        if tuple(value.shape) != shape:
-            report.mismatched[target] = tuple(value.shape), shape
+        if tuple(cell.shape) != shape:
+            report.mismatched[target] = tuple(cell.shape), shape
             continue
-        to = value.dtype if value.dtype.is_floating else None
-        chosen[target] = _tensor(weights, names[target], to, value.device, turned)
+        to = cell.dtype if cell.dtype.is_floating else None
+        chosen[target] = _tensor(weights, names[target], to, cell.device, turned)
     if strict and not report.complete:
         raise StateError(
             f"{path}: the file does not fit {type(module).__name__}, nothing was set:\n  "
