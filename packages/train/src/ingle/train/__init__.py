@@ -31,7 +31,10 @@ from .metrics import AveragePrecision as AveragePrecision
 from .metrics import CalibrationError as CalibrationError
 from .metrics import CharErrorRate as CharErrorRate
 from .metrics import ConfusionMatrix as ConfusionMatrix
+from .metrics import CumulativeReward as CumulativeReward
 from .metrics import Dice as Dice
+from .metrics import EpisodeLength as EpisodeLength
+from .metrics import ExplorationRate as ExplorationRate
 from .metrics import FBeta as FBeta
 from .metrics import HammingLoss as HammingLoss
 from .metrics import IoU as IoU

@@ -5,6 +5,9 @@ from .classification import Accuracy as Accuracy
 from .classification import ConfusionMatrix as ConfusionMatrix
 from .classification import TopKAccuracy as TopKAccuracy
 from .detection import MeanAveragePrecision as MeanAveragePrecision
+from .episodes import CumulativeReward as CumulativeReward
+from .episodes import EpisodeLength as EpisodeLength
+from .episodes import ExplorationRate as ExplorationRate
 from .images import PSNR as PSNR
 from .images import SSIM as SSIM
 from .images import MultiScaleSSIM as MultiScaleSSIM

@@ -73,7 +73,7 @@ class Metric:
 class Mean(Metric):
     """A sum over samples, divided by how many there were; NaN before the first."""
 
-    gathered = ("total", "count")
+    gathered: tuple[str, ...] = ("total", "count")
 
     def __init__(self) -> None:
         self.reset()
