@@ -63,13 +63,18 @@ class Pretrained(nn.Module):
 def require(model: str, config: Mapping[str, Any], **expected: object) -> None:
     """Refuses a configuration with settings that a model does not have.
 
+    Args:
+        model: what the message calls it.
+        config: the settings; one that is not there is the right one.
+        expected: by the name of a setting the only value, or a tuple of those that are fine.
+
     Raises:
         UnsupportedError: a setting is there and is another one.
     """
     for name, only in expected.items():
-        found = config.get(name, only)
         allowed = only if isinstance(only, tuple) else (only,)
-        if found not in allowed and found != only:
+        found = config.get(name, allowed[0])
+        if found not in allowed:
             raise UnsupportedError(
                 f"{model}: config.json has {name}={found!r}, and there is only "
                 f"{' or '.join(map(repr, allowed))}"

@@ -100,6 +100,21 @@ def test_scaled_positions() -> None:
         rescaled(plain, {"rope_type": "yarn", "factor": 2.0}, 8)
 
 
+def test_settings_of_older_files() -> None:
+    """Positions had two settings of their own, and the kind of scaling another name."""
+    scaled = {k: v for k, v in SCALED.items() if k != "rope_theta"}
+    older = {"rope_theta": 5e3, "rope_scaling": {**scaled, "type": scaled.pop("rope_type")}}
+    sizes = [
+        Llama.from_config({**SMALL, **rope}).model.rotary.frequencies
+        for rope in (older, {"rope_parameters": SCALED})
+    ]
+    assert sizes[0] == sizes[1]
+    plain = Llama.from_config({**SMALL, "rope_scaling": None}).model.rotary.frequencies
+    np.testing.assert_allclose(plain, 10_000.0 ** (-np.arange(4) / 4))
+    with pytest.raises(UnsupportedError, match="attention_bias=True"):
+        Llama.from_config({**SMALL, "attention_bias": True})
+
+
 @pytest.mark.slow
 def test_the_command(hf: Any, saved: Any, tokenizer: Any, capsys: Any) -> None:
     theirs = hf.LlamaForCausalLM(
