@@ -12,6 +12,7 @@ import pytest
 import run_files
 
 from ingle.dashboard import RunError, RunRecorder, RunWarning, read_run
+from ingle.dashboard.recording import PATIENCE
 from ingle.dashboard.wishes import Wishes
 from ingle.train import Control, ModuleFacts, RunFacts, StepFacts
 
@@ -234,3 +235,18 @@ def test_wishes_reach_the_training(tmp_path, monkeypatch):
     viewer.send("stop")
     recorder.poll()
     assert control.take_stop() == "stopped from the dashboard"
+
+
+def test_wishes_reach_a_training_of_short_epochs(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("ingle.dashboard.recording.time.monotonic", lambda: now[0])
+    recorder, control = RunRecorder(tmp_path), Control()
+    recorder.begin(FACTS, control)
+    Wishes(tmp_path).send("stop")
+    for i in range(1, 5):
+        now[0] += 0.9 * PATIENCE
+        recorder.step(step(i, epoch=i))
+        recorder.epoch({"epoch": i, "step": i}, 5)
+        recorder.poll()
+    assert control.take_stop() == "stopped from the dashboard"
+    assert read_run(tmp_path).gauges

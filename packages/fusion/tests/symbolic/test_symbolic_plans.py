@@ -34,6 +34,7 @@ def made(monkeypatch):
         return got
 
     monkeypatch.setattr(pipeline, "filled_sequence", both)
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")  # plans at once, on any machine
     return found
 
 

@@ -75,7 +75,7 @@ class RunRecorder:
         self._lines: list[str] = []
         self._window: list[StepFacts] = []
         self._exact: StepFacts | None = None
-        self._began = self._flushed = self._window_began = self._gauged = 0.0
+        self._began = self._polled = self._window_began = self._gauged = 0.0
         self._broken = True
 
     def begin(self, run: RunFacts, control: Control) -> None:
@@ -84,7 +84,7 @@ class RunRecorder:
 
         self._control = control
         self._gauges = Gauges(run.devices)
-        self._began = self._flushed = self._window_began = time.monotonic()
+        self._began = self._polled = self._window_began = time.monotonic()
         self._gauged = 0.0
         self._broken = False
         self._window, self._lines, self._exact = [], [], None
@@ -147,8 +147,9 @@ class RunRecorder:
     def poll(self) -> None:
         """Writes what was kept back, reads the gauges, and obeys those who watch."""
         now = time.monotonic()
-        if self._broken or now - self._flushed < PATIENCE:
+        if self._broken or now - self._polled < PATIENCE:
             return
+        self._polled = now
         if self._gauges is not None and now - self._gauged >= EVERY:
             self._gauged = now
             self._line("gauges", gauges=self._gauges.read())
@@ -200,7 +201,6 @@ class RunRecorder:
             self._lines.append(json.dumps(line, separators=(",", ":")) + "\n")
 
     def _flush(self) -> None:
-        self._flushed = time.monotonic()
         if self._broken or not self._lines:
             return
         text, self._lines = "".join(self._lines), []
