@@ -20,12 +20,19 @@ def has(*names: str) -> bool:
 
 
 def import_all(name: str) -> int:
-    """Imports every module of a distribution."""
+    """Imports every module of a distribution; one that needs an extra has to name it."""
     sources = [f for f in files(name) or () if f.suffix == ".py" and f.stem != "__main__"]
+    imported = 0
     for source in sources:
         parts = source.with_suffix("").parts
-        importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return len(sources)
+        try:
+            importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+        except ModuleNotFoundError as error:
+            if f'pip install "{name}[' not in str(error):
+                raise
+        else:
+            imported += 1
+    return imported
 
 
 def refuses(action: Callable[[], object], kind: type[Exception], cure: str) -> None:

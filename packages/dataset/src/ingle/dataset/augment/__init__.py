@@ -4,6 +4,14 @@ Each is a function of a batch and, if it is random, of a generator; each example
 draw of its own. Needs `ingle-tensor`.
 """
 
+from importlib.util import find_spec
+
+if find_spec("ingle.tensor") is None:
+    raise ModuleNotFoundError(
+        'ingle.dataset.augment computes on tensors: pip install "ingle-dataset[tensor]"',
+        name="ingle.tensor",
+    )
+
 from .audio import AddNoise as AddNoise
 from .audio import FrequencyMasking as FrequencyMasking
 from .audio import LogMelSpectrogram as LogMelSpectrogram
