@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from router_members import members_of
+from router_members import Adding, members_of
 
 import ingle.nn as nn
 import ingle.optim as optim
@@ -13,7 +13,7 @@ from ingle.autodiff import checkpoint, grad, vmap
 from ingle.fusion import CompileError, compile, graph_of
 from ingle.router import data_parallel
 from ingle.tensor.device import Device
-from ingle.tensor.errors import IngleError, TraceError
+from ingle.tensor.errors import IngleError, LostDeviceError, TraceError
 from ingle.testkit.bits import same_bits
 
 DRAW = np.random.default_rng(5)
@@ -277,6 +277,47 @@ def test_data_parallel_training_equals_the_full_batch(pair):
     one, two = losses(False), losses(True)
     assert one[-1] < 0.8 * one[0]
     np.testing.assert_allclose(two, one, rtol=2e-5)
+
+
+@pytest.mark.parametrize("home", [0, 1])
+def test_devices_that_can_add_the_gradients_do(routed, remote, home):
+    """All at once, and at the cells' home, which may be any of the devices."""
+    members = [remote(f"remote{n}", kind=Adding) for n in range(3)]
+    router = routed(*members)
+    it.random.seed(1)
+    with it.device("numpy"):
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    x, y = (it.asarray(a[:23], device=router[home]) for a in (X, Y))
+    model.to(router[home])
+    whole = mean_loss(model)(x, y)
+    wanted = whole.backward()
+    loss, found = data_parallel(mean_loss(model), x, y, devices=router.devices)
+    assert loss.item() == pytest.approx(whole.item(), rel=1e-6)
+    for cell in wanted:
+        assert found[cell].device == router[home]
+        np.testing.assert_allclose(found[cell].numpy(), wanted[cell].numpy(), rtol=1e-5, atol=1e-7)
+    by_them = [move for move in router.report().moves if move.road == "reduction"]
+    assert {move.target for move in by_them} == {router[0], router[home]}
+    # The loss goes to the first device; gradients home, from both others.
+    assert sum(move.times for move in by_them) == 2 * (1 + 4)
+    assert sum(m.sums for m in members) == 2
+    assert router.devices[0].name in str(router.report())
+
+
+def test_a_device_that_is_lost_while_it_adds_is_named(routed, remote):
+    members = [remote(f"remote{n}", kind=Adding) for n in range(2)]
+    router = routed(*members)
+    w = it.Cell(it.asarray(np.ones(6, np.float32), device=router[0]), differentiable=True)
+
+    def gone(groups):
+        raise LostDeviceError("unplugged")
+
+    members[0].reduce = gone
+    with pytest.raises(LostDeviceError, match=r"a sum of values .* router .*unplugged"):
+        data_parallel(lambda x: it.mean(x @ w), it.asarray(X, device=router[0]),
+                      devices=router.devices)  # fmt: skip
+    with pytest.raises(LostDeviceError, match="was lost"):
+        (w.value + 1.0).numpy()
 
 
 def test_what_parts_write_to_cells_lands_at_home(pair):

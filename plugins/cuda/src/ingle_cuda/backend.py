@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,17 +18,17 @@ from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.device import Device
-from ingle.tensor.errors import BackendError
+from ingle.tensor.errors import LostDeviceError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
-from . import cublas
+from . import cublas, peers
 from .compiler import Kernel, machine_code
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable
 from .libraries import cupy, driver
-from .memory import DeviceSource
+from .memory import DeviceSource, speak_to
 
 _TO_DEVICE, _TO_HOST = 1, 2
 _GROUPS = 16
@@ -68,7 +67,7 @@ class CudaBackend(KernelBackend):
         assert found is not None
         self._driver = found
         with told(device, "it was opened"):
-            self._runtime.setDevice(limits.number)
+            speak_to(limits.number)
             self._runtime.free(0)  # which makes the context
             self._context = ctypes.c_void_p()
             checked(found.cuCtxGetCurrent(ctypes.byref(self._context)))
@@ -88,8 +87,8 @@ class CudaBackend(KernelBackend):
     # What `KernelBackend` asks -----------------------------------------------------------------
 
     def compile_source(self, source: str, name: str) -> Kernel:
-        code = machine_code(source, self.limits.capability)
         self.enter()
+        code = machine_code(source, self.limits.capability)
         with told(self.device, "a kernel was loaded"):
             return Kernel(code, name)
 
@@ -139,6 +138,17 @@ class CudaBackend(KernelBackend):
         self.enter()
         with told(self.device, "it was waited for"):
             self.stream.synchronize()
+
+    def copy(self, handle: Handle, backend: Any) -> Handle | None:
+        """A value of this GPU on another one; None if the other end is none."""
+        there = isinstance(backend, CudaBackend) and isinstance(handle.backend, CudaBackend)
+        return peers.copied(handle, backend) if there else None
+
+    def reduce(self, groups: Sequence[Sequence[Handle]]) -> list[Handle] | None:
+        """The sums of values of several GPUs, at the first of each group; None without NCCL."""
+        if any(not isinstance(h.backend, CudaBackend) for group in groups for h in group):
+            return None
+        return peers.summed(groups)
 
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether cuBLAS takes a matrix product of these."""
@@ -222,17 +232,11 @@ class CudaBackend(KernelBackend):
     def enter(self) -> None:
         """Makes this the GPU that the thread speaks to."""
         if os.getpid() != self._process:
-            raise BackendError(
+            raise LostDeviceError(
                 f"{self.device} was opened before this process was forked, and CUDA cannot be used "
                 "in a forked child; start processes with multiprocessing's method 'spawn'"
             )
-        if getattr(_CURRENT, "context", None) is not self._context:
-            self._runtime.setDevice(self.limits.number)
-            _CURRENT.context = self._context
-
-
-_CURRENT = threading.local()
-"""The context that a thread used last."""
+        speak_to(self.limits.number)
 
 
 @lru_cache(maxsize=64)

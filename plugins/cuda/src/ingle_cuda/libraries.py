@@ -13,16 +13,44 @@ _DRIVERS = ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so"
 INSTALL = 'pip install "ingle-cuda[13]" ([12] for drivers of CUDA 12)'
 
 
+_NO_DEVICE = 100
+"""What the driver answers where it finds no GPU."""
+
+
 @cache
 def driver() -> ctypes.CDLL | None:
-    """The driver's library; None where there is no driver."""
+    """The driver's library; None where there is no driver, or it finds no GPU.
+
+    Raises:
+        BackendError: it is installed, but does not start.
+    """
     for name in _DRIVERS:
         try:
             found = ctypes.CDLL(name)
         except OSError:
             continue
-        return found if found.cuInit(0) == 0 else None
+        return started(found)
     return None
+
+
+def started(library: ctypes.CDLL) -> ctypes.CDLL | None:
+    """A driver's library that can be asked; None if it finds no GPU.
+
+    Raises:
+        BackendError: it does not start.
+    """
+    status = library.cuInit(0)
+    if not status:
+        return library
+    if status == _NO_DEVICE:
+        return None
+    name = ctypes.c_char_p()
+    library.cuGetErrorName(status, ctypes.byref(name))
+    told = name.value.decode() if name.value else "unknown"
+    raise BackendError(
+        f"cuda: the driver is installed but does not start (error {status}, {told}); `nvidia-smi` "
+        "says more. After an update of the driver the machine has to start anew"
+    )
 
 
 def driver_version() -> tuple[int, int]:
@@ -57,6 +85,15 @@ def cupy() -> Any:
             f'cupy-cuda{version // 1000}x && pip install "ingle-cuda[{major}]"'
         )
     return cupy
+
+
+@cache
+def nccl() -> Any | None:
+    """NCCL, which adds values of several GPUs, by CuPy's module; None where it is not installed."""
+    cupy()
+    from cupy.cuda import nccl as found
+
+    return found if found.available else None
 
 
 @cache

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 from ingle.tensor.memory import Memory
 
 from .libraries import cupy
+
+_current = threading.local()
+
+
+def speak_to(number: int) -> None:
+    """Makes a GPU the one that the thread's calls are for."""
+    if getattr(_current, "number", None) != number:
+        cupy().cuda.runtime.setDevice(number)
+        _current.number = number
 
 
 class Allocation:
@@ -30,7 +41,7 @@ class DeviceSource:
 
     def allocate(self, nbytes: int) -> Allocation:
         runtime = cupy().cuda.runtime
-        runtime.setDevice(self._index)
+        speak_to(self._index)
         try:
             return Allocation(runtime.malloc(nbytes), nbytes)
         except runtime.CUDARuntimeError as error:
@@ -42,5 +53,5 @@ class DeviceSource:
     def free(self, memory: Memory) -> None:
         """Gives memory back, once the kernels that use it are done."""
         runtime = cupy().cuda.runtime
-        runtime.setDevice(self._index)
+        speak_to(self._index)
         runtime.free(memory.address)

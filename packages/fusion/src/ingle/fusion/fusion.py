@@ -173,6 +173,19 @@ class Fusion:
             return self.known(self.group.carry(handle, self.hardware))
         return self.known(carried(handle, self.hardware)[0])
 
+    def reduce(self, groups: Sequence[Sequence[LazyHandle]]) -> list[Handle] | None:
+        """Sums of values of several devices, here, where the backend below has a road for that."""
+        below = getattr(self.hardware, "reduce", None)
+        if below is None:
+            return None
+        computed = [[handle.computed() for handle in group] for group in groups]
+        found: Sequence[Handle] | None
+        if self.group is not None:
+            found = self.group.reduce(computed, self.hardware)
+        else:
+            found = below(computed)
+        return None if found is None else [self.known(handle) for handle in found]
+
     def known(self, handle: Handle) -> LazyHandle:
         """A handle of the backend below as one of this."""
         lazy = LazyHandle.__new__(LazyHandle)

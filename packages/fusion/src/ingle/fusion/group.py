@@ -38,6 +38,12 @@ class DeviceGroup(Protocol):
         """A hardware backend's handle, moved to another of the devices."""
         ...
 
+    def reduce(
+        self, groups: Sequence[Sequence[Handle]], target: Backend
+    ) -> Sequence[Handle] | None:
+        """Sums of hardware backends' handles at one of them; None where it has no road for that."""
+        ...
+
     def known(self, handle: Handle) -> LazyHandle:
         """A hardware backend's handle as one of the decorator over it."""
         ...

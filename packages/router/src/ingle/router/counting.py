@@ -17,7 +17,8 @@ class MoveCount:
 
     Attributes:
         source, target: the devices, as the router names them.
-        road: `"peer copy"`, `"DLPack"`, `"shared memory"` or `"host"`.
+        road: `"peer copy"`, `"DLPack"`, `"shared memory"`, `"host"`, or `"reduction"`, where values
+            are added on their way.
         times: how many tensors.
         nbytes: of all of them together.
     """

@@ -7,8 +7,9 @@ from typing import Any
 
 from ingle.tensor import Gradients, Tensor, device
 from ingle.tensor.cell import Cell, Scope, current_scope, scope_of, transaction
-from ingle.tensor.device import Device
+from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.moving import reduced
 from ingle.tensor.pytree import flatten, unflatten
 
 
@@ -21,6 +22,9 @@ def data_parallel(
     even as can be. Each part goes to its device; there the function reads its cells, whose values
     are moved to it, and its loss goes back. A mean of means is weighted by the sizes of the parts,
     so uneven parts give the loss and gradients of the whole batch too, up to rounding.
+
+    Outside of compiled functions the devices add gradients themselves where they can, all at once
+    (the capability `reduce`, GPUs with NCCL); else each is moved home and added there.
 
     What the function writes to cells (running statistics of normalization, random generators) is
     seen by the next part and lands on the cell's own device, as if the parts were small batches one
@@ -55,8 +59,9 @@ def data_parallel(
     cuts = [rows * i // len(places) for i in range(len(places) + 1)]
     if rows < len(places):
         cuts = list(range(rows + 1))
-    total: Tensor | None = None
-    summed: dict[Any, Tensor] = {}
+    losses: list[Tensor] = []
+    pieces: dict[Any, list[Tensor]] = {}
+    homes: dict[Any, Device] = {}
     for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
         part = [x[begin:end].to_device(place) if isinstance(x, Tensor) else x for x in leaves]
         with transaction(flush=False) as outside, device(place):
@@ -67,15 +72,41 @@ def data_parallel(
                 found = loss.backward()
             outside.writes.update(scope.at_home())
         weight = (end - begin) / rows
-        share = loss.detach().to_device(places[0]) * weight
-        total = share if total is None else total + share
+        losses.append(loss.detach() * weight)
         for key in found:
             g = found._entries[key]
-            home = key.raw.device if isinstance(key, Cell) else g.device
-            g = g.to_device(home) * weight
-            summed[key] = summed[key] + g if key in summed else g
-    assert total is not None, "a batch has at least one row"
-    return total, Gradients(summed)
+            homes.setdefault(key, key.raw.device if isinstance(key, Cell) else g.device)
+            pieces.setdefault(key, []).append(g * weight)
+    total = _added([losses], [places[0]])[0]
+    sums = _added(list(pieces.values()), [homes[key] for key in pieces])
+    return total, Gradients(dict(zip(pieces, sums, strict=True)))
+
+
+def _added(parts: Sequence[list[Tensor]], homes: Sequence[Device]) -> list[Tensor]:
+    """The sum of each list of tensors of several devices, on its home.
+
+    By the devices' own road where they have one, all lists of the same devices at once; else the
+    tensors are moved home one by one.
+    """
+    found: list[Tensor | None] = [None] * len(parts)
+    alike: dict[tuple[Device, ...], list[int]] = {}
+    for n, (part, home) in enumerate(zip(parts, homes, strict=True)):
+        part.sort(key=lambda x: x.device != home)
+        alike.setdefault(tuple([x.device for x in part]), []).append(n)
+    for where, numbers in alike.items():
+        if len(where) > 1:
+            groups = [[x._handle for x in parts[n]] for n in numbers]
+            handles = reduced(groups, backend_of(where[0]))
+            for n, handle in zip(numbers, handles or (), strict=handles is not None):
+                found[n] = Tensor(handle)
+    sums = []
+    for total, part, home in zip(found, parts, homes, strict=True):
+        if total is None:
+            total, *others = [x.to_device(home) for x in part]
+            for other in others:
+                total = total + other
+        sums.append(total.to_device(home))
+    return sums
 
 
 class _OnDevice(Scope):

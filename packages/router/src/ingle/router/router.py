@@ -232,6 +232,21 @@ class Router:
             self.counts.move(origin, there.device, road, _nbytes(handle))
         return moved
 
+    def reduce(
+        self, groups: Sequence[Sequence[Handle]], target: Backend
+    ) -> Sequence[Handle] | None:
+        """The sum of each group of hardware backends' handles at a member, by the members' own
+        road; None where they have none."""
+        there = self.member_of(target)
+        doing = f"a sum of values of several devices on {there.device}"
+        with there.answering(doing):
+            found: Sequence[Handle] | None = target.reduce(groups)  # type: ignore[attr-defined]
+        if found is not None:
+            for handle in (handle for group in groups for handle in group[1:]):
+                source = self.member_of(handle.backend).device
+                self.counts.move(source, there.device, "reduction", _nbytes(handle))
+        return found
+
     def known(self, handle: Handle) -> LazyHandle:
         """A hardware backend's handle as a tensor's."""
         return self.fusions[handle.backend].known(handle)

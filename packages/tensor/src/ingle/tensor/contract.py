@@ -134,6 +134,9 @@ CAPABILITIES = {
     "prepare": "prepare(graph) -> Executable: a planned graph as one callable; fusion asks",
     "copy": "copy(handle, backend) -> Handle | None: from device to device without the host, None "
     "where there is no such road; asked of both ends of a move",
+    "reduce": "reduce(groups) -> list of handles | None: the sum of each group of values, one of "
+    "each of several devices in the same order, at the first one's device, whose backend is asked; "
+    "None where there is no such road",
     "to_dlpack": "to_dlpack(handle, *, stream, max_version, dl_device, copy): a capsule",
     "from_dlpack": "from_dlpack(producer, *, copy) -> Handle: of what speaks DLPack",
     "dlpack_device": "dlpack_device() -> (kind, number): where `to_dlpack` exports",

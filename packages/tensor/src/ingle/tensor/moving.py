@@ -6,7 +6,7 @@ backend's own copy to the other, DLPack, memory that both can read, and the host
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ from .operation import OPERATIONS, Op
 if TYPE_CHECKING:
     from .contract import Backend, Handle, Shape
 
-MoveRoad = Literal["stays", "peer copy", "DLPack", "shared memory", "host"]
+MoveRoad = Literal["stays", "peer copy", "DLPack", "shared memory", "host", "reduction"]
 
 
 def moved(handle: Handle, target: Backend) -> Handle:
@@ -81,6 +81,29 @@ def carried(handle: Handle, target: Backend) -> tuple[Handle, MoveRoad]:
         if adopt is not None and not array.flags.writeable:
             return adopt(array), "shared memory"
         return target.upload(array), "host"
+
+
+def reduced(groups: Sequence[Sequence[Handle]], target: Backend) -> list[Handle] | None:
+    """The sum of each group of values of several devices, by the devices' own road (`reduce`).
+
+    Args:
+        groups: values of equal shape and dtype, one of each device, in the same order everywhere.
+        target: the backend of the first device, as `backend_of` names it.
+
+    Returns:
+        A sum on the first device for each group; None where there is no such road, or where
+        something of it is only being written down.
+    """
+    while target.level:
+        target = target.inner  # type: ignore[attr-defined]
+    reduce = getattr(target, "reduce", None)
+    if reduce is None:
+        return None
+    for handle in (handle for group in groups for handle in group):
+        if handle.abstract or type(handle.backend) is not type(target):
+            return None
+    found: list[Handle] | None = reduce(groups)
+    return found
 
 
 @contextmanager

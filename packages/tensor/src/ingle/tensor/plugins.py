@@ -328,8 +328,9 @@ def load_backend(where: Device) -> Backend:
     description = describe(where.name)
     count = counted(where.name)
     if where.index >= count:
-        reason = description.missing or f"it has {count} device(s), numbered from 0"
-        raise BackendError(f"no device '{where.name}:{where.index}': {reason}")
+        raise BackendError(
+            f"no device '{where.name}:{where.index}': {_too_few(description, count)}"
+        )
     with _lock:
         if where not in _backends:
             try:
@@ -339,6 +340,12 @@ def load_backend(where: Device) -> Backend:
             except (Exception, SystemExit) as error:
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
     return _backends[where]
+
+
+def _too_few(description: BackendDescription, count: int) -> str:
+    if not count and description.missing:
+        return description.missing
+    return f"it has {count} {'device' if count == 1 else 'devices'}, numbered from 0"
 
 
 _best: tuple[Discovery, Device] | None = None

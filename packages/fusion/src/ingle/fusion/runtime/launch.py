@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingle.tensor.errors import BackendError
+from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError
 
 from ..kernel.code import bits_of
 from ..kernel.nest import Nest, layout, units
@@ -113,9 +113,12 @@ def compiled(backend: KernelBackend, launch: Launch, source: Nest | str, name: s
 
     Raises:
         BackendError: it cannot be compiled; it names the operations.
+        LostDeviceError, OutOfMemoryError: the device failed, not the compiler.
     """
     try:
         return backend.kernel(source, name)
+    except (LostDeviceError, OutOfMemoryError):
+        raise
     except Exception as error:  # a stranger's compiler may raise anything
         raise BackendError(
             f"{backend.device}: the kernel of [{launch.operations}] cannot be compiled: {error}"
