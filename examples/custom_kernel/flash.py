@@ -5,12 +5,12 @@ of exponentials under it, and mends both when a larger one comes. The gradient n
 of that sum alone, and computes the scores again.
 
 What stands here holds on any device: shapes, gradient, and a body in terms of other operations.
-`sources.py` adds kernels for devices that take plain C or OpenCL C.
+`sources.py` adds kernels for devices that take plain C, OpenCL C or CUDA C++.
 """
 
 import math
 
-from sources import kernel_of
+from sources import WRITERS, kernel_of
 
 import ingle.tensor as it
 from ingle.fusion.device import register_kernel
@@ -140,5 +140,5 @@ FLASH = Operation(
 )  # fmt: skip
 
 for _operation in (FLASH, FLASH_QUERIES, FLASH_KEYS):
-    for _language in ("c", "opencl"):
+    for _language in WRITERS:
         register_kernel(_operation, _language, kernel_of(_language))

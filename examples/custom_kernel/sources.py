@@ -1,4 +1,4 @@
-"""The kernels: one text for plain C and OpenCL C, which differ in how a kernel begins.
+"""The kernels: one text for plain C, OpenCL C and CUDA C++, which differ in how a kernel begins.
 
 A unit of work is a query of a head; in `flash_attention_keys` it is a key. Scores, values of one
 query and one key at a time, stay in registers.
@@ -13,7 +13,7 @@ from ingle.tensor.operation import Op
 LONGEST = 256
 """Numbers of a head, at most: so many stay beside the processor."""
 
-# In both languages: heads, L, S, E and whether it is causal are `args`, x[heads][L or S][E].
+# In all languages: heads, L, S, E and whether it is causal are `args`, x[heads][L or S][E].
 BODIES = {
     "flash_attention": (
         ("query", "key", "value"), ("out", "lse"), """
@@ -133,6 +133,31 @@ __kernel void {name}({", ".join(parameters)})
 """
 
 
+def cuda_source(name: str) -> str:
+    """In CUDA C++ a thread is a unit, of those from `begin` to `end`."""
+    inputs, outputs, body = BODIES[name]
+    parameters = [f"const float *{x}" for x in inputs]
+    parameters += [f"float *{x}" for x in outputs]
+    parameters += [f"long long {size}" for size in (*SIZES, "begin", "end")]
+    return f"""
+#define EXP expf
+#define LOG logf
+#define ROOT sqrtf
+#define INFINITY __int_as_float(0x7f800000)
+#define LONGEST {LONGEST}
+
+extern "C" __global__ void {name}({", ".join(parameters)})
+{{
+    const long unit = begin + blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (unit >= end)
+        return;
+{body}}}
+"""
+
+
+WRITERS = {"c": c_source, "opencl": opencl_source, "cuda": cuda_source}
+
+
 def kernel_of(language: str) -> Callable[[Op, Sequence[Aval]], CustomKernel | None]:
     """What `register_kernel` takes: from an op and its operands to the kernel."""
 
@@ -144,7 +169,6 @@ def kernel_of(language: str) -> Callable[[Op, Sequence[Aval]], CustomKernel | No
         name = op.operation.name
         units = heads * (key.shape[1] if name == "flash_attention_keys" else length)
         args = (heads, length, key.shape[1], size, int(op.attributes["causal"]))
-        source = c_source(name) if language == "c" else opencl_source(name)
-        return CustomKernel(source, args, units, name)
+        return CustomKernel(WRITERS[language](name), args, units, name)
 
     return written

@@ -15,16 +15,16 @@ from ingle.router import Router
 from ingle.tensor import plugins
 from ingle.tensor.contract import Aval
 from ingle.tensor.device import backend_of
-from ingle.tensor.errors import ShapeError
+from ingle.tensor.errors import BackendError, ShapeError
 from ingle.tensor.operation import OPERATIONS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from flash import FLASH, FLASH_KEYS, FLASH_QUERIES, flash_attention
-from sources import kernel_of
+from sources import BODIES, cuda_source, kernel_of
 
 for _operation in (FLASH, FLASH_KEYS, FLASH_QUERIES):
     del OPERATIONS[_operation.name]  # other tests go over all of Ingle's
-DEVICES = ["numpy", "cpu", "opencl", "gcc"]
+DEVICES = ["numpy", "cpu", "opencl", "gcc", "cuda"]
 
 # The example of a plugin that compiles plain C.
 sys.path.insert(0, str(Path(__file__).parents[2] / "third_party_compiler" / "src"))
@@ -41,7 +41,7 @@ def gcc():
 
 
 def present(device: str) -> str:
-    if device not in plugins.discover().backends or not plugins.describe(device).count():
+    if device not in plugins.discover().backends or not plugins.counted(device):
         pytest.skip(f"there is no device {device}")
     return device
 
@@ -76,12 +76,25 @@ def test_values_and_gradients(device, causal):
             np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("device", ["opencl", "gcc"])
+@pytest.mark.parametrize("device", ["opencl", "gcc", "cuda"])
 def test_the_kernels_are_what_runs(device):
     x = [it.asarray(a, device=present(device)).astype("float32") for a in operands()]
     assert backend_of(device).inner.has_custom_kernel(
         FLASH.op(causal=False), [Aval(t.shape, t.dtype) for t in x]
     )
+
+
+@pytest.mark.parametrize("name", list(BODIES))
+def test_kernels_in_cuda_compile_without_a_gpu(name):
+    compiler = pytest.importorskip("ingle_cuda.compiler")
+    try:
+        code = compiler.machine_code(cuda_source(name), 90)
+    except BackendError as error:
+        if "is not found" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert code[:4] == b"\x7fELF"
+    assert name.encode() in code
 
 
 def test_halves_of_a_model_on_two_devices():

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallback
 class TestFused(BackendContract):
     device = "cuda"
     tier = "smoke"
+    own_memory = True
+    memory_limit = 1 << 40
 
 
 @pytest.mark.nightly
