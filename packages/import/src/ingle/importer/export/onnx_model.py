@@ -140,9 +140,11 @@ class _Recorded:
         with transaction(commit=False, replay=shown) as scope:
             result = self.module(*tensors[: self.arity])
         if scope.writes:
+            names = [name for name, cell in self.cells.items() if cell in scope.writes]
+            what = f"writes {', '.join(names)}" if names else "draws random numbers"
             raise UnsupportedError(
-                "export_onnx: the module changes its own state as it runs, which ONNX has no "
-                "place for; call module.eval() first"
+                f"export_onnx: the module {what} as it runs, which ONNX has no place for; "
+                "module.eval() turns off what only training does"
             )
         return result
 
