@@ -8,6 +8,10 @@ than the fastest peer the median is, and the quickest call than the quickest one
 median's share of the machine's own limit (the least time that the arithmetic or the memory traffic
 can take at the measured peak and copy bandwidth; above 100 % where data stay in a cache); and the
 memory that a run needs beyond what was there before it.
+
+Where all systems have `-cuda` in their names there are rows for GPUs too, which begin with `gpu/`;
+the limits are the GPU's (of arithmetic, that of products in half precision), memory is the
+device's, and a block waits for the device after each tenth of its calls, not each.
 """
 
 from __future__ import annotations
@@ -24,15 +28,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import chart
 import numpy as np
+from gpu_limits import measured as measured_on_the_gpu
+from gpu_workloads import gpu_rows
 from limits import POOLS, Limits, measured
 from systems import MODULES
-from workloads import SELF_TIMED, Workload, chosen
+from workloads import SELF_TIMED, Workload, chosen, registry
 
 SLOW = 0.5
 """Seconds above which a workload is measured three times and no more."""
@@ -40,7 +48,8 @@ SLOW = 0.5
 CPU = Path("/proc/cpuinfo")
 LIBRARIES = {
     "numpy": "numpy", "torch": "torch", "compile": "torch", "jax": "jax", "tinygrad": "tinygrad",
-    "onnxruntime": "onnxruntime",
+    "onnxruntime": "onnxruntime", "torch-cuda": "torch", "compile-cuda": "torch",
+    "captured-cuda": "torch", "jax-cuda": "jax",
 }  # fmt: skip
 """The distribution whose version says what a system is."""
 
@@ -77,6 +86,8 @@ class Worker:
         found = next(filter(None, map(shutil.which, ("clang", "gcc", "cc"))), None)
         if found:
             environment.setdefault("CC", found)
+        # JAX would take most of a GPU at once, and leave the others none.
+        environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.system = system
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker.py")), system],
@@ -117,14 +128,14 @@ def measure(
 ) -> list[Row]:
     """Builds a workload on every system, compares the results, and times them in turn."""
     built: dict[Worker, dict[str, Any]] = {}
-    for worker in workers:
-        with tempfile.TemporaryDirectory() as folder:
-            file = str(Path(folder) / "result.npy")
-            answer = worker.ask(do="build", workload=w.name, file=file)
+    # On a processor they would share its cores; compilers for GPUs have enough of them.
+    together = len(workers) if all("-cuda" in worker.system for worker in workers) else 1
+    with ThreadPoolExecutor(max(together, 1)) as pool:
+        for worker, answer in zip(workers, pool.map(partial(build, w), workers), strict=True):
             if "skip" in answer:
                 print(f"{w.name:34s} {worker.system:15s} skipped: {answer['skip']}")
             else:
-                built[worker] = {**answer, "result": np.load(file), "times": [], "least": []}
+                built[worker] = {**answer, "times": [], "least": []}
     compare_results(w, built)
     for turn in range(rounds):
         for worker, found in built.items():
@@ -146,6 +157,14 @@ def measure(
         )
         for worker, found in built.items()
     ]  # fmt: skip
+
+
+def build(w: Workload, worker: Worker) -> dict[str, Any]:
+    """What a system says of a workload's first run, and its result; or why it cannot do it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "result.npy")
+        answer = worker.ask(do="build", workload=w.name, file=file)
+        return answer if "skip" in answer else {**answer, "result": np.load(file)}
 
 
 def quiet_block(worker: Worker, count: int) -> tuple[float, float]:
@@ -217,16 +236,27 @@ def arguments() -> argparse.Namespace:
         parser.error(f"no system {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
     if asked.plot and not asked.plot.endswith(".svg"):
         parser.error(f"--plot draws SVG: give a name that ends in .svg, not {asked.plot}")
-    if not chosen(asked.workloads):
+    if not chosen(workloads_of(asked), asked.workloads):
         parser.error(f"no workload contains {asked.workloads!r}")
     return asked
+
+
+def for_gpus(asked: argparse.Namespace) -> bool:
+    """Whether all systems compute on a GPU, whose sizes and limits are other ones."""
+    return all("-cuda" in name for name in asked.systems.split(","))
+
+
+def workloads_of(asked: argparse.Namespace) -> list[Workload]:
+    """The rows that the systems may be asked for."""
+    wanted = for_gpus(asked) or "gpu/" in asked.workloads
+    return [*registry(asked.small), *(gpu_rows(asked.small) if wanted else ())]
 
 
 def main() -> None:
     asked = arguments()
     if asked.small:
         os.environ["BENCH_SMALL"] = "1"
-    limits = measured(asked.threads)
+    limits = measured_on_the_gpu() if for_gpus(asked) else measured(asked.threads)
     print(f"{platform.machine()}, Python {platform.python_version()}, {asked.threads} threads")
     print(limits)
     workers = start(asked.systems.split(","), asked.threads)
@@ -236,7 +266,7 @@ def main() -> None:
         f"{'peak MiB':>9s}"
     )
     rows = []
-    for workload in chosen(asked.workloads, asked.small):
+    for workload in chosen(workloads_of(asked), asked.workloads):
         for row in measure(workload, workers, asked.rounds, asked.block, limits):
             print(show(row), flush=True)
             rows.append(row)

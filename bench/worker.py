@@ -16,13 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gpu_workloads
 import numpy as np
 from systems import SkipError, System, load
 from workloads import ALL, SELF_TIMED
 
 STATUS = Path("/proc/self/status")
 STAT = Path("/proc/stat")
-WORKLOADS = {w.name: w for w in ALL}
+WORKLOADS = {w.name: w for w in (*ALL, *gpu_workloads.ALL)}
+GROUPS = 10
+"""Of calls in a block of a system that runs ahead: each is timed to its end."""
+SHOWN = 1 << 22
+"""Elements of a result that are compared; of a larger one, as many at equal distances."""
 
 
 class Session:
@@ -47,42 +52,66 @@ class Session:
         begun = time.perf_counter()
         self.run = self.system.prepare(self.name, w)
         result = self.run()
+        self.wait()
         first = time.perf_counter() - begun
         if self.self_timed:
             np.save(file, result)
             return {"first_s": result, "once_s": result}
-        np.save(file, self.system.to_numpy(result))
+        np.save(file, some_of(self.system.to_numpy(result)))
+        del result
         forget_peak()
+        if self.system.peak is not None:
+            self.system.peak()
         self.run()
         answer = {"first_s": first, "once_s": self.time(1)["seconds"]}
         gc.disable()
         return answer
 
     def time(self, count: int) -> dict[str, Any]:
-        run = self.run
+        run, wait = self.run, self.wait
         if self.self_timed:
             seconds = run()
             return {"seconds": seconds, "least_s": seconds, "disturbed": 0.0}
+        together = 1 if self.system.wait is None else -(-count // GROUPS)
         run()
+        wait()
         clock, least = time.perf_counter, float("inf")
         others, begun = others_seconds(), clock()
         last = begun
-        for _ in range(count):
-            run()
+        groups = -(-count // together)
+        for _ in range(groups):
+            for _ in range(together):
+                run()
+            wait()
             now = clock()
             least, last = min(least, now - last), now
         took = last - begun
         disturbed = (others_seconds() - others) / took
-        return {"seconds": took / count, "least_s": least, "disturbed": disturbed}
+        seconds, least_s = took / (groups * together), least / together
+        return {"seconds": seconds, "least_s": least_s, "disturbed": disturbed}
+
+    def wait(self) -> None:
+        """Until a system that runs ahead is done."""
+        if self.system.wait is not None:
+            self.system.wait()
 
     def drop(self) -> dict[str, Any]:
         peak = memory_mib("VmHWM")
+        of_device = self.system.peak() if self.system.peak is not None else None
         self.run = lambda: None
         gc.enable()
         gc.collect()
+        if of_device is not None:
+            return {"peak_mib": of_device}
         if peak is None or self.base_mib is None or self.self_timed:
             return {"peak_mib": None}
         return {"peak_mib": max(0.0, peak - self.base_mib)}
+
+
+def some_of(result: Any) -> Any:
+    """A result, or elements of it at equal distances if it is large."""
+    result = np.asarray(result)
+    return result if result.size <= SHOWN else result.reshape(-1)[:: -(-result.size // SHOWN)]
 
 
 def memory_mib(what: str) -> float | None:
@@ -115,7 +144,14 @@ def first_calls(system: str, workload: str) -> None:
     """
     w = WORKLOADS[workload]
     options = {k: v for k, v in w.options.items() if k not in ("cache", "steps", "shorter")}
-    run = load(system).prepare(system, replace(w, kind="train", options=options))
+    found = load(system)
+    prepared = found.prepare(system, replace(w, kind="train", options=options))
+
+    def run(*batch: Any) -> None:
+        prepared(*batch)
+        if found.wait is not None:
+            found.wait()
+
     rows, shorter = w.inputs(), w.options.get("shorter", 0)
     times = []
     for step in range(w.options["steps"]):

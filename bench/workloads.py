@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -68,6 +68,9 @@ class Workload:
         tolerance: of results, relative to the largest magnitude.
         flops: multiplications and additions that one call cannot do without.
         nbytes: bytes that one call must read and write, each once; 0 where neither bounds it.
+        dtype: that the floats of the inputs have, and so the result.
+        precision: in which a step of training computes while its weights stay float32; empty: in
+            theirs.
     """
 
     name: str
@@ -80,6 +83,8 @@ class Workload:
     tolerance: float = 1e-3
     flops: float = 0.0
     nbytes: float = 0.0
+    dtype: str = "float32"
+    precision: str = ""
 
     def cotangent(self, shape: tuple[int, ...]) -> Array:
         """What gradients are asked for, the same on every system."""
@@ -178,7 +183,7 @@ def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(math.prod(s) for s in shapes.values())
 
 
-def _with_gradient(forward: Workload, *, flops: float = 3, nbytes: float = 2) -> list[Workload]:
+def with_gradient(forward: Workload, *, flops: float = 3, nbytes: float = 2) -> list[Workload]:
     """A workload and the same with gradients, which take some times as much."""
     backward = replace(
         forward, name=f"{forward.name}/backward", kind="backward",
@@ -216,7 +221,7 @@ def _rows(cut: int) -> list[Workload]:
         )
         for i in (0, 1)
     ]
-    return [*_with_gradient(gelu), softmax, *_with_gradient(layernorm), *sums]
+    return [*with_gradient(gelu), softmax, *with_gradient(layernorm), *sums]
 
 
 def _product(name: str, batch: tuple[int, ...], m: int, n: int, k: int) -> Workload:
@@ -256,7 +261,7 @@ def _conv(
         flops=2.0 * taps**2 * pixels * c // groups * out,
         nbytes=4.0 * (n * c * size * size + pixels * out),
     )  # fmt: skip
-    return _with_gradient(forward)
+    return with_gradient(forward)
 
 
 def _attention(cut: int) -> list[Workload]:
@@ -268,10 +273,10 @@ def _attention(cut: int) -> list[Workload]:
         tolerance=1e-2, flops=2.0 * batch * heads * length**2 * width,
         nbytes=16.0 * math.prod(shape),
     )  # fmt: skip
-    return _with_gradient(forward, flops=3.5)
+    return with_gradient(forward, flops=3.5)
 
 
-def _mlp(name: str, batch: int, **rest: Any) -> Workload:
+def mlp_step(name: str, batch: int, **rest: Any) -> Workload:
     shapes, given = mlp_shapes(), labelled(batch, (MLP[0],), MLP[-1])
     inner = sum(map(math.prod, itertools.pairwise(MLP)))
     # The first layer needs no gradient of its input. AdamW reads and writes weights and moments.
@@ -285,7 +290,7 @@ def _mlp(name: str, batch: int, **rest: Any) -> Workload:
 def _first_calls() -> list[Workload]:
     """The first step, and the first three: some systems compile again, or later, in those. And
     fifty steps whose batches have another length each."""
-    mlp = replace(_mlp("first-call", 128), kind="first-call", flops=0.0, nbytes=0.0)
+    mlp = replace(mlp_step("first-call", 128), kind="first-call", flops=0.0, nbytes=0.0)
     lengths = {**mlp.options, "cache": "warm", "steps": LENGTHS, "shorter": 1}
     calls = [
         replace(
@@ -333,7 +338,8 @@ def _stalls() -> list[Workload]:
             options={**w.options, "cache": "warm", "steps": 6},
         )
         for name, w in (
-            ("mlp", _mlp("mlp", 128)), ("gpt", _small_gpt(8)), ("unet", unet), ("convnet", convnet),
+            ("mlp", mlp_step("mlp", 128)), ("gpt", _small_gpt(8)), ("unet", unet),
+            ("convnet", convnet),
         )
     ]  # fmt: skip
 
@@ -361,7 +367,7 @@ def _loops(cut: int) -> list[Workload]:
         Workload("scan/lstm/32,128x64", "forward", "lstm", lstm, tolerance=1e-3, flops=flops),
         Workload("scan/ode/32,2x100", "forward", "ode", ode, tolerance=1e-3),
     ]
-    return [row for forward in found for row in _with_gradient(forward)]
+    return [row for forward in found for row in with_gradient(forward)]
 
 
 def _transformers(cut: int) -> list[Workload]:
@@ -454,7 +460,7 @@ def registry(small: bool = False) -> list[Workload]:
         *_conv(cut, 32, 3, 32, 64), *_conv(cut, 32, 64, 32, 64), *_conv(cut, 8, 64, 56, 128, 2),
         *_conv(cut, 8, 128, 28, 128, taps=3, groups=128),
         *_conv(cut, 8, 128, 28, 128, taps=7, groups=128), *_attention(cut),
-        _mlp("mlp/128", 128), _mlp("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
+        mlp_step("mlp/128", 128), mlp_step("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
         _lenet(64 // cut), _actor(cut), *_transformers(cut), *_loops(cut),
         *_published(small),
     ]  # fmt: skip
@@ -467,7 +473,7 @@ LEARNING_RATE = 1e-3
 EPSILON = 1e-5
 
 
-def chosen(patterns: str, small: bool = False) -> list[Workload]:
+def chosen(rows: Sequence[Workload], patterns: str) -> list[Workload]:
     """Workloads whose names contain one of the comma-separated patterns; all if there are none."""
     wanted = [p for p in patterns.split(",") if p]
-    return [w for w in registry(small) if not wanted or any(p in w.name for p in wanted)]
+    return [w for w in rows if not wanted or any(p in w.name for p in wanted)]

@@ -26,6 +26,7 @@ MODULES = {
     "ingle-numpy": "systems.ingle_system",
     "ingle-cuda": "systems.ingle_system",
     "ingle-cuda-eager": "systems.ingle_system",
+    "captured-cuda": "systems.torch_system",
     "ingle-opencl": "systems.ingle_system",
     "ingle-opencl-eager": "systems.ingle_system",
     "numpy": "systems.numpy_system",
@@ -56,6 +57,9 @@ class System:
         skips: reasons by the workload's `function` (or its kind) for what cannot run.
         cache: the variables that let it keep compiled code in a folder, shown as `{folder}`; none
             for a system that compiles nothing at the first call.
+        wait: until what runs began is done; runs of a system without it end when they return.
+        peak: MiB of the device's memory in use at most since it was called last, where the host's
+            memory is not what counts.
     """
 
     library: str
@@ -64,6 +68,8 @@ class System:
     to_numpy: Callable[[Any], Any]
     skips: Mapping[str, str] = field(default_factory=dict)
     cache: Mapping[str, str] = field(default_factory=dict)
+    wait: Callable[[], object] | None = None
+    peak: Callable[[], float] | None = None
 
     def prepare(self, name: str, workload: Workload) -> Run:
         """A function that runs the workload once on this system, which goes by a name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,10 @@ def layernorm(x: it.Tensor, scale: it.Tensor, bias: it.Tensor) -> it.Tensor:
 def conv(x: it.Tensor, weight: it.Tensor, stride: int) -> it.Tensor:
     groups = x.shape[1] // weight.shape[1]
     return it.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
+
+
+def linear_gelu(x: it.Tensor, weight: it.Tensor, bias: it.Tensor) -> it.Tensor:
+    return it.gelu(it.linear(x, weight, bias))
 
 
 def mlp(p: dict[str, Any], x: it.Tensor, y: it.Tensor, layers: int) -> it.Tensor:
@@ -153,6 +158,7 @@ FUNCTIONS: dict[str, Any] = {
     "matmul": it.matmul,
     "conv": conv,
     "attention": partial(it.scaled_dot_product_attention, is_causal=True),
+    "linear_gelu": linear_gelu,
     "mlp": mlp,
     "lenet": lenet,
     "actor_critic": actor_critic,
@@ -166,8 +172,15 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def finished(*results: it.Tensor) -> it.Tensor:
-    """The first of some results, once all are computed; what nobody holds would never be."""
-    results[0].backend.synchronize()
+    """The first of some results, once all are computed; what nobody holds would never be.
+
+    On a GPU, once all have begun: the worker waits.
+    """
+    backend: Any = results[0].backend
+    if backend.device.name == "cuda":
+        backend.flush()
+    else:
+        backend.synchronize()
     return results[0]
 
 
@@ -178,11 +191,20 @@ class Builders:
         self.device = device
         self.compiled = compiled
 
-    def tensor(self, array: Any) -> it.Tensor:
-        return it.asarray(array, device=self.device)
+    def tensor(self, array: Any, dtype: str = "float32") -> it.Tensor:
+        """An array on the device; floats in a dtype."""
+        found = it.asarray(array, device=self.device)
+        return found.astype(dtype) if found.dtype.is_floating else found
 
     def tensors(self, w: Workload) -> list[it.Tensor]:
-        return [self.tensor(a) for a in w.inputs()]
+        return [self.tensor(a, w.dtype) for a in w.inputs()]
+
+    def peak(self) -> float:
+        """MiB of the device's memory in use at most since this was called last."""
+        pool = it.memory.pool_of(self.device)
+        found = pool.statistics().peak / 2**20
+        pool.reset_peak()
+        return found
 
     def forward(self, w: Workload) -> Run:
         function = self.compiled(partial(FUNCTIONS[w.function], **w.options))
@@ -198,7 +220,7 @@ class Builders:
 
     def backward(self, w: Workload) -> Run:
         inputs, function = self.tensors(w), partial(FUNCTIONS[w.function], **w.options)
-        cotangent = self.tensor(w.cotangent(function(*inputs).shape))
+        cotangent = self.tensor(w.cotangent(function(*inputs).shape), w.dtype)
 
         def both(cotangent: it.Tensor, *inputs: it.Tensor) -> list[it.Tensor]:
             leaves = [x.require_grad() for x in inputs]
@@ -215,7 +237,8 @@ class Builders:
         optimizer = optim.AdamW(list(p.values()), lr=LEARNING_RATE, weight_decay=0.0)
 
         def step(*batch: it.Tensor) -> it.Tensor:
-            loss: it.Tensor = function(p, *batch)
+            with it.precision(w.precision) if w.precision else nullcontext():
+                loss: it.Tensor = function(p, *batch)
             optimizer.step(loss.backward())
             return loss.detach()
 
@@ -271,6 +294,8 @@ class Builders:
             model: Any = ingle_published.loaded("llama", w.parameters(), w.options["sizes"])
             if w.options["dtype"] == "int8":
                 nn.quantize(model, nn.QuantizationConfig("int8"))
+            elif w.options["dtype"] != "float32":
+                model.to(dtype=w.options["dtype"])
             caches = model.caches(1, w.options["sizes"].length)
             given = [it.asarray([[n + 1]]) for n in range(w.options["steps"])]
         step = self.compiled(lambda token: model(token, None, caches)[:, 0])
@@ -328,7 +353,11 @@ def system(name: str) -> System:
         library="ingle.tensor",
         build={k: getattr(builders, k) for k in kinds},
         functions=FUNCTIONS,
-        to_numpy=lambda result: result.numpy(),
+        to_numpy=lambda result: (
+            result.astype("float32") if result.dtype.is_floating else result
+        ).numpy(),
         skips=skips,
-        cache={"INGLE_CACHE_DIR": "{folder}"} if device == "cpu" else {},
+        cache={"INGLE_CACHE_DIR": "{folder}"} if device in ("cpu", "cuda") else {},
+        wait=it.zeros(1, device=device).backend.synchronize if device == "cuda" else None,
+        peak=builders.peak if device == "cuda" else None,
     )

@@ -39,11 +39,22 @@ def conv(x: Any, weight: Any, stride: int = 1, padding: int | None = None) -> An
 
 def attention(q: Any, k: Any, v: Any) -> Any:
     q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
-    return jnp.swapaxes(jax.nn.dot_product_attention(q, k, v, is_causal=True), 1, 2)
+    return jnp.swapaxes(mixed_by_rows(q, k, v), 1, 2)
+
+
+def mixed_by_rows(q: Any, k: Any, v: Any) -> Any:
+    """Causal attention of (batch, length, heads, width), by cuDNN where it takes the dtype."""
+    way = "cudnn" if q.dtype == jnp.bfloat16 and jax.default_backend() == "gpu" else None
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=way)
 
 
 def cross_entropy(logits: Any, y: Any) -> Any:
+    logits = logits.astype(jnp.float32)
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], -1).mean()
+
+
+def linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
+    return jax.nn.gelu(x @ weight.T + bias, approximate=False)
 
 
 def mlp(p: Any, key: Any, x: Any, y: Any, layers: int) -> Any:
@@ -77,6 +88,9 @@ def gpt(p: Any, key: Any, x: Any, y: Any, layers: int, heads: int) -> Any:
     visible = jnp.tril(jnp.ones((length, length), bool))
 
     def attend(qkv: Any) -> Any:
+        if qkv.dtype == jnp.bfloat16:
+            q, k, v = jnp.moveaxis(qkv.reshape(batch, length, 3, heads, -1), 2, 0)
+            return mixed_by_rows(q, k, v).reshape(batch, length, -1)
         q, k, v = qkv.reshape(batch, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)
         scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
         mixed = jax.nn.softmax(jnp.where(visible, scores, -1e30), -1) @ v
@@ -121,6 +135,7 @@ FUNCTIONS: dict[str, Any] = {
     "matmul": jnp.matmul,
     "conv": conv,
     "attention": attention,
+    "linear_gelu": linear_gelu,
     "mlp": mlp,
     "lenet": lenet,
     "gpt": gpt,
@@ -128,28 +143,47 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
+def given(array: Any, dtype: str) -> Any:
+    """An array on the device; floats in a dtype."""
+    return jnp.asarray(array, dtype if array.dtype.kind == "f" else None)
+
+
+def done(results: Any) -> Any:
+    """Results that are there; on a GPU the worker waits."""
+    return results if jax.default_backend() == "gpu" else jax.block_until_ready(results)
+
+
+def wait() -> None:
+    """Until the GPU is done with what came before."""
+    (jnp.zeros(()) + 1).block_until_ready()
+
+
 def forward(w: Workload) -> Run:
-    inputs = [jnp.asarray(a) for a in w.inputs()]
+    inputs = [given(a, w.dtype) for a in w.inputs()]
     function = jax.jit(partial(FUNCTIONS[w.function], **w.options))
-    return lambda: function(*inputs).block_until_ready()
+    return lambda: done(function(*inputs))
 
 
 def backward(w: Workload) -> Run:
-    inputs = [jnp.asarray(a) for a in w.inputs()]
+    inputs = [given(a, w.dtype) for a in w.inputs()]
     function = partial(FUNCTIONS[w.function], **w.options)
-    cotangent = jnp.asarray(w.cotangent(jax.eval_shape(function, *inputs).shape))
+    cotangent = given(w.cotangent(jax.eval_shape(function, *inputs).shape), w.dtype)
 
     def both(cotangent: Any, *inputs: Any) -> Any:
         y, pull = jax.vjp(function, *inputs)
         return y, pull(cotangent)
 
     compiled = jax.jit(both)
-    return lambda: jax.block_until_ready(compiled(cotangent, *inputs))[1][0]
+    return lambda: done(compiled(cotangent, *inputs))[1][0]
 
 
 def train(w: Workload) -> Run:
     batch = [jnp.asarray(a) for a in w.inputs()]
-    loss_of = partial(FUNCTIONS[w.function], **w.options)
+    exact = partial(FUNCTIONS[w.function], **w.options)
+
+    def loss_of(p: Any, *rest: Any) -> Any:
+        return exact({k: v.astype(w.precision) for k, v in p.items()} if w.precision else p, *rest)
+
     p = {k: jnp.asarray(v) for k, v in w.parameters().items()}
     state = [p, *({k: jnp.zeros_like(v) for k, v in p.items()} for _ in "mv")]
 
@@ -168,7 +202,7 @@ def train(w: Workload) -> Run:
 
     def run(*other: Any) -> Any:
         loss, *state[:] = compiled(*state, *(map(jnp.asarray, other) if other else batch))
-        jax.block_until_ready(state)
+        done(state)
         return loss
 
     return run
@@ -197,7 +231,11 @@ def decode(w: Workload) -> Run:
 
 
 def system(name: str) -> System:
-    jax.config.update("jax_platforms", "cuda" if name.endswith("-cuda") else "cpu")
+    on_gpu = name.endswith("-cuda")
+    jax.config.update("jax_platforms", "cuda" if on_gpu else "cpu")
+    # Products of float32 in float32, as elsewhere, not in tensor float 32.
+    jax.config.update("jax_default_matmul_precision", "highest" if on_gpu else None)
+    jnp.zeros(1)  # a GPU that is not there says so here
     return System(
         library="jax",
         build={
@@ -205,11 +243,14 @@ def system(name: str) -> System:
             "decode": decode,
         },
         functions=FUNCTIONS,
-        to_numpy=np.asarray,
+        to_numpy=lambda result: np.asarray(
+            result.astype(jnp.float32) if result.dtype == jnp.bfloat16 else result
+        ),
         skips={"add_recorded": "JAX traces functions instead of recording operations"},
         cache={
             "JAX_COMPILATION_CACHE_DIR": "{folder}",
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         },
+        wait=wait if on_gpu else None,
     )  # fmt: skip

@@ -71,8 +71,11 @@ def minilm(p: Weights, tokens: Tensor, sizes: Text) -> Tensor:
 class Llama:
     """Scores of the next token, one token at a time; int8 by PyTorch's dynamic quantization."""
 
-    def __init__(self, p: dict[str, np.ndarray[Any, Any]], sizes: Text, int8: bool) -> None:
-        self.p = {k: torch.from_numpy(v) for k, v in p.items()}
+    def __init__(self, p: dict[str, np.ndarray[Any, Any]], sizes: Text, dtype: str) -> None:
+        int8 = dtype == "int8"
+        kind = torch.float32 if int8 else getattr(torch, dtype)
+        where = torch.get_default_device()
+        self.p = {k: torch.from_numpy(v).to(where, kind) for k, v in p.items()}
         self.sizes = sizes
         self.layers: dict[str, Any] = {}
         matrices = [k for k, v in self.p.items() if v.ndim == 2]
@@ -83,11 +86,13 @@ class Llama:
             self.layers[name.removesuffix(".weight")] = _bytes(linear) if int8 else linear
         half = sizes.width // sizes.heads // 2
         angles = torch.arange(sizes.length)[:, None] * 10_000.0 ** (-torch.arange(half) / half)
-        self.cos, self.sin = torch.cos(angles), torch.sin(angles)
+        self.cos, self.sin = torch.cos(angles).to(kind), torch.sin(angles).to(kind)
+        self.kind = kind
 
     def caches(self) -> Tensor:
         s = self.sizes
-        return torch.zeros(2, s.layers, 1, s.kv_heads, s.length, s.width // s.heads)
+        shape = (2, s.layers, 1, s.kv_heads, s.length, s.width // s.heads)
+        return torch.zeros(shape, dtype=self.kind)
 
     def step(self, caches: Tensor, token: Tensor, at: Tensor) -> Tensor:
         s, p = self.sizes, self.p

@@ -1,4 +1,7 @@
-"""PyTorch, eager and through torch.compile; on a GPU where the name ends in `-cuda`."""
+"""PyTorch, eager and through torch.compile; on a GPU where the name ends in `-cuda`.
+
+`captured-cuda` compiles, and captures a whole step of training by hand as one CUDA graph.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from loops import Loops, functions, unrolled
 from nets import GROUPS, Nets
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from workloads import EPSILON, LEARNING_RATE, Workload
 
 from systems import torch_published
@@ -22,20 +26,25 @@ from . import Run, System, repeated
 torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
 
 
-def given(array: Any) -> Tensor:
-    """An array on the device that is measured."""
-    return torch.from_numpy(array).to(torch.get_default_device())
+def given(array: Any, dtype: str = "float32") -> Tensor:
+    """An array on the device that is measured; floats in a dtype."""
+    found = torch.from_numpy(array).to(torch.get_default_device())
+    return found.to(getattr(torch, dtype)) if found.is_floating_point() else found
 
 
-def to_its_end(run: Run) -> Run:
-    """A run that waits for a GPU."""
+def operands(w: Workload) -> list[Tensor]:
+    """A workload's inputs, images in the layout that is quickest on a GPU."""
+    found = [given(a, w.dtype) for a in w.inputs()]
+    if w.function == "conv" and found[0].is_cuda:
+        return [x.to(memory_format=torch.channels_last) for x in found]
+    return found
 
-    def whole(*batch: Any) -> Any:
-        found = run(*batch)
-        torch.cuda.synchronize()
-        return found
 
-    return whole
+def peak() -> float:
+    """MiB of the GPU's memory in use at most since this was called last."""
+    found = float(torch.cuda.max_memory_allocated()) / 2**20
+    torch.cuda.reset_peak_memory_stats()
+    return found
 
 
 def chain(x: Tensor, pairs: int) -> Tensor:
@@ -51,6 +60,18 @@ def layernorm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 def conv(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     groups = x.shape[1] // weight.shape[1]
     return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """By the quickest way that there is for the dtype."""
+    first = [SDPBackend.CUDNN_ATTENTION] if q.is_cuda and q.dtype == torch.bfloat16 else []
+    ways = [*first, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(ways, set_priority=True):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def linear_gelu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, weight, bias))
 
 
 def mlp(p: dict[str, Tensor], x: Tensor, y: Tensor, layers: int) -> Tensor:
@@ -152,7 +173,8 @@ FUNCTIONS: dict[str, Any] = {
     "sum": torch.sum,
     "matmul": torch.matmul,
     "conv": conv,
-    "attention": partial(F.scaled_dot_product_attention, is_causal=True),
+    "attention": attention,
+    "linear_gelu": linear_gelu,
     "mlp": mlp,
     "lenet": lenet,
     "actor_critic": actor_critic,
@@ -178,7 +200,7 @@ class Builders:
         return self.compiled(partial(FUNCTIONS[w.function], **w.options))
 
     def forward(self, w: Workload) -> Run:
-        inputs, function = [given(a) for a in w.inputs()], self.function(w)
+        inputs, function = operands(w), self.function(w)
         return lambda: function(*inputs)
 
     def overhead(self, w: Workload) -> Run:
@@ -187,14 +209,14 @@ class Builders:
         return repeated(lambda: function(*inputs), w.repeat)
 
     def backward(self, w: Workload) -> Run:
-        inputs = [given(a).requires_grad_() for a in w.inputs()]
+        inputs = [x.requires_grad_() for x in operands(w)]
         function = self.function(w)
-        cotangent = given(w.cotangent(tuple(function(*inputs).shape)))
+        cotangent = given(w.cotangent(tuple(function(*inputs).shape)), w.dtype)
         return lambda: torch.autograd.grad(function(*inputs), inputs, cotangent)[0]
 
     def train(self, w: Workload) -> Run:
         p = {k: given(v).requires_grad_() for k, v in w.parameters().items()}
-        batch, function = [given(a) for a in w.inputs()], self.function(w)
+        batch, function = [given(a) for a in w.inputs()], within(w, self.function(w))
         optimizer = torch.optim.AdamW(p.values(), LEARNING_RATE, weight_decay=0.0, fused=True)
 
         def run(*other: Any) -> Tensor:
@@ -203,6 +225,46 @@ class Builders:
             loss.backward()
             optimizer.step()
             return loss.detach()
+
+        return run
+
+    def captured(self, w: Workload) -> Run:
+        """A step as a graph of the GPU; another batch would be copied over the first one."""
+        p = {k: given(v).requires_grad_() for k, v in w.parameters().items()}
+        batch, function = [given(a) for a in w.inputs()], within(w, self.function(w))
+        optimizer = torch.optim.AdamW(
+            p.values(), LEARNING_RATE, weight_decay=0.0, fused=True, capturable=True
+        )
+
+        def step() -> Tensor:
+            loss: Tensor = function(p, *batch)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        before = [x.detach().clone() for x in p.values()]
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                optimizer.zero_grad(set_to_none=True)
+                step()
+        torch.cuda.current_stream().wait_stream(stream)
+        optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            loss = step()
+        with torch.no_grad():  # as if the first steps had not been
+            for x, was in zip(p.values(), before, strict=True):
+                x.copy_(was)
+                for state in optimizer.state[x].values():
+                    state.zero_()
+
+        def run(*other: Any) -> Tensor:
+            for old, new in zip(batch, other, strict=False):
+                old.copy_(torch.from_numpy(new))
+            graph.replay()
+            return loss
 
         return run
 
@@ -253,9 +315,7 @@ class Builders:
         return run
 
     def write(self, w: Workload) -> Run:
-        model = torch_published.Llama(
-            w.parameters(), w.options["sizes"], w.options["dtype"] == "int8"
-        )
+        model = torch_published.Llama(w.parameters(), w.options["sizes"], w.options["dtype"])
         step, caches = self.compiled(model.step), model.caches()
         places = [torch.tensor([n]) for n in range(w.options["steps"])]
 
@@ -283,8 +343,22 @@ class Builders:
         return run
 
 
+def within(w: Workload, function: Any) -> Any:
+    """A loss computed in the workload's precision."""
+    if not w.precision:
+        return function
+
+    def lowered(*operands: Any) -> Tensor:
+        with torch.autocast(torch.get_default_device().type, getattr(torch, w.precision)):
+            found: Tensor = function(*operands)
+            return found
+
+    return lowered
+
+
 def to_numpy(result: Tensor) -> Any:
-    return np.asarray(result.detach().cpu())
+    result = result.detach()
+    return np.asarray((result.float() if result.is_floating_point() else result).cpu())
 
 
 def compile_afresh(function: Any) -> Any:
@@ -296,7 +370,7 @@ SKIPS = {"import": "the same library as torch", "logits": "each length would be 
 
 
 def system(name: str) -> System:
-    compiles = name.startswith("compile")
+    compiles = not name.startswith("torch")
     builders = Builders(compile_afresh if compiles else lambda function: function)
     kinds = (
         "forward",
@@ -310,9 +384,12 @@ def system(name: str) -> System:
         "write",
     )
     build = {kind: getattr(builders, kind) for kind in kinds}
-    if name.endswith("-cuda"):
+    on_gpu = name.endswith("-cuda")
+    if on_gpu:
         torch.set_default_device("cuda")
-        build = {k: lambda w, make=make: to_its_end(make(w)) for k, make in build.items()}
+        torch.zeros(1)  # a GPU that is not there says so here
+    if name.startswith("captured"):
+        build = {"train": builders.captured}
     return System(
         library="torch",
         build=build,
@@ -320,4 +397,6 @@ def system(name: str) -> System:
         to_numpy=to_numpy,
         skips=SKIPS if compiles else {},
         cache={"TORCHINDUCTOR_CACHE_DIR": "{folder}"} if compiles else {},
+        wait=torch.cuda.synchronize if on_gpu else None,
+        peak=peak if on_gpu else None,
     )
