@@ -1,7 +1,7 @@
 """Rows for GPUs: sizes that fill one, and half precision. `run.py` has them where a system's name
 ends in `-cuda`.
 
-Inputs repeat a block of random numbers, since drawing billions takes longer than the measurement.
+Large inputs repeat random numbers, since drawing billions takes longer than the measurement.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from published import Text, drawn, llama_shapes
 from workloads import (
+    DRAWN,
     Array,
     Workload,
     gpt_shapes,
@@ -24,7 +25,6 @@ from workloads import (
 )
 
 BYTES = {"float32": 4, "bfloat16": 2}
-_BLOCK = 1 << 20
 WRITER = Text(32_000, 256, 2048, 22, 32, 5632, 4)
 """Sizes of a Llama of 1.1 billion weights."""
 SMALL_WRITER = Text(99, 16, 32, 2, 4, 48, 2)
@@ -38,8 +38,7 @@ def repeated(*shapes: tuple[int, ...], scale: float = 1.0) -> Callable[[], tuple
         made = []
         for shape in shapes:
             count = math.prod(shape)
-            # A prime length: rows of a matrix are not all alike.
-            block = rng.standard_normal(min(count, _BLOCK - 3)) * scale
+            block = rng.standard_normal(min(count, DRAWN)) * scale
             made.append(np.resize(block.astype(np.float32), count).reshape(shape))
         return tuple(made)
 

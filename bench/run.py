@@ -256,10 +256,12 @@ def main() -> None:
     asked = arguments()
     if asked.small:
         os.environ["BENCH_SMALL"] = "1"
-    limits = measured_on_the_gpu() if for_gpus(asked) else measured(asked.threads)
     print(f"{platform.machine()}, Python {platform.python_version()}, {asked.threads} threads")
-    print(limits)
     workers = start(asked.systems.split(","), asked.threads)
+    if not workers:
+        raise SystemExit("none of these systems can run here")
+    limits = measured_on_the_gpu() if for_gpus(asked) else measured(asked.threads)
+    print(limits)
     print(
         f"{'':34s} {'':15s} {'median µs':>13s} {'minimum µs':>13s} {'ratio':>8s} {'by min':>8s} "
         f"{'limit':>8s} "

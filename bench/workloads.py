@@ -49,6 +49,8 @@ Kind = Literal[
 ]  # fmt: skip
 SELF_TIMED = ("import", "first-call", "stall")
 """Kinds whose runs answer with seconds instead of results."""
+DRAWN = (1 << 23) - 15
+"""Random numbers of an array at most; a prime, so that rows are not alike where they repeat."""
 LENGTHS = 50
 """Batches of different lengths in a row."""
 
@@ -87,8 +89,10 @@ class Workload:
     precision: str = ""
 
     def cotangent(self, shape: tuple[int, ...]) -> Array:
-        """What gradients are asked for, the same on every system."""
-        return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        """What gradients are asked for, the same on every system; many repeat a part of them."""
+        count = math.prod(shape)
+        drawn = np.random.default_rng(1).standard_normal(min(count, DRAWN))
+        return np.resize(drawn.astype(np.float32), count).reshape(shape)
 
 
 def normal(*shapes: tuple[int, ...], scale: float = 1.0) -> Callable[[], tuple[Array, ...]]:

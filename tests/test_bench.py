@@ -117,6 +117,32 @@ def test_runs_are_compared(small_run: tuple[Path, str], tmp_path: Path) -> None:
     assert worse.stdout.count("0.50x") == 2 * len(rows)
 
 
+@pytest.mark.slow
+def test_rows_for_gpus_run_anywhere_when_they_are_asked_for() -> None:
+    """At their small sizes, on the processor; results of systems agree."""
+    pytest.importorskip("torch")
+    done = bench(
+        "run.py", "--small", "--rounds", 1, "--block", 0.001, "--threads", 1, "--systems",
+        "ingle-cpu,torch", "--workloads",
+        "gpu/gelu,gpu/layernorm/16384x4096/bfloat16/backward,gpu/matmul/4096,gpu/linear,gpu/gpt2,"
+        "gpu/llama",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("gpu/")]
+    assert len(rows) == 2 * 7, done.stdout
+    assert "differs from" not in done.stdout
+    assert "gives shape" not in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_systems_for_gpus_say_what_is_missing() -> None:
+    done = bench("run.py", "--systems=ingle-cuda", "--workloads=gpu/gelu")
+    if "skipped ingle-cuda: BackendError: no device 'cuda:0'" in done.stdout:
+        assert "none of these systems can run here" in done.stderr
+    else:
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("option", ["--systems=abacus", "--workloads=weaving", "--plot=bars.png"])
 def test_unknown_names_are_refused(option: str) -> None:
     done = bench("run.py", option)
