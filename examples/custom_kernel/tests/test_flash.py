@@ -88,7 +88,7 @@ def test_the_kernels_are_what_runs(device):
 def test_kernels_in_cuda_compile_without_a_gpu(name):
     compiler = pytest.importorskip("ingle_cuda.compiler")
     try:
-        code = compiler.machine_code(cuda_source(name), 90)
+        code = compiler.machine_code(cuda_source(name), "sm_90")
     except BackendError as error:
         if "is not found" not in str(error):
             raise

@@ -24,7 +24,7 @@ def compiled() -> Any:
         libraries.library("nvrtc")
     except BackendError as error:
         pytest.skip(str(error))
-    return lambda source: compiler.machine_code(source, 90)
+    return lambda source: compiler.machine_code(source, "sm_90")
 
 
 def softmax(dtype: str) -> Nest:

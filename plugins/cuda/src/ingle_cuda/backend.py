@@ -88,7 +88,7 @@ class CudaBackend(KernelBackend):
 
     def compile_source(self, source: str, name: str) -> Kernel:
         self.enter()
-        code = machine_code(source, self.limits.capability)
+        code = machine_code(source, self.limits.architecture)
         with told(self.device, "a kernel was loaded"):
             return Kernel(code, name)
 

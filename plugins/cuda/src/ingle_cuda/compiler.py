@@ -10,6 +10,7 @@ from typing import Any
 from ingle.fusion.device import disk
 from ingle.tensor.errors import BackendError
 
+from . import rocm
 from .errors import checked
 from .libraries import driver, library
 
@@ -19,8 +20,13 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def machine_code(source: str, capability: int, options: Sequence[str] = ()) -> bytes:
-    """A module for GPUs of a capability; one that was compiled before is found on disk.
+def machine_code(source: str, architecture: str, options: Sequence[str] = ()) -> bytes:
+    """A module for GPUs of an architecture; one that was compiled before is found on disk.
+
+    Args:
+        source: with the kernels.
+        architecture: `sm_90` for NVIDIA's of capability 9.0, or the name of one of AMD's.
+        options: further ones for the compiler.
 
     Raises:
         BackendError: it cannot be compiled; with the compiler's words and the source.
@@ -28,7 +34,11 @@ def machine_code(source: str, capability: int, options: Sequence[str] = ()) -> b
     nvrtc = library("nvrtc")
     major, minor = ctypes.c_int(), ctypes.c_int()
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    used = [*_OPTIONS, f"--gpu-architecture=sm_{capability}", *options]
+    if architecture.startswith("sm_"):
+        used = [*_OPTIONS, f"--gpu-architecture={architecture}", *options]
+    else:
+        source = rocm.PROLOGUE + source
+        used = [*rocm.OPTIONS, f"--offload-arch={architecture}", *options]
     text = "\0".join([f"{major.value}.{minor.value}", *used, source])
     key = f"cuda-{hashlib.sha256(text.encode()).hexdigest()}"
     found = disk().get(key)

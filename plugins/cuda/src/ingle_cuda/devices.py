@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ingle.tensor.errors import BackendError
 
-from .libraries import cupy, driver
+from . import rocm
+from .libraries import cupy, driver, is_rocm
 
 _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
 """Of `CUdevice_attribute`."""
@@ -20,14 +21,14 @@ class Limits(NamedTuple):
         number: of the device.
         name: that the driver gives it.
         processors: multiprocessors.
-        capability: the version of what it can compute, as in `sm_90`: 90.
+        architecture: for which kernels are compiled, such as `sm_90`.
         memory: bytes.
     """
 
     number: int
     name: str
     processors: int
-    capability: int
+    architecture: str
     memory: int
 
 
@@ -54,6 +55,10 @@ def limits_of(index: int) -> Limits:
     """
     if index >= count():
         raise BackendError(f"there is no device cuda:{index}; there are {count()} GPUs here")
+    if is_rocm():
+        properties = cupy().cuda.runtime.getDeviceProperties(index)
+        shown, processors, nbytes, architecture = rocm.described(properties)
+        return Limits(index, shown, processors, architecture, nbytes)
     library = driver()
     assert library is not None
     device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
@@ -66,6 +71,6 @@ def limits_of(index: int) -> Limits:
         library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
         return value.value
 
-    capability = 10 * attribute(_MAJOR) + attribute(_MINOR)
+    architecture = f"sm_{attribute(_MAJOR)}{attribute(_MINOR)}"
     shown = name.value.decode(errors="replace")
-    return Limits(index, shown, attribute(_MULTIPROCESSORS), capability, memory.value)
+    return Limits(index, shown, attribute(_MULTIPROCESSORS), architecture, memory.value)

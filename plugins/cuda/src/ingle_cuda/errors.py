@@ -7,9 +7,10 @@ import ctypes
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, IngleError, LostDeviceError, OutOfMemoryError
 
+from . import rocm
 from .libraries import driver
 
-_MEMORY = ("OUT_OF_MEMORY", "MemoryAllocation")
+_MEMORY = ("OUT_OF_MEMORY", "MemoryAllocation", *rocm.MEMORY)
 _LOST = (
     "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "HARDWARE_STACK_ERROR", "ECC_UNCORRECT",
     "DEVICE_UNAVAILABLE", "ASSERT", "MISALIGNED_ADDRESS", "INVALID_PC", "IllegalAddress",

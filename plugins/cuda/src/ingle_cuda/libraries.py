@@ -9,6 +9,8 @@ from typing import Any
 
 from ingle.tensor.errors import BackendError
 
+from . import rocm
+
 _DRIVERS = ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so")
 INSTALL = 'pip install "ingle-cuda[13]" ([12] for drivers of CUDA 12)'
 
@@ -18,8 +20,10 @@ _NO_DEVICE = 100
 
 
 @cache
-def driver() -> ctypes.CDLL | None:
+def driver() -> Any | None:
     """The driver's library; None where there is no driver, or it finds no GPU.
+
+    Where there is none of NVIDIA's it is that of ROCm, under the same names.
 
     Raises:
         BackendError: it is installed, but does not start.
@@ -30,10 +34,15 @@ def driver() -> ctypes.CDLL | None:
         except OSError:
             continue
         return started(found)
-    return None
+    return rocm.driver()
 
 
-def started(library: ctypes.CDLL) -> ctypes.CDLL | None:
+def is_rocm() -> bool:
+    """Whether the GPUs are AMD's."""
+    return isinstance(driver(), rocm.Translated)
+
+
+def started(library: Any) -> Any | None:
     """A driver's library that can be asked; None if it finds no GPU.
 
     Raises:
@@ -72,10 +81,18 @@ def cupy() -> Any:
     major, minor = driver_version()
     try:
         import cupy
+
+        hip = getattr(cupy.cuda.runtime, "is_hip", False)
+        if is_rocm() or hip:
+            if not (is_rocm() and hip):
+                raise ImportError(f"it is for {'ROCm' if hip else 'CUDA'}, and the driver is not")
+            return cupy
     except Exception as error:  # its libraries may fail in ways of their own
+        way = rocm.INSTALL if is_rocm() else f'pip install "ingle-cuda[{min(max(major, 12), 13)}]"'
+        of = "ROCm" if is_rocm() else f"CUDA {major}.{minor}"
         raise BackendError(
             f"cuda: CuPy cannot be loaded ({type(error).__name__}: {error}); for this driver, of "
-            f'CUDA {major}.{minor}: pip install "ingle-cuda[{min(max(major, 12), 13)}]"'
+            f"{of}: {way}"
         ) from error
     version = cupy.cuda.runtime.runtimeGetVersion()
     if version // 1000 > major:
@@ -97,12 +114,14 @@ def nccl() -> Any | None:
 
 
 @cache
-def library(name: str) -> ctypes.CDLL:
-    """A library of the CUDA toolkit, from wheels or the system.
+def library(name: str) -> Any:
+    """A library of the CUDA toolkit, from wheels or the system; or the one of ROCm in its place.
 
     Raises:
         BackendError: it is not there.
     """
+    if is_rocm():
+        return rocm.library(name)
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:
