@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,7 @@ import ingle.tensor as it
 from ingle import importer, nn
 from ingle.importer import WeightsError
 from ingle.importer.weights.gguf_blocks import KINDS, PACKERS, packed, unpacked
+from ingle.tensor.errors import OperandError
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -217,6 +219,23 @@ def test_gguf_that_is_written_is_read_by_the_gguf_package(tmp_path: Path) -> Non
     other = nn.Linear(64, 3)
     assert importer.load_weights(other, path).complete
     np.testing.assert_array_equal(other.weight.numpy(), x)
+
+
+@pytest.mark.parametrize("save", [importer.save_safetensors, importer.save_gguf])
+def test_what_is_no_weights_is_named(tmp_path: Path, save: Any) -> None:
+    path = tmp_path / "w"
+    model = nn.Linear(2, 3)
+    with pytest.raises(OperandError, match=r"got str; the path comes first: save_\w+\("):
+        save(model, str(path))
+    with pytest.raises(OperandError, match="got list"):
+        save(path, [np.ones(3)])
+    with pytest.raises(WeightsError, match="got int under 'epoch'"):
+        save(path, {"epoch": 3})
+    with pytest.raises(WeightsError, match="got ndarray under 3"):
+        save(path, {3: np.ones(3)})
+    assert not path.exists()
+    save(path, dict(model.named_parameters()))
+    np.testing.assert_array_equal(importer.open_weights(path)["bias"], model.bias.numpy())
 
 
 def test_loading_reports_what_does_not_fit(tmp_path: Path) -> None:

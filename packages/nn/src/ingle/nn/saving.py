@@ -202,7 +202,8 @@ def _pack(what: Any) -> _Packed:
         what = what.state_dict()
     if not isinstance(what, Mapping):
         raise OperandError(
-            f"save: expected a module or a mapping of names to values, got {type(what).__name__}"
+            f"save: expected a module or a mapping of names to values, got {type(what).__name__}; "
+            "the path comes first: nn.save(path, module)"
         )
     packed = _Packed()
     owners: dict[int, str] = {}

@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from ingle.nn import Module, atomic_write
 from ingle.tensor import Tensor
+from ingle.tensor.errors import OperandError
 
 from ..errors import WeightsError
 from .gguf_blocks import KINDS, PACKERS
@@ -22,12 +23,27 @@ from .safetensors_file import INDEX
 State = Module | Mapping[str, Any]
 
 
-def _arrays(what: State) -> dict[str, np.ndarray]:
+def _arrays(name: str, what: State) -> dict[str, np.ndarray]:
+    if not isinstance(what, Module | Mapping):
+        raise OperandError(
+            f"{name}: expected a module or a mapping of names to tensors, got "
+            f"{type(what).__name__}; the path comes first: {name}(path, module)"
+        )
     state = what.state_dict() if isinstance(what, Module) else what
-    return {
-        name: np.ascontiguousarray(v.numpy() if isinstance(v, Tensor) else v).reshape(v.shape)
-        for name, v in state.items()
-    }
+    return {key: _array(name, key, value) for key, value in state.items()}
+
+
+def _array(name: str, key: Any, value: Any) -> np.ndarray:
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    elif hasattr(value, "__array__"):  # parameters, and tensors of other libraries
+        value = np.asarray(value)
+    if not isinstance(key, str) or not isinstance(value, np.ndarray):
+        raise WeightsError(
+            f"{name}: weights are tensors or arrays under strings, got {type(value).__name__} "
+            f"under {key!r}"
+        )
+    return np.ascontiguousarray(value).reshape(value.shape)
 
 
 def save_safetensors(
@@ -47,9 +63,19 @@ def save_safetensors(
         The files that were written.
 
     Raises:
+        OperandError: `what` is neither a module nor a mapping.
+        WeightsError: a value is no tensor, or of a dtype that the format has not.
         FileWriteError: the disk is full or the folder cannot be written to.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import importer, nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> [file.name for file in importer.save_safetensors(path, nn.Linear(4, 2))]
+    ['model.safetensors']
+    >>> print(*importer.open_weights(path).describe(), sep="; ")
+    bias: F32[2]; weight: F32[2, 4]
     """
-    arrays, notes = _arrays(what), dict(metadata or {"format": "pt"})
+    arrays, notes = _arrays("save_safetensors", what), dict(metadata or {"format": "pt"})
     target = Path(path)
     shards: list[dict[str, np.ndarray]] = [{}]
     size = 0
@@ -100,7 +126,8 @@ def save_gguf(
             and lists of these.
 
     Raises:
-        WeightsError: a dtype, kind or setting that the format has not.
+        OperandError: `what` is neither a module nor a mapping.
+        WeightsError: a value is no tensor; a dtype, kind or setting that the format has not.
         FileWriteError: the disk is full or the folder cannot be written to.
 
     >>> import pathlib, tempfile
@@ -112,7 +139,7 @@ def save_gguf(
     """
     if kind is not None and kind not in PLAIN and kind not in PACKERS:
         raise WeightsError(f"kind must be one of {', '.join([*PLAIN, *PACKERS])}, got {kind!r}")
-    arrays = _arrays(what)
+    arrays = _arrays("save_gguf", what)
     own = {dtype: name for name, (_, dtype) in PLAIN.items()}
     kinds = {}
     for name, array in arrays.items():
