@@ -102,6 +102,36 @@ net (float[batch, time, 3] x) => (float[batch, time, 4] y, float[batch, 4] last)
     last = Identity (h)
 }"""
 
+FLOATS = """
+net (float[batch, time, 3] x) => (float[time, batch, 3] out)
+<float zero = {0.0}, float four = {4.0}, int64 most = {4}, int32 start = {0}> {
+    t = Transpose <perm = [1, 0, 2]> (x)
+    less = Less (zero, four)
+    begin = And (less, less)
+    sizes = Shape (x)
+    at0 = Constant <value = int64[1] {0}> ()
+    batch1 = Gather (sizes, at0)
+    three = Constant <value = int64[1] {3}> ()
+    size = Concat <axis = 0> (batch1, three)
+    state = Expand (zero, size)
+    count, last, out = Loop (most, begin, start, state) <body = step (
+        int64 i, bool going, int32 place, float[batch, 3] h
+    ) => (bool on, int32 next, float[batch, 3] new, float[batch, 3] kept) {
+        slice = Gather (t, place)
+        sum = Add (slice, h)
+        new = Tanh (sum)
+        kept = Identity (new)
+        single = Constant <value = int32 {1}> ()
+        next = Add (place, single)
+        wide = Cast <to = 1> (next)
+        end = Constant <value_float = 4.0> ()
+        before = Less (wide, end)
+        counted = Cast <to = 1> (i)
+        within = Less (counted, end)
+        on = And (before, within)
+    }>
+}"""
+
 SEQUENCES = """
 net (float[batch, time, 3] x) => (float[time, batch, 3] y)
 <int64[1] axis = {0}, int64[1] begin = {1}, int64[1] end = {2}, bool go = {1}, float half = {0.5}> {
@@ -176,6 +206,7 @@ CASES: dict[str, tuple[str, list[list[np.ndarray]]]] = {
     "channels last": (NHWC, [[floats(2, 9, 8, 3)], [floats(1, 12, 7, 3)]]),
     "upsampling": (UPSAMPLING, [[floats(1, 3, 4, 2)], [floats(2, 5, 2, 2)]]),
     "a loop over slices": (SLICES, [[floats(2, 5, 3)], [floats(3, 1, 3)]]),
+    "a loop that counts in floats": (FLOATS, [[floats(2, 4, 3)], [floats(1, 4, 3)]]),
     "a loop over sequences": (SEQUENCES, [[floats(2, 4, 3)]]),
     "branches": (BRANCHES, [[s * np.abs(floats(2, 3)), np.asarray(flag)]
                             for s in np.float32([9, -1]) for flag in (True, False)]),

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 SMALL = 1024
 """Elements up to which integers are taken for shapes and indices, which stay on the host."""
+DECIDING = {"If": 1, "Loop": 2}
+"""Operators whose first inputs decide what runs, and how many these are."""
+COMPARING = {
+    "And", "Cast", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Not",
+    "Or", "Reshape", "Squeeze", "Unsqueeze", "Xor",
+}  # fmt: skip
+"""Operators that such an input comes through."""
 
 
 def load_onnx(
@@ -230,11 +237,21 @@ def _cells(
 
 
 def _settings(graph: Graph) -> set[str]:
-    """Initializers that some node reads as a setting: a shape, a scale of `Resize`."""
+    """Initializers that some node reads as a setting: a shape, a scale of `Resize`, or what
+    decides whether a loop begins.
+    """
     found = set()
     for node in graph.walk():
         forms = node.operator.inputs if node.operator is not None else ()
         found |= {n for n, form in zip(node.inputs, forms, strict=False) if form == "Host"}
+    makers = {name: node for node in graph.walk() for name in node.outputs}
+    open_names = [n for node in graph.walk() for n in node.inputs[: DECIDING.get(node.kind, 0)]]
+    while open_names:
+        name = open_names.pop()
+        found.add(name)
+        maker = makers.get(name)
+        if maker is not None and maker.kind in COMPARING:
+            open_names += [n for n in maker.inputs if n not in found]
     return found
 
 
