@@ -14,6 +14,7 @@ import ingle.tensor as it
 from ingle import importer, nn
 from ingle.importer import UnsupportedError
 from ingle.tensor import Tensor
+from ingle.tensor.errors import OperandError
 from ingle.tensor.pytree import flatten
 
 ort = pytest.importorskip("onnxruntime")
@@ -89,3 +90,20 @@ def test_what_cannot_be_written_is_named() -> None:
     pool = nn.FractionalMaxPool2d(2, output_size=3).eval()
     with pytest.raises(UnsupportedError, match="random numbers"):
         importer.export_onnx(pool, F(1, 2, 8, 8))
+
+
+def test_arguments_that_are_none_are_named(tmp_path: pathlib.Path) -> None:
+    net = nn.Linear(4, 3)
+    for given, what in (((2, 4), "int"), ("net.onnx", "str"), ({"x": F(2, 4)}, "dict")):
+        with pytest.raises(OperandError, match=f"example_inputs .* got {what}"):
+            importer.export_onnx(net, given)
+    with pytest.raises(OperandError, match=r"got Tensor.*\(module, example_inputs, path\)"):
+        importer.export_onnx(F(2, 4), net)
+    with pytest.raises(OperandError, match="got Linear"):
+        importer.to_python(net, tmp_path / "net.py")
+    with pytest.raises(OperandError, match=r"got str; the arguments are \(module, path\)"):
+        importer.load_weights("net.safetensors", net)
+    assert not list(tmp_path.iterdir())
+    for example in (np.ones((2, 4), np.float32), [np.ones((2, 4), np.float32)]):
+        model = importer.export_onnx(net, example)
+        check(model, net, [it.ones((2, 4))])

@@ -120,7 +120,8 @@ def _nearby(path: Path) -> str:
 def _kind(start: bytes) -> str:
     if start[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
         return (
-            "it is a pickled PyTorch file. Convert it where PyTorch is installed: "
+            "it is a pickled PyTorch file. ingle.importer.load_weights(module, path) of "
+            "ingle-import reads it; or convert it where PyTorch is installed: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
         )
     return (

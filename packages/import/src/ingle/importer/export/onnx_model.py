@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ingle.nn import Module, atomic_write
-from ingle.tensor import Cell, Tensor, transaction
+from ingle.tensor import Cell, Tensor, asarray, transaction
 from ingle.tensor.contract import Aval, Scalar
+from ingle.tensor.errors import OperandError
 from ingle.tensor.followed import plain
 from ingle.tensor.programs import Program, Traced, trace
 from ingle.tensor.pytree import flatten
@@ -41,7 +44,8 @@ def export_onnx(
 
     Args:
         module: is recorded once with inputs of these shapes; call `eval()` first where it differs.
-        example_inputs: a tensor or several; shapes and dtypes count, and values do not.
+        example_inputs: a tensor or an array, or several; shapes and dtypes count, and values do
+            not.
         path: of the file to write, if any.
         input_names, output_names: `x`, or `x0`, `x1`, … and `y`, … if not given.
         dynamic_axes: names of sizes that may be others, as `{"x": {0: "batch"}}`.
@@ -50,6 +54,7 @@ def export_onnx(
         The model, which onnx's checker has accepted. Initializers have the names of the parameters.
 
     Raises:
+        OperandError: what shall be written cannot be called, or an example is no tensor.
         UnsupportedError: an operation that has no counterpart, or a size that depends on dynamic
             ones in another way than by multiples and sums, or a product.
         TraceError: the module reads values while it runs.
@@ -61,7 +66,7 @@ def export_onnx(
     (['Gemm'], ['weight', 'bias'])
     """
     onnx = onnx_package()
-    inputs = [example_inputs] if isinstance(example_inputs, Tensor) else list(example_inputs)
+    inputs = _examples(module, example_inputs)
     names = list(
         input_names or (["x"] if len(inputs) == 1 else [f"x{i}" for i in range(len(inputs))])
     )
@@ -117,6 +122,22 @@ def export_onnx(
 
 def _info(helper: Any, name: str, aval: Aval, shape: Sequence[int | str | None]) -> Any:
     return helper.make_tensor_value_info(name, NUMBERS[aval.dtype.dtype], list(shape))
+
+
+def _examples(module: Any, given: Any) -> list[Tensor]:
+    if not callable(module):
+        raise OperandError(
+            f"export_onnx: expected a module or a function, got {type(module).__name__}; the "
+            "arguments are (module, example_inputs, path)"
+        )
+    several = given if isinstance(given, list | tuple) else [given]
+    for x in several:
+        if not isinstance(x, Tensor | np.ndarray):
+            raise OperandError(
+                "export_onnx: example_inputs are a tensor, or a list or tuple of tensors, one for "
+                f"each input of the module; got {type(x).__name__}"
+            )
+    return [x if isinstance(x, Tensor) else asarray(x) for x in several]
 
 
 class _Recorded:

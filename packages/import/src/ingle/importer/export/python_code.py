@@ -13,6 +13,7 @@ import numpy as np
 
 from ingle import nn
 from ingle.nn import atomic_write
+from ingle.tensor.errors import OperandError
 
 from ..errors import UnsupportedError
 from ..onnx.graph import Graph, Node
@@ -67,6 +68,7 @@ def to_python(
         The two files. The first has the class and `load()`, which gives it with its weights.
 
     Raises:
+        OperandError: the module is not an imported one.
         UnsupportedError: an attribute that has no literal in Python.
 
     The bodies of branches and loops are written as functions inside of `forward`.
@@ -83,6 +85,11 @@ def to_python(
             y = ops.Neg(x)
             return y
     """
+    if not isinstance(module, OnnxModule):
+        raise OperandError(
+            f"to_python: expected a module from load_onnx, got {type(module).__name__}, whose "
+            "Python code there is already"
+        )
     target = Path(path)
     weights = target.with_suffix(".safetensors")
     writer = _Writer(module, name)

@@ -14,7 +14,7 @@ from ingle.nn import Module, StateError
 from ingle.nn.state import named_cells
 from ingle.tensor import Device, Tensor, asarray
 from ingle.tensor.dtypes import DType, as_dtype, from_numpy_dtype
-from ingle.tensor.errors import DTypeError
+from ingle.tensor.errors import DTypeError, OperandError
 
 from ..errors import WeightsError
 from .arrays_file import Npz
@@ -212,6 +212,7 @@ def load_weights(
         What was set and what not. Tensors are cast to the module's dtypes.
 
     Raises:
+        OperandError: the first argument is no module.
         StateError: with `strict`, what does not fit: every name and shape.
         WeightsError: the file is missing, damaged or hostile.
 
@@ -226,6 +227,11 @@ def load_weights(
     missing: bias
     unexpected: steps
     """
+    if not isinstance(module, Module):
+        raise OperandError(
+            f"load_weights: expected a module, got {type(module).__name__}; the arguments are "
+            "(module, path)"
+        )
     weights = open_weights(path)
     names = _renamed(weights, rename)
     # Not `state_dict`: what holds the values that are to be replaced would have them computed.
