@@ -163,7 +163,7 @@ TestMachine.settings = settings(
 )
 
 
-@pytest.mark.parametrize("strategy", ["bins", "slices"])
+@pytest.mark.parametrize("strategy", ["bins", "ordered", "slices"])
 def test_memory_that_came_back_is_lent_again(strategy: str) -> None:
     source = Counting()
     pool = Pool(source, strategy)
@@ -207,6 +207,26 @@ def test_bins_take_the_best_fit_and_no_giant() -> None:
     assert pool.statistics().hits == 1
     pool.allocate(9 * MIB)
     assert pool.statistics().hits == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_that_are_alike_meet_the_same_memory_every_other_time(seed: int) -> None:
+    """Each replaces values by new ones; the old ones come back in any order."""
+    rng = np.random.default_rng(seed)
+    pool = Pool(Counting(), "ordered")
+    sizes = [int(n) for n in rng.choice([1000, 5000, 5000, MIB], 40)]
+    values = [pool.allocate(n) for n in sizes]
+    met = []
+    for _ in range(12):
+        between = [pool.allocate(n) for n in sizes[::3]]
+        fresh = [pool.allocate(n) for n in sizes]
+        met.append([block.address for block in (*between, *fresh)])
+        gone = [*between, *values]
+        for n in rng.permutation(len(gone)):
+            gone[n].release()
+        values = fresh
+    assert met[-1] == met[-3]
+    assert met[-2] == met[-4]
 
 
 def test_what_nobody_asks_for_any_more_is_not_kept_for_good() -> None:
@@ -419,14 +439,14 @@ def test_host_memory_is_aligned_and_whole_pages() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ArgumentError, match="bins, slices, direct"):
+    with pytest.raises(ArgumentError, match="bins, ordered, slices, direct"):
         Pool(Counting(), "buddy")
     pool = Pool(Counting())
     with pytest.raises(ArgumentError, match="at least 0"):
         pool.allocate(-1)
     with pytest.raises(ArgumentError, match="at least 0"):
         pool.limit = -1
-    with pytest.raises(ArgumentError, match="bins, slices, direct"):
+    with pytest.raises(ArgumentError, match="bins, ordered, slices, direct"):
         it.memory.strategy("best")
     with pytest.raises(ArgumentError, match="2GiB"):
         it.memory.limit("much")

@@ -72,7 +72,8 @@ class CudaBackend(KernelBackend):
             self._context = ctypes.c_void_p()
             checked(found.cuCtxGetCurrent(ctypes.byref(self._context)))
             self.stream = self._cupy.cuda.Stream(non_blocking=True)
-        self._pool = pool_from_environment(DeviceSource(limits.number))
+        # Steps that meet the same memory again are graphs.
+        self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._capture: Any = None
         self._library: cublas.Cublas | None = None

@@ -54,7 +54,8 @@ def release(device: Device | str | None = None) -> int:
 
 
 def strategy(name: str, device: Device | str | None = None) -> None:
-    """Chooses how a device's pool keeps unused memory: `"bins"`, `"slices"` or `"direct"`.
+    """Chooses how a device's pool keeps unused memory: `"bins"`, `"ordered"`, `"slices"` or
+    `"direct"`.
 
     Raises:
         ArgumentError: there is no such strategy.
@@ -88,9 +89,14 @@ def pool_of(device: Device | str | None = None) -> Pool:
     return pool
 
 
-def pool_from_environment(source: Source) -> Pool:
-    """A pool as `INGLE_MEMORY` (a strategy) and `INGLE_MEMORY_LIMIT` (such as `8GiB`) say."""
-    strategy = settings.one_of("INGLE_MEMORY", (*STRATEGIES, "off")) or "bins"
+def pool_from_environment(source: Source, strategy: str = "bins") -> Pool:
+    """A pool as `INGLE_MEMORY` (a strategy) and `INGLE_MEMORY_LIMIT` (such as `8GiB`) say.
+
+    Args:
+        source: of its memory.
+        strategy: where `INGLE_MEMORY` says nothing.
+    """
+    strategy = settings.one_of("INGLE_MEMORY", (*STRATEGIES, "off")) or strategy
     bound = settings.setting("INGLE_MEMORY_LIMIT")
     try:
         limit = read_bytes(bound, "the variable INGLE_MEMORY_LIMIT") if bound else None

@@ -1,6 +1,9 @@
 """How a pool keeps memory that nobody uses: strategies, by name.
 
 - `"bins"`: blocks of like sizes, the best fit first. Fast; a block serves only sizes near its own.
+- `"ordered"`: the same, of blocks that fit equally well the one at the lowest address. What is done
+  again then meets the same memory again, or that of the time before the last, in whatever order
+  blocks come back: what was captured with its addresses can be used again.
 - `"slices"`: large pages cut into slices that grow together again when they come back. Keeps less
   where sizes vary from call to call.
 - `"direct"`: nothing is kept. Slow, and the one to look for mistakes with: memory that is used
@@ -116,6 +119,27 @@ class Bins(Strategy):
         return Counter({size: len(spans) for size, spans in self._bins.items()})
 
 
+class Ordered(Bins):
+    """Bins from which the span at the lowest address is lent."""
+
+    name = "ordered"
+
+    def give(self, span: Span) -> None:
+        bins, sizes, size = self._bins, self._sizes, span.size
+        spans, at = bins.get(size), bisect.bisect_left(sizes, size)
+        # The lowest address comes last, where spans are lent.
+        put = bisect.bisect_left(spans or (), -_address(span), key=lambda s: -_address(s))
+        # No call from here on.
+        if spans is None:
+            sizes[at:at] = (size,)
+            bins[size] = [span]
+        else:
+            del bins[size]
+            bins[size] = spans
+            spans[put:put] = (span,)
+        span.free = True
+
+
 class Direct(Bins):
     """Nothing is kept."""
 
@@ -205,11 +229,15 @@ class Slices(Strategy):
         return bisect.bisect_left(self._free, _entry(span))
 
 
+def _address(span: Span) -> int:
+    return span.memory.address + span.offset
+
+
 def _entry(span: Span) -> tuple[int, int, Span]:
-    return span.size, span.memory.address + span.offset, span
+    return span.size, _address(span), span
 
 
-STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (Bins, Slices, Direct)}
+STRATEGIES: dict[str, type[Strategy]] = {s.name: s for s in (Bins, Ordered, Slices, Direct)}
 
 
 def strategy_named(name: str) -> Strategy:
