@@ -54,8 +54,12 @@ def _slice(op: Op, x: np.ndarray, *starts: Any) -> np.ndarray:
 
 def _concat(op: Op, *arrays: np.ndarray) -> np.ndarray:
     axis, first = op.attributes["axis"], arrays[0]
+    if len(arrays) == 1:
+        return first
     if sum(a.nbytes for a in arrays) < LARGE:
-        return np.concatenate(arrays, axis=axis)
+        # NumPy keeps the order of axes that all parts have; here it is that of large ones, and of
+        # plans, since a product takes its sums in an order that depends on how operands lie.
+        return np.ascontiguousarray(np.concatenate(arrays, axis=axis))
     shape = list(first.shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
     return np.concatenate(arrays, axis=axis, out=empty(shape, first.dtype, op))

@@ -75,7 +75,22 @@ class Algebra:
         traits = op.operation.traits
         if traits.access == "join":
             return args[0] if len(args) == 1 else None
-        return self._by_laws(traits.laws, op, args)
+        found = self._by_laws(traits.laws, op, args)
+        return None if found is None or self._is_turned(found) else found
+
+    def _is_turned(self, value: int) -> bool:
+        """Whether a value lies in memory with another axis last.
+
+        What is computed from one lies in the order of its axes when it is computed alone, and a
+        product takes its sums in an order that depends on how its operands lie.
+        """
+        maker = self._maker(value)
+        while maker is not None and maker.op.operation.traits.kind == "movement" and maker.args:
+            axes = maker.op.attributes.get("axes")
+            if maker.op.operation.name == "permute_dims" and axes[-1] != len(axes) - 1:
+                return True
+            maker = self._maker(maker.args[0])
+        return False
 
     def _by_laws(self, laws: Laws, op: Op, args: tuple[int, ...]) -> int | None:
         if laws.neutral is not None:
