@@ -227,6 +227,77 @@ def test_a_handler_that_prints_the_loss_of_a_training(way):
         np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+class Leaving:
+    """Computes when nobody holds it any more."""
+
+    def __init__(self, visit):
+        self._visit = visit
+
+    def __del__(self):
+        self._visit()
+
+
+class Counting:
+    """Makes tensors, counts in a cell, draws numbers, and looks at a model that is trained."""
+
+    def __init__(self, model):
+        self.visits, self.wrong, self._inside = 0, [], False
+        self._model, self.count, self._draws = model, it.Cell(0), it.Cell(it.zeros(2))
+
+    def __call__(self):
+        if self._inside:
+            return
+        self._inside = True
+        try:
+            self.visits += 1
+            self.count.value = self.count.value + 1
+            self._draws.value = self._draws + it.ones(2)
+            got = [*self._draws.tolist(), (it.asarray([[3.0, 4.0]]) @ it.ones((2, 1))).item()]
+            if got != [self.visits, self.visits, 7.0]:
+                self.wrong.append(got)
+            for parameter in self._model.parameters():
+                if not np.isfinite(parameter.numpy()).all():
+                    self.wrong.append(parameter)
+        except Exception as error:
+            self.wrong.append(repr(error))
+        finally:
+            self._inside = False
+
+
+def looping(way, part, every):
+    """A training with a loop and a branch, visited at lines of files whose path has `part`."""
+    net = nn.Linear(3, 3, generator=it.random.Generator(5))
+    optimizer = optim.SGD(net, lr=0.05, momentum=0.9)
+    visitor = Counting(net)
+
+    def step(x):
+        rows = it.scan(lambda c, row: (it.tanh(c + row), c * row), x[0], net(x))[1]
+        chosen = it.cond(it.sum(x) > 0, lambda y: it.sum(y**2), lambda y: it.sum(y), rows)
+        loss = chosen + it.mean(net(x) ** 2)
+        optimizer.step(loss.backward())
+        return loss
+
+    step, losses = way(step), []
+    with traced(lambda: Leaving(visitor), part, every):
+        for k in range(5):
+            losses.append(step(it.asarray(np.arange(12.0, dtype=np.float32).reshape(4, 3) - k)))
+    return [loss.item() for loss in losses], visitor
+
+
+@pytest.mark.parametrize("way", [lambda f: f, compile], ids=["plain", "compiled"])
+@pytest.mark.parametrize(
+    "part", ["programs/tracing", "autodiff/repeated", "tensor/control/", "compiled/specialize"]
+)
+def test_a_finalizer_while_a_function_is_written_down(way, part):
+    with it.device("cpu"):
+        want, _ = looping(way, "no such file", 1)
+        for every in (5, 7):
+            got, visitor = looping(way, part, every)
+            assert visitor.wrong == []
+            assert visitor.count.value == visitor.visits
+            assert got == want
+
+
 @on_main
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_a_handler_raises_is_nobodys_value():

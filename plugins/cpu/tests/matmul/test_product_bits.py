@@ -45,7 +45,7 @@ TRANSPOSED: dict[str, Step] = {
     "transposed part": lambda x: transposed(it.concat([x, x], axis=-1)[..., : x.shape[-1]]),
     "transposed, and unchanged": lambda x: transposed(x) * 1.0,
     "transposed, cast and back": lambda x: transposed(x).astype(it.float64).astype(x.dtype),
-    "transposed, negated twice": lambda x: -(-transposed(x)),
+    "transposed, negated twice": lambda x: it.negative(it.negative(transposed(x))),
     "transposed, in pieces": lambda x: it.roll(transposed(x), 1, axis=-2),
     "transposed, joined along rows": lambda x: it.concat(
         [transposed(x)[..., :2], transposed(x)[..., 2:]], axis=-1

@@ -1,5 +1,7 @@
 """What a package that groups devices, as a router does, takes from fusion besides `Fusion`."""
 
+from ingle.tensor.interruptions import is_from_outside as is_from_outside
+
 from .group import DeviceGroup as DeviceGroup
 from .ir.graph import Graph as Graph
 from .ir.graph import Node as Node
@@ -8,5 +10,4 @@ from .record.log import current as current
 from .runtime.plan_cache import Executable as Executable
 from .runtime.plan_cache import Replay as Replay
 from .runtime.plan_cache import prepare as prepare
-from .support.interruptions import is_from_outside as is_from_outside
 from .support.settings import is_fused as is_fused

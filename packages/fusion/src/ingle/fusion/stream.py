@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import call_staged
 from ingle.tensor.errors import BackendError
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op
 
 from .errors import PlanWarning
@@ -19,7 +20,6 @@ from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
 from .runtime.plan_cache import Attempt, PlanError, Replay
 from .runtime.plan_codegen import DonationState
-from .support.interruptions import is_from_outside
 from .support.refcounts import HELD_TWICE, refs
 from .support.run_ahead import setting
 

@@ -21,6 +21,7 @@ from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
+from .interruptions import Outside
 from .locks import Lock
 from .number_protocol import NumberProtocol
 from .operators import CellOperators, Operators
@@ -40,12 +41,15 @@ class Scope:
         reads: the first raw value that each cell showed inside, for replays.
         writes: values written inside.
         replay: raw values shown instead of the cells' own, for replays.
+        outside: where a function is only written down, tells what comes in between: handlers of
+            signals and finalizers read and write the cells themselves.
     """
 
-    __slots__ = ("parent", "reads", "replay", "writes")
+    __slots__ = ("outside", "parent", "reads", "replay", "writes")
 
     def __init__(self, parent: Scope | None, replay: dict[Cell[Any], Any] | None = None) -> None:
         self.parent = parent
+        self.outside: Outside | None = None if parent is None else parent.outside
         self.reads: dict[Cell[Any], Any] = {}
         self.writes: dict[Cell[Any], Any] = {}
         self.replay = replay
@@ -146,7 +150,7 @@ def transaction(
     0
     """
     before = _scope.get()
-    scope = Scope(before, replay)
+    scope = Scope(current_scope(), replay)
     try:
         _scope.set(scope)
         yield scope
@@ -179,7 +183,10 @@ def call_alone(cells: Sequence[Cell[Any]], call: Callable[[], R]) -> R:
 
 def current_scope() -> Scope | None:
     """The scope that reads and writes of cells pass through here, if there is one."""
-    return _scope.get()
+    scope = _scope.get()
+    if scope is not None and scope.outside is not None and scope.outside.speaks():
+        return None
+    return scope
 
 
 def scope_of(scope: Scope) -> Block[Scope | None]:
@@ -218,7 +225,7 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
     @property
     def value(self) -> T:
         """The value now; gradients are recorded for it if the cell is differentiable."""
-        scope = _scope.get()
+        scope = current_scope()
         value: T = self._value if scope is None else scope.read(self)
         if self.differentiable:
             lift = transform("lift")
@@ -236,13 +243,13 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
     @property
     def raw(self) -> T:
         """The value now, without recording gradients."""
-        scope = _scope.get()
+        scope = current_scope()
         return _shown(self._value if scope is None else scope.read(self))
 
     def rebind(self, value: T) -> None:
         """Replaces the value, whatever its shape, dtype and device."""
         value = _lowered(value)
-        scope = _scope.get()
+        scope = current_scope()
         if scope is None:
             self._store(value)
         else:

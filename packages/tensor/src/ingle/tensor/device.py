@@ -149,7 +149,9 @@ def backend_of(where: Device | str | None) -> Backend:
     if staged is not None:
         wanted = default_device() if where is None else Device.parse(where)
         if wanted == staged.device:
-            return staged
+            interrupted = getattr(staged, "interrupted", None)
+            if interrupted is None or not interrupted():
+                return staged
     return _installed(where)
 
 

@@ -39,9 +39,12 @@ class Tape:
         self._given = {id(x): i for i, x in enumerate(given)}
         shown = unflatten((args, kwargs), given)
         before = structure_of(shown), contents_of(given)
-        recording = self.tracer.active(), staged_on(self.fusion), scope_of(self.scope)
-        with recording[0], recording[1], recording[2], written_down(), self.watch.active():
-            self.returned = function(*shown[0], **shown[1])
+        with self.tracer.active():
+            self.scope.outside = self.tracer.outside
+            recording = staged_on(self.fusion), scope_of(self.scope), written_down()
+            with recording[0], recording[1], recording[2], self.watch.active():
+                self.returned = function(*shown[0], **shown[1])
+        self.scope.outside = None
         if not unchanged(shown, given, before):
             self._expire()
             raise CompileError(

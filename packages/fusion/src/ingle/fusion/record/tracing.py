@@ -15,13 +15,13 @@ from ingle.tensor.blocks import block, holding
 from ingle.tensor.cell import Cell, Scope
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.followed import is_followed, is_number, plain
+from ingle.tensor.interruptions import Outside
 from ingle.tensor.moving import standing_for_move
 from ingle.tensor.operation import Op
 from ingle.tensor.tape import Tape
 
 from ..errors import CompileError
 from ..ir.graph import constant_entry
-from ..support.interruptions import Outside
 from ..support.source_location import Line, user_line
 from .log import LazyHandle, Log, current
 
@@ -40,6 +40,7 @@ class Tracer(Log):
         contents: of constants that were made while recording: a digest, since each recording
             makes them anew.
         places: the hardware backends of values that are not on the recording's own device.
+        outside: while it is active, tells handlers of signals and finalizers from the function.
     """
 
     is_tracer = True
@@ -52,7 +53,7 @@ class Tracer(Log):
         self.contents: dict[int, str] = {}
         self.places: dict[int, Backend] = {}
         self._scalars: dict[Any, int] = {}
-        self._outside: Outside | None = None
+        self.outside: Outside | None = None
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         if op.operation.traits.dynamic_shape:
@@ -140,7 +141,7 @@ class Tracer(Log):
     def active(self) -> Generator[None, Any, None]:
         """Operations of this thread are recorded here inside."""
         # That of who says `with`: between are this generator and the one that goes on with it.
-        self._outside = outside = Outside(sys._getframe(2))
+        self.outside = outside = Outside(sys._getframe(2))
         with holding(current, self):
             try:
                 yield
@@ -183,7 +184,7 @@ class Tracer(Log):
         self.contents[id(handle)] = digest.hexdigest()
 
     def interrupted(self) -> bool:
-        return self._outside is not None and self._outside.speaks()
+        return self.outside is not None and self.outside.speaks()
 
     def finish(self, wanted: LazyHandle) -> None:
         raise CompileError(
@@ -220,8 +221,6 @@ class TracingScope(Scope):
         self._before = copy_context()
 
     def read(self, cell: Cell[Any]) -> Any:
-        if self.tracer.interrupted():
-            return cell._value  # what it held before all of this
         if cell in self.writes:
             return self.writes[cell]
         if cell not in self._shown:

@@ -24,6 +24,7 @@ from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of, staged_on
 from ..errors import OperandError, TraceError
 from ..followed import is_followed
+from ..interruptions import Outside
 from ..levels import next_level
 from ..operation import Op, infer
 from ..ops.elementwise.detaching import STOP_GRADIENT
@@ -77,6 +78,8 @@ class Tracer:
 
     Attributes:
         redirect: another tracer, above this one, that writes down what concerns this one meanwhile.
+        ended: whether nothing more may be written down.
+        outside: tells handlers of signals and finalizers from the function that is written down.
     """
 
     def __init__(self, device: Device | str | None, level: int) -> None:
@@ -89,6 +92,7 @@ class Tracer:
         self.level = level
         self.redirect: Tracer | None = None
         self.ended = False
+        self.outside: Outside | None = None
         self._avals: list[Aval] = []
         self._inputs: list[int] = []
         self._steps: list[_Taken] = []
@@ -109,6 +113,10 @@ class Tracer:
     def _new(self, aval: Aval) -> TracedHandle:
         self._avals.append(aval)
         return TracedHandle(self, aval, len(self._avals) - 1)
+
+    def interrupted(self) -> bool:
+        """Whether what asks came in between, so that it computes what it needs by itself."""
+        return self.outside is not None and self.outside.speaks()
 
     def upload(self, array: np.ndarray) -> Handle:
         return self.inner.upload(array)
@@ -238,11 +246,14 @@ def tracing(device: Device | str | None, *, making: bool = False) -> Generator[T
     """
     with next_level() as level, written_down():
         tracer = Tracer(device, level)
+        # The frame of who says `with`: between are this generator and the one that goes on with it.
+        tracer.outside = outside = Outside(sys._getframe(2))
         with staged_on(tracer) if making else contextlib.nullcontext():
             try:
                 yield tracer
             finally:
                 tracer.ended = True
+                outside.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +322,18 @@ def trace(
     [3.0, 8.0]
     """
     scope = Scope(current_scope()) if scope is None else scope
-    with tracing(device) as tracer, scope_of(scope):
-        if tape is not None:
-            tape.writer = tracer
-        result = function(*[tracer.input(a) for a in avals])
-        written = {c: v for c, v in scope.writes.items() if isinstance(v, Tensor)}
-        tensors = [x for x in flatten(result) if isinstance(x, Tensor)]
-        program, closed = tracer.program([*tensors, *written.values()])
+    with tracing(device) as tracer:
+        before, scope.outside = scope.outside, tracer.outside
+        try:
+            with scope_of(scope):
+                if tape is not None:
+                    tape.writer = tracer
+                result = function(*[tracer.input(a) for a in avals])
+                written = {c: v for c, v in scope.writes.items() if isinstance(v, Tensor)}
+                tensors = [x for x in flatten(result) if isinstance(x, Tensor)]
+                program, closed = tracer.program([*tensors, *written.values()])
+        finally:
+            scope.outside = before
     numbers = {
         c: v for c, v in scope.writes.items() if c not in written and not same_number(c.raw, v)
     }
