@@ -38,9 +38,10 @@ class Machine:
         triple = binding.get_default_triple()
         have = {name for name, on in features.items() if on}
         self.target = target_of(have, triple.split("-")[0])
+        # Kernels may land anywhere: drivers of GPUs take most of the addresses that are near.
         self._machine = binding.Target.from_triple(triple).create_target_machine(
             cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3,
-            reloc="pic", codemodel="small",
+            reloc="pic", codemodel="large",
         )  # fmt: skip
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), self._machine)
 
