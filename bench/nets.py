@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 GROUPS = 4
 """Of channels, for norms."""
+HEADS = 4
+"""Of attention between pixels."""
 
 
 def convnet_shapes(layers: int, channels: int) -> dict[str, tuple[int, ...]]:
@@ -19,8 +21,10 @@ def convnet_shapes(layers: int, channels: int) -> dict[str, tuple[int, ...]]:
     return shapes | {"out.weight": (10, channels), "out.bias": (10,)}
 
 
-def unet_shapes(channels: int, embedded: int) -> dict[str, tuple[int, ...]]:
-    """The weights of a UNet of two halvings on images of one channel."""
+def unet_shapes(
+    channels: int, embedded: int, colours: int = 1, attended: Sequence[str] = ()
+) -> dict[str, tuple[int, ...]]:
+    """The weights of a UNet of two halvings, with attention behind some of its blocks."""
     c = channels
     shapes: dict[str, tuple[int, ...]] = {}
 
@@ -30,7 +34,7 @@ def unet_shapes(channels: int, embedded: int) -> dict[str, tuple[int, ...]]:
     def norm(name: str, size: int) -> None:
         shapes.update({f"{name}.scale": (size,), f"{name}.bias": (size,)})
 
-    conv("in", 1, c)
+    conv("in", colours, c)
     for name, come, go in (
         ("down1", c, c), ("down2", c, 2 * c), ("middle", 2 * c, 2 * c),
         ("up2", 4 * c, c), ("up1", 2 * c, c),
@@ -42,10 +46,14 @@ def unet_shapes(channels: int, embedded: int) -> dict[str, tuple[int, ...]]:
         conv(f"{name}.conv2", go, go)
         if come != go:
             conv(f"{name}.skip", come, go, 1)
+        if name in attended:
+            norm(f"{name}.mix.norm", go)
+            conv(f"{name}.mix.qkv", go, 3 * go, 1)
+            conv(f"{name}.mix.proj", go, go, 1)
     conv("half1", c, c)
     conv("half2", 2 * c, 2 * c)
     norm("norm", c)
-    conv("out", c, 1)
+    conv("out", c, colours)
     return shapes
 
 
@@ -54,9 +62,13 @@ class Nets:
     """Nets in one library.
 
     Attributes:
-        conv: of images, a weight and a bias, with a stride, as large as the input at stride 1.
+        conv: of images, a weight and a bias or None, with a stride, as large as the input at
+            stride 1.
         linear, relu, silu, cross_entropy: as usual.
         norm: of images by groups of channels, with scale and bias.
+        batch_norm: of images by the batch's own statistics, with scale and bias.
+        halved: the largest of 3x3 pixels around every second one.
+        mix: attention between pixels, of queries, keys and values in channels one after another.
         join: images by their channels.
         double: images, each pixel as four.
         pooled: the mean of each channel.
@@ -68,6 +80,9 @@ class Nets:
     silu: Callable[[Any], Any]
     cross_entropy: Callable[[Any, Any], Any]
     norm: Callable[[Any, Any, Any], Any]
+    batch_norm: Callable[[Any, Any, Any], Any]
+    halved: Callable[[Any], Any]
+    mix: Callable[[Any], Any]
     join: Callable[[list[Any]], Any]
     double: Callable[[Any], Any]
     pooled: Callable[[Any], Any]
@@ -78,6 +93,24 @@ class Nets:
             x = self.relu(self.conv(x, p[f"{i}.weight"], p[f"{i}.bias"], 1))
         x = self.pooled(x)
         return self.cross_entropy(self.linear(x, p["out.weight"], p["out.bias"]), y)
+
+    def resnet(self, p: Mapping[str, Any], x: Any, y: Any) -> Any:
+        """The loss of ResNet-18 in training."""
+        x = self.halved(self.relu(self._normed(p, "conv1", "bn1", x, 2)))
+        for i in range(1, 5):
+            for j in range(2):
+                name, stride = f"layer{i}.{j}", 2 if i > 1 and not j else 1
+                h = self.relu(self._normed(p, f"{name}.conv1", f"{name}.bn1", x, stride))
+                h = self._normed(p, f"{name}.conv2", f"{name}.bn2", h)
+                if stride > 1:
+                    x = self._normed(p, f"{name}.downsample.0", f"{name}.downsample.1", x, 2)
+                x = self.relu(h + x)
+        scores = self.linear(self.pooled(x), p["fc.weight"], p["fc.bias"])
+        return self.cross_entropy(scores, y)
+
+    def _normed(self, p: Mapping[str, Any], conv: str, norm: str, x: Any, stride: int = 1) -> Any:
+        x = self.conv(x, p[f"{conv}.weight"], None, stride)
+        return self.batch_norm(x, p[f"{norm}.weight"], p[f"{norm}.bias"])
 
     def unet(self, p: Mapping[str, Any], x: Any, time: Any, noise: Any) -> Any:
         """How far a UNet is from the noise in images; `time` is embedded already."""
@@ -100,4 +133,8 @@ class Nets:
         h = self._conv(p, f"{name}.conv1", h) + shift[:, :, None, None]
         h = self.silu(self.norm(h, p[f"{name}.norm2.scale"], p[f"{name}.norm2.bias"]))
         h = self._conv(p, f"{name}.conv2", h)
-        return h + (self._conv(p, f"{name}.skip", x) if f"{name}.skip.weight" in p else x)
+        h = h + (self._conv(p, f"{name}.skip", x) if f"{name}.skip.weight" in p else x)
+        if f"{name}.mix.qkv.weight" not in p:
+            return h
+        a = self.norm(h, p[f"{name}.mix.norm.scale"], p[f"{name}.mix.norm.bias"])
+        return h + self._conv(p, f"{name}.mix.proj", self.mix(self._conv(p, f"{name}.mix.qkv", a)))

@@ -252,7 +252,7 @@ def _conv(
     """A convolution that keeps the size, but for its stride; the weight's shape says the rest."""
     name = f"conv/{n},{c},{size}->{out}" + (f"/stride{stride}" if stride > 1 else "")
     if groups > 1:
-        name += f"/depthwise{taps}"
+        name += f"/depthwise{taps}" if groups == c else f"/groups{groups}"
     n = max(1, n // cut)
 
     def inputs() -> tuple[Array, ...]:
@@ -355,6 +355,52 @@ def _lenet(batch: int) -> Workload:
         "lenet/64", "train", "lenet", labelled(batch, (1, 28, 28), 10), {}, weights(LENET),
         tolerance=0.5, flops=2.0 * batch * (2 * first + 3 * second + 3 * dense),
         nbytes=24.0 * sizes_of(LENET),
+    )  # fmt: skip
+
+
+def _pictures(cut: int) -> list[Workload]:
+    """Nets with norms: ResNet-18, and the UNet of a diffusion with attention at two sizes."""
+    batch, side = max(2, 8 // cut), 64 if cut == 1 else 32
+    shapes = {k: v for k, v in resnet18_shapes().items() if "running" not in k}
+    resnet = Workload(
+        "resnet18/8x64", "train", "resnet", labelled(batch, (3, side, side), 1000), {},
+        drawn(shapes), tolerance=2e-2,
+    )  # fmt: skip
+    channels, side, colours = (64, 32, 3) if cut == 1 else (8, 8, 3)
+    shapes = unet_shapes(channels, 4 * channels, colours, ("down2", "middle", "up2"))
+    images = (batch, colours, side, side)
+    ddpm = Workload(
+        "ddpm/8x32", "train", "unet", normal(images, (batch, 4 * channels), images), {},
+        weights(shapes), tolerance=2e-2,
+    )  # fmt: skip
+    return [resnet, ddpm]
+
+
+def _recurrent(cut: int, layer: str, gates: int) -> Workload:
+    """Two layers that read a sequence, in PyTorch's order of axes and weights."""
+    size, steps, batch = 256 // cut, 128 // cut, 32 // cut
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i in range(2):
+        shapes |= {f"weight_{part}_l{i}": (gates * size, size) for part in ("ih", "hh")}
+        shapes |= {f"bias_{part}_l{i}": (gates * size,) for part in ("ih", "hh")}
+    products = sum(math.prod(s) for s in shapes.values() if len(s) > 1)
+    shapes |= {"out.weight": (10, size), "out.bias": (10,)}
+
+    def inputs() -> tuple[Array, ...]:
+        x, y = labelled(batch, (steps, size), 10)()
+        return np.ascontiguousarray(np.swapaxes(x, 0, 1)), y
+
+    def parameters() -> dict[str, Array]:
+        rng = np.random.default_rng(7)
+        return {
+            k: (rng.uniform(-1, 1, s) / size**0.5).astype(np.float32) for k, s in shapes.items()
+        }
+
+    # The input needs no gradient.
+    flops = 2.0 * steps * batch * (3 * products - gates * size**2)
+    return Workload(
+        f"{layer.lower()}/2x256", "train", "recurrent", inputs, {"layer": layer}, parameters,
+        tolerance=2e-2, flops=flops,
     )  # fmt: skip
 
 
@@ -462,10 +508,11 @@ def registry(small: bool = False) -> list[Workload]:
     return [
         *_calls(cut), *_rows(cut), *_products(cut),
         *_conv(cut, 32, 3, 32, 64), *_conv(cut, 32, 64, 32, 64), *_conv(cut, 8, 64, 56, 128, 2),
-        *_conv(cut, 8, 128, 28, 128, taps=3, groups=128),
+        *_conv(cut, 8, 128, 28, 128, groups=8), *_conv(cut, 8, 128, 28, 128, groups=128),
         *_conv(cut, 8, 128, 28, 128, taps=7, groups=128), *_attention(cut),
         mlp_step("mlp/128", 128), mlp_step("mlp/1024", 1024 // cut), *_first_calls(), *_stalls(),
         _lenet(64 // cut), _actor(cut), *_transformers(cut), *_loops(cut),
+        *_pictures(cut), _recurrent(cut, "LSTM", 4), _recurrent(cut, "GRU", 3),
         *_published(small),
     ]  # fmt: skip
 

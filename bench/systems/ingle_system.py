@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from loops import Loops, functions, unrolled
-from nets import GROUPS, Nets
+from nets import GROUPS, HEADS, Nets
 from workloads import EPSILON, LEARNING_RATE, Workload
 
 import ingle.nn as nn
@@ -126,25 +126,44 @@ OWN = Loops(it.tanh, it.sigmoid, it.zeros, it.scan)
 PYTHON = Loops(it.tanh, it.sigmoid, it.zeros, unrolled(it.stack))
 
 
-def norm(x: it.Tensor, scale: it.Tensor, bias: it.Tensor) -> it.Tensor:
-    """Each image's groups of channels, less their mean, over their deviation."""
-    parts = it.reshape(x, (x.shape[0], GROUPS, -1))
-    parts = parts - it.mean(parts, axis=-1, keepdims=True)
-    spread = it.rsqrt(it.mean(parts * parts, axis=-1, keepdims=True) + EPSILON)
-    return it.reshape(parts * spread, x.shape) * scale[:, None, None] + bias[:, None, None]
-
-
 def double(x: it.Tensor) -> it.Tensor:
     n, c, rows, columns = x.shape
     parts = it.broadcast_to(x[:, :, :, None, :, None], (n, c, rows, 2, columns, 2))
     return it.reshape(parts, (n, c, 2 * rows, 2 * columns))
 
 
+def mix(qkv: it.Tensor) -> it.Tensor:
+    n, channels, *size = qkv.shape
+    parts = it.reshape(qkv, (n, 3, HEADS, channels // 3 // HEADS, -1))
+    mixed = it.scaled_dot_product_attention(*it.permute_dims(parts, (1, 0, 2, 4, 3)))
+    return it.reshape(it.swapaxes(mixed, 2, 3), (n, channels // 3, *size))
+
+
 NETS = Nets(
     conv=lambda x, w, b, s: it.conv2d(x, w, b, stride=s, padding=w.shape[-1] // 2),
-    linear=it.linear, relu=it.relu, silu=it.silu, cross_entropy=it.cross_entropy, norm=norm,
+    linear=it.linear, relu=it.relu, silu=it.silu, cross_entropy=it.cross_entropy,
+    norm=lambda x, scale, bias: it.group_norm(x, GROUPS, scale, bias, eps=EPSILON),
+    batch_norm=lambda x, scale, bias: it.batch_norm_training(x, scale, bias, eps=EPSILON)[0],
+    halved=lambda x: it.max_pool2d(x, 3, stride=2, padding=1), mix=mix,
     join=partial(it.concat, axis=1), double=double, pooled=partial(it.mean, axis=(2, 3)),
 )  # fmt: skip
+
+
+class Recurrent:
+    """A recurrent layer of `nn` with a workload's weights, and the loss of its last output."""
+
+    def __init__(self, p: dict[str, Any], layer: str) -> None:
+        self.p = p
+        count = sum(k.startswith("weight_hh") for k in p)
+        size = p["weight_hh_l0"].shape[1]
+        self.layer = getattr(nn, layer)(p["weight_ih_l0"].shape[1], size, count)
+        for name in self.layer.state_dict():
+            setattr(self.layer, name, p[name])
+
+    def __call__(self, x: it.Tensor, y: it.Tensor) -> it.Tensor:
+        last = self.layer(x)[0][-1]
+        return it.cross_entropy(it.linear(last, self.p["out.weight"], self.p["out.bias"]), y)
+
 
 FUNCTIONS: dict[str, Any] = {
     **functions(OWN, PYTHON),
@@ -166,6 +185,8 @@ FUNCTIONS: dict[str, Any] = {
     "logits": logits,
     "convnet": NETS.convnet,
     "unet": NETS.unet,
+    "resnet": NETS.resnet,
+    "recurrent": Recurrent,
     "decode": next_token,
     **dict.fromkeys(("squeezenet", "resnet18", "minilm", "llama")),
 }
@@ -233,12 +254,14 @@ class Builders:
 
     def train(self, w: Workload) -> Run:
         p = {k: nn.Parameter(self.tensor(v)) for k, v in w.parameters().items()}
-        batch, function = self.tensors(w), partial(FUNCTIONS[w.function], **w.options)
+        batch, function = self.tensors(w), FUNCTIONS[w.function]
+        made = isinstance(function, type)  # a model that is made once and holds the weights
+        loss_of = function(p, **w.options) if made else partial(function, p, **w.options)
         optimizer = optim.AdamW(list(p.values()), lr=LEARNING_RATE, weight_decay=0.0)
 
         def step(*batch: it.Tensor) -> it.Tensor:
             with it.precision(w.precision) if w.precision else nullcontext():
-                loss: it.Tensor = function(p, *batch)
+                loss: it.Tensor = loss_of(*batch)
             optimizer.step(loss.backward())
             return loss.detach()
 

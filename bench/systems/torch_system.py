@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from loops import Loops, functions, unrolled
-from nets import GROUPS, Nets
+from nets import GROUPS, HEADS, Nets
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from workloads import EPSILON, LEARNING_RATE, Workload
@@ -153,10 +153,31 @@ def lstm(xs: Tensor, inner: Tensor, outer: Tensor, bias: Tensor) -> Tensor:
     return torch.lstm(xs, [zero, zero], weights, True, 1, 0.0, False, False, False)[0]
 
 
+def mix(qkv: Tensor) -> Tensor:
+    n, channels, *size = qkv.shape
+    q, k, v = qkv.view(n, 3, HEADS, channels // 3 // HEADS, -1).transpose(3, 4).unbind(1)
+    mixed = F.scaled_dot_product_attention(q, k, v)
+    return mixed.transpose(2, 3).reshape(n, channels // 3, *size)
+
+
+def recurrent(p: dict[str, Tensor], x: Tensor, y: Tensor, layer: str) -> Tensor:
+    """The loss of the last output of what `nn.LSTM` and `nn.GRU` run."""
+    weights = [p[k] for k in p if not k.startswith("out")]
+    count, zero = len(weights) // 4, x.new_zeros(len(weights) // 4, x.shape[1], len(weights[1][0]))
+    states: Any = [zero, zero] if layer == "LSTM" else zero
+    run = torch.lstm if layer == "LSTM" else torch.gru
+    out = run(x, states, weights, True, count, 0.0, True, False, False)[0]
+    return F.cross_entropy(F.linear(out[-1], p["out.weight"], p["out.bias"]), y)
+
+
 NETS = Nets(
     conv=lambda x, w, b, stride: F.conv2d(x, w, b, stride, w.shape[-1] // 2), linear=F.linear,
     relu=F.relu, silu=F.silu, cross_entropy=F.cross_entropy,
     norm=lambda x, scale, bias: F.group_norm(x, GROUPS, scale, bias, EPSILON),
+    batch_norm=lambda x, scale, bias: F.batch_norm(
+        x, None, None, scale, bias, training=True, eps=EPSILON
+    ),
+    halved=lambda x: F.max_pool2d(x, 3, 2, 1), mix=mix,
     join=partial(torch.cat, dim=1), double=partial(F.interpolate, scale_factor=2),
     pooled=partial(torch.mean, dim=(2, 3)),
 )  # fmt: skip
@@ -182,6 +203,8 @@ FUNCTIONS: dict[str, Any] = {
     "logits": logits,
     "convnet": NETS.convnet,
     "unet": NETS.unet,
+    "resnet": NETS.resnet,
+    "recurrent": recurrent,
     "decode": next_token,
     "squeezenet": torch_published.squeezenet,
     "resnet18": torch_published.resnet18,
