@@ -7,7 +7,9 @@ the graph each, with what follows as its epilogue:
 - forward: the weight times the windows of the images;
 - gradient of the images: the weight, features and channels exchanged, times the windows of g, whose
   taps go backwards. With a stride, places between the windows' see other taps: each such *phase*
-  is a product of its own with a part of the weight, so that nothing is multiplied by zeros;
+  is a product of its own with a part of the weight, so that nothing is multiplied by zeros. Where
+  the images are small beside the weight, it stays as it lies: its transpose times g gives what
+  each tap adds;
 - gradient of the weight: g times the windows of the images, over all places. Where that is a small
   matrix, *pieces* of the batch are summed side by side, and then these. How many pieces there are
   follows from the problem alone, and so do the bits.
@@ -25,6 +27,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.convolution import window_products as products
+from ingle.tensor.ops.convolution._windows import cropped, padded_sizes, put_back
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
 
@@ -32,6 +35,11 @@ SIDE_BY_SIDE = 8
 """Parts of a gradient of a weight that are worth computing side by side."""
 COLUMNS = 64
 """Columns of a matrix that are not worth dividing."""
+FEW_WINDOWS = 16
+"""Windows of an image from which on it is worth a product of its own."""
+MOST_AXES = 3
+"""Image axes that windows have at most."""
+_BATCH_SECOND = 1, 0, 2, 3, 4
 
 
 class WindowProblem(NamedTuple):
@@ -118,9 +126,38 @@ def _forward(
     )
     matrices = it.reshape(weight, (groups, features, math.prod(weight.shape[1:])))
     start = tuple([-low for low, _ in padding])
-    return products.window_product(
-        matrices, x, kernel, out, stride=stride, dilation=dilation, start=start, groups=groups
-    )
+    return _product(matrices, x, kernel, out, stride, dilation, start, groups)
+
+
+def _product(
+    matrices: Tensor, x: Tensor, kernel: Ints, size: Ints, stride: Ints, spread: Ints, start: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    """A product with the windows of images; with those of all images at once, if each has few.
+
+    The batch is then one more image axis, so that the left matrix is read once and not for each
+    image. The sums are the same.
+    """
+    if not _at_once(x, kernel, size):
+        return products.window_product(
+            matrices, x, kernel, size, stride=stride, dilation=spread, start=start, groups=groups
+        )
+    made = products.window_product(
+        matrices, _side_by_side(x), (1, *kernel), (x.shape[0], *size), stride=(1, *stride),
+        dilation=(1, *spread), start=(0, *start), groups=groups,
+    )  # fmt: skip
+    return it.permute_dims(it.reshape(made, made.shape[1:]), _BATCH_SECOND[: made.ndim - 1])
+
+
+def _at_once(x: Tensor, kernel: Ints, size: Ints) -> bool:
+    """Whether the windows of all images are the columns of one matrix."""
+    return len(kernel) < MOST_AXES and x.shape[0] > 1 and math.prod(size) < FEW_WINDOWS
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """A batch of images as one image with an axis more; a view."""
+    turned = it.permute_dims(x, _BATCH_SECOND[: x.ndim])
+    return it.reshape(turned, (1, *turned.shape))
 
 
 def _of_weight(
@@ -178,6 +215,9 @@ def _of_images(
     groups: int,
 ) -> Tensor:  # fmt: skip
     kernel = weight.shape[2:]
+    small = 2 * g.shape[0] * math.prod(g.shape[2:]) <= weight.shape[0] // groups
+    if small and weight.dtype.itemsize > 2:  # of half types the sums would be rounded
+        return _added_up(g, weight, size, stride, padding, dilation, groups)
     lows = [low for low, _ in padding]
     if all(s == 1 for s in stride):
         spread = tuple([-d for d in dilation])
@@ -202,6 +242,35 @@ def _of_images(
     return whole if whole.shape == shape else it.slice(whole, (0,) * whole.ndim, shape)
 
 
+def _added_up(
+    g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    """The gradient of images as one product for all taps, which are then added where they lie.
+
+    For images that are small beside the weight, whose features and channels would have to change
+    places in memory.
+    """
+    batch, features, *out = g.shape
+    channels, kernel = weight.shape[1], weight.shape[2:]
+    taps = channels * math.prod(kernel)
+    matrices = it.reshape(weight, (groups, features // groups, taps))
+    columns = it.reshape(g, (batch, groups, features // groups, math.prod(out)))
+    columns = it.reshape(
+        it.permute_dims(columns, (1, 2, 0, 3)), (groups, features // groups, batch * math.prod(out))
+    )
+    made = it.permute_dims(matrices, (0, 2, 1)) @ columns
+    parts = it.reshape(made, (groups * channels, math.prod(kernel), batch, *out))
+    whole = padded_sizes(size, padding)
+    total = None
+    for number, tap in enumerate(product(*map(range, kernel))):
+        part = it.permute_dims(parts[:, number], _BATCH_SECOND[: 2 + len(out)])
+        placed = put_back(part, tap, whole, stride, dilation)
+        total = placed if total is None else total + placed
+    assert total is not None, "a kernel has taps"
+    return cropped(total, padding)
+
+
 def _exchanged(
     g: Tensor, weight: Tensor, size: Ints, spread: Ints, start: Ints, groups: int
 ) -> Tensor:
@@ -213,9 +282,7 @@ def _exchanged(
         it.permute_dims(of_groups, (0, 2, 1, 3)), (groups, channels, features * taps)
     )
     ones = (1,) * len(kernel)
-    return products.window_product(
-        matrices, g, kernel, size, stride=ones, dilation=spread, start=start, groups=groups
-    )
+    return _product(matrices, g, kernel, size, ones, spread, start, groups)
 
 
 def _interleaved(parts: dict[Ints, Tensor], stride: Ints, counts: Ints) -> Tensor:
