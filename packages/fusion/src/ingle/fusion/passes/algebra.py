@@ -86,9 +86,10 @@ class Algebra:
         """
         maker = self._maker(value)
         while maker is not None and maker.op.operation.traits.kind == "movement" and maker.args:
-            axes = maker.op.attributes.get("axes")
-            if maker.op.operation.name == "permute_dims" and axes[-1] != len(axes) - 1:
-                return True
+            if maker.op.operation.name == "permute_dims":
+                axes = maker.op.attributes["axes"]
+                if axes and axes[-1] != len(axes) - 1:
+                    return True
             maker = self._maker(maker.args[0])
         return False
 
