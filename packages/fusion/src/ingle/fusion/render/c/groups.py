@@ -10,6 +10,7 @@ a column of its own.
 
 from __future__ import annotations
 
+from ...kernel.code import SIZES
 from ...kernel.nest import (
     BLOCK,
     COLUMNS,
@@ -17,6 +18,7 @@ from ...kernel.nest import (
     WIDE,
     Nest,
     Reduce,
+    Row,
     accumulators,
     in_blocks,
     is_flat,
@@ -25,16 +27,27 @@ from ...kernel.nest import (
 )
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
+from ..leaves import Environment
 from . import helpers
 from .dialect import GroupDialect
-from .inner import InnerNest, each
+from .inner import InnerNest, RowPlace, each
 from .outer import OuterNest
 from .reductions import Partial, joined
+from .rows import VARYING
 from .scans import ColumnScan
 from .text import Scope, literal, value_type
 
 MOST = 64
 """Work items of a group."""
+_AT_ONCE = 4
+"""Elements that a work item asks memory for before it computes with the first one."""
+_WORTH_IT = 4
+"""Bytes of an element from which on a kernel waits for memory, not for arithmetic: half types are
+computed in float32, to and from which each element is converted."""
+_MOST_REGISTERS = 32
+"""For what was loaded: more would leave room for few work items."""
+_LONGEST_CODE = 400
+"""Instructions of all elements that are taken at once: longer code takes too long to compile."""
 
 
 def group_size(nest: Nest) -> int:
@@ -114,14 +127,28 @@ class ColumnScanNest(_Columns, ColumnScan):
     """Writes running results down columns."""
 
 
+class _Loaded(RowPlace):
+    """The environment of code whose operands were loaded for some elements at once."""
+
+    def load(self, operand: int, dtype: str) -> str:
+        if self.owner.level("load", operand) != VARYING:
+            return super().load(operand, dtype)
+        return self.owner.loaded(operand, f"part{operand}")
+
+
 class GroupNest(InnerNest):
-    """Writes a kernel whose rows are taken by a group of work items each."""
+    """Writes a kernel whose rows are taken by a group of work items each.
+
+    A work item loads several of its elements before it computes with the first one, so that
+    memory answers them together. It computes and stores them in the order of their places.
+    """
 
     dialect: GroupDialect
 
     def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
         super().__init__(nest, name, dialect)
         self._group = group_size(nest)
+        self._ahead, self._number = 1, 0
         self.head.declare("lane", f"const int64_t lane = {dialect.lane};")
 
     def rows_loop(self, row: Scope) -> tuple[str, Scope]:
@@ -144,8 +171,68 @@ class GroupNest(InnerNest):
         first = "lane" if start == "0" else f"{start} + lane"
         return f"for (int64_t i = {first}; i < {stop}; i += {self._group})"
 
+    def place_at(self, index: str) -> Environment:
+        return (_Loaded if self._ahead > 1 else RowPlace)(self, index)
+
+    def _stage(self, number: int, rows: Scope) -> None:
+        self._ahead, self._number = self._at_once(number), number
+        super()._stage(number, rows)
+        self._ahead = 1
+
     def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
-        body.block(self._along(start, stop), loop)
+        self._over_elements(self._number, start, stop, body, loop)
+
+    def _loads(self, number: int) -> list[int]:
+        """The operands of which a stage loads an element for each place."""
+        code = self.stages[number].code
+        read = {i.value for i in code if i.name == "load" and isinstance(i.value, int)}
+        return sorted(k for k in read if self.level("load", k) == VARYING)
+
+    def _at_once(self, number: int) -> int:
+        """How many elements a work item takes at once: a power of two, 1 for one by one."""
+        stage, loads = self.stages[number], self._loads(number)
+        alone = isinstance(stage.stage, Row) or self.nest.scattered or stage.columns
+        if alone or not loads or any(i.name == "gather" for i in stage.code):
+            return 1
+        sizes = [SIZES[self.nest.operands[k].dtype] for k in loads]
+        if min(sizes) < _WORTH_IT:
+            return 1
+        count, registers = _AT_ONCE, sum(sizes) // 4
+        while count > 1 and (
+            count * registers > _MOST_REGISTERS or count * len(stage.code) > _LONGEST_CODE
+        ):
+            count //= 2
+        held = self.partials(number) if stage.ends else []
+        return count if all(count >= p.many for p in held) else 1
+
+    def _over_elements(
+        self, number: int, start: str, stop: str, scope: Scope, element: Scope
+    ) -> None:
+        """The code of an element, `i`, for each that a work item has between two places."""
+        if self._ahead == 1:
+            scope.block(self._along(start, stop), element)
+            return
+        first = "lane" if start == "0" else f"{start} + lane"
+        step, turns, whole, rest = self._ahead * self._group, Scope(), Scope(), Scope()
+        loads, own, alone = Scope(), Scope(), Scope()
+        loads.add(f"const int64_t i = from + n * {self._group};")
+        own.add(f"const int64_t i = from + n * {self._group};")
+        alone.add(f"const int64_t n = (i - from) / {self._group};")
+        for k in self._loads(number):
+            kind = self.source.stored(self.nest.operands[k].dtype)
+            whole.add(f"{kind} ahead{k}[{self._ahead}];")
+            loads.add(f"ahead{k}[n] = {self.element(k, 'i')};")
+            own.add(f"const {kind} part{k} = ahead{k}[n];")
+            alone.add(f"const {kind} part{k} = {self.element(k, 'i')};")
+        own.add(*element.lines())
+        alone.add(*element.lines())
+        for part in (loads, own):
+            whole.add("#pragma unroll")
+            whole.block(f"for (int n = 0; n < {self._ahead}; n++)", part)
+        rest.block(f"for (int64_t i = from; i < {stop}; i += {self._group})", alone)
+        turns.block(f"if (from + {step - self._group} < {stop})", whole)
+        turns.block("else", rest)
+        scope.block(f"for (int64_t from = {first}; from < {stop}; from += {step})", turns)
 
     def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
         # A later stage may read it, in every work item.
@@ -174,13 +261,16 @@ class GroupNest(InnerNest):
     ) -> None:
         """Each element goes to the work item of its index modulo their count."""
         loop = Scope()
-        if any(p.many > 1 for p in partials):
+        if self._ahead == 1 and any(p.many > 1 for p in partials):
             loop.add(f"const int64_t turn = i / {self._group};")
         loop.add(*self._loop_body(number, "i", partials, "").lines())
-        scope.block(self._along(start, stop), loop)
+        self._over_elements(number, start, stop, scope, loop)
 
     def slot(self, p: Partial, partials: list[Partial], lane: str) -> str:
-        return "0" if p.many == 1 else f"turn & {p.many - 1}"
+        if p.many == 1:
+            return "0"
+        # All that is taken at once begins at a multiple of it: places are known when unrolled.
+        return f"{'turn' if self._ahead == 1 else 'n'} & {p.many - 1}"
 
     def fold(self, p: Partial, body: Scope) -> None:
         """Folds the partial results of all work items over local memory; each gets the result."""
