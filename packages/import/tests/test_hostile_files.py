@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from fuzzing import little_memory
 from onnx import TensorProto, helper
 
 from ingle import importer
@@ -134,6 +135,13 @@ def test_zip_bombs(tmp_path: Path) -> None:
 
 def torch_file(data: bytes, how: int = zipfile.ZIP_STORED) -> bytes:
     return archive({"a/data.pkl": data, "a/data/0": bytes(64)}, how)
+
+
+def test_what_could_be_packed_is_not_unpacked(tmp_path: Path) -> None:
+    # As an old lzma file this asks for a dictionary of 3 GiB; as a pickle it is damaged.
+    data = struct.pack("<BIQ", 0, 3 << 30, 1 << 20) + bytes(2000)
+    with little_memory():
+        refused(tmp_path / "old.pt", data, "damaged|no file")
 
 
 def test_pickle_bombs(tmp_path: Path) -> None:

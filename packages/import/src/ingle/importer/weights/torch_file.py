@@ -150,7 +150,7 @@ class TorchFile(Weights):
         try:
             if data[:4] == b"PK\x03\x04":
                 found = _zip(path, data)
-            elif tarfile.is_tarfile(path):
+            elif data[257:262] == b"ustar":  # `is_tarfile` would unpack xz, with any memory
                 found = _tar(path)
             else:
                 found = _legacy(path, data)
