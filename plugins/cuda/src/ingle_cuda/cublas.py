@@ -128,7 +128,9 @@ class Cublas:
         kind = ctypes.c_double if computed == "float64" else ctypes.c_float
         one, zero = kind(1), kind(0)
         how = self._computes[computed], _DEFAULT_ALGORITHM
+        # The longest axis last, which one call goes along.
         real = [axis for axis, n in enumerate(product.batch) if n > 1] or [0]
+        real.sort(key=lambda axis: product.batch[axis])
         *outer, last = [product.batch[axis] for axis in real]
         strides = [[x[axis] for axis in real] for x in (product.a.steps, product.b.steps, steps)]
         size, result = SIZES[product.dtype], SIZES[product.result]
