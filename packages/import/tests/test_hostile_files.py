@@ -293,3 +293,17 @@ def test_a_shape_that_no_memory_holds_is_refused(body: str) -> None:
     loaded = importer.load_onnx(onnx.parser.parse_model(text))
     with pytest.raises(ModelError, match="elements"):
         loaded(np.ones((1, 2), np.float32))
+
+
+def test_more_axes_than_numpy_goes_through() -> None:
+    ones = ", ".join(["1"] * 40)
+    text = f"""<ir_version: 8, opset_import: ["": 20]>
+    net (float[1, 2] x, string[1] s) => (float[A] y, string[B] t) {{
+        n = Constant <value = int64[40] {{{ones}}}> ()
+        y = Expand (x, n)
+        many = Reshape (s, n)
+        t = StringConcat (many, s)
+    }}"""
+    loaded = importer.load_onnx(onnx.parser.parse_model(text))
+    with pytest.raises(ModelError, match=r"StringConcat.*32 dimensions"):
+        loaded(np.ones((1, 2), np.float32), np.asarray(["a"], object))

@@ -79,7 +79,9 @@ def _run_node(node: Node, look_up: Lookup, device: Device | None) -> tuple[Value
     except IngleError as error:
         error.add_note(f"at {node} of {_told(node, inputs)}")
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    ) as error:  # fmt: skip
         raise ModelError(f"{node} of {_told(node, inputs)}: {error}") from error
     if len(results) < len(node.outputs):
         raise ModelError(

@@ -94,7 +94,7 @@ def concat(*xs: Array, axis: int = 1) -> Array:
 @operator("Expand")
 def expand(x: Array, shape: Host) -> Array:
     """Broadcast in both directions: an axis of the target may be one where that of `x` is not."""
-    target = np.broadcast_shapes(tuple(x.shape), tuple(ints(shape)))
+    target = it.broadcast_shapes(tuple(x.shape), tuple(ints(shape)))
     return namespace(x).broadcast_to(x, bounded("Expand", target))
 
 
