@@ -252,6 +252,15 @@ def test_damage_while_it_is_open_is_told(tmp_path):
     piloted(look, run_files.write(tmp_path), (200, 30))
 
 
+def test_a_look_after_the_page_has_gone_draws_nothing(tmp_path):
+    async def look(app, pilot):
+        await app.query("#page").remove()
+        app.draw()
+        app.look()
+
+    piloted(look, run_files.write(tmp_path), (80, 24))
+
+
 def test_beside_a_training_it_closes_with_it(tmp_path):
     async def look(app, pilot):
         look_at(app)

@@ -179,6 +179,8 @@ class DashboardApp(App[str]):
 
     def draw(self) -> None:
         """Shows the run as it is."""
+        if not self.query("#bar"):  # the page goes before the timers when the app closes
+            return
         self._draw_bar()
         self._draw_plots()
         for kind in (Progress, Sidebar):
