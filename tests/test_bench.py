@@ -16,19 +16,13 @@ ONE_OF_EACH = (
     "import", "add/", "chain", "gelu", "softmax", "layernorm", "sum/4096x4096/axis0", "matmul/1024",
     "gemv", "conv/8,64", "attention", "mlp/128", "first-call/warm/3", "stall/mlp", "lenet", "actor",
     "gpt/8x128", "decode", "generate", "scan/ode", "unrolled",
-    "published/llama/f",
+    "published/llama/f", "resnet18/8", "ddpm", "lstm/2", "gru/2",
 )  # fmt: skip
 """Parts of the names of workloads: at least one of each family, the cheapest."""
 NOT_IN_NUMPY = {
-    "attention",
-    "conv",
-    "first-call",
-    "lenet",
-    "actor-critic",
-    "gpt",
-    "generate",
-    "published",
-}
+    "attention", "conv", "first-call", "lenet", "actor-critic", "gpt", "generate", "published",
+    "resnet18", "ddpm", "lstm", "gru",
+}  # fmt: skip
 
 
 def bench(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
