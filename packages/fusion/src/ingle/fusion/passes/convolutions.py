@@ -39,6 +39,8 @@ FEW_WINDOWS = 16
 """Windows of an image from which on it is worth a product of its own."""
 MOST_AXES = 3
 """Image axes that windows have at most."""
+MOST_TAPS = 27
+"""Taps that are added one by one: each is some operations of the graph."""
 _BATCH_SECOND = 1, 0, 2, 3, 4
 
 
@@ -216,7 +218,8 @@ def _of_images(
 ) -> Tensor:  # fmt: skip
     kernel = weight.shape[2:]
     small = 2 * g.shape[0] * math.prod(g.shape[2:]) <= weight.shape[0] // groups
-    if small and weight.dtype.itemsize > 2:  # of half types the sums would be rounded
+    # Of half types the sums would be rounded.
+    if small and math.prod(kernel) <= MOST_TAPS and weight.dtype.itemsize > 2:
         return _added_up(g, weight, size, stride, padding, dilation, groups)
     lows = [low for low, _ in padding]
     if all(s == 1 for s in stride):
