@@ -11,16 +11,16 @@ AVAILABLE = shutil.which("tmux") is not None
 
 
 class Terminal:
-    """A tmux server of its own with one window that runs a command in a shell."""
+    """A tmux server of its own with one window that runs a shell."""
 
-    def __init__(self, folder, width=80, height=24):
+    def __init__(self, folder, width=80, height=24, shell="sh"):
         self._socket = str(Path(folder) / "tmux.socket")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TMUX")}
         environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
         environment["PS1"] = "$ "
         self._environment = environment
         size = ["-x", str(width), "-y", str(height)]
-        self._tmux("-f", "/dev/null", "new-session", "-d", *size, "sh")
+        self._tmux("-f", "/dev/null", "new-session", "-d", *size, shell)
         self._tmux("set-option", "-g", "default-terminal", "tmux-256color")
         self._tmux("set-option", "-g", "window-size", "manual")
 

@@ -1,5 +1,6 @@
 """The dashboard beside a training in a real terminal, and what is left where there is none."""
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -145,14 +146,23 @@ def test_an_exception_is_seen_when_the_dashboard_is_gone(tmp_path):
 
 @pytest.mark.slow
 @needs_tmux
-def test_a_killed_training_takes_its_dashboard_along(tmp_path):
-    with Terminal(tmp_path, 120, 40) as terminal:
+@pytest.mark.parametrize("shell", ["sh", "bash --norc"])
+def test_a_killed_training_takes_its_dashboard_along(tmp_path, shell):
+    if shutil.which(shell.split()[0]) is None:
+        pytest.skip(f"{shell} is not here")
+    with Terminal(tmp_path, 120, 40, shell) as terminal:
         terminal.type(script(tmp_path, 500))
         terminal.wait("● training")
+        dashboard = process_of("ingle.dashboard", f"{tmp_path}/run")
         process_of(f"{tmp_path}/training.py", str(tmp_path)).kill()
-        terminal.wait(lambda s: "Killed" in s or "$" in s)
-        terminal.wait(lambda s: not terminal.alternate())
+        dashboard.wait(60)
+        assert not terminal.alternate()
         assert read_run(tmp_path / "run").status == "lost"
+        # The shell, which took the terminal before the dashboard had left it, has a sane one.
+        terminal.type("echo sa''ne")
+        terminal.wait("sane")
+        terminal.type("stty -a | tr ' ' '\\n' | grep -x -e echo -e icanon; echo sa''nest")
+        assert {"echo", "icanon"} <= set(terminal.wait("sanest").split())
 
 
 @pytest.mark.slow

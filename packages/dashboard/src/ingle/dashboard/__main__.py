@@ -4,6 +4,7 @@ import os
 import sys
 
 from .app import show
+from .terminal import give_back, terminal_modes
 
 
 def main() -> None:
@@ -12,7 +13,9 @@ def main() -> None:
     parent = int(rest[0]) if rest else None
     if parent is not None and hasattr(os, "nice"):
         os.nice(5)
-    show(folder, parent=parent, stay=parent is None or "stay" in rest)
+    modes = terminal_modes(0)
+    if show(folder, parent=parent, stay=parent is None or "stay" in rest) == "parent":
+        give_back(0, modes)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .reading import OUTPUT
 from .recording import RunRecorder
+from .terminal import restore, terminal_modes
 
 if TYPE_CHECKING:
     from ingle.train import ConsoleLogger, Control, Renderer, RunFacts, StepFacts
@@ -23,12 +24,6 @@ CHECK = 0.5
 """Seconds between two looks at whether the dashboard is still open."""
 CLOSING = 5.0
 """Seconds that it has to close, before it is ended."""
-_OFF = "1000", "1003", "1004", "1006", "1015", "1016", "2004", "2048"
-"""What is switched off: mouse, focus, paste, news of the size."""
-LEAVE = (
-    "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?7h\x1b[0m" + "".join(f"\x1b[?{m}l" for m in _OFF)
-).encode()
-"""What gives the terminal back where the dashboard could not: keys, screen, cursor, wrapping."""
 
 
 class Dashboard:
@@ -155,7 +150,7 @@ class _Screen:
         self._process = process
         self._output = output
         self._kept = kept
-        self._modes = _terminal_modes(kept[0])
+        self._modes = terminal_modes(kept[0])
 
     @classmethod
     def open(cls, folder: Path, stay: bool) -> _Screen:
@@ -193,7 +188,7 @@ class _Screen:
         """Gives the terminal back and prints what was printed meanwhile."""
         _flush()
         if self._process.returncode:
-            _restore(self._kept[0], self._modes)
+            restore(self._kept[0], self._modes)
         for number, kept in enumerate(self._kept, 1):
             os.dup2(kept, number)
             os.close(kept)
@@ -215,23 +210,6 @@ def _has_terminal() -> bool:
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-
-
-def _terminal_modes(number: int) -> Any:
-    try:
-        import termios
-    except ImportError:
-        return None
-    return termios.tcgetattr(number)
-
-
-def _restore(number: int, modes: Any) -> None:
-    """Puts a terminal back in order behind a program that died in it."""
-    os.write(number, LEAVE)
-    if modes is not None:
-        import termios
-
-        termios.tcsetattr(number, termios.TCSADRAIN, modes)
 
 
 if TYPE_CHECKING:
