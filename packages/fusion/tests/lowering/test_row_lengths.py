@@ -6,7 +6,7 @@ import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder
 from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce
-from ingle.fusion.lowering.row_lengths import with_row_length
+from ingle.fusion.lowering.row_lengths import with_row_length, with_strides
 
 
 def scaled(lanes: str = "inner") -> Nest:
@@ -47,3 +47,13 @@ def test_one_row_and_one_pass_have_nothing_ahead() -> None:
     assert not with_row_length(one, (100, 512), strides).long, "nothing is divided"
     columns = with_row_length(scaled("outer"), (100, 10), [(1, 100)] * 3)
     assert (columns.short, columns.single, columns.ahead) == (0, False, ())
+
+
+def test_a_stride_of_two_is_known_along_the_lanes() -> None:
+    nest = with_strides(scaled(), [(512, 2), (0, 1), (512, 2)])
+    assert [o.by_two for o in nest.operands] == [False] * 3, "these are not strided"
+    strided = tuple([o._replace(lane="strided") for o in nest.operands])
+    nest = with_strides(nest._replace(operands=strided), [(512, 2), (0, 3), (512, -2)])
+    assert [o.by_two for o in nest.operands] == [True, False, False]
+    outer = nest._replace(lanes="outer", operands=strided)
+    assert with_strides(outer, [(2, 512)] * 3) == outer

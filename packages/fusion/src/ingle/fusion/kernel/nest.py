@@ -67,12 +67,14 @@ class Operand(NamedTuple):
         lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
         beyond: the number of a value of the first stage, a `Row`: by so many elements the operand's
             rows begin further on.
+        by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
     """
 
     dtype: str
     output: bool = False
     lane: str = "unit"
     beyond: int | None = None
+    by_two: bool = False
 
 
 class Reduce(NamedTuple):

@@ -22,6 +22,7 @@ from ..kernel.lowering import lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
 from .nests import NestCall
 from .operands import Argument, Unnestable, number_in
+from .row_lengths import with_strides
 from .scan import scan_call
 from .sort_network import sorting_call
 
@@ -280,6 +281,7 @@ class Assembler:
             short=sizes[-1] if outer and sizes[-1] <= SHORT else 0,
             scattered=scattered,
         )
+        nest = with_strides(nest, draft.strides)
         if outer and sizes[-1] == 1:  # one element a row needs no lanes
             nest = nest._replace(stages=tuple(map(_once, nest.stages)), short=0)
         both = zip(draft.arguments, draft.strides, strict=True)

@@ -1,11 +1,11 @@
-"""What a kernel may know of the lengths of its rows, though these are its arguments."""
+"""What a kernel may know of its rows' lengths and strides, though these are its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..kernel.code import SIZES
-from ..kernel.nest import SHORT, Nest, Row, block_elements, is_flat
+from ..kernel.nest import SHORT, Nest, Operand, Row, block_elements, is_flat
 
 LONG = 256
 """Elements from which on a row is long."""
@@ -22,12 +22,24 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
     """
     length, along = sizes[-1], nest.lanes == "inner"
     blocks = [n for n in map(block_elements, nest.stages) if n]
-    return nest._replace(
+    return with_strides(nest, strides)._replace(
         short=length if nest.outer and along and length <= SHORT else 0,
         single=along and bool(blocks) and length <= min(blocks),
         long=length >= LONG and not is_flat(nest) and _divides(nest),
         ahead=_ahead(nest, sizes, strides) if nest.outer and along else (),
     )
+
+
+def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
+    """The nest with what is known of its operands' strides along the lanes."""
+    if nest.lanes == "outer":
+        return nest
+    return nest._replace(operands=tuple(map(_with_stride, nest.operands, strides)))
+
+
+def _with_stride(operand: Operand, strides: Sequence[int]) -> Operand:
+    """The operand with the stride that vectors of neighbours serve."""
+    return operand._replace(by_two=operand.lane == "strided" and strides[-1] == 2)
 
 
 def _divides(nest: Nest) -> bool:

@@ -8,8 +8,8 @@ the graph each, with what follows as its epilogue:
 - gradient of the images: the weight, features and channels exchanged, times the windows of g, whose
   taps go backwards. With a stride, places between the windows' see other taps: each such *phase*
   is a product of its own with a part of the weight, so that nothing is multiplied by zeros. Where
-  the images are small beside the weight, it stays as it lies: its transpose times g gives what
-  each tap adds;
+  the images are small beside the weight, or have few channels, the weight stays as
+  it lies: its transpose times g gives what each tap adds;
 - gradient of the weight: g times the windows of the images, over all places. Where that is a small
   matrix, *pieces* of the batch are summed side by side, and then these. How many pieces there are
   follows from the problem alone, and so do the bits.
@@ -41,6 +41,10 @@ MOST_AXES = 3
 """Image axes that windows have at most."""
 MOST_TAPS = 27
 """Taps that are added one by one: each is some operations of the graph."""
+PACKING, ADDING = 24, 330
+"""Multiplications in whose time an element of a window is packed, or added to an image."""
+FEWEST_ROWS = 16
+"""Rows that keep the multipliers busy: fewer take as long."""
 _BATCH_SECOND = 1, 0, 2, 3, 4
 
 
@@ -217,9 +221,9 @@ def _of_images(
     groups: int,
 ) -> Tensor:  # fmt: skip
     kernel = weight.shape[2:]
-    small = 2 * g.shape[0] * math.prod(g.shape[2:]) <= weight.shape[0] // groups
     # Of half types the sums would be rounded.
-    if small and math.prod(kernel) <= MOST_TAPS and weight.dtype.itemsize > 2:
+    may_add = math.prod(kernel) <= MOST_TAPS and weight.dtype.itemsize > 2
+    if may_add and _adding_pays(g, weight, size, stride, groups):
         return _added_up(g, weight, size, stride, padding, dilation, groups)
     lows = [low for low, _ in padding]
     if all(s == 1 for s in stride):
@@ -245,15 +249,27 @@ def _of_images(
     return whole if whole.shape == shape else it.slice(whole, (0,) * whole.ndim, shape)
 
 
+def _adding_pays(g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: int) -> bool:
+    """Whether what each tap adds costs less than the windows of g.
+
+    Where windows are few, moving the weight costs more than anything. Else windows of all places
+    are packed for as many rows as there are channels, and what taps add goes through memory.
+    """
+    features, channels, out = weight.shape[0] // groups, weight.shape[1], math.prod(g.shape[2:])
+    if 2 * g.shape[0] * out <= features:
+        return True
+    taps = math.prod(weight.shape[2:])
+    rows = max(channels, FEWEST_ROWS)
+    windows = math.prod(size) * features * taps // math.prod(stride) * (rows + PACKING)
+    added = out * channels * taps * (features + ADDING)
+    return 3 * added <= 2 * windows
+
+
 def _added_up(
     g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
     groups: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient of images as one product for all taps, which are then added where they lie.
-
-    For images that are small beside the weight, whose features and channels would have to change
-    places in memory.
-    """
+    """The gradient of images as one product for all taps, which are then added where they lie."""
     batch, features, *out = g.shape
     channels, kernel = weight.shape[1], weight.shape[2:]
     taps = channels * math.prod(kernel)

@@ -17,6 +17,7 @@ from ...kernel.nest import (
     layout,
     runs,
 )
+from . import every_second
 from .code import CodeRenderer
 from .contiguous_gather import SLIDE, with_slides
 from .invariant_division import with_quotients
@@ -179,6 +180,8 @@ class NestRenderer:
         lane = self.nest.operands[k].lane
         if self.nest.lanes == "inner" and lane != "strided":
             return "1" if lane == "unit" else "0"
+        if self.nest.operands[k].by_two:
+            return "2"
         return self.argument(self.layout.stride(k, -1), "stride")
 
     def _scalar(self, number: int, dtype: str) -> str:
@@ -316,6 +319,8 @@ class NestRenderer:
             return w.splat("x", scalar_type(operand.dtype), one, lanes)
         if operand.lane == "strided":
             place = self.ahead(k, pointer, ahead)
+            if operand.by_two and (mask is None or self.target.masks):
+                return every_second.load(self.vector, operand.dtype, place, mask)
             return self.vector.gather(operand.dtype, self.spread(k, place), mask)
         return self.load_run(k, pointer, mask, ahead)
 
@@ -342,7 +347,9 @@ class NestRenderer:
         value = self.vector.as_memory(operand.dtype, value)
         place = self.ahead(k, pointer, ahead)
         vector = vector_type(kind, lanes)
-        if lanes > 1 and operand.lane == "strided":
+        if lanes > 1 and operand.by_two and self.target.masks:
+            every_second.store(self.vector, operand.dtype, place, value, mask)
+        elif lanes > 1 and operand.lane == "strided":
             w.call_nothing(
                 f"llvm.masked.scatter.{suffix(kind, lanes)}.v{lanes}p0", f"{vector} {value}",
                 f"<{lanes} x ptr> {self.spread(k, place)}", f"i32 {align}",

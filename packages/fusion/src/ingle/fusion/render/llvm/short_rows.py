@@ -43,7 +43,9 @@ class ShortNest(InnerNest):
         return held
 
     def store_lanes(self, k: int, pointer: str, value: str, mask: str | None, ahead: int) -> None:
-        if mask is not None and mask.count("true") == 1 and self.nest.operands[k].lane == "unit":
+        operand = self.nest.operands[k]
+        alone = mask is not None and mask.count("true") == 1
+        if alone and (operand.lane == "unit" or operand.by_two):
             self._store_first(k, pointer, value, ahead)
         else:
             super().store_lanes(k, pointer, value, mask, ahead)

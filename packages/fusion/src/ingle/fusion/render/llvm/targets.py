@@ -20,6 +20,7 @@ class Target(NamedTuple):
         lookup: whether it chooses among 16 numbers in a register.
         estimates: whether it estimates inverse roots and takes numbers apart (AVX-512), which with
             multiply-adds is faster than its roots and divisions.
+        masks: whether it loads and stores some lanes of a vector as fast as all, of any dtype.
         gathers: whether it loads and stores lanes that lie apart about as fast as neighbours.
     """
 
@@ -33,11 +34,13 @@ class Target(NamedTuple):
     lookup: bool = False
     estimates: bool = False
     gathers: bool = False
+    masks: bool = False
 
 
 AVX512 = Target(
-    "avx512", 64, 32, True, True, True, scale=True, lookup=True, estimates=True, gathers=True
-)
+    "avx512", 64, 32, True, True, True, scale=True, lookup=True, estimates=True, gathers=True,
+    masks=True,
+)  # fmt: skip
 AVX2 = Target("avx2", 32, 16, True, True, True)
 SSE2 = Target("sse2", 16, 16, False, False, False)
 NEON = Target("neon", 16, 32, True, True, True)

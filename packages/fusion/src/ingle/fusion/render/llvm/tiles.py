@@ -8,7 +8,7 @@ it is near.
 from __future__ import annotations
 
 from ...kernel.code import SIZES
-from ...kernel.nest import Map, Nest, in_blocks
+from ...kernel.nest import Map, Nest, Operand, in_blocks
 from .inner import InnerNest
 from .targets import Target
 from .text import Values
@@ -16,10 +16,15 @@ from .text import Values
 
 def is_tiled(nest: Nest) -> bool:
     """Whether tiles serve a nest."""
-    strided = any(operand.lane == "strided" for operand in nest.operands)
+    strided = any(_is_far(operand) for operand in nest.operands)
     one_map = len(nest.stages) == 1 and isinstance(nest.stages[0], Map)
     rows = nest.outer > 0 and nest.lanes == "inner" and not nest.ragged and not in_blocks(nest)
     return strided and one_map and rows
+
+
+def _is_far(operand: Operand) -> bool:
+    """Whether neighbours along the lanes lie in other cache lines."""
+    return operand.lane == "strided" and not operand.by_two
 
 
 class TiledNest(InnerNest):
@@ -32,7 +37,7 @@ class TiledNest(InnerNest):
 
     def __init__(self, nest: Nest, name: str, target: Target) -> None:
         super().__init__(nest, name, target)
-        smallest = min(SIZES[o.dtype] for o in nest.operands if o.lane == "strided")
+        smallest = min(SIZES[o.dtype] for o in nest.operands if _is_far(o))
         self.rows = min(64 // smallest, 32)
 
     def walk_rows(self) -> None:

@@ -1,0 +1,100 @@
+"""Operands whose elements are every second one in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.fusion.kernel.code import DTYPES, SIZES, CodeBuilder
+from ingle.fusion.kernel.nest import SHORT, Nest, Operand, map_nest
+from ingle.fusion.kernel.validation import validate
+from ingle.fusion.render.llvm.source import render
+from ingle.fusion.render.llvm.targets import AVX2, AVX512, TARGETS
+from ingle.tensor.dtypes import as_dtype
+from ingle.testkit.bits import same_bits
+
+
+def copy_nest(dtype: str, outer: int, length: int = 0) -> Nest:
+    """Every second element to every second place."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, dtype))
+    operands = [Operand(dtype, k == 1, "strided", by_two=True) for k in (0, 1)]
+    nest = map_nest(outer, operands, [], code, (1, root))
+    return nest._replace(short=length if outer and length <= SHORT else 0)
+
+
+def narrowing_nest(source: str, target: str, length: int) -> Nest:
+    """Every second element as a smaller number."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.cast(b.load(0, source), target))
+    operands = [Operand(source, by_two=True, lane="strided"), Operand(target, True, "strided")]
+    operands[1] = operands[1]._replace(by_two=True)
+    nest = map_nest(1, operands, [], code, (1, root))
+    return nest._replace(short=length if length <= SHORT else 0)
+
+
+def before_a_wall(count: int, dtype: Any) -> tuple[mmap.mmap, Any]:
+    """Memory behind whose last element nothing may be touched."""
+    whole = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(whole))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert not libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), mmap.PAGESIZE, 0)
+    offset = mmap.PAGESIZE - count * dtype.itemsize
+    return whole, np.frombuffer(whole, dtype, count, offset)
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 65])
+def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int) -> None:
+    kind = as_dtype(dtype).dtype
+    rng = np.random.default_rng(length)
+    rows, wide = 3, 2 * length - 1
+    held, x = before_a_wall(rows * wide, kind)
+    more, y = before_a_wall(rows * wide, kind)
+    for array in (x, y):
+        array.view(np.uint8)[:] = rng.integers(0, 2 if dtype == "bool" else 256, array.nbytes)
+    x, y = x.reshape(rows, wide), y.reshape(rows, wide)
+    expected = y.copy()
+    expected[:, ::2] = x[:, ::2]
+    machine.kernel(copy_nest(dtype, 1, length))(x[:, ::2], y[:, ::2])
+    assert same_bits(y, expected)
+    y[0] = expected[1]
+    machine.kernel(copy_nest(dtype, 0))(x[0, ::2], y[0, ::2])
+    assert same_bits(y[0, ::2], x[0, ::2])
+    assert same_bits(y[0, 1::2], expected[1, 1::2])
+    del held, more
+
+
+@pytest.mark.parametrize("length", range(1, 36))
+@pytest.mark.parametrize(("source", "target"), [("int64", "int8"), ("int32", "int16")])
+def test_narrowing(machine: Any, source: str, target: str, length: int) -> None:
+    x = np.random.default_rng(length).integers(-100, 100, (4, 2 * length)).astype(source)
+    y = np.full((4, 2 * length), 111, target)
+    machine.kernel(narrowing_nest(source, target, length))(x[:, ::2], y[:, ::2])
+    assert same_bits(y[:, ::2], x[:, ::2].astype(target))
+    assert (y[:, 1::2] == 111).all()
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int64"])
+def test_vectors_of_neighbours_are_loaded(machine: Any, name: str, dtype: str) -> None:
+    target = TARGETS[name]
+    text = render(copy_nest(dtype, 1, 100), "kernel", target)
+    lanes = target.width // max(SIZES[dtype], 4 if dtype == "float16" else 1)
+    assert f"load <{lanes} x" in text
+    assert ("masked.scatter" in text) == (not target.masks)
+    assert machine.object(text) if target in (AVX512, AVX2) else True
+
+
+def test_a_stride_of_two_is_one_along_the_lanes() -> None:
+    nest = copy_nest("float32", 1)
+    validate(nest)
+    with pytest.raises(ValueError, match="operand 0 is by two"):
+        validate(nest._replace(lanes="outer"))
+    unit = nest._replace(operands=(nest.operands[0]._replace(lane="unit"), nest.operands[1]))
+    with pytest.raises(ValueError, match="operand 0 is by two"):
+        validate(unit)
