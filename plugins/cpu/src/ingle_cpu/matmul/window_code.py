@@ -1,0 +1,131 @@
+"""What both kernels that pack the windows of images are written of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ingle.fusion.device.kernels import SIZES
+from ingle.fusion.device.llvm import Target, Values, memory_type, scalar_type, suffix, vector_type
+
+from .pack import PanelCode, compute_dtype
+from .window_args import WindowArgs
+
+RowBody = Callable[[str, str, str, str, str], None]
+
+
+class WindowCode(PanelCode):
+    """What both kernels share."""
+
+    def __init__(self, dtype: str, target: Target, name: str) -> None:
+        super().__init__(dtype, target, name)
+        self.size = SIZES[compute_dtype(dtype)]
+        self.ints = f"<{self.lanes} x i32>"
+        self.zeros = "zeroinitializer"
+        self.iota = f"<{', '.join(f'i32 {n}' for n in range(self.lanes))}>"
+
+    def text(self) -> str:
+        w = self.writer
+        loaded = []
+        for number, name in enumerate(WindowArgs._fields):
+            place = w.let("arg", f"getelementptr i64, ptr %window, i64 {number}")
+            loaded.append(w.let(name, f"load i64, ptr {place}, align 8"))
+        self.arg: WindowArgs[str] = WindowArgs(*loaded)
+        self.end = self.op("add", "%k", "%depth")
+        self.taps12 = self.op("mul", self.arg.taps1, self.arg.taps2)
+        self.taps = self.op("mul", self.arg.taps0, self.taps12)
+        steps = self.splat32(self.arg.step2)
+        self.steps = w.let("steps", f"mul {self.ints} {self.iota}, {steps}")
+        apart = self.op("mul", self.arg.step2, self.arg.stride2)
+        self.apart = apart
+        self.is_unit = w.let("unit", f"icmp eq i64 {apart}, {self.from_size}")
+        # Every second neighbour: two vectors give one.
+        double = w.let("double", f"icmp eq i64 {apart}, {2 * self.from_size}")
+        by_two = w.let("by_two", f"icmp eq i64 {self.arg.step2}, 2")
+        self.is_double = w.let("double", f"and i1 {double}, {by_two}")
+        self.write()
+        w.do("ret void")
+        parameters = "ptr %source, ptr %window, i64 %k, i64 %column, i64 %depth, i64 %count"
+        head = f"define void @{self.name}({parameters}, i64 %width, ptr %panel) nounwind {{\n"
+        body = "\n".join([*w.lines, "}", *w.declared.values()])
+        return f"{head}entry:\n{body}\n"
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def op(self, word: str, a: str, b: str) -> str:
+        return self.writer.let(word, f"{word} i64 {a}, {b}")
+
+    def at(self, base: str, *offsets: str) -> str:
+        for offset in offsets:
+            base = self.writer.let("at", f"getelementptr i8, ptr {base}, i64 {offset}")
+        return base
+
+    def least(self, a: str, b: str) -> str:
+        return self.writer.call("least", "i64", "llvm.smin.i64", f"i64 {a}", f"i64 {b}")
+
+    def most(self, a: str, b: str) -> str:
+        return self.writer.call("most", "i64", "llvm.smax.i64", f"i64 {a}", f"i64 {b}")
+
+    def splat32(self, value: str) -> str:
+        narrow = self.writer.let("narrow", f"trunc i64 {value} to i32")
+        return self.writer.splat("each", "i32", narrow, self.lanes)
+
+    def rows(self, first: str, count: str, body: RowBody) -> None:
+        """Runs of places that are neighbours along the last image axis.
+
+        The body gets the row's places along the first two axes, the first one along the last axis,
+        its number behind `first`, and how many there are.
+        """
+        w, across = self.writer, self.arg.places2
+        stop = self.op("add", first, count)
+        start_row = self.op("udiv", first, across)
+        last = self.op("udiv", self.op("sub", stop, "1"), across)
+
+        def row(number: str, _: Values) -> Values:
+            begin_of_row = self.op("mul", number, across)
+            begin = self.most(first, begin_of_row)
+            finish = self.least(stop, self.op("add", begin_of_row, across))
+            p0 = self.op("udiv", number, self.arg.places1)
+            p1 = self.op("urem", number, self.arg.places1)
+            p2, behind = self.op("sub", begin, begin_of_row), self.op("sub", begin, first)
+            body(p0, p1, p2, behind, self.op("sub", finish, begin))
+            return []
+
+        w.loop("row", start_row, self.op("add", last, "1"), "1", [], row)
+
+    def along(self, axis: int, place: str) -> str:
+        """Where a place's first tap would be, were it not for spread taps."""
+        step, start = getattr(self.arg, f"step{axis}"), getattr(self.arg, f"start{axis}")
+        return self.op("add", self.op("mul", place, step), start)
+
+    def every_second(self, base: str, masks: Values) -> str:
+        """Lanes that lie two elements apart, of two vectors of which masks say what is there."""
+        lanes, far = self.lanes, self.lanes * self.from_size
+        vector = vector_type(scalar_type(self.made), lanes)
+        parts = [
+            self._load(self.at(base, str(half * far)), lanes, mask)
+            for half, mask in enumerate(masks)
+        ]
+        pair = f"shufflevector {vector} {parts[0]}, {vector} {parts[1]}"
+        even = numbers([2 * n for n in range(lanes)])
+        return self.writer.let("even", f"{pair}, <{lanes} x i32> <{even}>")
+
+    def gather(self, base: str, mask: str) -> str:
+        """Lanes that lie some bytes apart."""
+        w, lanes = self.writer, self.lanes
+        numbers = f"<{', '.join(f'i64 {n}' for n in range(lanes))}>"
+        each = w.splat("apart", "i64", self.apart, lanes)
+        offsets = w.let("offsets", f"mul <{lanes} x i64> {numbers}, {each}")
+        places = w.let("places", f"getelementptr i8, ptr {base}, <{lanes} x i64> {offsets}")
+        kind = memory_type(self.dtype)
+        vector = vector_type(kind, lanes)
+        value = w.call(
+            "x", vector, f"llvm.masked.gather.{suffix(kind, lanes)}.v{lanes}p0",
+            f"<{lanes} x ptr> {places}", f"i32 {self.from_size}", f"<{lanes} x i1> {mask}",
+            f"{vector} zeroinitializer",
+        )  # fmt: skip
+        return self._widened(value, lanes)
+
+
+def numbers(order: list[int]) -> str:
+    return ", ".join(f"i32 {n}" for n in order)
