@@ -17,7 +17,7 @@ import threading
 import types
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -221,10 +221,16 @@ def is_users(kind: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_users(kind: Any) -> bool:
-    root = kind.__module__.partition(".")[0]
-    if root in ("numpy", "ingle") or root.startswith("ingle_") or root in sys.stdlib_module_names:
+    if _is_shipped(kind.__module__):
         return False
     return next(k for k in kind.__mro__ if not k.__flags__ & _HEAP_TYPE) is object
+
+
+def _is_shipped(module: str) -> bool:
+    """Whether a module is of the standard library, of NumPy or of Ingle."""
+    root = module.partition(".")[0]
+    known = root in ("numpy", "ingle") or root in sys.stdlib_module_names
+    return known or root.startswith("ingle_")
 
 
 def is_value(x: Any) -> bool:
@@ -271,7 +277,7 @@ class Snapshot:
     def __init__(self, x: Any) -> None:
         self.found: list[Any] = []
         self._key = seen(x, self.found)
-        self.thing = x if stays(x) else None
+        self.thing = x if stays(x) and named(x) is None else None
         self.ids: list[int] | None = None
         self._alive: tuple[Any, ...] = ()
         if type(x) is dict and all(map(stays, x)) and all(map(stays, x.values())):
@@ -302,4 +308,52 @@ def seen(x: Any, found: list[Any] | None = None) -> Hashable:
         if found is not None:
             found.append(x)
         return (_VALUE, type(x))
-    return content(x, found)
+    names = named(x)
+    return content(x, found) if names is None else (Same(x), names)
+
+
+def named(x: Any) -> Hashable | None:
+    """What a class, a module or a function of users holds under its names; None for other things.
+
+    Plain data is compared by all that it holds, everything else is itself.
+    """
+    if isinstance(x, types.FunctionType):
+        names = [value for cell in x.__closure__ or () for value in _held_by(cell)]
+        names += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+    elif isinstance(x, types.ModuleType) and not _is_shipped(x.__name__):
+        names = _public(vars(x))
+    elif isinstance(x, type) and is_users(x):
+        names = [part for kind in x.__mro__ if is_users(kind) for part in _public(vars(kind))]
+    else:
+        return None
+    try:
+        return _data(names) if names else None
+    except RecursionError:
+        return None  # what contains itself
+
+
+def _public(names: Mapping[str, Any]) -> list[Any]:
+    return [part for pair in [*names.items()] if pair[0][:2] != "__" for part in pair]
+
+
+def _held_by(cell: types.CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # nothing yet
+        return ()
+
+
+def _data(x: Any) -> Hashable:
+    """A key of plain data, in which all else is itself."""
+    kind = type(x)
+    if kind in (list, tuple):
+        return (kind, *map(_data, x))
+    if kind is dict:
+        return (kind, *[_data(part) for pair in [*x.items()] for part in pair])
+    if kind is set or kind is frozenset:
+        return (kind, frozenset(map(_data, x)))
+    if kind in _PLAIN or kind in (float, complex, bytearray) or isinstance(x, Tensor):
+        return content(x)
+    if isinstance(x, (np.ndarray, np.generic)) and not x.dtype.hasobject:
+        return content(x)
+    return Same(x)
