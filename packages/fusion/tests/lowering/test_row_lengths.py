@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.fusion.kernel.code import CodeBuilder
-from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce
+from ingle.fusion.kernel.code import Code, CodeBuilder
+from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, map_nest
 from ingle.fusion.lowering.row_lengths import with_row_length, with_strides
 
 
@@ -57,3 +57,23 @@ def test_a_stride_of_two_is_known_along_the_lanes() -> None:
     assert [o.by_two for o in nest.operands] == [True, False, False]
     outer = nest._replace(lanes="outer", operands=strided)
     assert with_strides(outer, [(2, 512)] * 3) == outer
+
+
+def test_operands_of_like_strides_are_known() -> None:
+    strides = [(512, 0, 1), (512, 0, 7), (0, 512, 1), (512, 0, 2), (0, 512, 1)]
+    operands = [Operand("float32", k == 4, "strided") for k in range(5)]
+    code, root = added(4)
+    nest = map_nest(2, operands, [], code, (4, root))
+    assert [o.alike for o in with_strides(nest, strides).operands] == [None, 0, None, 0, 2]
+    flat = nest._replace(outer=0)
+    assert [o.alike for o in with_strides(flat, [(1,)] * 5).operands] == [None] * 5
+
+
+def added(count: int) -> tuple[Code, int]:
+    """The sum of some operands."""
+    b = CodeBuilder()
+    total = b.load(0, "float32")
+    for k in range(1, count):
+        total = b.append("add", "float32", (total, b.load(k, "float32")))
+    code, (root,) = b.finish(total)
+    return code, root

@@ -256,3 +256,19 @@ def test_one_of_sixteen_numbers(machine: Any, beside: str, dtype: str) -> None:
     operands = [Operand(beside), Operand(dtype, True)]
     machine.kernel(map_nest(0, operands, [], code, (1, root)))(x, whole)
     np.testing.assert_array_equal(whole, expected)
+
+
+def test_operands_of_like_strides_begin_rows_alike(machine: Any) -> None:
+    nest = affine_nest(2, "unit", "unit", "unit")
+    like = [
+        o._replace(alike=alike) for o, alike in zip(nest.operands, (None, 0, None), strict=True)
+    ]
+    nest = nest._replace(operands=tuple(like))
+    base = np.random.default_rng(0).normal(size=(4, 7, 40)).astype(np.float32)
+    x, y = base[:3, 1:6, 2:35], base[1:, 2:7, 4:37]
+    out = np.zeros((5, 3, 33), np.float32).transpose(1, 0, 2)
+    machine.kernel(nest)(x, y, out, scalars=[1.5], parts=3)
+    np.testing.assert_array_equal(out, x * y + np.float32(1.5))
+    last = nest._replace(operands=(nest.operands[1], *nest.operands[1:]))
+    with pytest.raises(ValueError, match="operand 0 is like operand 0"):
+        machine.kernel(last)

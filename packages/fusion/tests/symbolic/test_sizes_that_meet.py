@@ -45,6 +45,7 @@ A_MISS_IS_SAFE = {
         "a view whose axes are not found is stored, not recomputed. Keys meet only where an axis "
         "is of size 1, which is never looked up"
     ),
+    ("fusion/lowering/row_lengths.py", "with_strides"): "each operand computes where rows begin",
     ("fusion/symbolic/form.py", "with_numbers"): "equal operations stay two objects",
     ("tensor/operation.py", "_intern"): (
         "equal operations stay two objects. A size has a type of its own in a key, so that no "

@@ -68,6 +68,8 @@ class Operand(NamedTuple):
         beyond: the number of a value of the first stage, a `Row`: by so many elements the operand's
             rows begin further on.
         by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
+        alike: an operand before this one, whose strides along the outer axes are the same, so that
+            rows begin as far from its place.
     """
 
     dtype: str
@@ -75,6 +77,7 @@ class Operand(NamedTuple):
     lane: str = "unit"
     beyond: int | None = None
     by_two: bool = False
+    alike: int | None = None
 
 
 class Reduce(NamedTuple):

@@ -43,6 +43,8 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} has lane {operand.lane!r}"
         if operand.by_two and (operand.lane != "strided" or nest.lanes != "inner"):
             yield f"operand {k} is by two: its lane must be 'strided', along the inner axis"
+        if operand.alike is not None and not 0 <= operand.alike < k:
+            yield f"operand {k} is like operand {operand.alike}, which does not come before it"
         if operand.beyond is not None and not _is_place(nest, operand.beyond):
             yield f"operand {k} begins beyond value {operand.beyond}; stage 0 has no such int64"
     if nest.scattered and not (nest.outer and _is_place(nest, 0)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernel.code import SIZES
-from ..kernel.nest import SHORT, Nest, Operand, Row, block_elements, is_flat
+from ..kernel.nest import SHORT, Nest, Row, block_elements, is_flat
 
 LONG = 256
 """Elements from which on a row is long."""
@@ -31,15 +31,16 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
 
 
 def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
-    """The nest with what is known of its operands' strides along the lanes."""
+    """The nest with what is known of its operands' strides."""
     if nest.lanes == "outer":
         return nest
-    return nest._replace(operands=tuple(map(_with_stride, nest.operands, strides)))
-
-
-def _with_stride(operand: Operand, strides: Sequence[int]) -> Operand:
-    """The operand with the stride that vectors of neighbours serve."""
-    return operand._replace(by_two=operand.lane == "strided" and strides[-1] == 2)
+    first: dict[tuple[int, ...], int] = {}
+    operands = []
+    for k, (operand, steps) in enumerate(zip(nest.operands, strides, strict=True)):
+        alike = first.setdefault(tuple(steps[:-1]), k) if nest.outer else k
+        by_two = operand.lane == "strided" and steps[-1] == 2
+        operands.append(operand._replace(by_two=by_two, alike=None if alike == k else alike))
+    return nest._replace(operands=tuple(operands))
 
 
 def _divides(nest: Nest) -> bool:

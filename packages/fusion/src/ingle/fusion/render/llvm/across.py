@@ -238,7 +238,7 @@ class AcrossNest(NestRenderer):
         self.mask = self.mask_below(w.let("left", f"sub i64 %end, {first}"))
         within = w.let("within", f"sub i64 {first}, {block}")
         self.group = w.let("group", f"udiv i64 {within}, {self.lanes}")
-        self.row_pointers = [self.offset(p, k, [first]) for k, p in enumerate(self.pointers)]
+        self.row_pointers = self.offsets([first])
         for place in self.stages[number].places[FIXED]:
             self.values[number][place] = None
         self._emit(number, FIXED, _Place(self), self.values[number])

@@ -125,9 +125,7 @@ class InnerNest(NestRenderer):
     def row(self, unit: str, indices: Values) -> None:
         """Writes all stages for one row."""
         self.indices = indices
-        self.row_pointers = [
-            self.sums.get(k) or self.offset(p, k, indices) for k, p in enumerate(self.pointers)
-        ]
+        self.row_pointers = [self.sums.get(k) or p for k, p in enumerate(self.offsets(indices))]
         length = self.row_length(indices[0] if indices else "0")
         if not self.nest.scattered:
             self._stages_from(0, length)

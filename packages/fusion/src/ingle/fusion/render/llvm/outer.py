@@ -165,7 +165,7 @@ class OuterNest(NestRenderer):
     def _unit(self, unit: str, indices: Values) -> None:
         w = self.writer
         self.indices = indices[:-1]
-        self.base_pointers = [self.offset(p, k, self.indices) for k, p in enumerate(self.pointers)]
+        self.base_pointers = self.offsets(self.indices)
         self.length = self.row_length(self.indices[0] if self.indices else "0")
         self.first = w.let("column", f"mul i64 {indices[-1]}, {self.width}")
         end = w.let("last", f"add i64 {self.first}, {self.width}")

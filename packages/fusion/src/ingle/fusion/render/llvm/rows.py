@@ -201,12 +201,30 @@ class NestRenderer:
 
     def offset(self, base: str, k: int, indices: Sequence[str]) -> str:
         """A pointer to operand `k` at outer indices."""
-        w = self.writer
-        kind = memory_type(self.nest.operands[k].dtype)
+        return self._place(base, k, self._distance(k, indices))
+
+    def offsets(self, indices: Sequence[str]) -> Values:
+        """Pointers to all operands at outer indices; those that are alike share the arithmetic."""
+        distances: list[str | None] = []
+        for k, operand in enumerate(self.nest.operands):
+            alike = operand.alike
+            distances.append(self._distance(k, indices) if alike is None else distances[alike])
+        places = zip(self.pointers, distances, strict=True)
+        return [self._place(base, k, distance) for k, (base, distance) in enumerate(places)]
+
+    def _distance(self, k: int, indices: Sequence[str]) -> str | None:
+        """How many elements operand `k` is further on at outer indices; None without any."""
+        w, total = self.writer, None
         for index, stride in zip(indices, self.strides[k], strict=False):
             step = w.let("step", f"mul i64 {index}, {stride}")
-            base = w.let("row", f"getelementptr {kind}, ptr {base}, i64 {step}")
-        return base
+            total = step if total is None else w.let("far", f"add i64 {total}, {step}")
+        return total
+
+    def _place(self, base: str, k: int, distance: str | None) -> str:
+        if distance is None:
+            return base
+        kind = memory_type(self.nest.operands[k].dtype)
+        return self.writer.let("row", f"getelementptr {kind}, ptr {base}, i64 {distance}")
 
     def walk(
         self, sizes: Sequence[str], body: Callable[[str, Values], None],

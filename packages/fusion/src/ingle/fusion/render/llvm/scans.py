@@ -147,7 +147,7 @@ class RowScan(InnerNest):
             unit = self.writer.let("unit", f"add i64 {unit}, {ahead}")
         several = len(self.sizes) > 1
         indices = self.split(unit, self.sizes) if several else [unit][: len(self.sizes)]
-        return [self.offset(p, k, indices) for k, p in enumerate(self.pointers)], indices
+        return self.offsets(indices), indices
 
     def _at(self, rows: Sequence[tuple[Values, Values]], i: str, old: Values) -> Values:
         """Writes both stages at a place of some rows."""

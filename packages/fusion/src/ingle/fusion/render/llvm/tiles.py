@@ -78,9 +78,9 @@ class TiledNest(InnerNest):
         w = self.writer
         unit = w.let("unit", f"add i64 {start}, {row}")
         indices = self.split(unit, self.sizes) if len(self.sizes) > 1 else [unit]
-        for k, pointer in enumerate(self.pointers):
+        for k, pointer in enumerate(self.offsets(indices)):
             slot = w.let("slot", f"getelementptr ptr, ptr {self._slots[k]}, i64 {row}")
-            w.do(f"store ptr {self.offset(pointer, k, indices)}, ptr {slot}")
+            w.do(f"store ptr {pointer}, ptr {slot}")
         for array, index in zip(self._numbers, indices, strict=True):
             slot = w.let("slot", f"getelementptr i64, ptr {array}, i64 {row}")
             w.do(f"store i64 {index}, ptr {slot}")
