@@ -127,7 +127,7 @@ class AttributeWatch:
 
     def __init__(self, function: Any, leaves: Sequence[Any], promise: Promise) -> None:
         self.shown: dict[tuple[int, str], Shown] = {}
-        self._promise = promise
+        self._promise: Promise | None = promise
         self._noted: dict[tuple[int, str], Noted] = {}
         self._paths: dict[int, Path] = {}
         self._kept: list[Any] = []
@@ -171,6 +171,7 @@ class AttributeWatch:
             if getattr(shown.owner, shown.name, None) is shown.promise:  # after `o.x += 1`
                 object.__setattr__(shown.owner, shown.name, shown.own)
         self._kept.clear()
+        self._promise = None  # whose object has this one: what it holds is not to wait for cycles
 
     def read(self, owner: Any, name: str, value: Any) -> Any:
         """An attribute was read; what the function is to see."""
@@ -212,7 +213,7 @@ class AttributeWatch:
             return
         if isinstance(value, Tensor) and isinstance(path, Place):
             place = path.attribute(name)
-            promise = self._promise(value, place)
+            promise = None if self._promise is None else self._promise(value, place)
             if promise is not None:
                 self.shown[id(owner), name] = Shown(place, owner, name, value, promise)
                 return

@@ -345,25 +345,28 @@ class _CallWriter:
         return self._name(result.data)
 
     def _returned(self, tree: Any) -> str:
-        rest = iter(self._entry.results)
+        return self._spelled(tree, iter(self._entry.results))
 
-        def spell(node: Any) -> str:
-            kind = type(node)
-            if kind is dict:
-                inside = ", ".join(f"{self._name(k)}: {spell(v)}" for k, v in node.items())
-                return f"{{{inside}}}"
-            if kind is tuple:
-                return f"({''.join(f'{spell(v)}, ' for v in node)})"
-            if kind is list:
-                return f"[{', '.join(map(spell, node))}]"
-            if isinstance(node, tuple) and hasattr(node, "_fields"):
-                return f"{self._name(kind)}({''.join(f'{spell(v)}, ' for v in node)})"
-            if isinstance(node, (dict, list, tuple, Node)):
-                leaves = ", ".join(self._leaf(next(rest)) for _ in flatten(node))
-                return f"unflatten({self._name(node)}, [{leaves}])"
-            return self._leaf(next(rest))
+    def _spelled(self, node: Any, rest: Iterator[Result]) -> str:
+        """What is returned, with the rest of the results in its leaves.
 
-        return spell(tree)
+        It is no function of its own within another: that would refer to itself, and keep the
+        arguments until cycles are looked for.
+        """
+        kind = type(node)
+        if kind is dict:
+            pairs = [f"{self._name(k)}: {self._spelled(v, rest)}" for k, v in node.items()]
+            return f"{{{', '.join(pairs)}}}"
+        named = isinstance(node, tuple) and hasattr(node, "_fields")
+        if kind is tuple or named:
+            parts = "".join([f"{self._spelled(v, rest)}, " for v in node])
+            return f"{'' if kind is tuple else self._name(kind)}({parts})"
+        if kind is list:
+            return f"[{', '.join([self._spelled(v, rest) for v in node])}]"
+        if isinstance(node, (dict, list, tuple, Node)):
+            leaves = ", ".join([self._leaf(next(rest)) for _ in flatten(node)])
+            return f"unflatten({self._name(node)}, [{leaves}])"
+        return self._leaf(next(rest))
 
 
 def _ready(handle: Handle) -> Handle:
