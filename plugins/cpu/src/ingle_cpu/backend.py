@@ -147,6 +147,10 @@ class Cpu(NumpyBackend):
             "native" if self.has_custom_kernel(op, avals_of(inputs)) else super().road(op, inputs)
         )
 
+    def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Nothing: composites are taken apart, down to the templates of products."""
+        return False
+
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product of these."""
         return avals[0].dtype.name in FLOATS

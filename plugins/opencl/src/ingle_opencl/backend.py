@@ -20,6 +20,7 @@ from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
+from .attention import Attention
 from .devices import Limits, limits_of
 from .errors import told
 from .launches import Enqueued
@@ -78,6 +79,7 @@ class OpenCLBackend(KernelBackend):
         # A kernel keeps its arguments from `set_arg` to the queue.
         self._launching = renewed(self, "_launching")
         self._arguments_of: Any = None
+        self.offers = (Attention(self),) if self.wide else ()
 
     def memory(self) -> Pool:
         """The pool of the device's buffers."""

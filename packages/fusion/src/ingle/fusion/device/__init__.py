@@ -27,6 +27,7 @@ from ..runtime.device import NativeExecutable as NativeExecutable
 from ..runtime.device import Ordered as Ordered
 from ..runtime.device import Turns as Turns
 from ..runtime.graph_plans import GraphPlans as GraphPlans
+from ..runtime.offers import Offer as Offer
 from ..runtime.plan import CompiledPlan as CompiledPlan
 from ..runtime.plan_codegen import DonationState as DonationState
 from ..runtime.plan_codegen import LinearPlan as LinearPlan

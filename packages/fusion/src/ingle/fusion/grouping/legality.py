@@ -38,12 +38,12 @@ class Answer(NamedTuple):
     """How an operation on certain operands is computed.
 
     Attributes:
-        way: by somebody's own `"custom"` kernel; `"rewritten"` as `body`; by a `"generated"`
-            kernel; else by its own body, or by the backend.
+        way: by somebody's own `"custom"` kernel; `"whole"`, as the device offers; `"rewritten"` as
+            `body`; by a `"generated"` kernel; else by its own body, or by the backend.
         body: what it is in terms of other primitives, if it is rewritten.
     """
 
-    way: Literal["custom", "rewritten", "generated", "other"]
+    way: Literal["custom", "whole", "rewritten", "generated", "other"]
     body: Body | None = None
 
 
@@ -62,6 +62,8 @@ class Kernels(Protocol):
     def supports(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
 
     def has_custom_kernel(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
+
+    def takes_whole(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
 
     def contracts(self, avals: Sequence[Aval], /) -> bool: ...
 
@@ -87,6 +89,8 @@ class Legality:
         device = self.device
         if device.has_custom_kernel(op, avals):
             return Answer("custom")
+        if device.takes_whole(op, avals):
+            return Answer("whole")
         if not self._has(a.dtype.name for a in avals):
             return Answer("other")
         spread = device.spreads_products and is_product(op) and not device.contracts(avals)
@@ -106,7 +110,10 @@ class Legality:
 
     def generates(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether a kernel is generated for an operation that has been decomposed."""
-        return not self.device.has_custom_kernel(op, avals) and self._known(op, avals)
+        device = self.device
+        if device.has_custom_kernel(op, avals) or device.takes_whole(op, avals):
+            return False
+        return self._known(op, avals)
 
     def _has(self, dtypes: Iterable[str]) -> bool:
         """Whether kernels of the device may compute in these."""

@@ -46,7 +46,7 @@ class _Unfolding(Tracer):
     """Records what kernels can be generated for, and bodies in place of other operations.
 
     An operation whose body comes out as something that no kernel is generated for stays whole if
-    the backend has a kernel of its own for it.
+    the backend has a kernel of its own for it, and so does what the device offers to compute whole.
     """
 
     def __init__(self, backend: Fusion, legality: Legality) -> None:
@@ -68,7 +68,7 @@ class _Unfolding(Tracer):
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
-        if way == "custom":
+        if way in ("custom", "whole"):
             self._foreign += 1
             return super().record(op, inputs)
         if body is not None:

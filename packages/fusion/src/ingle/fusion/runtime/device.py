@@ -153,6 +153,11 @@ class KernelDevice(Protocol):
         """Whether somebody wrote a kernel for the operation, which `execute_native` runs."""
         ...
 
+    def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether the device computes the operation itself, in `execute_native`, be it composite or
+        not. It is asked before a composite is taken apart."""
+        ...
+
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product of these."""
         ...

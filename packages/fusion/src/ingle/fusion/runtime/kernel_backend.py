@@ -41,6 +41,7 @@ from .custom_kernels import CustomKernel, custom_kernel_of, has_custom_kernel
 from .device import Launch, NativeExecutable, Ordered, Turns
 from .graph_plans import GraphPlans
 from .launch import Launches, bits_of_number
+from .offers import Offer, taker
 from .plan_codegen import LinearPlan
 from .plan_store import PlanStore
 from .programs import ProgramPlans
@@ -106,6 +107,7 @@ class KernelBackend(EagerBackend):
         name: for messages.
         language: what `compile_source` takes; one of `RENDERERS`.
         fusion: the decorator over this backend that records and fuses.
+        offers: what it computes whole, the first one that takes an operation.
     """
 
     language: str = "c"
@@ -113,6 +115,7 @@ class KernelBackend(EagerBackend):
     spreads_products = True
     splits_sums = False
     plan_store: PlanStore | None = None
+    offers: Sequence[Offer] = ()
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
@@ -212,11 +215,14 @@ class KernelBackend(EagerBackend):
         return tuple(plan(handles, numbers))
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs what no kernel is generated for: by one's own kernel, moved, composed, or on the
-        host."""
+        """Runs what no kernel is generated for: by one's own kernel, by an offer, moved,
+        composed, or on the host."""
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         if self.has_custom_kernel(op, avals):
             return self._by_own_kernel(op, inputs, avals)
+        offer = taker(self.offers, op, avals)
+        if offer is not None:
+            return offer.run(op, inputs)
         if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
             moved = self._moved(op, inputs)
             if moved is not None:
@@ -233,6 +239,10 @@ class KernelBackend(EagerBackend):
     def has_custom_kernel(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation; see `register_kernel`."""
         return has_custom_kernel(op, avals, self.language)
+
+    def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether one of the offers takes the operation."""
+        return taker(self.offers, op, avals) is not None
 
     def _by_own_kernel(
         self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
@@ -260,7 +270,7 @@ class KernelBackend(EagerBackend):
         can = self.supports(op, avals) or op.operation.body is not None
         if op.operation.traits.dynamic_shape or any(0 in a.shape for a in avals) or not can:
             return None
-        if self.has_custom_kernel(op, avals):
+        if self.has_custom_kernel(op, avals) or self.takes_whole(op, avals):
             return None
         graph = Graph()
         args = [

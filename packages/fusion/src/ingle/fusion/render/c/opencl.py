@@ -10,6 +10,7 @@ arguments begin, the first and last unit, and how many units a work item takes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...kernel.nest import Nest, accumulator_dtype, layout
 from .code import CodeRenderer
@@ -160,15 +161,38 @@ def render_wide(nest: Nest, name: str) -> str:
     return grouped(nest, name, WIDE)
 
 
-def widened(dtype: str) -> tuple[str, str, str, str]:
+class Widened(NamedTuple):
     """How a kernel written by hand reads floats as what sums are computed in.
 
-    Returns:
-        What stands in front of it; the types of a value and of an element in memory; and the value
-        of an element `x`.
+    Attributes:
+        helpers: what stands in front of it.
+        kind, stored: the types of a value and of an element in memory.
+        shown: the value of an element `x`.
     """
+
+    helpers: str
+    kind: str
+    stored: str
+    shown: str
+
+
+def widened(dtype: str) -> Widened:
+    """How floats of a dtype are read."""
+    return _widened(Source(OPENCL), dtype)
+
+
+def rounded(dtype: str) -> tuple[Widened, str]:
+    """How floats of a dtype are read, and the element for a value `x`."""
     source = Source(OPENCL)
-    stored = source.stored(dtype)
-    wide = accumulator_dtype(dtype)
-    shown = "x" if wide == dtype else CodeRenderer(source).cast(wide, dtype, "x")
-    return source.text(""), value_type(wide), stored, shown
+    back = _cast(source, dtype, accumulator_dtype(dtype))
+    return _widened(source, dtype), back
+
+
+def _widened(source: Source, dtype: str) -> Widened:
+    stored, wide = source.stored(dtype), accumulator_dtype(dtype)
+    shown = _cast(source, wide, dtype)
+    return Widened(source.text(""), value_type(wide), stored, shown)
+
+
+def _cast(source: Source, dtype: str, origin: str) -> str:
+    return "x" if dtype == origin else CodeRenderer(source).cast(dtype, origin, "x")
