@@ -5,7 +5,8 @@ For each query it keeps the largest score so far, the sum of exponentials relati
 sum of values weighted with these; a larger score scales both down. So scores never go through
 memory. Tiles behind the last key that a causal query sees are left out, which changes no bit.
 
-A value whose key is hidden does not count, not even NaN.
+Rows of local memory are an element longer than they hold: work items of a group read a column of
+them at a time, from as many banks. A value whose key is hidden does not count, not even NaN.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Problem(NamedTuple):
 def keys_of_tile(features: int, columns: int, local: int) -> int | None:
     """How many keys a tile has; None where not even few have room."""
     for keys in KEYS:
-        each = QUERIES * (features + keys + SHARES) + keys * (features + _padded(columns))
+        each = QUERIES * (features + 1 + keys + 1 + SHARES)
+        each += features * (keys + 1) + keys * _padded(columns)
         if 4 * each <= max(local, LEAST_LOCAL):
             return keys
     return None
@@ -192,8 +194,8 @@ __attribute__((reqd_work_group_size({GROUP}, 1, 1)))
 __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(len(buffers)))}
     __global const int64_t *table, const given_t given)
 {{
-    __local float queries[{QUERIES * features}], turned[{features * keys}];
-    __local float values[{keys * columns}], shares[{QUERIES * keys}], folded[{GROUP}];
+    __local float queries[{QUERIES * (features + 1)}], turned[{features * (keys + 1)}];
+    __local float values[{keys * columns}], shares[{QUERIES * (keys + 1)}], folded[{GROUP}];
     const int lane = get_local_id(0), row = lane / {SHARES}, part = lane % {SHARES};
     const int64_t first = get_group_id(0) * {QUERIES}, at = first + row;
     const int64_t rows = given.at[{sizes + LEAD}], count = given.at[{sizes + LEAD + 1}];
@@ -204,7 +206,7 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
     {begins}
     for (int i = lane; i < {QUERIES * features}; i += {GROUP}) {{
         const int64_t r = first + i / {features};
-        queries[i] = r < rows
+        queries[i + i / {features}] = r < rows
             ? widened(query[query_at + r * query_row + i % {features} * query_column]) : 0;
     }}
     float top = -INFINITY, total = 0, sums[{columns // SHARES}];
@@ -216,7 +218,7 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
         for (int i = lane; i < {features * keys}; i += {GROUP}) {{
             const int64_t j = begin + i / {features};
             const int e = i % {features};
-            turned[e * {keys} + i / {features}] =
+            turned[e * {keys + 1} + i / {features}] =
                 j < count ? widened(key[key_at + j * key_row + e * key_column]) : 0;
         }}
         for (int i = lane; i < {columns * keys}; i += {GROUP}) {{
@@ -230,9 +232,9 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
         for (int j = 0; j < {keys // SHARES}; j++)
             score[j] = 0;
         for (int e = 0; e < {features}; e++) {{
-            const float x = queries[row * {features} + e];
+            const float x = queries[row * {features + 1} + e];
             for (int j = 0; j < {keys // SHARES}; j++)
-                score[j] = fma(x, turned[e * {keys} + j * {SHARES} + part], score[j]);
+                score[j] = fma(x, turned[e * {keys + 1} + j * {SHARES} + part], score[j]);
         }}
         int seen = 0;
         for (int j = 0; j < {keys // SHARES}; j++) {{
@@ -255,7 +257,7 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
             const float share = seen >> j & 1 ? exp(score[j] - level) : 0;
             more += share;
             /* No exponential is negative. */
-            shares[row * {keys} + j * {SHARES} + part] = seen >> j & 1 ? share : -1;
+            shares[row * {keys + 1} + j * {SHARES} + part] = seen >> j & 1 ? share : -1;
         }}
         total = fma(total, kept, more);
         top = most;
@@ -263,7 +265,7 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
         for (int c = 0; c < {columns // SHARES}; c++)
             sums[c] *= kept;
         for (int j = 0; j < {keys}; j++) {{
-            const float share = shares[row * {keys} + j];
+            const float share = shares[row * {keys + 1} + j];
             if (share < 0)
                 continue;
             for (int c = 0; c < {columns // SHARES}; c++)
