@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ingle.fusion.device import Launch
 from ingle.fusion.device.executables import bits_of_number, compiled
-from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of, layout, units
+from ingle.fusion.device.kernels import (
+    ContractionCall,
+    NestCall,
+    epilogue_of,
+    is_flat,
+    layout,
+    units,
+)
 
+from .many import MANY, Span, apart, at_once, many_source, spans_of
 from .matmul import NAME as PRODUCT
 from .matmul import (
     PACK,
@@ -28,6 +37,8 @@ from .window_pack import window_pack_source, window_table
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
 
+_FAR = 1 << 62
+"""Between two buffers whose addresses are not known yet."""
 SCRATCH = -1
 """The number of the buffer behind those of the plan."""
 
@@ -56,6 +67,20 @@ class Step(NamedTuple):
     first: int = 0
 
 
+class Many(NamedTuple):
+    """Launches of one kernel on several operands, as one launch.
+
+    Attributes:
+        steps: what it is in the place of.
+        together: all of them.
+        spans: what each of the steps touches of its operands.
+    """
+
+    steps: tuple[Step, ...]
+    together: Step
+    spans: tuple[tuple[Span, ...], ...]
+
+
 class Enqueued:
     """Kernels that are put into the queue one after the other."""
 
@@ -70,7 +95,9 @@ class Enqueued:
         self._dtypes = list(scalars)
         table: list[int] = []
         self._scratch = 0
-        self._steps = [step for launch in launches for step in self._steps_of(launch, table)]
+        parts = [self._steps_of(launch, table) for launch in launches]
+        self._steps = [step for part in parts for step in part]
+        self._runs = self._with_many(launches, parts, table) if backend.wide else self._steps
         self._table = backend.table(table)
         self._read = sorted({number for step in self._steps for _, number in step.scalars})
 
@@ -96,6 +123,56 @@ class Enqueued:
             tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
             given, (work.items,), nest, work.group,
         )  # fmt: skip
+
+    def _with_many(
+        self, launches: Sequence[Launch], parts: Sequence[list[Step]], table: list[int]
+    ) -> list[Step | Many]:
+        """The steps, neighbours of one flat kernel together: an optimizer has one for each of its
+        parameters."""
+        found: list[Step | Many] = []
+        at = 0
+        while at < len(launches):
+            call = launches[at].call
+            most = 1
+            if isinstance(call, NestCall) and is_flat(call.nest):
+                most = at_once(call.nest, self._backend.limits.parameters)
+            end = at + 1
+            while end < len(launches) and end - at < most and _joins(launches[at : end + 1]):
+                end += 1
+            if end - at == 1:
+                found += parts[at]
+            else:
+                found.append(self._many(launches[at:end], [*parts[at:end]], table))
+            at = end
+        return found
+
+    def _many(
+        self, launches: Sequence[Launch], parts: Sequence[list[Step]], table: list[int]
+    ) -> Many:
+        calls = [launch.call for launch in launches if isinstance(launch.call, NestCall)]
+        nest, steps = calls[0].nest, tuple([step for (step,) in parts])
+        source = many_source(nest, len(steps))
+        operands, count = len(nest.operands) * len(steps), len(nest.scalars)
+        start = len(table)
+        last = len(nest.operands) + count
+        ends = list(accumulate([int(step.given[last + 2]) for step in steps]))
+        table += [
+            number
+            for step, end in zip(steps, ends, strict=True)
+            for number in (int(step.given[last]), end)
+        ]
+        given = np.zeros(operands + count + 1, np.int64)
+        given[operands : operands + count] = steps[0].given[len(nest.operands) : last]
+        given[-1] = start
+        together = Step(
+            compiled(self._backend, launches[0], source, MANY),
+            tuple([pointer for step in steps for pointer in step.pointers]),
+            tuple([(operands + n, s) for n, s in enumerate(launches[0].scalars)]),
+            given,
+            (ends[-1],),
+            source,
+        )
+        return Many(steps, together, tuple([spans_of(call) for call in calls]))
 
     def _product(self, launch: Launch, call: ContractionCall, table: list[int]) -> list[Step]:
         """Packs A and B into scratch memory, and multiplies."""
@@ -165,8 +242,14 @@ class Enqueued:
         # In a queue in order whoever gets this memory next writes it after these kernels.
         scratch = self._backend.allocate(self._scratch) if self._scratch else None
         buffers = (*addresses, 0 if scratch is None else scratch.address)
-        for step in self._steps:
-            self._enqueue(step, buffers, numbers)
+        for step in self._runs:
+            if not isinstance(step, Many):
+                self._enqueue(step, buffers, numbers)
+            elif _apart(step, buffers):
+                self._enqueue(step.together, buffers, numbers)
+            else:
+                for one in step.steps:
+                    self._enqueue(one, buffers, numbers)
 
     def _numbers(self, scalars: Sequence[Any]) -> dict[int, int]:
         return {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
@@ -204,6 +287,32 @@ class Enqueued:
             step.source if isinstance(step.source, str) else self._backend.source(step.source)
             for step in self._steps
         ]
+
+
+def _joins(launches: Sequence[Launch]) -> bool:
+    """Whether the last launch is like the first one, and meets none of them in the plan."""
+    if not _alike(launches[0], launches[-1]):
+        return False
+    places = [[p.buffer * _FAR + p.offset for p in launch.pointers] for launch in launches]
+    return apart(places, [spans_of(x.call) for x in launches if isinstance(x.call, NestCall)])
+
+
+def _alike(launch: Launch, other: Launch) -> bool:
+    """Whether two launches differ in their operands and sizes alone."""
+    a, b = launch.call, other.call
+    return (
+        isinstance(a, NestCall) and isinstance(b, NestCall) and a.nest == b.nest
+        and launch.scalars == other.scalars and tuple(a.fixed) == tuple(b.fixed)
+    )  # fmt: skip
+
+
+def _apart(many: Many, addresses: Sequence[int]) -> bool:
+    """Whether none of the steps writes what another one reads or writes: memory is given to the
+    next value as soon as its last reader is in the queue, be it the step before."""
+    places = [
+        [addresses[buffer] + offset for buffer, offset in step.pointers] for step in many.steps
+    ]
+    return apart(places, many.spans)
 
 
 def _from(step: Step, first: int, count: int) -> Step:

@@ -111,6 +111,27 @@ class Wide(OpenCL):
         return group_item(nest, self.group, f"args[{nest.outer - 1}]")
 
 
+class Member(OpenCL):
+    """A function that a kernel of many launches calls, instead of a kernel.
+
+    Operands come as pointers to their first element, the scalars in an array.
+    """
+
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+        buffers = [f"__global uint8_t *buffer{k}, " for k in range(len(nest.operands))]
+        return [
+            f"static void {name}({''.join(buffers)}__global const int64_t *args,",
+            "    const int64_t *numbers, const int64_t begin, const int64_t end)",
+            "{",
+        ]
+
+    def operand(self, k: int, kind: str) -> str:
+        return f"({kind})buffer{k}"
+
+    def scalar(self, nest: Nest, number: int) -> str:
+        return f"numbers[{number}]"
+
+
 class Epilogue(OpenCL):
     """A function that a tile's kernel calls, instead of a kernel.
 
@@ -146,6 +167,7 @@ class Epilogue(OpenCL):
 
 OPENCL = OpenCL()
 WIDE = Wide()
+MEMBER = Member()
 EPILOGUE = Epilogue()
 
 
