@@ -12,6 +12,7 @@ import ingle.fusion
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.tensor import Tensor
+from ingle.testkit.bits import same_bits
 from ingle_cpu.matmul import blocking
 
 Array = Any
@@ -159,3 +160,34 @@ def test_bits_follow_from_the_problem_alone(
         fresh = compile(lambda x, w, g: all_three(x, w, g))
         for found, of in zip(fresh(x, w, g), expected, strict=True):
             assert np.array_equal(found.numpy(), of)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "options"),
+    [
+        ((1, 6, 15, 7), (3, 2, 1, 3), {"padding": (1, 0), "dilation": (1, 2), "groups": 3}),
+        ((2, 2, 8, 12), (2, 1, 5, 5), {"stride": (3, 1), "padding": (0, 2), "groups": 2}),
+        ((2, 2, 8, 2, 12), (2, 1, 5, 2, 5), {"stride": 3, "padding": (0, 2, 2), "groups": 2}),
+        ((1, 4, 12, 13), (4, 1, 7, 5), {"groups": 4}),
+        ((2, 3, 20), (3, 1, 15), {"groups": 3, "padding": 3}),
+    ],
+)  # fmt: skip
+def test_a_body_is_as_long_wherever_it_stands(image: Any, kernel: Any, options: Any) -> None:
+    """Beside a convolution that uses the same numbers a gradient's body was shorter, and so not
+    too long: it had other bits than by itself."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype("f") for shape in (image, kernel)]
+    x, weight = (it.asarray(a, device="cpu") for a in arrays)
+    convolve = (it.conv1d, it.conv2d, it.conv3d)[len(image) - 3]
+
+    def program(x: Tensor, weight: Tensor) -> list[Tensor]:
+        x, weight = x.require_grad(), weight.require_grad()
+        y = convolve(x, weight, **options)
+        gradients = it.sum(y * y).backward()
+        return [y.detach(), gradients[x], gradients[weight]]
+
+    first = [t.numpy() for t in program(x, weight)]
+    for run in (program, compile(program)):
+        for _ in range(3):
+            for expected, found in zip(first, run(x, weight), strict=True):
+                assert same_bits(found.numpy(), expected)

@@ -56,7 +56,11 @@ class _Unfolding(Tracer):
         self.checks: list[tuple[Tensor, str]] = []
         self._within: list[Operation] = []
         self._ends: list[int] = []
-        """How long the log may become before a body that is being written is too long."""
+        """How many operations there may be before a body that is being written is too long."""
+        self._numbers_of: list[set[int]] = []
+        """The numbers in each of these bodies, which count, too: those that stand elsewhere already
+        as well, so that a body is as long wherever it stands."""
+        self._operations = 0
         self._whole: set[Any] = set()
         self._dividing = False
         self._anew = False
@@ -64,13 +68,12 @@ class _Unfolding(Tracer):
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
-        if self._ends and len(self.written) > self._ends[-1]:
+        if self._ends and self._is_too_long():
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
         if way in ("custom", "whole"):
-            self._foreign += 1
-            return super().record(op, inputs)
+            return self._left(op, inputs)
         if body is not None:
             operands = [Tensor(x) for x in inputs]  # type: ignore[arg-type]
             return (call_on(self.backend.device, body, *operands)._handle,)  # type: ignore[return-value]
@@ -80,15 +83,15 @@ class _Unfolding(Tracer):
                 self._check(op, inputs)
             elif traits.starts is not None:
                 self._check_piece(op, inputs)
+            self._operations += 1
             self._dividing = bool(self._within) and traits.laws.by_inverse is not None
             results = super().record(op, inputs)
             self._dividing = False
             return results
         if op.operation.body is None or is_long_loop(op):
-            self._foreign += 1
-            return super().record(op, inputs)
+            return self._left(op, inputs)
         mark = len(self.written), self._count, len(self.given), len(self.numbers), len(self.checks)
-        foreign = self._foreign
+        foreign, operations = self._foreign, self._operations
         if op.operation.traits.inlined:
             return execute_body(op, inputs, self.backend.device)  # type: ignore[return-value]
         if op.operation in self._within:
@@ -96,20 +99,20 @@ class _Unfolding(Tracer):
             raise _NeedsValueError
         key = None if self._within or self._anew else self._copies.key(op, inputs)
         if key in self._whole:
-            self._foreign += 1
-            return super().record(op, inputs)
+            return self._left(op, inputs)
         copied = self._copies.written(key, inputs)
         if copied is not None:
             return copied
         here, checks = self._copies.mark(), len(self.checks)
         most = MOST_NODES if op.operation.loop is None else MOST_STEPS
         # Each result takes some operations: a piece of many is cut out and reshaped.
-        end = len(self.written) + most + 4 * len(infer(op, inputs))
+        end = operations + most + 4 * len(infer(op, inputs))
         self._within.append(op.operation)
         self._ends.append(end)
+        self._numbers_of.append(set())
         try:
             made = execute_body(op, inputs, self.backend.device)
-            if len(self.written) <= end and (
+            if not self._is_too_long() and (
                 self._foreign == foreign or not self._legality.device.supports(op, avals)
             ):
                 if self._foreign == foreign and len(self.checks) == checks:
@@ -120,10 +123,20 @@ class _Unfolding(Tracer):
         finally:
             self._within.pop()
             self._ends.pop()
+            self._numbers_of.pop()
         if key is not None:
             self._whole.add(key)
         self._rewind(*mark)
-        self._foreign = foreign + 1
+        self._foreign, self._operations = foreign, operations
+        return self._left(op, inputs)
+
+    def _is_too_long(self) -> bool:
+        return self._operations + len(self._numbers_of[-1]) > self._ends[-1]
+
+    def _left(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+        """An operation that stays whole."""
+        self._foreign += 1
+        self._operations += 1
         return super().record(op, inputs)
 
     def number(self, scalar: Scalar) -> int:
@@ -132,9 +145,11 @@ class _Unfolding(Tracer):
         It is mostly the size of an axis, and one kernel shall serve all sizes. So are the sizes
         that indices are compared with.
         """
-        if (self._dividing or self._anew) and type(scalar.value) in (int, float):
-            return Log.number(self, scalar)
-        return super().number(scalar)
+        is_input = (self._dividing or self._anew) and type(scalar.value) in (int, float)
+        found = Log.number(self, scalar) if is_input else super().number(scalar)
+        for numbers in self._numbers_of:
+            numbers.add(found)
+        return found
 
     def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Kernels cannot raise: a flag says whether an index is out of range."""
