@@ -7,6 +7,7 @@ import dis
 import gc
 import inspect
 from collections.abc import Iterator
+from contextvars import Context, ContextVar, copy_context
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,6 +76,31 @@ def absent_peer(test: Any) -> str | None:
 def installed(peer: str) -> bool:
     """Whether a library can be imported."""
     return find_spec(peer) is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Calls a test with context variables of its own, so that none that it leaves set reaches the
+    tests behind it: it fails itself.
+
+    Interrupts that tests raise anywhere would otherwise make some other test fail now and then.
+    """
+    before = copy_context()
+    inside = before.copy()
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    inside.run(pyfuncitem.obj, **given)
+    left = [
+        variable.name
+        for variable, value in inside.items()
+        if variable.name.startswith("ingle_") and value is not _value_in(before, variable)
+    ]
+    assert not left, f"the test leaves context variables set: {left}"
+    return True
+
+
+def _value_in(context: Context, variable: ContextVar[Any]) -> Any:
+    """The value of a variable in a context, or what it has where nobody has set it."""
+    return context[variable] if variable in context else Context().run(variable.get)
 
 
 class AbsentPeer(pytest.Item):
