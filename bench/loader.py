@@ -1,6 +1,7 @@
 """Batches a second of `Loader` beside PyTorch's `DataLoader`: arrays, and folders of photos.
 
-Both read the same files by Pillow, resize with the same filter and make float32 batches; epochs of
+Both read the same files by Pillow, resize with the same filter and make float32 batches, here
+with `fast=True` by vectors of the processor (`pip install "ingle-dataset[fast-images]"`); epochs of
 each alternate, and the best of each counts. Time is given by the clock and by the processors, those
 of worker processes included, as only the latter means much beside other work.
 `python bench/loader.py [--size 128] [--workers 2]`.
@@ -120,8 +121,15 @@ def main() -> None:
             "Ingle": lambda: Loader(
                 ImageFolder(folder, size=size), 32, shuffle=True, workers=given.workers
             ),
+            "Ingle, fast=True": lambda: Loader(
+                ImageFolder(folder, size=size, fast=True), 32, shuffle=True, workers=given.workers
+            ),
             "Ingle, draft=True": lambda: Loader(
                 ImageFolder(folder, size=size, draft=True), 32, shuffle=True, workers=given.workers
+            ),
+            "Ingle, both": lambda: Loader(
+                ImageFolder(folder, size=size, fast=True, draft=True), 32, shuffle=True,
+                workers=given.workers,
             ),
         })  # fmt: skip
 

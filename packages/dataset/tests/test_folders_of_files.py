@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -329,3 +330,68 @@ def test_a_draft_of_a_large_jpeg_is_nearly_the_same(tmp_path):
         assert exact.shape == fast.shape == (3, *size)
         assert np.array_equal(exact, fast) == same
         assert np.abs(exact - fast).mean() < 1 / 255
+
+
+class TestFastResizing:
+    """Images resized by vectors of the processor, beside Pillow's."""
+
+    @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+    def test_is_one_grey_level_away_at_most(self, tmp_path, mode):
+        pytest.importorskip("cykooz_resizer")
+        rng = np.random.default_rng(0)
+        for i in range(20):
+            h, w, *size = (int(n) for n in rng.integers(1, 90, 4))
+            path = tmp_path / f"{i}.png"
+            pixels = rng.integers(0, 256, (h, w, len(mode))).astype(np.uint8)
+            Image.fromarray(pixels[..., 0] if mode == "L" else pixels).save(path)
+            pillow, fast = (
+                read_image(path, size=tuple(size), mode=mode, dtype="uint8", fast=fast).astype(int)
+                for fast in (False, True)
+            )
+            assert pillow.shape == fast.shape == (len(mode), *size)
+            levels = np.abs(pillow - fast)
+            if mode == "RGBA":  # resized as colors times opacity, and divided again
+                levels[:3] = levels[:3] * pillow[3:] // 255
+            assert levels.max() <= (2 if mode == "RGBA" else 1)
+
+    def test_of_folders_masks_and_boxes(self, tmp_path, pixels):
+        pytest.importorskip("cykooz_resizer")
+        save(tmp_path / "i" / "a.png", pixels)
+        save(tmp_path / "m" / "a.png", pixels[..., 0] % 3, "L")
+        notes = tmp_path / "notes.json"
+        notes.write_text(
+            json.dumps(
+                {
+                    "images": [{"id": 1, "file_name": "i/a.png"}],
+                    "categories": [],
+                    "annotations": [],
+                }
+            )
+        )
+        wanted = read_image(tmp_path / "i" / "a.png", size=(3, 9), fast=True)
+        for found in (
+            ImageFolder(tmp_path, size=(3, 9), fast=True)[0][0],
+            SegmentationFolder(tmp_path / "i", tmp_path / "m", size=(3, 9), fast=True)[0][0],
+            CocoDetection(notes, tmp_path, size=(3, 9), fast=True)[0][0],
+        ):
+            assert np.array_equal(found, wanted)
+
+    def test_in_threads(self, tmp_path, pixels):
+        pytest.importorskip("cykooz_resizer")
+        for i in range(24):
+            save(tmp_path / "a" / f"{i:02}.png", np.roll(pixels, i, axis=1))
+        folder = ImageFolder(tmp_path, size=(30, 20), fast=True)
+        alone, many = (
+            np.concatenate([images for images, _ in Loader(folder, 5, workers=n, tensors=False)])
+            for n in (0, 4)
+        )
+        assert np.array_equal(alone, many)
+
+    def test_says_what_it_needs(self, tmp_path, pixels, monkeypatch):
+        monkeypatch.setitem(sys.modules, "cykooz_resizer", None)
+        path = save(tmp_path / "a" / "1.png", pixels)
+        with pytest.raises(MissingExtraError, match=r"ingle-dataset\[fast-images\]"):
+            read_image(path, size=(2, 2), fast=True)
+        with pytest.raises(MissingExtraError, match=r"ingle-dataset\[fast-images\]"):
+            ImageFolder(tmp_path, fast=True)
+        assert read_image(path, size=(2, 2)).shape == (3, 2, 2)

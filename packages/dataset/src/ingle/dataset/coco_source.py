@@ -32,13 +32,14 @@ class CocoDetection(IndexedDataset[tuple[NDArray[Any], Target]]):
         size: (height, width) to resize images to, with their boxes; as they are if not given.
         mode: "RGB", "RGBA" or "L" for grey.
         dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255.
+        fast: whether images are resized by `cykooz-resizer`; see `read_image`.
 
     Raises:
         MissingDataError: the file is not there, or for a sample, its image is not.
         DataFileError: the file is no JSON of this form, or an annotation names an image or
             category that is not there, or its box is none; for a sample, that its file is no image
             or of another size. The error names file and annotation.
-        MissingExtraError: Pillow is not installed.
+        MissingExtraError: Pillow is not installed, or with `fast` `cykooz-resizer` is not.
 
     >>> import json, pathlib, tempfile
     >>> from PIL import Image
@@ -64,8 +65,10 @@ class CocoDetection(IndexedDataset[tuple[NDArray[Any], Target]]):
         size: Size | None = None,
         mode: Mode = "RGB",
         dtype: str = "float32",
+        fast: bool = False,
     ) -> None:
-        check_image_options(size, mode, dtype)
+        check_image_options(size, mode, dtype, fast)
+        self.fast = fast
         self.path = Path(annotations)
         self.folder = Path(folder)
         self.size = size
@@ -120,7 +123,7 @@ class CocoDetection(IndexedDataset[tuple[NDArray[Any], Target]]):
         if self.size is not None:
             scale = np.array([self.size[1] / width, self.size[0] / height] * 2, dtype=np.float32)
             boxes *= scale
-        image = as_array(whole, path, self.size, self.mode, self.dtype)
+        image = as_array(whole, path, self.size, self.mode, self.dtype, self.fast)
         return image, {
             "boxes": boxes,
             "labels": np.array([label for _, label, _ in notes], dtype=np.int64),

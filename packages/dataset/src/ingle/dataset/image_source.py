@@ -27,6 +27,7 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
         mode: "RGB", "RGBA" or "L" for grey.
         dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255.
         draft: whether large JPEG files are decoded at a part of their size; see `read_image`.
+        fast: whether images are resized by `cykooz-resizer`; see `read_image`.
         classes: the names of the classes in the order of their labels, such as those of another
             folder; all that are there if not given.
 
@@ -34,7 +35,7 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
         MissingDataError: the folder, or that of a class, is not there.
         DataFileError: there are no classes, or one has no images; for a sample, that its file is
             no image.
-        MissingExtraError: Pillow is not installed.
+        MissingExtraError: Pillow is not installed, or with `fast` `cykooz-resizer` is not.
 
     >>> import pathlib, tempfile
     >>> from PIL import Image
@@ -57,10 +58,12 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
         mode: Mode = "RGB",
         dtype: str = "float32",
         draft: bool = False,
+        fast: bool = False,
         classes: Sequence[str] | None = None,
     ) -> None:
-        check_image_options(size, mode, dtype)
+        check_image_options(size, mode, dtype, fast)
         self.draft = draft
+        self.fast = fast
         self.folder = Path(folder)
         self.paths, self.labels, self.classes = labelled_files(self.folder, SUFFIXES, classes)
         self.size = size
@@ -73,8 +76,9 @@ class ImageFolder(IndexedDataset[tuple[NDArray[Any], np.int64]]):
     def __getitem__(self, index: int, /) -> tuple[NDArray[Any], np.int64]:
         at = position(index, len(self), self)
         image = read_image(
-            self.paths[at], size=self.size, mode=self.mode, dtype=self.dtype, draft=self.draft
-        )
+            self.paths[at], size=self.size, mode=self.mode, dtype=self.dtype, draft=self.draft,
+            fast=self.fast,
+        )  # fmt: skip
         return image, self.labels[at]
 
     def __repr__(self) -> str:
@@ -94,6 +98,7 @@ class SegmentationFolder(IndexedDataset[tuple[NDArray[Any], NDArray[np.int64]]])
         size: (height, width) to resize both to.
         mode: "RGB", "RGBA" or "L" for grey; of the images.
         dtype: "float32" for values from 0 to 1, "uint8" for 0 to 255; of the images.
+        fast: whether images are resized by `cykooz-resizer`; see `read_image`.
         classes: how many there are; masks are then checked to hold 0 to `classes - 1`.
         ignore: a value that masks may hold beside the classes, customarily 255 for borders.
 
@@ -101,7 +106,7 @@ class SegmentationFolder(IndexedDataset[tuple[NDArray[Any], NDArray[np.int64]]])
         MissingDataError: a folder is not there, or an image has no mask, or a mask no image.
         DataFileError: there are no images, or two of one name; for a sample, that a file is no
             image, that image and mask differ in size, or that a pixel is of no class.
-        MissingExtraError: Pillow is not installed.
+        MissingExtraError: Pillow is not installed, or with `fast` `cykooz-resizer` is not.
 
     >>> import pathlib, tempfile
     >>> from PIL import Image
@@ -125,10 +130,12 @@ class SegmentationFolder(IndexedDataset[tuple[NDArray[Any], NDArray[np.int64]]])
         size: Size | None = None,
         mode: Mode = "RGB",
         dtype: str = "float32",
+        fast: bool = False,
         classes: int | None = None,
         ignore: int | None = None,
     ) -> None:
-        check_image_options(size, mode, dtype)
+        check_image_options(size, mode, dtype, fast)
+        self.fast = fast
         self.pairs = _pairs(Path(images), Path(masks))
         self.size = size
         self.mode: Mode = mode
@@ -157,7 +164,8 @@ class SegmentationFolder(IndexedDataset[tuple[NDArray[Any], NDArray[np.int64]]])
         self._check(labels, mask_path)
         if self.size is not None:
             labels = labels[np.ix_(*map(_nearest, labels.shape, self.size))]
-        return as_array(whole, image_path, self.size, self.mode, self.dtype), labels
+        image = as_array(whole, image_path, self.size, self.mode, self.dtype, self.fast)
+        return image, labels
 
     def _check(self, labels: NDArray[np.int64], path: Path) -> None:
         if self.classes is None:

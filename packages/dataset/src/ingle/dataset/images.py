@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ def read_image(
     mode: Mode = "RGB",
     dtype: str = "float32",
     draft: bool = False,
+    fast: bool = False,
 ) -> NDArray[Any]:
     """An image file as an array of shape (channels, height, width).
 
@@ -35,12 +37,15 @@ def read_image(
         draft: whether a JPEG file that is at least twice as large as `size` is decoded at a half, a
             quarter or an eighth of its size and resized from there: faster, and on average less
             than a grey level of 256 away.
+        fast: whether `cykooz-resizer` resizes, which takes a tenth of Pillow's time. Pixels are
+            at most one grey level of 256 away from Pillow's; in images with opacity, colors times
+            opacity at most two.
 
     Raises:
         MissingDataError: there is no such file.
         DataFileError: the file is truncated, corrupt or no image.
         DataValueError: an argument that makes no sense.
-        MissingExtraError: Pillow is not installed.
+        MissingExtraError: Pillow is not installed, or with `fast` `cykooz-resizer` is not.
 
     >>> import pathlib, tempfile
     >>> from PIL import Image
@@ -52,12 +57,12 @@ def read_image(
     >>> image.shape, image[:, 0, 0].tolist()
     ((3, 2, 4), [1.0, 0.0, 0.0])
     """
-    check_image_options(size, mode, dtype)
+    check_image_options(size, mode, dtype, fast)
     image = opened(Path(path), size if draft else None)
-    return as_array(image, Path(path), size, mode, dtype)
+    return as_array(image, Path(path), size, mode, dtype, fast)
 
 
-def check_image_options(size: Size | None, mode: str, dtype: str) -> None:
+def check_image_options(size: Size | None, mode: str, dtype: str, fast: bool) -> None:
     """Raises `DataValueError` for what no image can be read as."""
     if mode not in ("RGB", "RGBA", "L"):
         raise DataValueError(f"mode must be 'RGB', 'RGBA' or 'L', got {mode!r}")
@@ -70,6 +75,8 @@ def check_image_options(size: Size | None, mode: str, dtype: str) -> None:
     ):
         raise DataValueError(f"size must be (height, width) of at least 1 each, got {size!r}")
     pillow()
+    if fast:
+        fast_resizer()
 
 
 def opened(path: Path, least: Size | None = None) -> Any:
@@ -99,7 +106,9 @@ def opened(path: Path, least: Size | None = None) -> Any:
         ) from error
 
 
-def as_array(image: Any, path: Path, size: Size | None, mode: Mode, dtype: str) -> NDArray[Any]:
+def as_array(
+    image: Any, path: Path, size: Size | None, mode: Mode, dtype: str, fast: bool
+) -> NDArray[Any]:
     """A Pillow image in a mode and size as an array of shape (channels, height, width)."""
     if image.mode[0] in "IF":
         # Pillow cuts such values off at 255 when it converts them.
@@ -110,13 +119,45 @@ def as_array(image: Any, path: Path, size: Size | None, mode: Mode, dtype: str) 
     if image.mode != mode:
         image = image.convert(mode)
     if size is not None and image.size != (size[1], size[0]):
-        image = image.resize((size[1], size[0]), pillow().Resampling.BILINEAR)
+        image = (_fast if fast else _exact)(image, (size[1], size[0]))
     pixels = np.asarray(image)
     planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     if dtype == "uint8":
         return np.ascontiguousarray(planes)
     scaled: NDArray[Any] = np.divide(planes, np.float32(255), dtype=np.float32, order="C")
     return scaled
+
+
+def _exact(image: Any, size: tuple[int, int]) -> Any:
+    return image.resize(size, pillow().Resampling.BILINEAR)
+
+
+def _fast(image: Any, size: tuple[int, int]) -> Any:
+    resizer, options = fast_resizer()
+    resized = pillow().new(image.mode, size)
+    resizer.resize_pil(image, resized, options)
+    return resized
+
+
+_of_thread = threading.local()
+
+
+def fast_resizer() -> tuple[Any, Any]:
+    """What resizes by vectors of the processor, and the filter that it is told.
+
+    It has buffers that two threads may not use at once, so each thread has its own.
+    """
+    try:
+        import cykooz_resizer as fast
+    except ImportError as error:
+        raise MissingExtraError(
+            f'fast=True needs cykooz-resizer ({error}): pip install "ingle-dataset[fast-images]"'
+        ) from None
+    found: tuple[Any, Any] | None = getattr(_of_thread, "resizer", None)
+    if found is None:
+        bilinear = fast.ResizeAlg.convolution(fast.FilterType.bilinear)
+        found = _of_thread.resizer = fast.Resizer(), fast.ResizeOptions(bilinear)
+    return found
 
 
 def pillow() -> Any:
