@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
-from types import ModuleType
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import ArrayHandle, Road
+from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
@@ -60,31 +60,6 @@ AXES = 3
 """Image axes that the template of windows knows."""
 FEWEST_ROWS = 4
 """With fewer rows for each of several groups, packing windows takes longer than multiplying."""
-
-
-@cache
-def _executable_module() -> ModuleType:
-    """A first small operation can do without all that comes with it. Later ones ask no more, which
-    finalizers could not when Python goes down."""
-    from .launch import executable
-
-    return executable
-
-
-@cache
-def _ahead_module() -> ModuleType:
-    """What compiles kernels before they are asked for."""
-    from .launch import compiled_ahead
-
-    return compiled_ahead
-
-
-@cache
-def _turns() -> ModuleType:
-    """What runs loops, which few programs have."""
-    from .launch import repeat
-
-    return repeat
 
 
 class Cpu(NumpyBackend):
@@ -123,11 +98,10 @@ class Cpu(NumpyBackend):
         key = (op, *avals_of(inputs))
         found = self._custom_calls.get(key)
         if found is None:
-            from .eager.custom_kernel import CustomCall
-
             kernel = custom_kernel_of(op, avals_of(inputs), self.language)
             assert kernel is not None, op
-            found = self._custom_calls[key] = CustomCall(self, kernel, op, inputs)
+            kind = late("ingle_cpu.eager.custom_kernel").CustomCall
+            found = self._custom_calls[key] = kind(self, kernel, op, inputs)
         return found(inputs)
 
     def prepare(self, graph: Graph) -> GraphPlans:
@@ -162,25 +136,28 @@ class Cpu(NumpyBackend):
 
     def begin_compiling(self, calls: Iterable[object]) -> None:
         """Compiles what calls run beside what goes on."""
-        _ahead_module().compiled_ahead(calls)
+        late("ingle_cpu.launch.compiled_ahead").compiled_ahead(calls)
 
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
     ) -> CpuExecutable:
         """Kernels, compiled and ready to run."""
-        made: CpuExecutable = _executable_module().CpuExecutable.of(launches, buffers, scalars)
+        # A first small operation can do without all that comes with it.
+        kind = late("ingle_cpu.launch.executable").CpuExecutable
+        made: CpuExecutable = kind.of(launches, buffers, scalars)
         return made
 
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
         """Runs executables one after the other, as often as each of them has addresses."""
-        _turns().run_turns(runs, scalars)
+        late("ingle_cpu.launch.repeat").run_turns(runs, scalars)
 
     @cached_property
     def plan_store(self) -> CpuPlanStore | None:
         """Where plans are kept between processes."""
-        from .launch.plan_store import CpuPlanStore
-
-        return CpuPlanStore(disk()) if disk().usable else None
+        if not disk().usable:
+            return None
+        made: CpuPlanStore = late("ingle_cpu.launch.plan_store").CpuPlanStore(disk())
+        return made
 
     def empty(self, aval: Aval) -> CpuHandle:
         """New memory."""
@@ -248,9 +225,8 @@ class Cpu(NumpyBackend):
 
     def async_plan(self, linear: LinearPlan) -> CpuAsyncPlan:
         """How a plan runs in the background."""
-        from .background.async_plan import CpuAsyncPlan
-
-        return CpuAsyncPlan(self, linear)
+        made: CpuAsyncPlan = late("ingle_cpu.background.async_plan").CpuAsyncPlan(self, linear)
+        return made
 
     def report(self) -> None:
         """Raises what went wrong in the background in runs that this thread asked for."""

@@ -1,13 +1,17 @@
 """What Ingle asks this plugin; imports nothing heavy."""
 
-import importlib
 import importlib.util
+from typing import TYPE_CHECKING
 
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError
 from ingle.tensor.hooks import hookimpl
+from ingle.tensor.late_imports import late
 from ingle.tensor.plugins import BackendDescription
+
+if TYPE_CHECKING:
+    from .backend import Cpu
 
 _REPAIR = "compiles its kernels with llvmlite; try: pip install --force-reinstall llvmlite"
 
@@ -24,21 +28,17 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
-    from ingle.fusion.device import check_settings, is_fused
-
-    from .backend import Cpu
-    from .threads.pool import thread_count
-
     # Takes no time, unlike LLVM itself, which is loaded when the first kernel is compiled.
     try:
-        importlib.import_module("llvmlite")
+        late("llvmlite")
     except Exception as error:
         raise BackendError(f"llvmlite is broken ({error}), and the device cpu {_REPAIR}") from error
-    cpu = Cpu(Device("cpu", index))
+    cpu: Cpu = late("ingle_cpu.backend").Cpu(Device("cpu", index))
     # A wrong setting is an error here, before anything waits for a plan.
-    check_settings()
-    thread_count()
-    return cpu.fusion if is_fused() else cpu
+    fusion = late("ingle.fusion.device")
+    fusion.check_settings()
+    late("ingle_cpu.threads.pool").thread_count()
+    return cpu.fusion if fusion.is_fused() else cpu
 
 
 description = BackendDescription(

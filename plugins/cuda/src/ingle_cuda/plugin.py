@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ingle.tensor.contract import Backend
+from ingle.tensor.device import Device
 from ingle.tensor.hooks import hookimpl
+from ingle.tensor.late_imports import load
 from ingle.tensor.plugins import BackendDescription
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
 
 
 @hookimpl
@@ -19,12 +26,10 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
-    from ingle.tensor.device import Device
-
-    from .backend import CudaBackend
+    backend: type[CudaBackend] = load("ingle_cuda.backend").CudaBackend
     from .devices import limits_of
 
-    return CudaBackend(Device("cuda", index), limits_of(index)).composition()
+    return backend(Device("cuda", index), limits_of(index)).composition()
 
 
 description = BackendDescription(

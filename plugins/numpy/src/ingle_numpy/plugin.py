@@ -1,9 +1,15 @@
 """What Ingle asks this plugin; imports nothing heavy."""
 
+from typing import TYPE_CHECKING
+
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.hooks import hookimpl
+from ingle.tensor.late_imports import load
 from ingle.tensor.plugins import BackendDescription
+
+if TYPE_CHECKING:
+    from .backend import NumpyBackend
 
 
 @hookimpl
@@ -12,9 +18,8 @@ def ingle_backends() -> dict[str, str]:
 
 
 def _create(index: int) -> Backend:
-    from .backend import NumpyBackend
-
-    return NumpyBackend(Device("numpy", index))
+    backend: type[NumpyBackend] = load("ingle_numpy.backend").NumpyBackend
+    return backend(Device("numpy", index))
 
 
 description = BackendDescription(

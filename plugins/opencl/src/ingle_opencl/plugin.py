@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ingle.tensor.contract import Backend
+from ingle.tensor.device import Device
 from ingle.tensor.hooks import hookimpl
+from ingle.tensor.late_imports import load
 from ingle.tensor.plugins import BackendDescription
+
+if TYPE_CHECKING:
+    from .backend import OpenCLBackend
 
 
 @hookimpl
@@ -19,12 +26,10 @@ def _count() -> int:
 
 
 def _create(index: int) -> Backend:
-    from ingle.tensor.device import Device
-
-    from .backend import OpenCLBackend
+    backend: type[OpenCLBackend] = load("ingle_opencl.backend").OpenCLBackend
     from .devices import device_of
 
-    return OpenCLBackend(Device("opencl", index), device_of(index)).composition()
+    return backend(Device("opencl", index), device_of(index)).composition()
 
 
 description = BackendDescription(

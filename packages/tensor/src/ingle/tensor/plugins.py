@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 import warnings
@@ -14,6 +13,7 @@ from .contract import CONTRACT_VERSION, Backend
 from .device import Device, Loader, install_loader
 from .dtypes import as_dtype
 from .errors import BackendError, DTypeError, MissingPackageError, SettingError
+from .late_imports import load, uninterrupted
 from .locks import renewed
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Discovery:
 
 
 _lock = renewed(sys.modules[__name__], "_lock")
+_making = renewed(sys.modules[__name__], "_making")
 _found: Discovery | None = None
 _extra: dict[str, object] = {}
 _descriptions: dict[str, BackendDescription] = {}
@@ -68,13 +69,16 @@ def discover() -> Discovery:
     """Looks for plugins once; later calls return the same answer."""
     global _found
     if _found is None:
-        # These take a third of what `import ingle.tensor` may take, and are needed only here.
-        from importlib.metadata import entry_points
-
-        with _lock:
-            if _found is None:
-                _found = _look(list(entry_points(group=GROUP)), dict(_extra))
+        _found = uninterrupted(_discovered)
     return _found
+
+
+def _discovered() -> Discovery:
+    # These take a third of what `import ingle.tensor` may take, and are needed only here.
+    from importlib.metadata import entry_points
+
+    with _lock:
+        return _found or _look(list(entry_points(group=GROUP)), dict(_extra))
 
 
 def register(name: str, plugin: object) -> None:
@@ -86,8 +90,8 @@ def register(name: str, plugin: object) -> None:
 
 def unregister(name: str) -> None:
     """Takes back what `register` added."""
+    owners = discover().owners
     with _lock:
-        owners = discover().owners
         for where in list(_backends):
             if owners.get(f"backends:{where.name}") == name:
                 del _backends[where]
@@ -128,12 +132,12 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
     for name, plugin in extra.items():
         loaders[name] = lambda plugin=plugin: plugin  # type: ignore[misc]
         places[name] = "registered in this process"
-    for name, load in loaders.items():
+    for name, loader in loaders.items():
         manager = pluggy.PluginManager("ingle")
         manager.add_hookspecs(hooks)
         # A plugin is a stranger's code: whatever it raises is its failure, never ours.
         try:
-            manager.register(load(), name)
+            manager.register(loader(), name)
             manager.check_pending()
             answers = {
                 "backends": manager.hook.ingle_backends(),
@@ -189,7 +193,7 @@ def load_attribute(place: str) -> Any:
     """Imports `"module:attribute"`."""
     module, _, attribute = place.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(load(module), attribute)
     except ImportError as error:
         if not sys.is_finalizing():
             raise
@@ -303,7 +307,7 @@ def counted(name: str) -> int:
     """
     count = describe(name).count
     try:
-        found = count()
+        found = uninterrupted(count)  # which often imports what drives the devices
     except BackendError:  # the plugin says itself what is wrong, and what to do
         raise
     except (Exception, SystemExit) as error:
@@ -331,10 +335,12 @@ def load_backend(where: Device) -> Backend:
         raise BackendError(
             f"no device '{where.name}:{where.index}': {_too_few(description, count)}"
         )
-    with _lock:
+    with _making:
         if where not in _backends:
             try:
-                _backends[where] = description.create(where.index)
+                made = description.create(where.index)
+                # A handler of signals may have come by, and a device has one backend.
+                _backends.setdefault(where, made)
             except SettingError:
                 raise  # another device would not be what the user has set
             except (Exception, SystemExit) as error:

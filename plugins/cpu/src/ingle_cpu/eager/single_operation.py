@@ -17,6 +17,7 @@ from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
 if TYPE_CHECKING:
@@ -121,9 +122,8 @@ class SingleOperations:
             self._any_shape[key] = count + 1, None
             return self._on_rows(op, avals, inputs)
         if count == SHAPES:
-            from .any_shape import any_shape_call
-
-            call = any_shape_call(self._device, self._fusion, op, inputs)
+            any_shape = late("ingle_cpu.eager.any_shape")
+            call = any_shape.any_shape_call(self._device, self._fusion, op, inputs)
             self._any_shape[key] = count + 1, call
         if call is None:
             return self._on_rows(op, avals, inputs)
@@ -131,15 +131,14 @@ class SingleOperations:
 
     def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         """How an operation runs on rows: on more than two numbers of them, not by plans."""
-        from .any_rows import RowCalls, rows_of
-
+        any_rows = late("ingle_cpu.eager.any_rows")
         numbers = [type(x) is Scalar for x in inputs]
-        rows = rows_of(op, inputs)
+        rows = any_rows.rows_of(op, inputs)
         if rows is None:
             return self._plan(op, avals, numbers)
         calls = self._rows.get(rows.form)
         if calls is None:
-            calls = self._rows[rows.form] = RowCalls(self._device)
+            calls = self._rows[rows.form] = any_rows.RowCalls(self._device)
         call = calls.call(op, inputs, rows.number)
         if call is None:
             return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import itertools
 import json
 import platform
@@ -16,6 +15,7 @@ import llvmlite
 
 from ingle.fusion.device import disk
 from ingle.tensor.errors import BackendError
+from ingle.tensor.late_imports import late
 
 _LASTING = frozenset(
     {"vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
@@ -64,7 +64,7 @@ def llvm() -> Any:
         BackendError: it cannot be loaded.
     """
     try:
-        binding = importlib.import_module("llvmlite.binding")
+        binding = late("llvmlite.binding")
     except (ImportError, OSError) as error:
         raise BackendError(
             f"the device cpu cannot compile kernels: llvmlite does not load ({error}). Try pip "
