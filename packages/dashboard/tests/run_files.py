@@ -40,7 +40,9 @@ def lines(steps=200, epochs=4, done=2, ended=False, began=None, pid=None, seed=0
             gauges = {
                 "process/memory": 2.0**29, "process/cpu": 1.5, "machine/memory": 2.0**32,
                 "machine/memory total": 2.0**33, "machine/cpu": 0.8, "machine/cores": 2.0,
-                "machine/temperature": 63.4, "numpy/memory": 2.0**20,
+                "machine/temperature": 63.4, "numpy/memory": 2.0**20, "numpy/use": 0.87,
+                "numpy/used": 2.0**31, "numpy/total": 2.0**33, "numpy/temperature": 71.0,
+                "numpy/power": 301.7,
             }  # fmt: skip
             yield {"kind": "gauges", "time": at, "gauges": gauges}
         if batch + 1 == per_epoch:

@@ -369,6 +369,39 @@ def test_batches_go_to_a_device_in_the_background(monkeypatch):
         list(Loader(data, 4, device="cqu"))
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_is_copied_goes_through_memory_that_the_device_reads_by_itself(monkeypatch, fused):
+    import ingle.tensor as it
+    from ingle.fusion import Fusion
+    from ingle.tensor import plugins
+    from ingle_numpy.backend import NumpyBackend
+
+    staged = []
+
+    class Staging(NumpyBackend):
+        adopt = None  # its memory is its own
+
+        def stage(self, array):
+            staged.append((threading.current_thread().name, array.copy()))
+            return self.upload(array)
+
+    device = it.Device("staging")
+    made = Fusion(Staging(device)) if fused else Staging(device)
+    monkeypatch.setitem(
+        plugins._descriptions, "staging", plugins.BackendDescription(create=lambda index: made)
+    )
+    monkeypatch.setitem(plugins._backends, device, made)
+    data = ArrayDataset(np.arange(10.0), np.arange(10))
+    loader = Loader(data, 5, device="staging", transform=lambda batch: batch)
+    batches = list(loader)
+    assert [part.tolist() for pair in batches for part in pair] == [a.tolist() for _, a in staged]
+    assert {name for name, _ in staged} == {"ingle-loader"}
+    assert {str(part.device) for pair in batches for part in pair} == {"staging"}
+    with it.device("staging"):
+        list(Loader(data, 5))
+    assert len(staged) == 4  # in the thread that iterates nothing is gained by it
+
+
 def test_only_what_nobody_else_holds_is_not_copied():
     """Whoever writes into an array that a dataset or a function keeps changes no batch."""
     import ingle.tensor as it

@@ -18,19 +18,21 @@ from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.device import Device
+from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.errors import LostDeviceError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
-from . import cublas, peers
+from . import cublas, nvml, peers
 from .compiler import Kernel, machine_code
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable
 from .libraries import cupy, driver
 from .memory import DeviceSource, speak_to
+from .staging import TO_DEVICE, Staging
 
-_TO_DEVICE, _TO_HOST = 1, 2
+_TO_HOST = 2
 _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
 _WORKSPACE = 32 << 20
@@ -75,6 +77,7 @@ class CudaBackend(KernelBackend):
         # Steps that meet the same memory again are graphs.
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
+        self._staging = Staging()
         self._capture: Any = None
         self._library: cublas.Cublas | None = None
         self._workspace: Held | None = None
@@ -123,7 +126,7 @@ class CudaBackend(KernelBackend):
         self.enter()
         with told(self.device, f"{array.nbytes} bytes were written"):
             self._runtime.memcpyAsync(
-                address, _address(array), array.nbytes, _TO_DEVICE, self.stream.ptr
+                address, _address(array), array.nbytes, TO_DEVICE, self.stream.ptr
             )
             # The driver has its own copy of what lies in ordinary memory by now.
 
@@ -134,6 +137,23 @@ class CudaBackend(KernelBackend):
                 _address(array), address, array.nbytes, _TO_HOST, self.stream.ptr
             )
             self.stream.synchronize()
+
+    def stage(self, array: np.ndarray) -> Handle:
+        """`upload` by way of memory that the GPU reads by itself; nobody waits for the copy."""
+        handle = self.empty(Aval(array.shape, from_numpy_dtype(array.dtype)))
+        if array.size:
+            self.enter()
+            with self.lock, told(self.device, f"{array.nbytes} bytes were written"):
+                self._staging.write(handle.address, np.ascontiguousarray(array), self.stream)
+        return handle
+
+    def gauges(self) -> dict[str, float]:
+        """How busy the GPU is, its memory, temperature and power, as far as they can be read."""
+        self.enter()
+        with told(self.device, "its memory was asked for"):
+            free, total = self._runtime.memGetInfo()
+            place = self._runtime.deviceGetPCIBusId(self.limits.number)
+        return {"used": float(total - free), "total": float(total), **nvml.gauges(place)}
 
     def synchronize(self) -> None:
         self.enter()

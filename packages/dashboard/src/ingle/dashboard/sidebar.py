@@ -106,11 +106,11 @@ def _spans(run: Run, width: int, colours: dict[str, str]) -> list[Text]:
 def _machine(run: Run, width: int, colours: dict[str, str]) -> list[Text]:
     gauges, found = run.gauges, []
 
-    def gauge(name: str, value: str, share: float | None) -> None:
+    def gauge(name: str, value: str, share: float | None, colour: str | None = None) -> None:
         found.append(_pair(name, value, width, colours))
         if share is not None:
-            style = colours["bad" if share > 0.92 else "warn" if share > 0.8 else "good"]
-            found.append(bar(share, width, style, colours["faint"]))
+            colour = colour or ("bad" if share > 0.92 else "warn" if share > 0.8 else "good")
+            found.append(bar(share, width, colours[colour], colours["faint"]))
 
     cores = gauges.get("machine/cores", 1)
     if "process/cpu" in gauges:
@@ -129,6 +129,18 @@ def _machine(run: Run, width: int, colours: dict[str, str]) -> list[Text]:
             limit = gauges.get(f"{device}/limit")
             inside = gauges[f"{device}/memory"]
             gauge(f"on {device}", nbytes(inside), inside / limit if limit else None)
+        if f"{device}/use" in gauges:
+            use = gauges[f"{device}/use"]
+            gauge(f"{device} works", f"{use:.0%}", use, "train")
+        if whole := gauges.get(f"{device}/total"):
+            used = gauges[f"{device}/used"]
+            told = f"{nbytes(used)} of {nbytes(whole)}"
+            told = told if len(told) + len(device) + 5 <= width else nbytes(used)
+            gauge(f"all {device}", told, used / whole)
+        if f"{device}/temperature" in gauges:
+            gauge(f"{device} is at", f"{gauges[f'{device}/temperature']:.0f} °C", None)
+        if f"{device}/power" in gauges:
+            gauge(f"{device} takes", f"{gauges[f'{device}/power']:.0f} W", None)
     return found
 
 

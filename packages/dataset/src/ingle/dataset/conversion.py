@@ -30,6 +30,7 @@ def as_given(
         import ingle.tensor as it
         from ingle.tensor.contract import capability
         from ingle.tensor.device import backend_of
+        from ingle.tensor.ops.creation.conversion import staged
     except ModuleNotFoundError as error:
         if tensors is None and device is None and str(error.name).startswith("ingle"):
             return _itself
@@ -43,7 +44,9 @@ def as_given(
         flags = array.flags
         plain = type(array) is np.ndarray and flags.c_contiguous and array.dtype.isnative
         alone = fresh and plain and flags.owndata and capability(backend_of(to), "adopt")
-        return it.asarray(array, device=to, copy=False if alone else None)
+        if alone:
+            return it.asarray(array, device=to, copy=False)
+        return it.asarray(array) if to is None else staged(array, to)
 
     def convert(part: Any) -> Any:
         if isinstance(part, np.ndarray):

@@ -65,7 +65,8 @@ class Loader:
         persistent: whether processes stay between epochs, so that they start once. They see the
             dataset as it was at the first; `close()` ends them.
         device: where the arrays of batches go as tensors, in the background thread already, while
-            the device still works on the batch before. If not given, they go where the default
+            the device still works on the batch before, and through memory that it reads by itself
+            (pinned) where it offers that. If not given, they go where the default
             device is when they are handed out.
 
     Raises:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ingle.tensor.contract import Aval, Backend, Handle, Scalar
+from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
 from ingle.tensor.moving import carried, received
@@ -61,6 +61,10 @@ class Fusion:
         self.device: Device = backend.device
         self.planner = PlanCache(backend)
         self._streams = _Streams()
+        # Only what the backend below offers: who finds `adopt` may rely on nothing being copied.
+        for name in ("adopt", "stage"):
+            if capability(backend, name):
+                setattr(self, name, self._taking(getattr(backend, name)))
 
     def __repr__(self) -> str:
         return f"Fusion({self.inner!r})"
@@ -201,10 +205,9 @@ class Fusion:
     def upload(self, array: np.ndarray) -> Handle:
         return self._uploaded(self.inner.upload(array), array)
 
-    def adopt(self, array: np.ndarray) -> Handle:
-        """A handle of a host array without a copy, if the backend below can do that."""
-        take = getattr(self.inner, "adopt", self.inner.upload)
-        return self._uploaded(take(array), array)
+    def _taking(self, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:
+        """Another way of the backend below to take arrays, as one of this."""
+        return lambda array: self._uploaded(take(array), array)
 
     def _uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
         log = current.get()

@@ -148,9 +148,18 @@ CAPABILITIES = {
     "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
     "move": "move(handle, backend) -> Handle: of decorators: what they hold on another device",
     "receive": "receive(handle) -> Handle: of decorators: a value of another device, brought here",
+    "stage": "stage(array) -> Handle: `upload` by way of host memory that the device reads by "
+    "itself (pinned), so that nobody waits for the copy; the array may be written afterwards",
+    "gauges": "gauges() -> dict of floats: what the device says of itself now, as far as it can: "
+    "'use' (the share of time in which it worked of late, 0 to 1), 'used' and 'total' (bytes of "
+    "its memory, whoever has them), 'temperature' (degrees Celsius), 'power' (watts)",
     "road": "road(op, inputs) -> 'native', 'composed', 'host' or 'missing': how it is computed",
 }
 """The optional methods of a backend, asked for by name with `capability`."""
+
+
+GAUGES = ("use", "used", "total", "temperature", "power")
+"""What the capability `gauges` may tell of a device."""
 
 
 def capability(backend: Backend, name: str) -> bool:
@@ -158,3 +167,19 @@ def capability(backend: Backend, name: str) -> bool:
     if name not in CAPABILITIES:
         raise KeyError(f"no capability {name!r}; the contract knows {', '.join(CAPABILITIES)}")
     return callable(getattr(backend, name, None))
+
+
+def offered(backend: Backend, name: str) -> Any | None:
+    """An optional method of a backend, or else of the one that it stands before; None if neither
+    offers it.
+
+    Args:
+        backend: hardware, or a decorator, which holds another backend as `inner`.
+        name: one of `CAPABILITIES`.
+    """
+    asked: Any = backend
+    while asked is not None:
+        if capability(asked, name):
+            return getattr(asked, name)
+        asked = getattr(asked, "inner", None)
+    return None

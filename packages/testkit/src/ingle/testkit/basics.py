@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 
 from ingle.tensor import Device, asarray, bool_, default_device, device, zeros
-from ingle.tensor.contract import CAPABILITIES, CONTRACT_VERSION, Backend, Handle, capability
+from ingle.tensor.contract import (
+    CAPABILITIES,
+    CONTRACT_VERSION,
+    GAUGES,
+    Backend,
+    Handle,
+    capability,
+    offered,
+)
 from ingle.tensor.device import backend_of
 from ingle.tensor.dtypes import as_dtype
-from ingle.tensor.errors import DTypeError, IngleError
+from ingle.tensor.errors import ArgumentError, DTypeError, IngleError
+from ingle.tensor.ops.creation.conversion import staged
 from ingle.tensor.plugins import describe
 from ingle.tensor.sample import Draw
 
@@ -35,6 +44,10 @@ def check_protocol(where: str) -> None:
     assert backend.name
     for name in CAPABILITIES:
         capability(backend, name)
+    if (gauges := offered(backend, "gauges")) is not None:
+        told = gauges()
+        assert set(told) <= set(GAUGES), f"there are no other gauges than {', '.join(GAUGES)}"
+        assert all(map(np.isfinite, told.values())), "what a device cannot tell it leaves out"
     handle = backend.upload(np.zeros((2, 3), np.float32))
     assert isinstance(handle, Handle)
     assert handle.backend is backend
@@ -57,10 +70,16 @@ def check_round_trip(where: str, dtype: str) -> None:
         back = x.numpy()
         assert back.dtype == array.dtype
         assert same_bits(back, array)
-    host = base.copy()
-    x = asarray(host, device=where)
-    host[...] = 0
-    assert same_bits(x, base), "a tensor changed with the array it came from"
+    for upload in (asarray, staged):
+        host = base.copy()
+        x = upload(host, device=where)
+        host[...] = 0
+        assert same_bits(x, base), "a tensor changed with the array it came from"
+    if capability(backend_of(where), "adopt"):
+        assert same_bits(asarray(base, device=where, copy=False), base)
+    else:
+        with pytest.raises(ArgumentError, match="copies what it imports"):
+            asarray(base, device=where, copy=False)
     back = x.numpy()
     if back.flags.writeable:
         back[...] = 0

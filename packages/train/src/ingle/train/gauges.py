@@ -9,8 +9,8 @@ from time import perf_counter
 
 import psutil
 
-import ingle.tensor as it
-from ingle.tensor.errors import BackendError
+from ingle.tensor.contract import GAUGES, offered
+from ingle.tensor.device import backend_of
 
 
 class Gauges:
@@ -18,9 +18,13 @@ class Gauges:
 
     `read` gives "process/memory" and "machine/memory" in bytes, "process/cpu" in cores since the
     reading before, "machine/cpu" as the busy share of all cores since then, and for each device
-    whose backend can tell "NAME/memory", "NAME/reserved" and "NAME/limit" in bytes. Where the
-    machine has sensors that the system shows, "machine/temperature" is the highest of its
-    processors in degrees Celsius.
+    whose backend can tell "NAME/memory", "NAME/reserved" and "NAME/limit" in bytes: those of this
+    process. Where the machine has sensors that the system shows, "machine/temperature" is the
+    highest of its processors in degrees Celsius.
+
+    Devices that say more of themselves, by the capability `gauges`, are shown with "NAME/use" (the
+    share of time in which they worked of late), "NAME/used" and "NAME/total" (bytes of their
+    memory, whoever has them), "NAME/temperature" and "NAME/power" (watts).
 
     Args:
         devices: their names.
@@ -84,10 +88,15 @@ def _temperature() -> float | None:
 
 
 def _device(name: str) -> dict[str, float]:
-    """What a device's pool has lent and kept; nothing where its backend has none to ask."""
-    try:
-        stats = it.memory.pool_of(name).statistics()
-    except BackendError:
-        return {}
-    found = {f"{name}/memory": float(stats.in_use), f"{name}/reserved": float(stats.reserved)}
-    return found if stats.limit is None else found | {f"{name}/limit": float(stats.limit)}
+    """What a device's pool has lent and kept, and what it says of itself; nothing where its backend
+    has nothing to ask."""
+    backend, found = backend_of(name), dict[str, float]()
+    if (memory := offered(backend, "memory")) is not None:
+        stats = memory().statistics()
+        found = {"memory": float(stats.in_use), "reserved": float(stats.reserved)}
+        if stats.limit is not None:
+            found["limit"] = float(stats.limit)
+    if (gauges := offered(backend, "gauges")) is not None:
+        told = gauges()
+        found |= {gauge: float(told[gauge]) for gauge in GAUGES if gauge in told}
+    return {f"{name}/{gauge}": value for gauge, value in found.items()}

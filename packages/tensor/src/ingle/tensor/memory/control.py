@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import settings
+from ..contract import offered
 from ..device import Device, backend_of
 from ..errors import ArgumentError, BackendError, SettingError
 from .blocks import Source
@@ -75,11 +74,8 @@ def pool_of(device: Device | str | None = None) -> Pool:
     Raises:
         BackendError: its backend has none.
     """
-    backend: Any = backend_of(device)
-    memory = getattr(backend, "memory", None)
-    below = backend
-    while memory is None and (below := getattr(below, "inner", None)) is not None:
-        memory = getattr(below, "memory", None)
+    backend = backend_of(device)
+    memory = offered(backend, "memory")
     if memory is None:
         raise BackendError(
             f"memory: backend {backend.name!r} leaves its memory to its library, and has no pool "

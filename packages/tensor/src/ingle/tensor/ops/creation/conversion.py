@@ -83,6 +83,14 @@ def asarray(
     return wrap(backend.upload(_host_array(obj, to)))
 
 
+def staged(array: np.ndarray, device: Device | str | None = None) -> Tensor:
+    """A tensor of a host array, as `asarray` makes it; nobody waits for the copy where the device
+    offers that (the capability `stage`)."""
+    backend = backend_of(device)
+    upload = getattr(backend, "stage", backend.upload)
+    return wrap(upload(_host_array(array, None)))
+
+
 def from_dlpack(
     x: Any, /, *, device: Device | str | None = None, copy: bool | None = None
 ) -> Tensor:
