@@ -13,13 +13,15 @@ import sys
 import pytest
 
 plugins.register("chalk", Plugin())
-arguments = "--pyargs ingle.testkit --backend=chalk --tier=smoke -q -p no:cacheprovider"
-sys.exit(pytest.main(arguments.split()))
+arguments = "--pyargs ingle.testkit --backend=chalk -q -p no:cacheprovider".split()
+smoke = pytest.main([*arguments, "--tier=smoke"])
+every_dtype = pytest.main([*arguments, "--tier=standard", "-k", "test_forward"])
+sys.exit(smoke or every_dtype)
 """
 
 
 @pytest.mark.slow
-def test_the_backend_of_the_page_passes_the_smoke_tier(tmp_path):
+def test_the_backend_of_the_page_passes_the_testkit(tmp_path):
     code = [b.text for b in blocks(PAGE) if b.language == "python"]
     last = next(i for i, text in enumerate(code) if "import ingle.nn" in text)
     kept = [text for text in code[:last] if "class TestChalk" not in text]

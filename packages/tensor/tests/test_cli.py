@@ -136,3 +136,20 @@ def test_as_a_module(command):
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
     assert "devices:" in done.stdout
     assert done.stderr == ""
+
+
+def test_every_operation_is_listed():
+    """In a process of its own: other tests have loaded rooms that are loaded at first use."""
+    program = """
+import importlib, pkgutil
+import ingle.tensor
+from ingle.tensor.operation import LATE_ROOMS, OPERATIONS
+for name in LATE_ROOMS:
+    importlib.import_module(name)
+listed = set(OPERATIONS)
+for module in pkgutil.walk_packages(ingle.tensor.__path__, "ingle.tensor."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert set(OPERATIONS) == listed, set(OPERATIONS) - listed
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -203,21 +203,52 @@ def test_tensors_move_between_devices(small):
     [
         (lambda op, x: np.exp(x.astype(np.float64)), r"returned float64\[3\].*says float32\[3\]"),
         (lambda op, x: np.exp(x)[:2], r"returned float32\[2\].*says float32\[3\]"),
-        (lambda op, x: (x, x), "returned 2 arrays, and the operation has 1"),
+        (lambda op, x: (x, x), r"returned a tuple of 2, and .*says float32\[3\]"),
+        (lambda op, x: None, r"returned None, and .*says float32\[3\]"),
+        (lambda op, x: [1.0, 2.0, 3.0], r"returned the list \[1.0, 2.0, 3.0\]"),
+        (lambda op, x: 1.0, r"returned the float 1.0"),
     ],
 )
 def test_a_kernel_that_returns_something_else_is_caught_where_it_arises(kernel, message):
-    class Wrong(EagerBackend):
-        name = "wrong"
-        kernels = {"exp": kernel}  # noqa: RUF012
-
-        def to_device_array(self, array):
-            return np.array(array)
-
-        def to_host_array(self, array):
-            return array
-
-    backend = Wrong(Device("wrong"))
+    backend = Small(Device("wrong"))
+    backend.name, backend.kernels = "wrong", {"exp": kernel}
     x = backend.upload(np.ones(3, np.float32))
     with pytest.raises(BackendError, match=rf"'wrong': the kernel of exp\(\).*{message}"):
         backend.execute(OPERATIONS["exp"].op(), (x,))
+
+
+def test_what_a_kernel_raises_says_which_it_was():
+    def broken(op, x):
+        raise MemoryError("no room")
+
+    backend = Small(Device("small"))
+    backend.kernels = {"exp": broken}
+    x = backend.upload(np.ones(3, np.float32))
+    with pytest.raises(MemoryError, match="no room") as error:
+        backend.execute(OPERATIONS["exp"].op(), (x,))
+    assert error.value.__notes__ == ["backend 'small': this was the kernel of exp() on float32[3]"]
+
+
+@pytest.mark.parametrize(
+    ("moved", "told"),
+    [
+        (lambda array: None, r"made None of float32\[3\]"),
+        (lambda array: array.tolist(), r"made the list \[1.0, 1.0, 1.0\] of float32\[3\]"),
+        (lambda array: array.astype("float64"), r"made float64\[3\] of float32\[3\]"),
+        (lambda array: array[:1], r"made float32\[1\] of float32\[3\]"),
+    ],
+)
+def test_what_is_moved_keeps_shape_and_dtype(moved, told, monkeypatch):
+    backend = Small(Device("small"))
+    x = backend.upload(np.ones(3, np.float32))
+    monkeypatch.setattr(backend, "to_host_array", moved)
+    with pytest.raises(BackendError, match=f"'small': to_host_array {told}"):
+        backend.download(x)
+    monkeypatch.setattr(backend, "to_device_array", moved)
+    with pytest.raises(BackendError, match=f"'small': to_device_array {told}"):
+        backend.upload(np.ones(3, np.float32))
+
+
+def test_a_backend_that_does_not_say_how_arrays_come_is_told_what_it_lacks():
+    with pytest.raises(NotImplementedError, match=r"'eager': EagerBackend has to define to_device"):
+        EagerBackend(Device("small")).upload(np.ones(3, np.float32))

@@ -362,6 +362,69 @@ def test_check_names_a_constructor_that_raises(fake, wrong, capsys):
     assert "device 'fake:0': BackendError: backend 'fake' of plugin 'fake-plugin' cannot be" in told
 
 
+class Odd(BaseException):
+    """As pytest's skips are."""
+
+
+def skip(*_):
+    raise Odd("not here")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"priority": "high"}, "priority='high', an int was expected"),
+        ({"priority": None}, "priority=None, an int was expected"),
+        ({"count": 2}, "count=2, a function without arguments"),
+        ({"create": None}, "create=None, a function of an index"),
+        ({"summary": 1}, "summary=1, a string"),
+    ],
+)
+def test_a_description_of_wrong_values_is_told_and_the_rest_go_on(fake, fields, told, capsys):
+    fake(**fields)
+    with pytest.raises(BackendError, match="backend 'fake': its description has") as error:
+        it.zeros(2, device="fake")
+    assert told in str(error.value)
+    with pytest.warns(PluginWarning, match="'fake' failed"):
+        assert plugins.best_device().name in ("cpu", "numpy")
+    assert main(["info", "--check"]) == 1
+    shown = capsys.readouterr().out
+    assert told in shown
+    assert "fix: update the package of plugin 'fake-plugin'" in shown
+
+
+@pytest.mark.parametrize("made", [None, "fake", object()])
+def test_what_is_made_is_a_backend(fake, made):
+    fake(create=lambda index: made)
+    with pytest.raises(
+        BackendError, match=r"create\(0\) returned .* which lacks name, device, level, execute"
+    ):
+        it.zeros(2, device="fake")
+
+
+def test_what_is_made_is_the_backend_of_its_device(fake):
+    fake(create=lambda index: make_fake(0), count=lambda: 2)
+    assert it.zeros(2, device="fake").device == Device("fake")
+    with pytest.raises(BackendError, match="'fake', and 'fake:1' was asked for"):
+        it.zeros(2, device="fake:1")
+
+
+@pytest.mark.parametrize("field", ["create", "count"])
+def test_what_is_no_exception_is_told_as_well(fake, field):
+    fake(**{field: skip})
+    with pytest.raises(BackendError, match="Odd: not here"):
+        it.zeros(2, device="fake")
+
+
+def test_an_interrupt_is_no_fault_of_a_plugin(fake):
+    def interrupted(index):
+        raise KeyboardInterrupt
+
+    fake(create=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        it.zeros(2, device="fake")
+
+
 def test_check_names_a_device_that_computes_nonsense(fake, capsys):
     from ingle_numpy.backend import NumpyBackend
 
@@ -370,10 +433,10 @@ def test_check_names_a_device_that_computes_nonsense(fake, capsys):
 
     fake(create=lambda index: Wrong(Device("fake", index)))
     assert main(["info", "--check"]) == 1
-    assert "1 + 1 gave [0. 1." in capsys.readouterr().out
+    assert "1 + 1 gave array([0., 1." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["Bad:Name", "", "two words", "1st", 7])
+@pytest.mark.parametrize("name", ["Bad:Name", "", "two words", "1st", 7, "float32", "half"])
 def test_a_name_that_no_device_can_have(name):
     class Named:
         @hookimpl
@@ -394,10 +457,11 @@ def test_no_plugin_replaces_the_reference():
         assert "there is a plugin 'numpy' already" in found.failures["numpy (ingle_thief.plugin)"]
 
 
-def test_a_plugin_that_exits_on_import_is_named(monkeypatch):
+@pytest.mark.parametrize("kind", [SystemExit, Odd, GeneratorExit])
+def test_a_plugin_that_exits_on_import_is_named(kind):
     class Exits(EntryPoint):
         def load(self):
-            sys.exit("not on this machine")
+            raise kind("not on this machine")
 
     found = plugins._look([Exits("rude", "ingle_rude.plugin", "ingle")], {})
-    assert found.failures["rude"] == "SystemExit: not on this machine"
+    assert found.failures["rude"] == f"{kind.__name__}: not on this machine"

@@ -7,7 +7,7 @@ import pytest
 
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.operation import OPERATIONS, infer
-from ingle.testkit import checks, own_memory, traps
+from ingle.testkit import basics, checks, own_memory, traps
 from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle_numpy.backend import NumpyBackend
@@ -181,3 +181,15 @@ def test_a_device_that_denies_its_end(make_device):
         own_memory.check_loss(make_device("immortal"), lambda: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         own_memory.check_out_of_memory(make_device("endless"), 4096)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        ({"sofmax": honest}, r"kernels\['sofmax'\] names no .* did you mean 'softmax'"),
+        ({"exp": 3}, r"kernels\['exp'\] is 3, a function was expected"),
+    ],
+)
+def test_kernels_that_nobody_can_call(kernels, told):
+    with pytest.raises(AssertionError, match=told):
+        basics.check_kernels(kernels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ingle.fusion.device.kernels import Nest, units
 from ingle.fusion.device.opencl import groups_of_unit
 from ingle.tensor import plugins
 from ingle.tensor.device import Device, backend_of
+from ingle.tensor.hooks import hookimpl
 
 HERE = Path(__file__).parent
 FLAT = (
@@ -72,17 +74,34 @@ class OpenCLMachine(Machine):
                 backend.enqueue(backend.kernel(nest), pointers, table, given, items, group)
 
 
+class WidePlugin:
+    """A plugin of one device: the first of OpenCL, as if its work items were many and small."""
+
+    def __init__(self) -> None:
+        from ingle_opencl.backend import OpenCLBackend
+        from ingle_opencl.devices import device_of
+
+        self.backend = OpenCLBackend(Device("opencl_wide"), device_of(0), wide=True)
+        self.description = plugins.BackendDescription(
+            create=lambda index: self.backend.composition(),
+            priority=-100,
+            summary="the kernels of GPUs on any OpenCL device",
+        )
+
+    @hookimpl
+    def ingle_backends(self) -> dict[str, str]:
+        return {"opencl_wide": f"{__name__}:wide_description"}
+
+
 @pytest.fixture(scope="session")
 def wide_backend() -> Iterator[Any]:
-    """The same device, as if its work items were many and small."""
-    from ingle_opencl.backend import OpenCLBackend
-    from ingle_opencl.devices import device_of
-
-    device = Device("opencl_wide")
-    made = OpenCLBackend(device, device_of(0), wide=True)
-    plugins._backends[device] = made.composition()
-    yield made
-    del plugins._backends[device]
+    """The backend of the device `opencl_wide`, which is installed for as long."""
+    plugin = WidePlugin()
+    module = sys.modules[__name__]
+    module.wide_description = plugin.description  # type: ignore[attr-defined]
+    plugins.register("opencl_wide", plugin)
+    yield plugin.backend
+    plugins.unregister("opencl_wide")
 
 
 @pytest.fixture(scope="session", params=["narrow", "wide"])

@@ -17,7 +17,7 @@ import numpy as np
 from .contract import CONTRACT_VERSION
 from .device import Device
 from .errors import IngleError
-from .operation import OPERATIONS, Operation
+from .operation import LATE_ROOMS, OPERATIONS, Operation
 from .plugins import (
     Discovery,
     backends_by_priority,
@@ -115,16 +115,15 @@ def _distributions() -> dict[str, str]:
 
 
 def _add_backend(report: Report, name: str, known: Discovery) -> None:
+    owner = known.owners.get(f"backends:{name}", name)
     try:
         description = describe(name)
         count = counted(name)
     except Exception as error:  # a stranger's plugin
         known.failures.pop(name, None)
-        report.problems.append(
-            Problem(f"backend {name!r}", str(error), "update it together with ingle-tensor")
-        )
+        fix = f"update the package of plugin {owner!r} together with ingle-tensor, or uninstall it"
+        report.problems.append(Problem(f"backend {name!r}", str(error), fix))
         return
-    owner = known.owners.get(f"backends:{name}", name)
     for index in range(count):
         report.devices.append(
             DeviceInfo(name, index, description.priority, description.summary, owner)
@@ -196,18 +195,20 @@ class Info:
         parser.add_argument("--json", action="store_true", help="the same for programs")
         parser.add_argument(
             "--check", action="store_true",
-            help="make each backend, and upload, add and download on each device",
+            help="make each backend, and upload, add and download on each device; exits with 1 if "
+            "anything is wrong",
         )  # fmt: skip
 
     @staticmethod
     def run(args: argparse.Namespace) -> int:
         report = gather()
-        broken = check(report) if args.check else 0
+        if args.check:
+            check(report)
         if args.json:
             sys.stdout.write(json.dumps(asdict(report), indent=2) + "\n")
         else:
             sys.stdout.write("\n".join(lines(report)) + "\n")
-        return 0 if report.default is not None and not broken else 1
+        return 1 if report.default is None or (args.check and report.problems) else 0
 
 
 class Ops:
@@ -222,7 +223,8 @@ class Ops:
 
     @staticmethod
     def run(args: argparse.Namespace) -> int:
-        importlib.import_module("ingle.tensor")  # whose rooms fill the table
+        for module in ("ingle.tensor", *LATE_ROOMS):  # whose rooms fill the table
+            importlib.import_module(module)
         chosen = [o for o in OPERATIONS.values() if not args.names or _is_named(o, args.names)]
         if not chosen:
             sys.stderr.write(f"ingle: no operation or family named {', '.join(args.names)}\n")
@@ -263,13 +265,11 @@ def _table(operations: Sequence[Operation]) -> Iterator[str]:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
-def check(report: Report) -> int:
-    """Makes each backend that was found and computes on it; how many do not work.
-
-    What is wrong with them is among the report's problems.
-    """
-    add, broken = OPERATIONS["add"].op(), 0
+def check(report: Report) -> None:
+    """Makes each backend that was found and computes on it; adds what is wrong to the problems."""
+    add = OPERATIONS["add"].op()
     values = np.arange(5, dtype=np.float32)
+    right = values + values
     for found in report.devices:
         subject = f"device '{found.name}:{found.index}'"
         try:
@@ -277,14 +277,15 @@ def check(report: Report) -> int:
             x = backend.upload(values)
             got = backend.download(backend.execute(add, (x, x))[0])
             backend.synchronize()
-            wrong = None if np.array_equal(got, values + values) else f"1 + 1 gave {got}"
-        except (Exception, SystemExit) as error:  # a stranger's plugin
+            same = isinstance(got, np.ndarray) and got.dtype == right.dtype
+            wrong = None if same and np.array_equal(got, right) else f"1 + 1 gave {got!r}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's plugin
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
-            broken += 1
             fix = f"update or uninstall the package of plugin {found.plugin!r}"
             report.problems.append(Problem(subject, wrong, fix))
-    return broken
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from .contract import Aval, Handle, Scalar
 from .device import Device, backend_of
 from .dispatch import aval_of, execute_body
 from .dtypes import DType, from_numpy_dtype
-from .errors import BackendError
+from .errors import BackendError, IngleError
 from .operation import Op, infer
 
 REFERENCE = "numpy"
@@ -79,11 +79,14 @@ class EagerBackend:
 
     def to_device_array(self, array: np.ndarray) -> Any:
         """A host array as an array of the backend's library, copied."""
-        raise NotImplementedError
+        raise NotImplementedError(self._unwritten("to_device_array(array)"))
 
     def to_host_array(self, array: Any) -> np.ndarray:
         """An array of the backend's library on the host."""
-        raise NotImplementedError
+        raise NotImplementedError(self._unwritten("to_host_array(array)"))
+
+    def _unwritten(self, method: str) -> str:
+        return f"backend {self.name!r}: {type(self).__name__} has to define {method}"
 
     def synchronize(self) -> None:
         """Nothing to wait for, unless the library runs ahead."""
@@ -92,11 +95,24 @@ class EagerBackend:
         return f"<backend {self.name} on {self.device}>"
 
     def upload(self, array: np.ndarray) -> Handle:
-        return ArrayHandle(self, self.to_device_array(array), from_numpy_dtype(array.dtype))
+        made, aval = self.to_device_array(array), Aval(array.shape, from_numpy_dtype(array.dtype))
+        if not _fits(made, aval):
+            raise BackendError(self._moved_wrong("to_device_array", made, aval))
+        return ArrayHandle(self, made, aval.dtype)
 
     def download(self, handle: Handle) -> np.ndarray:
         assert isinstance(handle, ArrayHandle)
-        return self.to_host_array(handle.array)
+        array = self.to_host_array(handle.array)
+        aval = Aval(handle.shape, handle.dtype)
+        if not isinstance(array, np.ndarray) or not _fits(array, aval):
+            raise BackendError(self._moved_wrong("to_host_array", array, aval))
+        return array
+
+    def _moved_wrong(self, method: str, got: Any, aval: Aval) -> str:
+        return (
+            f"backend {self.name!r}: {method} made {_shown(got)} of {aval}; it has to keep shape "
+            "and dtype, and what comes to the host is a NumPy array"
+        )
 
     def item(self, handle: ArrayHandle) -> Any:
         """The value of one element as a Python number; waits for it."""
@@ -138,11 +154,18 @@ class EagerBackend:
             if road == "host":
                 return self._on_host(op, inputs)
             raise BackendError(
-                f"backend {self.name!r} has no kernel for {op!r} on "
-                f"{', '.join(str(aval_of(x)) for x in inputs)}, and it has no body"
+                f"backend {self.name!r} has no kernel for {_called(op, inputs)}, and it has no body"
             )
         arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-        return self.wrap(op, self.compute(kernel, op, arrays), inputs)
+        try:
+            result = self.compute(kernel, op, arrays)
+        except Exception as error:
+            if not isinstance(error, IngleError):  # those say themselves what is wrong
+                error.add_note(
+                    f"backend {self.name!r}: this was the kernel of {_called(op, inputs)}"
+                )
+            raise
+        return self.wrap(op, result, inputs)
 
     def compute(self, kernel: Kernel, op: Op, arrays: Sequence[Any]) -> Any:
         """Calls a kernel; override to do so in surroundings that the library needs."""
@@ -154,16 +177,16 @@ class EagerBackend:
         avals = infer(op, inputs)
         if len(results) != len(avals):
             raise BackendError(
-                f"backend {self.name!r}: the kernel of {op!r} returned {len(results)} arrays, and "
-                f"the operation has {len(avals)} results"
+                f"backend {self.name!r}: the kernel of {_called(op, inputs)} returned a tuple of "
+                f"{len(results)}, and the operation's rule says {', '.join(map(str, avals))}; "
+                "this is a mistake in the kernel"
             )
         for array, aval in zip(results, avals, strict=True):
-            if tuple(array.shape) != aval.shape or not _holds(array, aval.dtype):
-                got = f"{getattr(array, 'dtype', '?')}{list(array.shape)}"
+            if not _fits(array, aval):
                 raise BackendError(
-                    f"backend {self.name!r}: the kernel of {op!r} on "
-                    f"{', '.join(str(aval_of(x)) for x in inputs)} returned {got}, and the "
-                    f"operation's rule says {aval}; this is a mistake in the kernel"
+                    f"backend {self.name!r}: the kernel of {_called(op, inputs)} returned "
+                    f"{_shown(array)}, and the operation's rule says {aval}; this is a mistake in "
+                    "the kernel"
                 )
         return tuple(
             [ArrayHandle(self, array, a.dtype) for array, a in zip(results, avals, strict=True)]
@@ -171,7 +194,7 @@ class EagerBackend:
 
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         name = op.operation.name
-        what = f"{op!r} on {', '.join(str(aval_of(x)) for x in inputs)}"
+        what = _called(op, inputs)
         if settings.one_of("INGLE_HOST_FALLBACK", ("error", "warn")) == "error":
             raise BackendError(
                 f"backend {self.name!r} has no kernel for {what}, and INGLE_HOST_FALLBACK=error "
@@ -195,7 +218,22 @@ class EagerBackend:
         return tuple(self.upload(host.download(h)) for h in host.execute(op, moved))
 
 
-def _holds(array: Any, dtype: DType) -> bool:
-    """Whether an array is of a dtype, as far as its library says it in NumPy's terms."""
-    own = getattr(array, "dtype", None)
-    return not isinstance(own, np.dtype) or own == dtype.dtype
+def _called(op: Op, inputs: Sequence[Handle | Scalar]) -> str:
+    """The call, for messages."""
+    return f"{op!r} on {', '.join(str(aval_of(x)) for x in inputs)}"
+
+
+def _fits(array: Any, aval: Aval) -> bool:
+    """Whether an array is what a rule says; its dtype as far as its library uses NumPy's."""
+    shape, own = getattr(array, "shape", None), getattr(array, "dtype", None)
+    if shape is None or tuple(shape) != aval.shape:
+        return False
+    return not isinstance(own, np.dtype) or own == aval.dtype.dtype
+
+
+def _shown(got: Any) -> str:
+    """What somebody returned in place of an array, for messages."""
+    shape = getattr(got, "shape", None)
+    if shape is None:
+        return "None" if got is None else f"the {type(got).__name__} {got!r}"
+    return f"{getattr(got, 'dtype', '?')}{list(shape)}"

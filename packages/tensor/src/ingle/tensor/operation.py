@@ -40,6 +40,12 @@ Training = Callable[["Op", tuple[bool, ...], "Device"], "tuple[Op, Sequence[Hand
 OPERATIONS: dict[str, Operation] = {}
 """Every operation by name, in the order of their definition."""
 
+LATE_ROOMS = (
+    "ingle.tensor.control.ruling", "ingle.tensor.ops.convolution.window_products",
+    "ingle.tensor.ops.pooling.max_gradients",
+)  # fmt: skip
+"""Modules of operations that are loaded at first use: whoever wants all operations imports them."""
+
 
 class Laws(NamedTuple):
     """What holds of an elementwise operation for every value, NaN and -0.0 among them.

@@ -135,7 +135,8 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
     for name, loader in loaders.items():
         manager = pluggy.PluginManager("ingle")
         manager.add_hookspecs(hooks)
-        # A plugin is a stranger's code: whatever it raises is its failure, never ours.
+        # A plugin is a stranger's code: whatever it raises is its failure, never ours. pytest's
+        # skips and asyncio's cancellations are no `Exception`.
         try:
             manager.register(loader(), name)
             manager.check_pending()
@@ -147,7 +148,9 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
             }
             for kind, maps in answers.items():
                 _check_answers(found, kind, maps)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             found.failures[name] = f"{type(error).__name__}: {error}"
             continue
         found.plugins[name] = places[name]
@@ -184,8 +187,13 @@ def _check_name(name: object) -> None:
     """Raises for what `Device.parse` would not read back as the name of a device."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BackendError(
-            f"a backend is named {name!r}; a name is a letter, and then letters, digits and '_', "
-            "such as 'cuda'"
+            f"a backend is named {name!r}; a name is a letter, and then letters, digits, '_', '-' "
+            "and '.', such as 'cuda'"
+        )
+    if _dtype_of(name) is not None:
+        raise BackendError(
+            f"a backend is named {name!r}, which is a dtype, and x.to({name!r}) has to be clear; "
+            "choose another name"
         )
 
 
@@ -241,13 +249,16 @@ def describe(name: str) -> BackendDescription:
         raise BackendError(_unknown(name, known))
     try:
         description = load_attribute(known.backends[name])
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BackendError(_broken(name, "cannot be loaded", error)) from error
     if not isinstance(description, BackendDescription):
         raise BackendError(
             f"backend {name!r}: {known.backends[name]!r} must be a BackendDescription, "
             f"it is a {type(description).__name__}; this is a mistake in its plugin"
         )
+    _check_fields(name, description)
     if description.contract != CONTRACT_VERSION:
         raise BackendError(
             f"backend {name!r} was written for contract {description.contract}, this is contract "
@@ -255,6 +266,25 @@ def describe(name: str) -> BackendDescription:
         )
     _descriptions[name] = description
     return description
+
+
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "create": (callable, "a function of an index"),
+    "count": (callable, "a function without arguments"),
+    "priority": (lambda value: type(value) is int, "an int"),
+    "summary": (lambda value: isinstance(value, str), "a string"),
+    "missing": (lambda value: isinstance(value, str), "a string"),
+}
+
+
+def _check_fields(name: str, description: BackendDescription) -> None:
+    for key, (fits, wanted) in _FIELDS.items():
+        value = getattr(description, key)
+        if not fits(value):
+            raise BackendError(
+                f"backend {name!r}: its description has {key}={value!r}, {wanted} was expected; "
+                "this is a mistake in its plugin"
+            )
 
 
 _PUBLISHED = {"numpy": "ingle-numpy", "cpu": "ingle-cpu"}
@@ -310,7 +340,9 @@ def counted(name: str) -> int:
         found = uninterrupted(count)  # which often imports what drives the devices
     except BackendError:  # the plugin says itself what is wrong, and what to do
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BackendError(_broken(name, "cannot count its devices", error)) from error
     if type(found) is not int or found < 0:
         raise BackendError(
@@ -339,13 +371,33 @@ def load_backend(where: Device) -> Backend:
         if where not in _backends:
             try:
                 made = description.create(where.index)
-                # A handler of signals may have come by, and a device has one backend.
-                _backends.setdefault(where, made)
+            except KeyboardInterrupt:
+                raise
             except SettingError:
                 raise  # another device would not be what the user has set
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
+            _check_made(where, made)
+            # A handler of signals may have come by, and a device has one backend.
+            _backends.setdefault(where, made)
     return _backends[where]
+
+
+def _check_made(where: Device, made: object) -> None:
+    what = f"backend {where.name!r}: create({where.index}) returned"
+    members = [*Backend.__annotations__, *(m for m in vars(Backend) if not m.startswith("_"))]
+    lacks = [m for m in members if not hasattr(made, m)]
+    if lacks:
+        raise BackendError(
+            f"{what} {made!r}, which lacks {', '.join(lacks)} of ingle.tensor.contract.Backend; "
+            "this is a mistake in its plugin"
+        )
+    device = cast(Backend, made).device
+    if device != where:
+        raise BackendError(
+            f"{what} the backend of device {str(device)!r}, and '{where.name}:{where.index}' was "
+            "asked for; this is a mistake in its plugin"
+        )
 
 
 def _too_few(description: BackendDescription, count: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from ingle.tensor.contract import (
 from ingle.tensor.device import backend_of
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError, DTypeError, IngleError
+from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.ops.creation.conversion import staged
 from ingle.tensor.plugins import describe
 from ingle.tensor.sample import Draw
 
 from .bits import same_bits
-from .cases import Subject
+from .cases import Subject, operations
 
 
 def check_protocol(where: str) -> None:
@@ -48,12 +50,30 @@ def check_protocol(where: str) -> None:
         told = gauges()
         assert set(told) <= set(GAUGES), f"there are no other gauges than {', '.join(GAUGES)}"
         assert all(map(np.isfinite, told.values())), "what a device cannot tell it leaves out"
+    check_kernels(getattr(backend, "kernels", {}))
     handle = backend.upload(np.zeros((2, 3), np.float32))
     assert isinstance(handle, Handle)
     assert handle.backend is backend
     assert (handle.shape, handle.dtype.name) == ((2, 3), "float32")
     assert handle.owners is None or handle.owners >= 1
     backend.synchronize()
+
+
+def check_kernels(kernels: Mapping[str, object]) -> None:
+    """Each key of a table of kernels is called by somebody: nothing else would tell of a slip.
+
+    Operations of packages that were not imported are not known, so that only what nearly has a
+    known name is refused.
+    """
+    operations()
+    known = {*OPERATIONS, *(o.traits.family for o in OPERATIONS.values() if o.traits.family)}
+    for key, kernel in kernels.items():
+        assert callable(kernel), f"kernels[{key!r}] is {kernel!r}, a function was expected"
+        near = get_close_matches(key, known, n=1, cutoff=0.8)
+        assert key in known or not near, (
+            f"kernels[{key!r}] names no operation and no family; did you mean {near[0]!r}? If it "
+            "is an operation of another package, import that one where the table is made"
+        )
 
 
 def check_round_trip(where: str, dtype: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ingle.tensor.dtypes import ALL_DTYPES, DType, as_dtype, from_numpy_dtype
-from ingle.tensor.operation import OPERATIONS, Operation
+from ingle.tensor.operation import LATE_ROOMS, OPERATIONS, Operation
 from ingle.tensor.sample import FUNCTIONS, Checked, Draw, Sample
 
 from .trees import arrays_of, leaves_of
@@ -21,7 +21,7 @@ TierName = Literal["smoke", "standard", "full"]
 Subject = Operation | Checked
 """What is checked: an operation, or a public function that is made of operations."""
 
-LATE = ("ingle.tensor.checked", "ingle.tensor.control.ruling")
+LATE = ("ingle.tensor.checked", *LATE_ROOMS)
 """Where there are operations and samples that `import ingle.tensor` does not load."""
 
 
