@@ -8,7 +8,9 @@ import importlib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ingle.nn import pytorch_names as nn_tables
 from ingle.nn.porting import INSTEAD
+from ingle.optim import pytorch_names as optim_tables
 
 PAGE = Path(__file__).with_name("nn-names.md")
 
@@ -26,61 +28,18 @@ HOMES = {
 }
 """Where PyTorch has names, and where they are here."""
 
-RENAMED = """
-torch.nn
-functional: ingle.tensor
-Container: nn.Module
-NLLLoss2d: nn.NLLLoss
-CrossMapLRN2d: nn.LocalResponseNorm
-LinearCrossEntropyLoss LinearCrossEntropyOptions: nn.Linear, then nn.CrossEntropyLoss
-DataParallel parallel: ingle.router, several devices as one
-grad: it.conv_input_gradient, it.conv_weight_gradient
-quantizable quantized: nn.quantize, ingle.tensor.quantize
-qat intrinsic: nn.prepare(model, config, train=True)
-torch.nn.init
-uniform normal constant eye dirac orthogonal sparse: the same with an underscore behind
-xavier_uniform xavier_normal kaiming_uniform kaiming_normal: the same with an underscore behind
-torch.nn.utils
-clip_grad_norm clip_grad_norm_ clip_grads_with_norm_: optim.clip_grad_norm(grads, max_norm)
-clip_grad_value_: optim.clip_grad_value(grads, max_value)
-get_total_norm: grads.norm()
-weight_norm: nn.utils.parametrizations.weight_norm
-spectral_norm: nn.utils.parametrizations.spectral_norm
-remove_weight_norm remove_spectral_norm: nn.utils.parametrize.remove_parametrizations
-stateless: model.load_state_dict(state), or autodiff.grad of a function of values
-torch.nn.utils.rnn
-invert_permutation: it.argsort(order)
-torch.nn.utils.parametrize
-type_before_parametrizations: type(module).__mro__[1]
-transfer_parametrizations_and_params: copy.deepcopy(module)
-torch.nn.Module
-torch.optim
-SparseAdam: optim.Adam, all gradients are dense
-lr_scheduler: optim.schedule, which are learning rates: optim.Adam(model, lr=schedule)
-swa_utils: nn.AveragedModel
-torch.optim.lr_scheduler
-LRScheduler: any function of the number of steps
-LambdaLR MultiplicativeLR: optim.schedule.Lambda
-StepLR: optim.schedule.Step
-MultiStepLR: optim.schedule.MultiStep
-ConstantLR: optim.schedule.Factor
-LinearLR: optim.schedule.Linear
-ExponentialLR: optim.schedule.Exponential
-SequentialLR: optim.schedule.Sequential
-CosineAnnealingLR: optim.schedule.CosineAnnealing, or optim.schedule.Cosine that stays at its end
-ChainedScheduler: optim.schedule.Chain, optim.schedule.Composed
-ReduceLROnPlateau: optim.schedule.Plateau
-CyclicLR: optim.schedule.Cyclic
-CosineAnnealingWarmRestarts: optim.schedule.WarmRestarts
-OneCycleLR: optim.schedule.OneCycle
-PolynomialLR: optim.schedule.Polynomial
-torch.optim.swa_utils
-get_ema_avg_fn get_ema_multi_avg_fn: nn.AveragedModel(model, decay=0.999)
-get_swa_avg_fn get_swa_multi_avg_fn: nn.AveragedModel(model)
-SWALR: optim.schedule.Sequential([schedule, optim.schedule.Linear(lr, steps, 1.0, end)], [start])
-update_bn: for x in batches: model.train()(x), with momentum=None in the norms
-"""
-"""Under each place of PyTorch lines of names and what to write."""
+RENAMED = {
+    "torch.nn": nn_tables.NN,
+    "torch.nn.init": nn_tables.INIT,
+    "torch.nn.utils": nn_tables.UTILS,
+    "torch.nn.utils.rnn": nn_tables.RNN,
+    "torch.nn.utils.parametrize": nn_tables.PARAMETRIZE,
+    "torch.nn.Module": INSTEAD,
+    "torch.optim": optim_tables.OPTIM,
+    "torch.optim.lr_scheduler": optim_tables.SCHEDULES,
+    "torch.optim.swa_utils": optim_tables.AVERAGES,
+}
+"""What to write, by PyTorch's place and name."""
 
 REFUSED = """
 gradients are values, which hooks on modules do not see; see autodiff.custom_gradient:
@@ -166,21 +125,6 @@ GradientsAccumulator: grads_a + grads_b
 """Burn's names (version 0.22): lines of names that are the same, or of names and what to write."""
 
 
-def of_torch() -> dict[str, dict[str, str]]:
-    """What to write, by place and name."""
-    found: dict[str, dict[str, str]] = {}
-    place = ""
-    for line in RENAMED.strip().splitlines():
-        names, colon, code = line.partition(": ")
-        if not colon:
-            place = line
-            if place == "torch.nn.Module":
-                found[place] = dict(INSTEAD)
-            continue
-        found.setdefault(place, {}).update(dict.fromkeys(names.split(), code))
-    return found
-
-
 def refusals() -> dict[str, list[str]]:
     """Patterns of full names by reason."""
     found: dict[str, list[str]] = {}
@@ -215,7 +159,7 @@ def answer(place: str, name: str) -> str | None:
     """`"the same"`, what to write, or why not; None if nobody thought of it."""
     if hasattr(home(place), name):
         return "the same"
-    renamed = of_torch().get(place, {})
+    renamed = RENAMED.get(place, {})
     if name in renamed:
         return renamed[name]
     full = f"{place}.{name}"
@@ -234,7 +178,7 @@ def nn_names() -> str:
         "`torch.optim`, with the same arguments, defaults and state-dict keys. `size_average`,",
         "`reduce` are left out; `inplace` and `sparse` are taken and change nothing.",
     ]
-    for place, names in of_torch().items():
+    for place, names in RENAMED.items():
         by_code: dict[str, list[str]] = {}
         for name, code in names.items():
             by_code.setdefault(code, []).append(f"`{name}`")

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from nn_names import HOMES, PAGE, answer, home, nn_names, of_burn, of_torch, refusals
+from nn_names import HOMES, PAGE, RENAMED, answer, home, nn_names, of_burn, refusals
 
 from ingle import nn, optim
 
@@ -36,7 +36,7 @@ def test_every_name_of_pytorch_has_an_answer(place: str) -> None:
 
 
 def test_no_answer_is_out_of_date() -> None:
-    for place, names in of_torch().items():
+    for place, names in RENAMED.items():
         assert [n for n in names if hasattr(home(place), n)] == []
     for patterns in refusals().values():
         for pattern in patterns:
@@ -46,7 +46,7 @@ def test_no_answer_is_out_of_date() -> None:
 
 def test_what_answers_name_is_there() -> None:
     spaces = {"nn": nn, "optim": optim}
-    codes = [code for names in of_torch().values() for code in names.values()]
+    codes = [code for names in RENAMED.values() for code in names.values()]
     for code in [*codes, *of_burn().values()]:
         for path in re.findall(r"\b((?:nn|optim)(?:\.\w+)+)", code):
             first, *steps = path.split(".")

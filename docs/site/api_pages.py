@@ -25,8 +25,8 @@ MODULES = [
     "ingle.dataset", "ingle.importer", "ingle.importer.onnx_backend",
     "ingle.train", "ingle.dashboard", "ingle.router", "ingle.testkit",
 ]  # fmt: skip
-INNER = {"ingle.tensor.numbers", "ingle.nn.structure", "ingle.nn.utils"}
-"""Modules that packages export for Ingle's other packages."""
+INNER = {"ingle.tensor.numbers", "ingle.nn.structure", "ingle.nn.utils", "ingle.nn.functional"}
+"""Modules that packages export for Ingle's other packages, or that hold what another one has."""
 
 MANY = 120
 """How many names stand on one page at most."""

@@ -1,6 +1,7 @@
 """Datasets, transforms and deterministic loaders, of tensors where `ingle.tensor` is. Needs NumPy
 alone."""
 
+from . import other_names as _other_names
 from .ag_news_source import AG_NEWS_CLASSES as AG_NEWS_CLASSES
 from .ag_news_source import ag_news as ag_news
 from .arrays import ArrayDataset as ArrayDataset

@@ -1,6 +1,8 @@
 """Modules, layers, initializers, losses and checkpoints."""
 
+from . import functional as functional
 from . import init as init
+from . import pytorch_names as _pytorch_names
 from . import structure as structure
 from . import utils as utils
 from .activations import CELU as CELU

@@ -1,5 +1,6 @@
 """Optimizers, schedules and gradient clipping."""
 
+from . import pytorch_names as _pytorch_names
 from . import schedule as schedule
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW

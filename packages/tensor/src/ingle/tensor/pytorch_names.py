@@ -11,6 +11,8 @@ import importlib
 from fnmatch import fnmatchcase
 from typing import NoReturn
 
+from .other_names import table
+
 RENAMED = """
 absolute: it.abs(x)
 baddbmm addmm addmv: beta * c + alpha * (a @ b)
@@ -343,11 +345,6 @@ _HOMES = {
 }
 
 
-def _renames() -> dict[str, str]:
-    lines = [line.partition(": ") for line in RENAMED.strip().splitlines()]
-    return {name: code for names, _, code in lines for name in names.split()}
-
-
 def _refusals() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     reason = ""
@@ -360,7 +357,7 @@ def _refusals() -> dict[str, list[str]]:
     return found
 
 
-renamed = _renames()
+renamed = table(RENAMED)
 refused = _refusals()
 
 

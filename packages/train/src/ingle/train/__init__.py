@@ -1,5 +1,6 @@
 """A training loop that can be read, with metrics, checkpoints and exact resume."""
 
+from . import other_names as _other_names
 from .averaging import WeightAverage as WeightAverage
 from .callbacks import Callback as Callback
 from .callbacks import EarlyStopping as EarlyStopping

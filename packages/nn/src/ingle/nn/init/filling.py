@@ -20,7 +20,8 @@ def _filled(name: str, parameter: P, made: init.Init, generator: Generator | Non
     if not isinstance(parameter, Cell):
         raise OperandError(
             f"{name}: fills a Parameter or Buffer, got {type(parameter).__name__}; tensors never "
-            "change, so make one with an initializer such as init.Normal()(shape)"
+            "change: write layer.weight, not layer.weight.data, or make a tensor with an "
+            "initializer such as init.Normal()(shape)"
         )
     parameter.value = made(parameter.shape, parameter.dtype, parameter.device, generator)
     return parameter

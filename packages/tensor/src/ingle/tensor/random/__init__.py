@@ -4,6 +4,7 @@ The numbers depend on the generator's seed and on how much was drawn before, nev
 A process starts with seed 0, so that a run repeats until it asks for something else.
 """
 
+from . import other_names as _other_names
 from .basic import bernoulli as bernoulli
 from .basic import normal as normal
 from .basic import permutation as permutation

@@ -1,0 +1,55 @@
+"""What a package answers for a name of PyTorch's that is called otherwise here.
+
+Tables are lines of names and what to write. Errors, documentation and tests share them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import NoReturn
+
+
+def table(text: str) -> dict[str, str]:
+    """What to write, by name, of lines such as `cat concatenate: it.concat([a, b])`."""
+    lines = [line.partition(": ") for line in text.strip().splitlines()]
+    return {name: code for names, _, code in lines for name in names.split()}
+
+
+class Answering(ModuleType):
+    """The class of modules whose errors say what to write for another library's names."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        told = _answers[self.__name__].get(name)
+        said = f"module {self.__name__!r} has no attribute {name!r}"
+        raise AttributeError(
+            said if told is None else f"{said}, as PyTorch's has; here: {told}", name=name, obj=self
+        )
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        """By its name. Libraries that ship functions know this of plain modules only."""
+        return importlib.import_module, (self.__name__,)
+
+
+_answers: dict[str, Mapping[str, str]] = {}
+
+
+def answering(module: str, names: Mapping[str, str]) -> None:
+    """Lets a module say what to write for names that it does not have.
+
+    It is done to the module's class, so that type checkers go on to know which names there are.
+
+    Args:
+        module: its name.
+        names: what to write for those of PyTorch.
+
+    >>> from ingle import nn
+    >>> nn.utils.clip_grad_norm_
+    Traceback (most recent call last):
+        ...
+    AttributeError: module 'ingle.nn.utils' has no attribute 'clip_grad_norm_', as PyTorch's has; \
+here: optim.clip_grad_norm(grads, max_norm)
+    """
+    _answers[module] = names
+    importlib.import_module(module).__class__ = Answering
