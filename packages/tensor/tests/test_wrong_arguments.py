@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.tensor.errors import IngleError
+from ingle.tensor.errors import ArgumentError, IngleError
 
 WRONG: list[Any] = [{"a": 1}, "x", [1.0, "y"], object(), np.ones((2, 2)), it.ones((2, 2))]
 MORE: Any = 1 << 70
@@ -61,3 +61,9 @@ def test_of_no_size_that_memory_has(what: str) -> None:
 def test_a_number_beyond_all_floats() -> None:
     with pytest.raises(IngleError, match="2001 bits does not fit float32"):
         it.ones(2) * (1 << 2000)
+
+
+@pytest.mark.parametrize("data", [[1.0, 2.0], 3, None, "cpu"])
+def test_a_tensor_made_as_elsewhere_says_what_to_call(data):
+    with pytest.raises(ArgumentError, match=r"asarray\(data\)"):
+        it.Tensor(data)

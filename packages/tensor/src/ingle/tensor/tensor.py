@@ -64,9 +64,16 @@ class Tensor(NumberProtocol, Operators, Exchange):
     __slots__ = ("__weakref__", "_handle")
 
     def __init__(self, handle: Handle) -> None:
+        try:
+            owned = handle.owned
+        except AttributeError:
+            raise ArgumentError(
+                f"Tensor: it is made of a backend's handle, got {type(handle).__name__}; make a "
+                "tensor of data with ingle.tensor.asarray(data), of a shape with zeros(shape)"
+            ) from None
         self._handle = handle
-        if handle.owned is not None:
-            handle.owned.add(self)
+        if owned is not None:
+            owned.add(self)
 
     def _rebind(self, handle: Handle) -> None:
         """Another value for this Python object."""
