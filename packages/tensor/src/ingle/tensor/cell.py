@@ -21,7 +21,7 @@ from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
-from .interruptions import Outside
+from .interruptions import Newcomers, Outside, newcomers
 from .locks import Lock
 from .number_protocol import NumberProtocol
 from .operators import CellOperators, Operators
@@ -41,15 +41,15 @@ class Scope:
         reads: the first raw value that each cell showed inside, for replays.
         writes: values written inside.
         replay: raw values shown instead of the cells' own, for replays.
-        outside: where a function is only written down, tells what comes in between: handlers of
-            signals and finalizers read and write the cells themselves.
+        outside: tells what comes in between: handlers of signals, and finalizers too where a
+            function is only written down, read and write the cells themselves.
     """
 
     __slots__ = ("outside", "parent", "reads", "replay", "writes")
 
     def __init__(self, parent: Scope | None, replay: dict[Cell[Any], Any] | None = None) -> None:
         self.parent = parent
-        self.outside: Outside | None = None if parent is None else parent.outside
+        self.outside: Outside | Newcomers | None = None if parent is None else parent.outside
         self.reads: dict[Cell[Any], Any] = {}
         self.writes: dict[Cell[Any], Any] = {}
         self.replay = replay
@@ -136,6 +136,8 @@ def transaction(
 ) -> Generator[Scope, Any, After | None]:
     """Cell writes inside land together at the end, or not at all if the block raises.
 
+    A handler of signals that comes in between has no part in it.
+
     Args:
         commit: False discards the writes even if nothing raises.
         replay: values that cells show inside instead of their own.
@@ -151,6 +153,8 @@ def transaction(
     """
     before = _scope.get()
     scope = Scope(current_scope(), replay)
+    if scope.outside is None:
+        scope.outside = newcomers()
     try:
         _scope.set(scope)
         yield scope

@@ -7,9 +7,11 @@ operation that was running.
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -48,6 +50,42 @@ class Outside:
         self._inside = None
 
 
+class Newcomers:
+    """Tells handlers of signals that come from now on from what they interrupt.
+
+    Args:
+        codes: of the handlers that are set.
+    """
+
+    def __init__(self, codes: frozenset[CodeType]) -> None:
+        self._codes = codes
+        self._names = frozenset([code.co_name for code in codes])
+        self._before = self._running()
+
+    def speaks(self) -> bool:
+        """Whether the call comes from a handler that came later."""
+        return self._running() > self._before
+
+    def _running(self) -> int:
+        """How many handlers are on the stack: one may have come while another one ran."""
+        names, codes, count = self._names, self._codes, 0
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name in names and code in codes:
+                count += 1
+            frame = frame.f_back
+        return count
+
+
+def newcomers() -> Newcomers | None:
+    """What tells handlers that come later; None where none can come."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    codes = _handlers()
+    return Newcomers(codes) if codes else None
+
+
 def is_from_outside(error: BaseException) -> bool:
     """Whether a handler of signals raised an error."""
     handlers = _handlers()
@@ -61,7 +99,7 @@ def is_from_outside(error: BaseException) -> bool:
 
 def _handlers() -> frozenset[CodeType]:
     """The code of the handlers of signals that are functions of Python."""
-    set_ones = [h for s in _SIGNALS if callable(h := signal.getsignal(s))]
+    set_ones = [h for s in _SIGNALS if callable(h := _handler_of(s))]
     found = [_code(handler) for handler in set_ones]
     return frozenset([code for code in found if code is not None])
 
@@ -78,4 +116,6 @@ def _code(handler: Any) -> CodeType | None:
     return None
 
 
-_SIGNALS = sorted(signal.valid_signals())
+_SIGNALS = sorted(map(int, signal.valid_signals()))
+# The function of the public module makes an enum of each answer, which takes ten times as long.
+_handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
