@@ -27,7 +27,9 @@ def test_parse(text, name, index):
     assert Device.parse(str(device)) == device
 
 
-@pytest.mark.parametrize("text", ["", ":1", "cu da", "cuda:", "\tcpu"])
+@pytest.mark.parametrize(
+    "text", ["", ":1", "cu da", "cuda:", "\tcpu", "cuda:-1", "cuda:x", "cuda:0:1"]
+)
 def test_strings_that_are_no_device(text):
     with pytest.raises(DeviceError, match="cannot read the device"):
         Device.parse(text)

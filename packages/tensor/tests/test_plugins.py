@@ -238,9 +238,10 @@ def test_a_dtype_in_place_of_a_device_says_how_to_cast(name, dtype):
         assert "pip install" not in str(e.value)
 
 
-def test_a_near_miss_is_corrected():
+@pytest.mark.parametrize("name", ["nunpy", "NumPy"])
+def test_a_near_miss_is_corrected(name):
     with pytest.raises(BackendError, match="did you mean 'numpy'") as caught:
-        it.zeros(2, device="nunpy")
+        it.zeros(2, device=name)
     assert "pip install" not in str(caught.value)
 
 

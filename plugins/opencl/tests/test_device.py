@@ -14,11 +14,22 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim
-from ingle.fusion import compile
+from ingle.fusion import CompileError, compile
 from ingle.fusion.device import CustomKernel, register_kernel
+from ingle.tensor import plugins
+from ingle.tensor.device import Device
 from ingle.tensor.dispatch import handle_of, run1
-from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError, OutOfRangeError
+from ingle.tensor.errors import (
+    BackendError,
+    DeviceError,
+    LostDeviceError,
+    OutOfMemoryError,
+    OutOfRangeError,
+)
 from ingle.tensor.operation import OPERATIONS, Operation, Traits
+from ingle.testkit import own_memory
+from ingle_opencl.backend import OpenCLBackend
+from ingle_opencl.devices import device_of
 
 SHAPES = [
     ((5, 7), (7, 9)), ((50, 70), (70, 33)), ((4, 3), (3, 4)), ((13, 1), (1, 40)),
@@ -145,6 +156,50 @@ def test_what_a_driver_raises_names_the_device_and_what_was_done(
         with pytest.raises(raised, match=r"opencl: .*32 bytes were read"):
             x.numpy()
     assert x.numpy().shape == (8,)
+
+
+class Gone:
+    """The driver of a device that was pulled out: whatever goes into a queue is refused."""
+
+    def __init__(self, cl: Any) -> None:
+        self._cl = cl
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("enqueue"):
+            raise self._cl.RuntimeError(f"{name} failed: DEVICE_NOT_AVAILABLE")
+        return getattr(self._cl, name)
+
+
+def test_a_lost_device_says_so_in_every_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare = OpenCLBackend(Device("opencl_spare"), device_of(0))
+    monkeypatch.setitem(plugins._backends, spare.device, spare.composition())
+    x = it.asarray(drawn((40,)), device="opencl_spare")
+    quick = compile(lambda x: it.exp(x @ x) * 2.0)
+    quick(x).numpy()
+    own_memory.check_loss(
+        "opencl_spare", lambda: monkeypatch.setattr(spare, "_cl", Gone(spare._cl))
+    )
+    with pytest.raises(LostDeviceError, match="opencl_spare: the device failed while"):
+        quick(x).numpy()
+    assert (it.ones(3, device="opencl") + 1.0).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + y,
+        lambda x, y: x @ it.matrix_transpose(y),
+        lambda x, y: it.where(y > 0, x, x),
+        lambda x, y: it.concat([x, y]),
+        compile(lambda x, y: it.sum(x * 2.0 + y)),
+    ],
+)
+def test_operands_on_two_devices_are_named(function: Any) -> None:
+    x = it.asarray(drawn((3, 4)), device="opencl")
+    with pytest.raises((DeviceError, CompileError), match=r"opencl.*cpu|cpu.*opencl") as error:
+        function(x, it.ones((3, 4), device="cpu"))
+    assert "move" in str(error.value)
+    assert it.sum(x).device == Device("opencl")
 
 
 def test_threads_share_the_queue() -> None:

@@ -26,6 +26,7 @@ from .errors import told
 from .launches import Enqueued
 from .matmul import FEWEST, is_float, is_worth_it
 from .memory import BufferSource
+from .run_ahead import RunAhead
 
 _OPTIONS = ["-cl-std=CL1.2", "-w"]
 _GROUPS = {1: (128,), 3: (8, 16, 1)}
@@ -75,6 +76,7 @@ class OpenCLBackend(KernelBackend):
             *([_EXACT] if self.limits.exact else []),
             *(_FAST_FMA if self.limits.fma else []),
         ]
+        self._ahead = RunAhead()
         self._process = os.getpid()
         # A kernel keeps its arguments from `set_arg` to the queue.
         self._launching = renewed(self, "_launching")
@@ -113,7 +115,10 @@ class OpenCLBackend(KernelBackend):
                 kernel.set_arg(k, buffer)
             for k, number in enumerate(args, len(pointers)):
                 kernel.set_arg(k, np.int64(number))
-            self._cl.enqueue_nd_range_kernel(self._queue, kernel, (end - begin,), None, (begin,))
+            event = self._cl.enqueue_nd_range_kernel(
+                self._queue, kernel, (end - begin,), None, (begin,)
+            )
+        self._count(event)
 
     def run_custom(
         self, own: CustomKernel, tensors: Sequence[MemoryHandle], results: Sequence[MemoryHandle],
@@ -249,7 +254,12 @@ class OpenCLBackend(KernelBackend):
                 group = _GROUPS[len(items)] if self.wide else (1,) * len(items)
             whole = tuple([-(-n // g) * g for n, g in zip(items, group, strict=True)])
             offset = (*[0] * (len(items) - 1), first) if first else None
-            self._cl.enqueue_nd_range_kernel(self._queue, kernel, whole, group, offset)
+            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, whole, group, offset)
+        self._count(event)
+
+    def _count(self, event: Any) -> None:
+        with told(self.device, "its queue was waited for"):
+            self._ahead.launched(event)
 
     @contextmanager
     def _own(self, kernel: Any) -> Iterator[Any]:

@@ -75,6 +75,11 @@ def _parse(text: str) -> Device:
         name, index = head, int(tail)
     else:
         name, index = text, 0
+    if ":" in name and "//" not in name:
+        raise DeviceError(
+            f"cannot read the device {text!r}: behind the name of a backend and ':' comes the "
+            "number of a device, from 0, such as 'cuda:1'"
+        )
     if not name or any(c.isspace() for c in name) or ":" in (name[0], name[-1]):
         raise DeviceError(f"cannot read the device {text!r}; write 'numpy', 'cpu' or 'cuda:1'")
     return Device(name, index)

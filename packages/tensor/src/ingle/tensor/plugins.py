@@ -300,7 +300,7 @@ def _unknown(name: str, known: Discovery) -> str:
             f"{name!r} is a dtype, and a device was expected. To cast, write "
             f"x.astype({dtype!r}) for a tensor, or module.to(dtype={dtype!r}) for a module"
         )
-    near = get_close_matches(name, known.backends, n=1, cutoff=0.7)
+    near = get_close_matches(name.lower(), known.backends, n=1, cutoff=0.7)
     guess = f"; did you mean {near[0]!r}?" if near else "."
     have = ", ".join(repr(n) for n in known.backends) or "none"
     install = ""
