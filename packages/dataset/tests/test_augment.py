@@ -260,7 +260,80 @@ def test_rand_augment_equalizes() -> None:
     x = it.asarray((IMAGES * 0.2).repeat(3, 2).repeat(3, 3))
     which = rand_augment.GEOMETRIC + rand_augment.COLORS
     chosen = it.full((6,), float(which.index("equalize")))
-    found = au.RandAugment()._changed(x, chosen, it.ones((6,)))
+    found = au.RandAugment()._colored(x, x, chosen, it.ones((6,)))
     np.testing.assert_array_equal(found.numpy(), rand_augment.equalized(x).numpy())
     compiled = compile(rand_augment.equalized)(x)
     np.testing.assert_allclose(compiled.numpy(), found.numpy(), atol=1e-6)
+
+
+MOVING = [
+    au.RandomHorizontalFlip(), au.RandomVerticalFlip(), au.CenterCrop((8, 6)),
+    au.RandomCrop((8, 7), padding=2), au.RandomAffine(40.0, (0.2, 0.1), (0.7, 1.4), 20.0),
+    au.RandomRotation(90.0), au.RandomResizedCrop((9, 7)), au.Resize((24, 20)),
+    au.RandomApply(au.RandomAffine(60.0)), au.Resize((5, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("move", MOVING, ids=repr)
+def test_masks_move_as_their_images_do(move: Any) -> None:
+    """Blocks of one color each, and their classes: what is in the middle of a block stays so."""
+    blocks = np.kron(np.arange(24).reshape(6, 2, 2), np.ones((6, 5), np.int64)).astype(np.int64)
+    pictures = np.repeat(blocks[:, None], 3, axis=1).astype(np.float32)
+    both = (it.asarray(pictures), it.asarray(blocks))
+    moved, masks = (x.numpy() for x in move(both, seeded(3)))
+    np.testing.assert_array_equal(moved, move(both[0], seeded(3)).numpy())
+    assert masks.dtype == np.int64
+    assert masks.shape == (6, *moved.shape[2:])
+    assert set(masks.ravel()) <= set(range(24))
+    # Between blocks, and towards what lies outside, images are blended.
+    flat = np.abs(moved[:, 0] - np.round(moved[:, 0])) < 1e-4
+    inner = flat & (np.round(moved[:, 0]) == masks)
+    assert inner.sum() >= 0.75 * flat.sum()
+    nearby = np.abs(moved[:, 0] - masks) <= 3.01
+    assert nearby[:, 1:-1, 1:-1].mean() > 0.75
+
+
+def test_what_comes_in_from_outside_has_a_class_of_its_own() -> None:
+    both = (it.ones((4, 3, 12, 10)), it.ones((4, 12, 10), dtype="uint8"))
+    for move in (
+        au.RandomAffine(45.0, (0.3, 0.3), fill=0.5, mask_fill=255),
+        au.RandomCrop((12, 10), padding=4, fill=0.5, mask_fill=255),
+        au.RandomRotation((45, 45), fill=0.5, mask_fill=255),
+        au.RandAugment(3, 30.0, fill=0.5, mask_fill=255),
+    ):
+        _, masks = move(both, seeded(2))
+        assert masks.dtype is it.uint8
+        assert set(masks.numpy().ravel()) == {1, 255}
+
+
+def test_colors_leave_masks_and_labels_alone() -> None:
+    masks, labels = it.asarray(RNG.integers(0, 9, (6, 12, 10))), it.arange(6)
+    for kind in (
+        au.ColorJitter(0.4, 0.4), au.RandomGrayscale(1.0), au.Normalize([0.5] * 3, [0.2] * 3),
+        au.RandomErasing(1.0),
+    ):  # fmt: skip
+        changed, kept = kind((it.asarray(IMAGES), masks), seeded())
+        np.testing.assert_array_equal(kept.numpy(), masks.numpy())
+        assert not np.array_equal(changed.numpy(), IMAGES)
+    flip_and_mix = au.Compose([au.RandomHorizontalFlip(), au.MixUp(6)])
+    assert flip_and_mix((it.asarray(IMAGES), labels), seeded())[1].shape == (6, 6)
+
+
+def test_pairs_run_compiled() -> None:
+    chain, g = (
+        au.Compose([au.RandomCrop(8, padding=1), au.RandomAffine(20.0), au.RandAugment()]),
+        (seeded(5)),
+    )
+    both = (it.asarray(IMAGES), it.asarray(RNG.integers(0, 9, (6, 12, 10))))
+    found = compile(lambda x, m: chain((x, m), g))(*both)
+    for a, b in zip(found, chain(both, seeded(5)), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-5)
+
+
+def test_pairs_that_do_not_belong_together() -> None:
+    x, flip = it.asarray(IMAGES), au.RandomHorizontalFlip()
+    for other in (it.zeros((6, 12, 10)), it.zeros((6, 10, 12), dtype="int64"), it.zeros((5,))):
+        with pytest.raises(ShapeError, match=r"expected masks, integers of shape \(6, 12, 10\)"):
+            flip((x, other))
+    with pytest.raises(ArgumentError, match="got 3 parts"):
+        flip((x, x, x))

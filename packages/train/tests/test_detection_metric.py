@@ -116,3 +116,13 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(ArgumentError, match="most"):
         MeanAveragePrecision(most=0)
     assert metric.images == []
+
+
+def test_a_box_of_an_untrained_net_hits_nothing():
+    box = np.array([[0.0, 0.0, 10.0, 10.0]])
+    for crossed in ([[10.0, 0.0, 0.0, 10.0]], [[10.0, 10.0, 0.0, 0.0]], [[5.0, 5.0, 5.0, 5.0]]):
+        boxes = np.concatenate([np.array(crossed), box])
+        metric = MeanAveragePrecision()
+        found = {"boxes": boxes, "scores": np.array([0.9, 0.8]), "labels": np.zeros(2)}
+        metric.update([found], [{"boxes": box, "labels": np.zeros(1)}], 0.0)
+        assert metric.compute() == 0.5

@@ -12,6 +12,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.dataset import ArrayDataset, Loader
 from ingle.tensor.errors import DTypeError
+from ingle.testkit.bits import same_bits
 from ingle.train import Learner
 
 X = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
@@ -71,3 +72,26 @@ def test_steps_that_overflow_are_left_out_and_the_scale_is_resumed(tmp_path: Pat
 def test_other_dtypes_are_refused() -> None:
     with pytest.raises(DTypeError, match="precision: dtype must be"):
         learner("int8")
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_resumed_run_has_the_same_bits_where_each_operation_rounds(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGLE_FUSION_EXACT", "1")
+
+    def tanh_learner(folder: Path) -> Learner:
+        """Of other steps than those of other tests, whose plans do not round."""
+        made = learner(precision, folder)
+        made.model.layers[1] = nn.Tanh()
+        return made
+
+    whole = tanh_learner(tmp_path / "whole")
+    data = [Loader(ArrayDataset(X, Y), 12, shuffle=True, drop_last=True) for _ in range(3)]
+    history = whole.fit(data[0], epochs=3)
+    tanh_learner(tmp_path / "parts").fit(data[1], epochs=1)
+    resumed = tanh_learner(tmp_path / "parts")
+    again = resumed.fit(data[2], epochs=3, resume=True)
+    assert [line["train/loss"] for line in again] == [line["train/loss"] for line in history]
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert same_bits(a.value, b.value)

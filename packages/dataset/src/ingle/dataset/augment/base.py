@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ingle.tensor as it
@@ -22,6 +22,45 @@ class Augmentation:
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
         return f"{type(self).__name__}({inside})"
+
+
+Change = Callable[[Tensor, bool], Tensor]
+"""What is done with images; if the second argument says so, with masks of shape (N, 1, H, W)."""
+
+
+class OfImages(Augmentation):
+    """An augmentation of images, alone or with what belongs to them.
+
+    Of a pair it changes both: masks, integers of shape (N, H, W), are moved as their images are,
+    each pixel with the class of the nearest one; labels, (N,) or (N, classes), stay as they are.
+    """
+
+    def __call__(self, x: Any, generator: Generator | None = None) -> Any:
+        name = type(self).__name__
+        if not isinstance(x, tuple):
+            x = images(name, x)
+            return self.change(x, generator)(x, False)
+        pictures, others = _pair(name, x)
+        change = self.change(pictures, generator)
+        if others.ndim == 3:
+            masks = change(it.expand_dims(others, axis=1), True)
+            others = it.squeeze(masks, axis=1)
+        return change(pictures, False), others
+
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
+        """Draws for each image, and returns what is done with them and with their masks."""
+        raise NotImplementedError(f"{type(self).__name__} must define change")
+
+
+class OfColors(OfImages):
+    """An augmentation of images that leaves their pixels where they are."""
+
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
+        return lambda x, masks: x if masks else self.colored(x, generator)
+
+    def colored(self, x: Tensor, generator: Generator | None) -> Tensor:
+        """The images with other colors."""
+        raise NotImplementedError(f"{type(self).__name__} must define colored")
 
 
 class Compose(Augmentation):
@@ -46,6 +85,8 @@ class Compose(Augmentation):
 class RandomApply(Augmentation):
     """Applies an augmentation that keeps shapes to each example with a probability.
 
+    Images may come with their masks or labels, as a pair.
+
     Args:
         transform: which.
         p: the probability.
@@ -54,14 +95,21 @@ class RandomApply(Augmentation):
     def __init__(self, transform: Any, p: float = 0.5) -> None:
         self.transform, self.p = transform, probability("RandomApply", p)
 
-    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+    def __call__(self, x: Any, generator: Generator | None = None) -> Any:
         changed = self.transform(x, generator)
-        if changed.shape != x.shape:
-            raise ShapeError(
-                f"RandomApply: {self.transform!r} made {changed.shape} of {x.shape}; it has to "
-                "keep the shape of a batch"
-            )
-        return it.where(chosen(x, self.p, generator), changed, x)
+        before, after = (p if isinstance(p, tuple) else (p,) for p in (x, changed))
+        for old, new in zip(before, after, strict=True):
+            if new.shape != old.shape:
+                raise ShapeError(
+                    f"RandomApply: {self.transform!r} made {new.shape} of {old.shape}; it has to "
+                    "keep the shape of a batch"
+                )
+        which = it.reshape(chosen(before[0], self.p, generator), (-1,))
+        parts = [
+            it.where(it.reshape(which, (-1, *(1,) * (old.ndim - 1))), new, old)
+            for old, new in zip(before, after, strict=True)
+        ]
+        return tuple(parts) if isinstance(x, tuple) else parts[0]
 
 
 def images(name: str, x: Any) -> Tensor:
@@ -74,6 +122,21 @@ def images(name: str, x: Any) -> Tensor:
             "bytes write x.astype('float32') / 255, for one image it.expand_dims(x, axis=0)"
         )
     return x
+
+
+def _pair(name: str, x: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Images, and masks or labels of as many."""
+    if len(x) != 2:
+        raise ArgumentError(f"{name}: expected images, or (images, masks), got {len(x)} parts")
+    pictures, others = images(name, x[0]), it.asarray(x[1])
+    masks = (pictures.shape[0], *pictures.shape[2:])
+    fits = others.shape == masks and others.dtype.is_integer
+    if not fits and not (others.ndim in (1, 2) and others.shape[0] == masks[0]):
+        raise ShapeError(
+            f"{name}: beside images of shape {pictures.shape} expected masks, integers of shape "
+            f"{masks}, or labels of shape {masks[:1]}, got {others.dtype}{list(others.shape)}"
+        )
+    return pictures, others
 
 
 def draw(

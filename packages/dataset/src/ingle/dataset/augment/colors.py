@@ -10,7 +10,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
 
-from .base import Augmentation, chosen, draw, images, interval, probability
+from .base import OfColors, chosen, draw, interval, probability
 
 LUMA = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in gray; ITU-R BT.601, which Pillow uses too."""
@@ -67,7 +67,7 @@ def with_hue(x: Tensor, turn: Any) -> Tensor:
     return it.concat(parts, axis=1)
 
 
-class ColorJitter(Augmentation):
+class ColorJitter(OfColors):
     """Changes brightness, contrast, saturation and hue at random, in this order.
 
     Args:
@@ -92,8 +92,7 @@ class ColorJitter(Augmentation):
         if self.hue[0] < -0.5 or self.hue[1] > 0.5:
             raise ArgumentError(f"ColorJitter: hue must lie in [-0.5, 0.5], got {hue!r}")
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("ColorJitter", x)
+    def colored(self, x: Tensor, generator: Generator | None) -> Tensor:
         for bounds, change, plain in (
             (self.brightness, brightened, 1.0), (self.contrast, contrasted, 1.0),
             (self.saturation, saturated, 1.0), (self.hue, with_hue, 0.0),
@@ -112,18 +111,17 @@ def _factors(name: str, value: Any) -> tuple[float, float]:
     return interval("ColorJitter", name, value, least=0.0)
 
 
-class RandomGrayscale(Augmentation):
+class RandomGrayscale(OfColors):
     """Makes images gray, with as many channels as before, with a probability."""
 
     def __init__(self, p: float = 0.1) -> None:
         self.p = probability("RandomGrayscale", p)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("RandomGrayscale", x)
+    def colored(self, x: Tensor, generator: Generator | None) -> Tensor:
         return it.where(chosen(x, self.p, generator), it.broadcast_to(gray(x), x.shape), x)
 
 
-class Normalize(Augmentation):
+class Normalize(OfColors):
     """`(x - mean) / std` for each channel.
 
     Args:
@@ -143,8 +141,7 @@ class Normalize(Augmentation):
                 f"got {mean!r} and {std!r}"
             )
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("Normalize", x)
+    def colored(self, x: Tensor, generator: Generator | None) -> Tensor:
         if x.shape[1] != len(self.mean):
             raise ShapeError(
                 f"Normalize: mean has {len(self.mean)} channels, the images have {x.shape[1]}: "

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
 
-from .base import Augmentation, Size, both, chosen, draw, images, interval, probability
+from .base import Change, OfColors, OfImages, Size, both, chosen, draw, interval, probability
 
 
-class RandomHorizontalFlip(Augmentation):
+class RandomHorizontalFlip(OfImages):
     """Mirrors images left to right with a probability.
 
     >>> import ingle.tensor as it
@@ -27,9 +27,9 @@ class RandomHorizontalFlip(Augmentation):
     def __init__(self, p: float = 0.5) -> None:
         self.p = probability(type(self).__name__, p)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images(type(self).__name__, x)
-        return it.where(chosen(x, self.p, generator), it.flip(x, axis=self._axis), x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
+        which = chosen(x, self.p, generator)
+        return lambda x, masks: it.where(which, it.flip(x, axis=self._axis), x)
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):
@@ -38,7 +38,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
     _axis = 2
 
 
-class Resize(Augmentation):
+class Resize(OfImages):
     """Images of another size, bilinear; smaller ones are averages of what they cover.
 
     Args:
@@ -50,60 +50,73 @@ class Resize(Augmentation):
     def __init__(self, size: Size, mode: str = "bilinear", antialias: bool = True) -> None:
         self.size, self.mode, self.antialias = both("Resize", size), mode, antialias
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("Resize", x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
         smooth = self.antialias and self.mode in ("bilinear", "bicubic")
-        return it.interpolate(x, self.size, mode=self.mode, antialias=smooth)
+
+        def resized(x: Tensor, masks: bool) -> Tensor:
+            if not masks:
+                return it.interpolate(x, self.size, mode=self.mode, antialias=smooth)
+            nearest = it.interpolate(x.astype(it.float32), self.size, mode="nearest-exact")
+            return it.astype(nearest, x.dtype)
+
+        return resized
 
 
-class CenterCrop(Augmentation):
+class CenterCrop(OfImages):
     """The middle of images."""
 
     def __init__(self, size: Size) -> None:
         self.size = both("CenterCrop", size)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("CenterCrop", x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
         (height, width), (h, w) = x.shape[2:], self.size
-        _fits("CenterCrop", x, h, w)
+        _fits("CenterCrop", x.shape, h, w)
         top, left = round((height - h) / 2), round((width - w) / 2)
-        out: Tensor = x[:, :, top : top + h, left : left + w]
-        return out
+        return lambda x, masks: x[:, :, top : top + h, left : left + w]
 
 
-class RandomCrop(Augmentation):
+class RandomCrop(OfImages):
     """A piece of each image, at a place of its own.
 
     Args:
         size: of the piece.
         padding: how many pixels of `fill` are put around before.
         fill: their value.
+        mask_fill: their class, in masks.
     """
 
-    def __init__(self, size: Size, padding: int = 0, fill: float = 0.0) -> None:
+    def __init__(
+        self, size: Size, padding: int = 0, fill: float = 0.0, *, mask_fill: int = 0
+    ) -> None:
         if padding < 0:
             raise ArgumentError(f"RandomCrop: padding must not be negative, got {padding}")
         self.size, self.padding, self.fill = both("RandomCrop", size), int(padding), float(fill)
+        self.mask_fill = int(mask_fill)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x, p = images("RandomCrop", x), self.padding
-        if p:
-            x = it.pad(x, ((0, 0), (0, 0), (p, p), (p, p)), value=self.fill)
-        h, w = self.size
-        _fits("RandomCrop", x, h, w)
-        top = it.floor(draw(x, 0.0, x.shape[2] - h + 1.0, generator))
-        left = it.floor(draw(x, 0.0, x.shape[3] - w + 1.0, generator))
-        rows = it.clip(top, 0.0, float(x.shape[2] - h)) + _along(h, x, 2)
-        columns = it.clip(left, 0.0, float(x.shape[3] - w)) + _along(w, x, 3)
-        x = it.take_along_axis(x, it.broadcast_to(
-            rows.astype("int64"), (*x.shape[:2], h, x.shape[3])), axis=2)  # fmt: skip
-        return it.take_along_axis(x, it.broadcast_to(
-            columns.astype("int64"), (*x.shape[:2], h, w)), axis=3)  # fmt: skip
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
+        p, (h, w) = self.padding, self.size
+        height, width = x.shape[2] + 2 * p, x.shape[3] + 2 * p
+        _fits("RandomCrop", (*x.shape[:2], height, width), h, w)
+        top = it.floor(draw(x, 0.0, height - h + 1.0, generator))
+        left = it.floor(draw(x, 0.0, width - w + 1.0, generator))
+        rows = it.clip(top, 0.0, float(height - h)) + _along(h, x, 2)
+        columns = it.clip(left, 0.0, float(width - w)) + _along(w, x, 3)
+
+        def cut(x: Tensor, masks: bool) -> Tensor:
+            if p:
+                fill = self.mask_fill if masks else self.fill
+                x = it.pad(x, ((0, 0), (0, 0), (p, p), (p, p)), value=fill)
+            x = it.take_along_axis(x, it.broadcast_to(
+                rows.astype("int64"), (*x.shape[:2], h, width)), axis=2)  # fmt: skip
+            return it.take_along_axis(x, it.broadcast_to(
+                columns.astype("int64"), (*x.shape[:2], h, w)), axis=3)  # fmt: skip
+
+        return cut
 
 
-def _fits(name: str, x: Tensor, h: int, w: int) -> None:
-    if h > x.shape[2] or w > x.shape[3]:
-        raise ShapeError(f"{name}: size {(h, w)} is larger than the images, {x.shape}; resize them")
+def _fits(name: str, shape: tuple[int, ...], h: int, w: int) -> None:
+    if h > shape[2] or w > shape[3]:
+        raise ShapeError(f"{name}: size {(h, w)} is larger than the images, {shape}; resize them")
 
 
 def _along(count: int, x: Tensor, axis: int) -> Tensor:
@@ -111,9 +124,22 @@ def _along(count: int, x: Tensor, axis: int) -> Tensor:
     return it.reshape(it.arange(count, dtype=x.dtype, device=x.device), shape)
 
 
-def warped(x: Tensor, matrix: list[Tensor], fill: float = 0.0, size: Any = None) -> Tensor:
+def warped(
+    x: Tensor, matrix: list[Tensor], fill: float = 0.0, size: Any = None, *, nearest: bool = False
+) -> Tensor:
     """Images whose pixel at (u, v) is that of `x` at `matrix @ (u, v, 1)`, in pixels from the
-    middle; six tensors (N,), row by row. Outside there is `fill`."""
+    middle; six tensors (N,), row by row. Outside there is `fill`; what lies between pixels is the
+    `nearest` one, of any dtype, or of all around it."""
+    if nearest:
+        moved = warped_floats(x.astype(it.float32), matrix, fill, size, "nearest")
+        return it.astype(moved, x.dtype)
+    return warped_floats(x, matrix, fill, size, "bilinear")
+
+
+def warped_floats(
+    x: Tensor, matrix: list[Tensor], fill: float, size: Any, mode: Literal["nearest", "bilinear"]
+) -> Tensor:
+    """`warped`, of floats."""
     height, width = x.shape[2:]
     h, w = (height, width) if size is None else size
     a, b, c, d, e, f = matrix
@@ -122,11 +148,11 @@ def warped(x: Tensor, matrix: list[Tensor], fill: float = 0.0, size: Any = None)
         it.stack([d * (w / height), e * (h / height), f * (2.0 / height)], axis=1),
     ], axis=1)  # fmt: skip
     grid = it.affine_grid(theta, (x.shape[0], x.shape[1], h, w), align_corners=False)
-    moved = it.grid_sample(x - fill if fill else x, grid, align_corners=False)
+    moved = it.grid_sample(x - fill if fill else x, grid, mode=mode, align_corners=False)
     return moved + fill if fill else moved
 
 
-class RandomResizedCrop(Augmentation):
+class RandomResizedCrop(OfImages):
     """A piece of each image of random area and aspect, resized; Szegedy et al. (CVPR 2015).
 
     Args:
@@ -144,8 +170,7 @@ class RandomResizedCrop(Augmentation):
         self.scale = interval(name, "scale", scale, least=0.0)
         self.ratio = interval(name, "ratio", ratio, least=1e-6)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("RandomResizedCrop", x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
         height, width = x.shape[2:]
         area = draw(x, *self.scale, generator, axes=1) * (height * width)
         low, high = map(math.log, self.ratio)
@@ -155,10 +180,11 @@ class RandomResizedCrop(Augmentation):
         left = draw(x, 0.0, 1.0, generator, axes=1) * (width - w) + (w - width) / 2
         top = draw(x, 0.0, 1.0, generator, axes=1) * (height - h) + (h - height) / 2
         zero, (out_h, out_w) = it.zeros_like(w), self.size
-        return warped(x, [w / out_w, zero, left, zero, h / out_h, top], size=self.size)
+        matrix = [w / out_w, zero, left, zero, h / out_h, top]
+        return lambda x, masks: warped(x, matrix, size=self.size, nearest=masks)
 
 
-class RandomAffine(Augmentation):
+class RandomAffine(OfImages):
     """Turns, moves, scales and shears images about their middle, bilinear.
 
     Args:
@@ -167,6 +193,7 @@ class RandomAffine(Augmentation):
         scale: between which factors they grow.
         shear: angles in degrees along the rows, from [-v, v] or the interval that is given.
         fill: what comes in from outside.
+        mask_fill: the class of it, in masks.
 
     >>> import ingle.tensor as it
     >>> from ingle.dataset.augment import RandomAffine
@@ -178,6 +205,7 @@ class RandomAffine(Augmentation):
     def __init__(
         self, degrees: Any = 0.0, translate: tuple[float, float] = (0.0, 0.0),
         scale: tuple[float, float] = (1.0, 1.0), shear: Any = 0.0, fill: float = 0.0,
+        *, mask_fill: int = 0,
     ) -> None:  # fmt: skip
         name = type(self).__name__
         self.degrees = interval(name, "degrees", _about(degrees))
@@ -188,16 +216,18 @@ class RandomAffine(Augmentation):
             )
         self.scale = interval(name, "scale", scale, least=1e-6)
         self.shear = interval(name, "shear", _about(shear))
-        self.fill = float(fill)
+        self.fill, self.mask_fill = float(fill), int(mask_fill)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images(type(self).__name__, x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
         angle = draw(x, *self.degrees, generator, axes=1) * (math.pi / 180.0)
         shear = it.tan(draw(x, *self.shear, generator, axes=1) * (math.pi / 180.0))
         scale = draw(x, *self.scale, generator, axes=1)
         reach = self.translate[0] * x.shape[3], self.translate[1] * x.shape[2]
         right, down = (it.round(draw(x, -r, r, generator, axes=1)) for r in reach)
-        return warped(x, affine_matrix(angle, right, down, scale, shear), self.fill)
+        matrix = affine_matrix(angle, right, down, scale, shear)
+        return lambda x, masks: warped(
+            x, matrix, self.mask_fill if masks else self.fill, nearest=masks
+        )
 
 
 def affine_matrix(
@@ -219,11 +249,11 @@ def _about(value: Any) -> Any:
 class RandomRotation(RandomAffine):
     """Turns images about their middle, bilinear; see `RandomAffine`."""
 
-    def __init__(self, degrees: Any, fill: float = 0.0) -> None:
-        super().__init__(degrees, fill=fill)
+    def __init__(self, degrees: Any, fill: float = 0.0, *, mask_fill: int = 0) -> None:
+        super().__init__(degrees, fill=fill, mask_fill=mask_fill)
 
 
-class RandomErasing(Augmentation):
+class RandomErasing(OfColors):
     """Fills a rectangle of images with a value; Zhong et al. (AAAI 2020).
 
     Args:
@@ -243,8 +273,7 @@ class RandomErasing(Augmentation):
         self.ratio = interval(name, "ratio", ratio, least=1e-6)
         self.value = float(value)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("RandomErasing", x)
+    def colored(self, x: Tensor, generator: Generator | None) -> Tensor:
         inside = rectangle(x, draw(x, *self.scale, generator), self.ratio, generator)
         return it.where(inside & chosen(x, self.p, generator), self.value, x)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.random import Generator
 
-from .base import Augmentation, draw, images
+from .base import Change, OfImages, draw
 from .colors import blended, brightened, contrasted, saturated
 from .geometry import affine_matrix, warped
 
@@ -21,7 +20,7 @@ COLORS = (
 )  # fmt: skip
 
 
-class RandAugment(Augmentation):
+class RandAugment(OfImages):
     """Applies `num_ops` of fourteen changes to each image, in strength `magnitude`; Cubuk et al.
     (NeurIPS 2020).
 
@@ -33,6 +32,7 @@ class RandAugment(Augmentation):
         num_ops: how many changes, one after the other.
         magnitude: from 0 to 30.
         fill: what comes in from outside.
+        mask_fill: the class of it, in masks.
 
     >>> import ingle.tensor as it
     >>> from ingle.dataset.augment import RandAugment
@@ -40,24 +40,33 @@ class RandAugment(Augmentation):
     (4, 3, 8, 8)
     """
 
-    def __init__(self, num_ops: int = 2, magnitude: float = 9.0, fill: float = 0.0) -> None:
+    def __init__(
+        self, num_ops: int = 2, magnitude: float = 9.0, fill: float = 0.0, *, mask_fill: int = 0
+    ) -> None:
         if num_ops < 0 or not 0.0 <= magnitude <= 30.0:
             raise ArgumentError(
                 "RandAugment: num_ops must not be negative, and magnitude in [0, 30]; got "
                 f"{num_ops} and {magnitude}"
             )
         self.num_ops, self.magnitude, self.fill = int(num_ops), float(magnitude), float(fill)
+        self.mask_fill = int(mask_fill)
 
-    def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
-        x = images("RandAugment", x)
+    def change(self, x: Tensor, generator: Generator | None) -> Change:
+        drawn = []
         for _ in range(self.num_ops):
             which = it.floor(draw(x, 0.0, float(len(GEOMETRIC + COLORS)), generator, axes=1))
             sign = it.where(draw(x, 0.0, 1.0, generator, axes=1) < 0.5, -1.0, 1.0)
-            x = self._changed(x, which, sign)
-        out: Tensor = x
-        return out
+            drawn.append((which, sign))
 
-    def _changed(self, x: Tensor, which: Tensor, sign: Tensor) -> Tensor:
+        def changed(x: Tensor, masks: bool) -> Tensor:
+            for which, sign in drawn:
+                moved = self._moved(x, which, sign, masks)
+                x = moved if masks else self._colored(x, moved, which, sign)
+            return x
+
+        return changed
+
+    def _moved(self, x: Tensor, which: Tensor, sign: Tensor, masks: bool) -> Tensor:
         strength = self.magnitude / 30.0
         one = it.ones_like(sign)
         amounts = {
@@ -76,7 +85,12 @@ class RandAugment(Augmentation):
         )
         matrix[3] = matrix[3] + down
         moves = it.reshape((which > 0.0) & (which < float(len(GEOMETRIC))), (-1, 1, 1, 1))
-        out = it.where(moves, warped(x, matrix, self.fill), x)
+        fill = self.mask_fill if masks else self.fill
+        return it.where(moves, warped(x, matrix, fill, nearest=masks), x)
+
+    def _colored(self, x: Tensor, out: Tensor, which: Tensor, sign: Tensor) -> Tensor:
+        """Images with the colors that were drawn, and `out` for those that were moved instead."""
+        strength = self.magnitude / 30.0
         factor = it.reshape(1.0 + sign * (0.9 * strength), (-1, 1, 1, 1))
         for i, name in enumerate(COLORS, len(GEOMETRIC)):
             mine = it.reshape(which == float(i), (-1, 1, 1, 1))

@@ -26,7 +26,8 @@ class MeanAveragePrecision(Metric):
 
     Outputs are a list with one dict for each image, `{"boxes": (n, 4), "scores": (n,), "labels":
     (n,)}`, targets one with `{"boxes": (m, 4), "labels": (m,)}`, of tensors or arrays. Boxes are
-    left, top, right, bottom. A class without true boxes is left out; NaN if there is none.
+    left, top, right, bottom; one of the outputs whose right is left of its left, as nets give them
+    at first, overlaps nothing. A class without true boxes is left out; NaN if there is none.
 
     Args:
         thresholds: of the intersection over union; 0.5, 0.55 ... 0.95 if not given.
@@ -34,6 +35,7 @@ class MeanAveragePrecision(Metric):
 
     Raises:
         ShapeError: lists or arrays do not fit as said; the message names the image.
+        ArgumentError: a true box has its right left of its left, or its bottom above its top.
 
     >>> from ingle.train import MeanAveragePrecision
     >>> import numpy as np
@@ -162,7 +164,7 @@ def _rows(side: str, image: int, given: Any, keys: tuple[str, ...]) -> Rows:
             f"MeanAveragePrecision: {side} of image {image} of the batch must be boxes (n, 4)"
             f"{''.join(f', {key} (n,)' for key in keys)}, got {shapes}; no boxes are (0, 4)"
         )
-    if (rows["boxes"][:, 2:] < rows["boxes"][:, :2]).any():
+    if side == "targets" and (rows["boxes"][:, 2:] < rows["boxes"][:, :2]).any():
         raise ArgumentError(
             f"MeanAveragePrecision: {side} of image {image} of the batch have a box whose right "
             "is left of its left, or bottom above its top; boxes are left, top, right, bottom, "
