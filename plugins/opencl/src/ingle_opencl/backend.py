@@ -75,6 +75,7 @@ class OpenCLBackend(KernelBackend):
             *_OPTIONS,
             *([_EXACT] if self.limits.exact else []),
             *(_FAST_FMA if self.limits.fma else []),
+            *([] if self.wide else [f"-D INGLE_VECTOR={self.limits.register // 8}"]),
         ]
         self._ahead = RunAhead()
         self._process = os.getpid()

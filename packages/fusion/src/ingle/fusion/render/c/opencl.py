@@ -5,6 +5,9 @@ by one, since pointers may not lie in memory. What a plan knows before it runs, 
 is a table in memory; what changes from run to run comes with the launch, behind the buffers: a
 struct of int64 with the offset of each operand in bytes, the scalars, where in the table the
 arguments begin, the first and last unit, and how many units a work item takes.
+
+Compilers often take half of the widest vector registers. Where `INGLE_VECTOR` is defined, as the
+bytes of a register, long loops take all of it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, accumulator_dtype, layout
+from ...kernel.code import SIZES
+from ...kernel.nest import Nest, accumulator_dtype, is_flat, layout
 from .code import CodeRenderer
 from .groups import group_item, grouped, is_wide
 from .source import rendered
@@ -79,6 +83,7 @@ class OpenCL:
         at = count + len(nest.scalars)
         start, first, last, grain = (f"given.at[{n}]" for n in range(at, at + 4))
         return [
+            *_whole_registers(nest),
             f"typedef struct {{ int64_t at[{at + 4}]; }} given_t;",
             f"__kernel void {name}({''.join(buffers)}__global const int64_t *table,",
             "    const given_t given)",
@@ -96,6 +101,21 @@ class OpenCL:
 
     def scalar(self, nest: Nest, number: int) -> str:
         return f"given.at[{len(nest.operands) + number}]"
+
+
+def _whole_registers(nest: Nest) -> Sequence[str]:
+    """Makes loops of a nest whose rows are long take as many elements as a register holds."""
+    if not (is_flat(nest) or nest.long):
+        return ()
+    dtypes = {*(i.dtype for s in nest.stages for i in s.code), *(o.dtype for o in nest.operands)}
+    widest = max(SIZES[accumulator_dtype(d)] for d in dtypes)
+    width = f"vectorize_width(INGLE_VECTOR / {widest})"
+    return (
+        "#if defined(__clang__) && defined(INGLE_VECTOR)",
+        "#undef INGLE_INDEPENDENT",
+        f'#define INGLE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety) {width}")',
+        "#endif",
+    )
 
 
 class Wide(OpenCL):
