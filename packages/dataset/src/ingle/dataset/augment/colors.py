@@ -147,7 +147,9 @@ class Normalize(OfColors):
                 f"Normalize: mean has {len(self.mean)} channels, the images have {x.shape[1]}: "
                 f"{x.shape}"
             )
-        shape, place = (1, -1, 1, 1), {"dtype": x.dtype, "device": x.device}
-        mean, std = (it.reshape(it.asarray(v, **place), shape) for v in (self.mean, self.std))
+        mean, std = (
+            it.reshape(it.asarray(v, dtype=x.dtype, device=x.device), (1, -1, 1, 1))
+            for v in (self.mean, self.std)
+        )
         out: Tensor = (x - mean) / std
         return out
