@@ -9,8 +9,8 @@ from metric_batches import gathered
 import ingle.tensor as it
 from ingle import nn
 from ingle.tensor.errors import ArgumentError, ShapeError
-from ingle.train import DISTS, FID, LPIPS
-from ingle.train.metrics.perceptual import DISTSNet, InceptionFeatures, LPIPSNet
+from ingle.train import AFINE, DISTS, FID, LPIPS
+from ingle.train.metrics.perceptual import AFINENet, DISTSNet, InceptionFeatures, LPIPSNet
 from ingle.train.metrics.perceptual.frechet import frechet_distance
 
 RNG = np.random.default_rng(0)
@@ -236,3 +236,103 @@ def test_mistakes_are_explained():
         LPIPSNet("resnet")
     with pytest.raises(ArgumentError, match="low must be below high"):
         LPIPS(LPIPSNet("squeeze"), low=1, high=0)
+
+
+def afine_in_pytorch(torch, net, layers):
+    """A-FINE of one image beside another, by the formulas of the paper, in PyTorch and NumPy."""
+    f = torch.nn.functional
+    state = {k: torch.from_numpy(np.array(v.numpy())) for k, v in net.state_dict().items()}
+    visual = "finetuned_clip.visual."
+    mean, std = (
+        torch.tensor(v).reshape(1, 3, 1, 1)
+        for v in ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+    )
+
+    def features(x):
+        h = f.conv2d(x, state[visual + "conv1.weight"], stride=32).flatten(2).mT
+        h = torch.cat([state[visual + "class_embedding"].expand(1, 1, -1), h], 1)
+        places = state[visual + "positional_embedding"][None, None]
+        places = f.interpolate(places, h.shape[1:], mode="bicubic", align_corners=False)[0]
+
+        def norm(x, name):
+            weight, bias = state[f"{visual}{name}.weight"], state[f"{visual}{name}.bias"]
+            return f.layer_norm(x, weight.shape, weight, bias)
+
+        h, found = norm(h + places, "ln_pre"), []
+        for i in range(layers):
+            at = f"{visual}transformer.resblocks.{i}."
+            attend = torch.nn.MultiheadAttention(h.shape[-1], 1, batch_first=True)
+            attend.load_state_dict(
+                {k[len(at) + 5 :]: v for k, v in state.items() if k.startswith(at + "attn.")}
+            )
+            a = norm(h, f"transformer.resblocks.{i}.ln_1")
+            h = h + attend(a, a, a)[0]
+            a = norm(h, f"transformer.resblocks.{i}.ln_2")
+            a = f.linear(a, state[at + "mlp.c_fc.weight"], state[at + "mlp.c_fc.bias"])
+            a = a / (1 + torch.exp(-1.702 * a))
+            h = h + f.linear(a, state[at + "mlp.c_proj.weight"], state[at + "mlp.c_proj.bias"])
+            found.append(f.relu(h[0, 1:]))
+        return [(x * std + mean)[0].flatten(1).T, *found]
+
+    def natural(parts):
+        rows = []
+        for k, part in enumerate(parts):
+            row = torch.cat([part.mean(0), part.var(0, correction=0)])
+            if k:
+                row = f.linear(row, *(state[f"natural.proj_feat.{n}"] for n in ("weight", "bias")))
+            rows.append(row)
+        row = torch.cat(rows)
+        for n in (0, 2):
+            row = f.gelu(row) if n else row
+            row = f.linear(row, *(state[f"natural.proj_head.{n}.{k}"] for k in ("weight", "bias")))
+        return scaled(row.item(), "natural_scale", (-np.inf, np.inf), (-np.inf, np.inf))
+
+    def scaled(x, name, middles, widths):
+        middle = np.clip(state[f"{name}.yita3"].item(), *middles)
+        width = np.clip(state[f"{name}.yita4"].item(), *widths)
+        return 4 / (1 + np.exp(-(x - middle) / abs(width))) - 2
+
+    def fidelity(of_x, of_y):
+        alpha, beta = (
+            np.log1p(np.exp(state[f"fidelity.{n}"].numpy()[0, 0])) for n in ("alpha", "beta")
+        )
+        like = []
+        for a, b in zip(of_x, of_y, strict=True):
+            a, b = a.detach().double().numpy(), b.detach().double().numpy()
+            means = (2 * a.mean(0) * b.mean(0) + 1e-10) / (a.mean(0) ** 2 + b.mean(0) ** 2 + 1e-10)
+            both = ((a - a.mean(0)) * (b - b.mean(0))).mean(0)
+            like.append((means, (2 * both + 1e-10) / (a.var(0) + b.var(0) + 1e-10)))
+        means, varied = (np.concatenate(part) for part in zip(*like, strict=True))
+        like = (alpha * means + beta * varied).sum() / (alpha.sum() + beta.sum())
+        return scaled(1 - like, "fidelity_scale", (0.05, 0.95), (0.01, 0.70))
+
+    def score(x, y):
+        sides = [-(-side // 32) * 32 for side in x.shape[1:]]
+        parts = [
+            features(f.interpolate((one[None] - mean) / std, sides, mode="bicubic"))
+            for one in (x, y)
+        ]
+        mine, other = map(natural, parts)
+        k = np.log1p(np.exp(state["adapter.k"].item()))
+        joined = np.exp(k * (other - mine)) * mine + fidelity(*parts)
+        return 100 / (1 + np.exp(-(joined + 1.971) / 2.3734))
+
+    return score
+
+
+def test_afine_is_that_of_its_formula():
+    torch = pytest.importorskip("torch")
+    it.random.seed(0)
+    net = AFINENet(64, 2)
+    net.fidelity_scale.yita3.value = it.asarray(2.0)  # beyond what it is kept between
+    score = afine_in_pytorch(torch, net, 2)
+    x, y = X[:3, :, :50], Y[:3, :, :50]
+    wanted = [score(torch.from_numpy(a), torch.from_numpy(b)) for a, b in zip(x, y, strict=True)]
+    found = net(it.asarray(x), it.asarray(y)).tolist()
+    assert found == pytest.approx(wanted, rel=1e-4)
+    assert gathered(AFINE(net), x, y, parts=(0, 1, None)) == pytest.approx(
+        np.mean(wanted), rel=1e-4
+    )
+    assert net(it.asarray(y), it.asarray(x)).tolist() != pytest.approx(found, rel=1e-3)
+    with pytest.raises(ShapeError, match="AFINE"):
+        AFINE(net).update(it.asarray(x), it.asarray(x[:, :1]), 0.0)

@@ -15,6 +15,7 @@ from .history import read_jsonl as read_jsonl
 from .learner import Learner as Learner
 from .loggers import loggers as loggers
 from .loggers import make_logger as make_logger
+from .metrics import AFINE as AFINE
 from .metrics import AUROC as AUROC
 from .metrics import BLEU as BLEU
 from .metrics import DISTS as DISTS

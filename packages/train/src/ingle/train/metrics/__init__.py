@@ -18,6 +18,7 @@ from .overlaps import HammingLoss as HammingLoss
 from .overlaps import IoU as IoU
 from .overlaps import Precision as Precision
 from .overlaps import Recall as Recall
+from .perceptual import AFINE as AFINE
 from .perceptual import DISTS as DISTS
 from .perceptual import FID as FID
 from .perceptual import LPIPS as LPIPS
