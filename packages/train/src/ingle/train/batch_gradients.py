@@ -11,7 +11,7 @@ from ingle.tensor import Device, Gradients, Tensor
 from ingle.tensor.errors import ArgumentError, MissingPackageError
 
 from . import nonfinite
-from .batches import detached, samples_in, targets_of, to_tensors
+from .batches import detached, samples_in, targets_of, to_train_on
 
 if TYPE_CHECKING:
     from .learner import Learner
@@ -54,7 +54,7 @@ def wait(learner: Learner) -> None:
 
 def _on_one(learner: Learner, batch: Any) -> tuple[float, Gradients]:
     with learner.spans("forward"):
-        tensors = to_tensors(batch, learner.model)
+        tensors = to_train_on(batch, learner)
         outputs, loss = learner.forward_precisely(tensors)
         value = float(loss)
     if not math.isfinite(value):
@@ -78,7 +78,7 @@ def _on_several(learner: Learner, batch: Any) -> tuple[float, Gradients]:
         return learner.scaler.scale(loss)
 
     with learner.spans("devices"):
-        tensors = to_tensors(batch, learner.model)
+        tensors = to_train_on(batch, learner)
         _, found = _data_parallel()(loss_of, tensors, devices=learner.devices)
         losses = [float(loss) for _, _, _, loss in seen]
     value = math.fsum(loss * one[0] for loss, one in zip(losses, seen, strict=True))

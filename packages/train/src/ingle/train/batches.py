@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import ingle.tensor as it
+from ingle.autodiff import no_grad
 from ingle.nn import Module
 from ingle.tensor import Device, Tensor
 
 from .errors import TrainingError
+
+if TYPE_CHECKING:
+    from .learner import Learner
 
 
 def to_tensors(batch: Any, model: Module) -> Any:
     """The batch with its arrays as tensors where the model is; what is no array stays."""
     first = next(model.parameters(), None)
     return _convert(batch, None if first is None else first.device)
+
+
+def to_train_on(batch: Any, learner: Learner) -> Any:
+    """The batch as tensors where the model is, augmented."""
+    tensors = to_tensors(batch, learner.model)
+    if learner.augment is None:
+        return tensors
+    with no_grad():
+        return learner.augment(tensors)
 
 
 def _convert(part: Any, device: Device | None) -> Any:

@@ -47,6 +47,8 @@ class Learner:
         loss: the mean loss of a batch from outputs and targets.
         metrics: besides the mean loss, gathered in training and validation.
         accumulate: how many batches make up one step; their gradients are averaged by samples.
+        augment: what is done with batches to train on, as tensors where the model is: those of
+            `ingle.dataset.augment`, or any function. Metrics get the targets that it gives.
         max_grad_norm: gradients are scaled down to this global norm.
         precision: `"bfloat16"` or `"float16"` for mixed precision, in training and validation; with
             float16 the loss is scaled, and a step whose gradients overflow is left out.
@@ -94,6 +96,7 @@ class Learner:
         *,
         metrics: Sequence[Metric] = (),
         accumulate: int = 1,
+        augment: Callable[[Any], Any] | None = None,
         max_grad_norm: float | None = None,
         precision: str | DType | None = None,
         checkpoints: CheckpointStore | str | os.PathLike[str] | None = None,
@@ -111,7 +114,7 @@ class Learner:
         self.loss = loss
         self.metrics: list[Metric] = [m.fresh() for m in (MeanLoss(), *metrics)]
         _different_names(self.metrics)
-        self.accumulate = accumulate
+        self.accumulate, self.augment = accumulate, augment
         self.max_grad_norm = max_grad_norm
         self.precision = None if precision is None else as_dtype(precision)
         it.precision(self.precision)  # refuses other dtypes

@@ -10,7 +10,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.errors import AnomalyError
 
-from .batches import to_tensors
+from .batches import to_train_on
 from .errors import NonFiniteLossError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def located(learner: Learner, group: Sequence[Any], told: NonFiniteLossError) ->
     try:
         with it.transaction(), it.anomaly(infinite=infinite):
             for batch in group:
-                learner.forward(to_tensors(batch, learner.model))
+                learner.forward(to_train_on(batch, learner))
             raise _UndoneError
     except AnomalyError as found:
         return NonFiniteLossError(f"{told}. It comes from {found}", told.step, told.value)
