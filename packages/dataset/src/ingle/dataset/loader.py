@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from .epoch import Epoch, LoaderStats
 from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError
 from .ordering import as_seed, generator
 from .orders import SOMETIMES, BatchOrder, checked_lengths
+from .other_names import refuse
 from .sampling import checked_weights
 from .worker_processes import Workers
 from .worker_threads import batches_of_threads
@@ -104,7 +105,9 @@ class Loader:
         worker_kind: Literal["threads", "processes"] = "threads",
         persistent: bool = False,
         device: object = None,
+        **others: Never,
     ) -> None:
+        refuse(others)
         self.dataset = dataset
         self.batch_size = _count(batch_size, "batch_size", least=1)
         self.prefetch = _count(prefetch, "prefetch", least=0)

@@ -1,6 +1,7 @@
 """What PyTorch, torchvision and torchaudio call what is here."""
 
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import NoReturn
 
@@ -23,6 +24,28 @@ OTHERS = {
     "AG_NEWS": "ag_news(folder)",
     "DBpedia": "dbpedia(folder)",
 }
+
+OPTIONS = {
+    "num_workers": "write workers={value!r}",
+    "collate_fn": "write collate=...",
+    "pin_memory": 'write device="cuda", which sends batches ahead through such memory',
+    "pin_memory_device": "write device=...",
+    "persistent_workers": 'write worker_kind="processes", persistent={value!r}',
+    "sampler": "write shuffle=True, weights=..., or Loader(dataset.subset(indices))",
+    "batch_sampler": "write lengths=... for batches of like length",
+    "generator": "write seed=..., on which each order depends",
+    "prefetch_factor": "write prefetch={value!r}",
+    "worker_init_fn": "leave it out; `augment` has a generator of its own for each batch",
+    **dict.fromkeys(("timeout", "multiprocessing_context", "in_order"), "leave it out"),
+}
+"""What to write for options of PyTorch's `DataLoader`."""
+
+
+def refuse(options: Mapping[str, object]) -> None:
+    """Raises `TypeError` for options that a loader does not have."""
+    for name, value in options.items():
+        told = f"; {OPTIONS[name].format(value=value)}" if name in OPTIONS else ""
+        raise TypeError(f"Loader: there is no argument {name}={value!r:.40}{told}")
 
 
 class _Answering(ModuleType):

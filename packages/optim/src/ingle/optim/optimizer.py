@@ -151,7 +151,7 @@ class Optimizer(Structured):
         for group in self.groups:
             group.set_lr(lr, self.steps.raw)
 
-    def step(self, grads: Gradients) -> None:
+    def step(self, grads: Gradients = None) -> None:  # type: ignore[assignment]
         """Updates every parameter that has a gradient; if anything raises, nothing has changed.
 
         Frozen parameters and those without a gradient are left alone, with their moments.
@@ -163,8 +163,9 @@ class Optimizer(Structured):
         name = type(self).__name__
         if not isinstance(grads, Gradients):
             raise OperandError(
-                f"{name}.step: expected the Gradients that loss.backward() returns, got "
-                f"{type(grads).__name__}; write optimizer.step(loss.backward())"
+                f"{name}.step: expected the gradients that loss.backward() returns, got "
+                f"{'nothing' if grads is None else type(grads).__name__}; write "
+                "optimizer.step(loss.backward())"
             )
         work = [(g, s, found) for g, s, found in self._pairs(grads) if s.parameter.requires_grad]
         if not work:

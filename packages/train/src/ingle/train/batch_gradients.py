@@ -11,6 +11,7 @@ from ingle.tensor import Device, Gradients, Tensor
 from ingle.tensor.errors import ArgumentError, MissingPackageError
 
 from . import nonfinite
+from .arguments import check_loss
 from .batches import detached, samples_in, targets_of, to_train_on
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def _on_one(learner: Learner, batch: Any) -> tuple[float, Gradients]:
     with learner.spans("forward"):
         tensors = to_train_on(batch, learner)
         outputs, loss = learner.forward_precisely(tensors)
+        check_loss(loss)
         value = float(loss)
     if not math.isfinite(value):
         raise nonfinite.error(learner, value, tensors)
@@ -74,6 +76,7 @@ def _on_several(learner: Learner, batch: Any) -> tuple[float, Gradients]:
 
     def loss_of(part: Any) -> Tensor:
         outputs, loss = learner.forward_precisely(part)
+        check_loss(loss)
         seen.append((samples_in(part), detached(outputs), targets_of(part), loss.detach()))
         return learner.scaler.scale(loss)
 

@@ -19,7 +19,7 @@ from ingle.tensor import Device, DType, Gradients, Tensor
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
-from . import batch_gradients, interrupting, nonfinite, resuming
+from . import arguments, batch_gradients, interrupting, nonfinite, resuming
 from .batches import samples_in, targets_of, to_tensors
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
@@ -109,6 +109,7 @@ class Learner:
     ) -> None:
         _at_least_one("accumulate", accumulate)
         _at_least_one("checkpoint_every", checkpoint_every)
+        arguments.check(model, optimizer, loss, metrics, callbacks)
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
@@ -226,6 +227,7 @@ class Learner:
                 self.save(batches, found)
             if self._ends_now:
                 break
+        arguments.require_batches(done or resumed, self.epoch + 1)
 
     def _validation(self, valid: Iterable[Any]) -> Record:
         """The numbers of an evaluation after this step, which is made only once."""

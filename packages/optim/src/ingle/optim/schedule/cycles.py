@@ -10,11 +10,12 @@ from typing import Literal
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.numbers import cos
 
+from .closed_form import ClosedForm
 from .rates import Rate, _count, rate_at
 
 
 @dataclass(frozen=True)
-class Factor:
+class Factor(ClosedForm):
     """`factor` times `lr` for the first steps, then `lr`; PyTorch's ConstantLR.
 
     >>> from ingle.optim import schedule
@@ -34,7 +35,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Lambda:
+class Lambda(ClosedForm):
     """`lr` times a function of the step; PyTorch's LambdaLR.
 
     >>> from ingle.optim import schedule
@@ -50,7 +51,7 @@ class Lambda:
 
 
 @dataclass(frozen=True)
-class CosineAnnealing:
+class CosineAnnealing(ClosedForm):
     """A cosine between `lr` and `final` that goes on, up and down; PyTorch's CosineAnnealingLR.
 
     `Cosine` is the first half of it with a warm-up, and stays at its end.
@@ -78,7 +79,7 @@ class CosineAnnealing:
 
 
 @dataclass(frozen=True)
-class WarmRestarts:
+class WarmRestarts(ClosedForm):
     """Half cosines one after the other, each longer than the one before; SGDR (ICLR 2017).
 
     PyTorch's CosineAnnealingWarmRestarts.
@@ -115,7 +116,7 @@ class WarmRestarts:
 
 
 @dataclass(frozen=True)
-class Cyclic:
+class Cyclic(ClosedForm):
     """Up and down between two rates; Smith (WACV 2017), PyTorch's CyclicLR.
 
     Args:
@@ -161,7 +162,7 @@ class Cyclic:
 
 
 @dataclass(frozen=True)
-class Noam:
+class Noam(ClosedForm):
     """A line up and then the inverse root of the step; Vaswani et al. (2017), section 5.3.
 
     Args:
@@ -190,7 +191,7 @@ class Noam:
 
 
 @dataclass(frozen=True)
-class Composed:
+class Composed(ClosedForm):
     """Several schedules at once: their product, sum or mean.
 
     Args:

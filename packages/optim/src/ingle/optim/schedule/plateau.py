@@ -8,10 +8,11 @@ from typing import Any, Literal, SupportsFloat
 
 from ingle.tensor.errors import ArgumentError
 
+from .closed_form import ClosedForm
 from .rates import _count
 
 
-class Plateau:
+class Plateau(ClosedForm):
     """Times `factor` when what is observed has not got better; PyTorch's ReduceLROnPlateau.
 
     It is a schedule, with a state: `observe` a loss or metric, mostly once an epoch.

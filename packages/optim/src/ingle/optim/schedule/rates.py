@@ -13,6 +13,8 @@ from ingle.tensor.followed import as_float
 from ingle.tensor.hosting import called
 from ingle.tensor.numbers import cos
 
+from .closed_form import ClosedForm
+
 Schedule = Callable[[int], float]
 Rate: TypeAlias = "float | Schedule"
 
@@ -49,7 +51,7 @@ def _count(name: str, argument: str, value: int, least: int = 1) -> None:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(ClosedForm):
     """Always the same.
 
     >>> from ingle.optim import schedule
@@ -64,7 +66,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(ClosedForm):
     """Times `gamma` every `every` steps; PyTorch's StepLR.
 
     >>> from ingle.optim import schedule
@@ -84,7 +86,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class MultiStep:
+class MultiStep(ClosedForm):
     """Times `gamma` at each milestone; PyTorch's MultiStepLR.
 
     >>> from ingle.optim import schedule
@@ -101,7 +103,7 @@ class MultiStep:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(ClosedForm):
     """Times `gamma` every step; PyTorch's ExponentialLR.
 
     >>> from ingle.optim import schedule
@@ -117,7 +119,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(ClosedForm):
     """A straight line from `start` times `lr` to `end` times `lr`; PyTorch's LinearLR.
 
     Args:
@@ -144,7 +146,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Warmup:
+class Warmup(ClosedForm):
     """A line from `start` times the rate up to `after`, which is then counted from its own start.
 
     Args:
@@ -171,7 +173,7 @@ class Warmup:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(ClosedForm):
     """Half a cosine from `lr` down to `final`, after a linear warm-up; stays there.
 
     Loshchilov and Hutter: SGDR (ICLR 2017); PyTorch's CosineAnnealingLR over its first half period.
@@ -209,7 +211,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(ClosedForm):
     """`lr` times (1 - step / steps) ** power, down to `final`; PyTorch's PolynomialLR.
 
     >>> from ingle.optim import schedule
@@ -232,7 +234,7 @@ class Polynomial:
 
 
 @dataclass(frozen=True)
-class OneCycle:
+class OneCycle(ClosedForm):
     """Up to `lr` and down to almost nothing; Smith and Topin (2017), PyTorch's OneCycleLR.
 
     Args:
@@ -290,7 +292,7 @@ class OneCycle:
 
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(ClosedForm):
     """One schedule after the other, each counted from its own start; PyTorch's SequentialLR.
 
     Args:
@@ -322,7 +324,7 @@ class Sequential:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(ClosedForm):
     """`lr` times the factors of several schedules, all running at once; PyTorch's ChainedScheduler.
 
     Args:

@@ -1,0 +1,50 @@
+"""What a program for PyTorch does first, and what the errors tell it to write."""
+
+import copy
+import pickle
+
+import pytest
+
+import ingle.tensor as it
+from ingle import nn, optim
+from ingle.optim import schedule
+from ingle.tensor.errors import ArgumentError, OperandError
+
+MODEL = nn.Linear(2, 1)
+SCHEDULES = [
+    schedule.Step(0.1, 3), schedule.Cosine(0.1, 10), schedule.Lambda(0.1, float),
+    schedule.Plateau(0.1), schedule.Chain(0.1, [float]), schedule.Composed([0.1, 0.2]),
+]  # fmt: skip
+
+
+def test_a_step_without_gradients():
+    for optimizer in (optim.SGD(MODEL, lr=0.1), optim.AdamW(MODEL)):
+        with pytest.raises(OperandError, match=r"got nothing; write optimizer\.step\("):
+            optimizer.step()
+        with pytest.raises(OperandError, match="got Tensor; write"):
+            optimizer.step(it.ones(2))
+
+
+def test_a_schedule_made_of_an_optimizer():
+    made = optim.SGD(MODEL, lr=0.1)
+    for kind in (schedule.Step, schedule.OneCycle, schedule.Plateau, schedule.CosineAnnealing):
+        with pytest.raises(ArgumentError, match=rf"lr=optim\.schedule\.{kind.__name__}"):
+            kind(made, 10)
+        with pytest.raises(ArgumentError, match="is given to the optimizer"):
+            kind(optimizer=made)
+
+
+@pytest.mark.parametrize("made", SCHEDULES, ids=lambda made: type(made).__name__)
+def test_a_schedule_that_is_stepped(made):
+    with pytest.raises(AttributeError, match="here: leave it out; the optimizer counts its steps"):
+        made.step()
+    with pytest.raises(AttributeError, match=r"here: optimizer\.lr"):
+        made.get_last_lr()
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        made.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("made", SCHEDULES, ids=lambda made: type(made).__name__)
+def test_schedules_are_copied_and_pickled(made):
+    for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert [again(i) for i in range(5)] == [made(i) for i in range(5)]

@@ -1,0 +1,70 @@
+"""What a learner is given: classes where objects are meant, and other slips, named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ingle.nn import Module
+from ingle.optim import Optimizer
+from ingle.tensor import Tensor
+from ingle.tensor.errors import ArgumentError
+
+from .callbacks import Callback
+from .errors import TrainingError
+from .metrics import Metric
+
+
+def check(
+    model: object,
+    optimizer: object,
+    loss: object,
+    metrics: Iterable[object],
+    callbacks: Iterable[object],
+) -> None:
+    """Raises `ArgumentError` for what a learner cannot work with."""
+    _be("model", model, Module, "a module")
+    _be("optimizer", optimizer, Optimizer, "an optimizer of ingle.optim")
+    if isinstance(loss, type):
+        raise ArgumentError(f"Learner: loss is the class {loss.__name__}; write {loss.__name__}()")
+    if loss is not None and not callable(loss):  # none where `forward` is overridden
+        raise ArgumentError(
+            f"Learner: loss must be a function of outputs and targets, such as it.cross_entropy or "
+            f"nn.CrossEntropyLoss(), got {loss!r:.80}"
+        )
+    for metric in metrics:
+        _be("one of metrics", metric, Metric, "a metric, such as Accuracy()")
+    for callback in callbacks:
+        _be("one of callbacks", callback, Callback, "a callback, such as EarlyStopping()")
+
+
+def _be(name: str, given: object, kind: type, meant: str) -> None:
+    if isinstance(given, type) and issubclass(given, kind):
+        raise ArgumentError(
+            f"Learner: {name} is the class {given.__name__}; write {given.__name__}(...)"
+        )
+    if not isinstance(given, kind):
+        raise ArgumentError(f"Learner: {name} must be {meant}, got {given!r:.80}")
+
+
+def check_loss(loss: Any) -> None:
+    """Raises `TrainingError` for what a loss gave if it is no tensor of one element."""
+    if not isinstance(loss, Tensor):
+        raise TrainingError(
+            f"Learner: the loss must be a tensor, which gradients come from, got "
+            f"{type(loss).__name__}; leave out .item() or float() in it"
+        )
+    if loss.size != 1:
+        raise TrainingError(
+            f"Learner: the loss must be one number, got shape {loss.shape}; take it.mean of it, or "
+            'reduction="mean"'
+        )
+
+
+def require_batches(count: int, epoch: int) -> None:
+    """Raises `TrainingError` for an epoch without batches."""
+    if not count:
+        raise TrainingError(
+            f"fit: there were no batches in epoch {epoch}; an iterator is used up after one epoch: "
+            "give a Loader or a list, which can be gone through again"
+        )

@@ -1,0 +1,79 @@
+"""Slips in what a learner or a loader is given are named at once."""
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle import nn, optim
+from ingle.dataset import ArrayDataset, Loader
+from ingle.tensor.errors import ArgumentError
+from ingle.train import Accuracy, EarlyStopping, Learner, TrainingError
+
+X, Y = np.ones((8, 3), np.float32), np.zeros(8, np.int64)
+
+
+def batches():
+    return Loader(ArrayDataset(X, Y), 4)
+
+
+def learner(loss=it.cross_entropy, **options):
+    model = nn.Linear(3, 2)
+    return Learner(model, optim.SGD(model, lr=0.1), loss, progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"loss": nn.CrossEntropyLoss}, r"loss is the class CrossEntropyLoss; write CrossEntropy"),
+        ({"loss": "mse"}, r"loss must be a function of outputs and targets.* got 'mse'"),
+        ({"metrics": [Accuracy]}, r"one of metrics is the class Accuracy; write Accuracy\("),
+        ({"metrics": ["accuracy"]}, "one of metrics must be a metric.* got 'accuracy'"),
+        ({"callbacks": [EarlyStopping]}, "one of callbacks is the class EarlyStopping"),
+        ({"callbacks": [print]}, "one of callbacks must be a callback"),
+    ],
+)
+def test_classes_and_names_where_objects_are_meant(options, told):
+    with pytest.raises(ArgumentError, match=told):
+        learner(**options)
+
+
+def test_a_model_and_an_optimizer():
+    model = nn.Linear(3, 2)
+    with pytest.raises(ArgumentError, match="optimizer is the class SGD"):
+        Learner(model, optim.SGD, it.cross_entropy)
+    with pytest.raises(ArgumentError, match="optimizer must be an optimizer"):
+        Learner(model, 0.1, it.cross_entropy)
+    with pytest.raises(ArgumentError, match="model is the class Linear"):
+        Learner(nn.Linear, optim.SGD(model, lr=0.1), it.cross_entropy)
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        (lambda o, t: it.cross_entropy(o, t).item(), r"got float; leave out \.item\(\)"),
+        (lambda o, t: it.cross_entropy(o, t, reduction="none"), r"got shape \(4,\)"),
+    ],
+)
+def test_a_loss_that_is_no_number_of_a_tensor(loss, told):
+    with pytest.raises(TrainingError, match=told):
+        learner(loss).fit(batches(), epochs=1)
+
+
+def test_an_iterator_that_is_used_up():
+    made = learner()
+    with pytest.raises(TrainingError, match="no batches in epoch 2; an iterator is used up"):
+        made.fit(iter(list(batches())), epochs=2)
+    assert made.epoch == 1
+    assert len(learner().fit(list(batches()), epochs=2)) == 2
+
+
+def test_options_of_pytorchs_loader():
+    for options, told in (
+        ({"num_workers": 4}, "write workers=4"),
+        ({"collate_fn": list}, "write collate="),
+        ({"pin_memory": True}, 'write device="cuda"'),
+        ({"sampler": [1, 2]}, "write shuffle=True, weights="),
+        ({"bacth_size": 3}, "there is no argument bacth_size=3$"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            Loader(ArrayDataset(X, Y), **options)
