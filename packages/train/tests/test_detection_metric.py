@@ -1,5 +1,7 @@
 """Mean average precision beside an evaluation written out in plain loops."""
 
+import json
+
 import numpy as np
 import pytest
 from metric_batches import gathered
@@ -126,3 +128,27 @@ def test_a_box_of_an_untrained_net_hits_nothing():
         found = {"boxes": boxes, "scores": np.array([0.9, 0.8]), "labels": np.zeros(2)}
         metric.update([found], [{"boxes": box, "labels": np.zeros(1)}], 0.0)
         assert metric.compute() == 0.5
+
+
+def test_a_crowd_is_not_asked_for_and_boxes_within_it_do_not_count():
+    """The numbers are those of COCO's own evaluation, too."""
+    boxes = np.array([[0.0, 0.0, 10.0, 10.0], [20.0, 20.0, 60.0, 60.0]])
+    true = {"boxes": boxes, "labels": np.zeros(2), "crowd": np.array([False, True])}
+    inside, outside = [22.0, 22.0, 30.0, 30.0], [50.0, 50.0, 90.0, 90.0]
+
+    def of(*found):
+        metric = MeanAveragePrecision([0.5])
+        scores = np.linspace(0.9, 0.5, len(found))
+        rows = {"boxes": np.array(found), "scores": scores, "labels": np.zeros(len(found))}
+        metric.update([rows], [true], 0.0)
+        again = MeanAveragePrecision([0.5])
+        again.load_state(json.loads(json.dumps(metric.state())))
+        assert again.compute() == metric.compute()
+        return metric.compute()
+
+    assert of(inside, inside, boxes[0]) == 1.0
+    assert of(outside, boxes[0]) == 0.5
+    only = {"boxes": boxes[1:], "labels": np.zeros(1), "crowd": np.ones(1)}
+    metric = MeanAveragePrecision()
+    metric.update([{"boxes": boxes, "scores": np.ones(2), "labels": np.zeros(2)}], [only], 0.0)
+    assert np.isnan(metric.compute())

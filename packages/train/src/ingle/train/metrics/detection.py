@@ -22,10 +22,12 @@ class MeanAveragePrecision(Metric):
 
     In each image and class, boxes are matched from the highest score down, each with the free true
     box that it overlaps most, by at least the threshold. Precision, made to fall with recall, is
-    averaged at the recalls 0, 0.01 ... 1. Crowds and classes of area are not told apart.
+    averaged at the recalls 0, 0.01 ... 1. Classes of area are not told apart.
 
     Outputs are a list with one dict for each image, `{"boxes": (n, 4), "scores": (n,), "labels":
-    (n,)}`, targets one with `{"boxes": (m, 4), "labels": (m,)}`, of tensors or arrays. Boxes are
+    (n,)}`, targets one with `{"boxes": (m, 4), "labels": (m,)}`, of tensors or arrays. Where targets
+    have `"crowd": (m,)`, as those of `CocoDetection`, boxes of crowds are not asked for, and what
+    lies within one by the threshold is neither right nor wrong. Boxes are
     left, top, right, bottom; one of the outputs whose right is left of its left, as nets give them
     at first, overlaps nothing. A class without true boxes is left out; NaN if there is none.
 
@@ -84,7 +86,9 @@ class MeanAveragePrecision(Metric):
         self.images.extend(read)
 
     def compute(self) -> float:
-        labels = sorted({float(label) for _, true in self.images for label in true["labels"]})
+        labels = sorted(
+            {float(one) for _, true in self.images for one in true["labels"][true["crowd"] == 0]}
+        )
         if not labels:
             return float("nan")
         return float(np.mean([self._of_class(label) for label in labels]))
@@ -92,17 +96,23 @@ class MeanAveragePrecision(Metric):
     def _of_class(self, label: float) -> float:
         scores: list[Doubles] = []
         hits: list[NDArray[np.bool_]] = []
+        within: list[NDArray[np.bool_]] = []
         total = 0
         for found, true in self.images:
-            wanted = true["boxes"][true["labels"] == label]
-            mine = found["labels"] == label
+            mine, crowd = found["labels"] == label, true["crowd"] > 0
+            wanted = true["boxes"][(true["labels"] == label) & ~crowd]
+            crowds = true["boxes"][(true["labels"] == label) & crowd]
             order = np.argsort(-found["scores"][mine], kind="stable")[: self.most]
+            boxes = found["boxes"][mine][order]
             total += len(wanted)
             scores.append(found["scores"][mine][order])
-            hits.append(self._matched(found["boxes"][mine][order], wanted))
+            hits.append(self._matched(boxes, wanted))
+            covered = overlaps(boxes, crowds, of_first=True).max(axis=1, initial=0.0)
+            within.append(covered >= self.thresholds[:, None] - 1e-10)
         order = np.argsort(-np.concatenate(scores), kind="stable")
-        ordered = np.concatenate(hits, axis=1)[:, order]
-        return float(np.mean([_interpolated(row, total) for row in ordered]))
+        ordered, passed = (np.concatenate(part, axis=1)[:, order] for part in (hits, within))
+        rows = [row[row | ~passes] for row, passes in zip(ordered, passed, strict=True)]
+        return float(np.mean([_interpolated(row, total) for row in rows]))
 
     def _matched(self, boxes: Doubles, wanted: Doubles) -> NDArray[np.bool_]:
         """Which boxes hit, by threshold; boxes begin with that of the highest score."""
@@ -124,8 +134,13 @@ class MeanAveragePrecision(Metric):
         self.images = [(_arrays(found), _arrays(true)) for found, true in state["images"]]
 
 
-def overlaps(first: Doubles, second: Doubles) -> Doubles:
+def overlaps(first: Doubles, second: Doubles, *, of_first: bool = False) -> Doubles:
     """The intersection over union of each of n boxes with each of m: (n, m).
+
+    Args:
+        first: (n, 4), left, top, right, bottom.
+        second: (m, 4), likewise.
+        of_first: whether it is the intersection over the first box instead, for crowds.
 
     >>> import numpy as np
     >>> from ingle.train.metrics.detection import overlaps
@@ -136,7 +151,8 @@ def overlaps(first: Doubles, second: Doubles) -> Doubles:
     other = np.minimum(first[:, None, 2:], second[None, :, 2:])
     common = np.clip(other - corner, 0.0, None).prod(axis=-1)
     sizes = [(boxes[:, 2:] - boxes[:, :2]).prod(axis=-1) for boxes in (first, second)]
-    union = sizes[0][:, None] + sizes[1][None, :] - common
+    union = sizes[0][:, None] + (0.0 if of_first else sizes[1][None, :] - common)
+    union = np.broadcast_to(union, common.shape)
     return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))
 
 
@@ -158,6 +174,9 @@ def _rows(side: str, image: int, given: Any, keys: tuple[str, ...]) -> Rows:
         )
     rows = {key: _host(given[key]) for key in ("boxes", *keys)}
     count = len(rows["labels"]) if rows["labels"].ndim else -1
+    if side == "targets":
+        keys = (*keys, "crowd")
+        rows["crowd"] = _host(given["crowd"]) if "crowd" in given else np.zeros(max(count, 0))
     if rows["boxes"].shape != (count, 4) or any(rows[key].shape != (count,) for key in keys):
         shapes = ", ".join(f"{key} {list(rows[key].shape)}" for key in rows)
         raise ShapeError(
@@ -183,4 +202,6 @@ def _listed(rows: Rows) -> dict[str, Any]:
 
 def _arrays(lists: Mapping[str, Any]) -> Rows:
     arrays = {key: np.array(value, np.float64) for key, value in lists.items()}
+    if "scores" not in arrays:  # checkpoints from before had none
+        arrays.setdefault("crowd", np.zeros(len(arrays["labels"])))
     return arrays | {"boxes": arrays["boxes"].reshape(-1, 4)}
