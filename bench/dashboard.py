@@ -13,10 +13,10 @@ import psutil
 
 import ingle.tensor as it
 from ingle import nn, optim
-from ingle.dashboard import Dashboard
+from ingle.dashboard import Dashboard, RunRecorder
 from ingle.dataset import ArrayDataset, Loader
 from ingle.tensor import Gradients
-from ingle.train import Accuracy, Callback, Learner, Rendering
+from ingle.train import Accuracy, Callback, Learner, Renderer, Rendering
 
 
 class Clock(Callback):
@@ -66,10 +66,54 @@ class Watched(Rendering):
         Watched.seconds += time.thread_time() - begin
 
 
-def train(width: int, steps: int, shown: bool) -> tuple[float, float, float, float, float]:
-    """Seconds of a step by the clock, of a processor in the thread that trains, and in the process;
-    the share of a processor that the dashboard's process takes; the seconds of a step that go into
-    telling it."""
+class Alternating(Rendering):
+    """Tells the dashboard of every second block of steps, so that one run shows what that costs.
+
+    Runs differ by more from each other than the dashboard costs. Steps at the edges of blocks are
+    left out, and so are the first ones.
+    """
+
+    BLOCK = 64
+
+    def __init__(self, renderer: Renderer, after: int) -> None:
+        super().__init__(renderer)
+        self.after, self.done, self.last = after, 0, 0.0
+        self.times: dict[bool, list[float]] = {False: [], True: []}
+
+    @property
+    def told(self) -> bool:
+        return self.done // self.BLOCK % 2 == 1
+
+    def on_gradients(self, learner: Learner, gradients: Gradients) -> None:
+        if self.told:
+            super().on_gradients(learner, gradients)
+
+    def on_step(self, learner: Learner, loss: float) -> None:
+        if self.told:
+            super().on_step(learner, loss)
+        else:
+            learner.spans.exact = False
+            learner.spans.take()
+        now = time.thread_time()
+        if self.done % self.BLOCK > 1 and self.done > self.after:
+            self.times[self.told].append(now - self.last)
+        self.done, self.last = self.done + 1, now
+
+
+def alternating(width: int, steps: int) -> tuple[float, float]:
+    """Processor seconds of a step, in the thread that trains, without and with the recording."""
+    model, batches = problem(width, steps)
+    rendering = Alternating(RunRecorder(tempfile.mkdtemp()), steps // 6)
+    Learner(
+        model, optim.Adam(model, lr=1e-4), it.cross_entropy, metrics=[Accuracy()],
+        callbacks=[rendering], progress=False,
+    ).fit(batches, epochs=1)  # fmt: skip
+    without, told = (statistics.mean(rendering.times[shown]) for shown in (False, True))
+    return without, told
+
+
+def problem(width: int, steps: int) -> tuple[nn.Module, Loader]:
+    """A net and batches for it."""
     it.random.seed(0)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(64 * steps, 64)).astype(np.float32)
@@ -77,13 +121,21 @@ def train(width: int, steps: int, shown: bool) -> tuple[float, float, float, flo
     model = nn.Sequential(
         nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
     )
+    return model, Loader(ArrayDataset(x, y), 64)
+
+
+def train(width: int, steps: int, shown: bool) -> tuple[float, float, float, float, float]:
+    """Seconds of a step by the clock, of a processor in the thread that trains, and in the process;
+    the share of a processor that the dashboard's process takes; the seconds of a step that go into
+    telling it."""
+    model, batches = problem(width, steps)
     watched = Watched(Dashboard(tempfile.mkdtemp()))
     learner = Learner(
         model, optim.Adam(model, lr=1e-4), it.cross_entropy, metrics=[Accuracy()],
         callbacks=[clock := Clock(steps // 3, steps - 1), *([watched] if shown else [])],
         progress=False,
     )  # fmt: skip
-    learner.fit(Loader(ArrayDataset(x, y), 64), epochs=1)
+    learner.fit(batches, epochs=1)
     count = len(clock.times)
     return (
         sum(clock.times) / count, clock.thread / count, clock.cpu / count, clock.drawing,
@@ -115,6 +167,12 @@ def main() -> None:
     step = statistics.median(one[0] for one in found[False])
     print(f"telling it takes {told * 1e6:.0f} us of a step, {told / step:.2%} of it;")
     print(f"drawing takes {drawn:.2%} of a processor")
+    for _ in range(3):
+        alone, told_of = alternating(given.width, 2 * given.steps)
+        print(
+            f"blocks of one run: {alone * 1e6:.0f} us of the thread's processor without, "
+            f"{told_of * 1e6:.0f} with ({told_of / alone - 1:+.2%})"
+        )
 
 
 if __name__ == "__main__":
