@@ -25,11 +25,12 @@ class MeanAveragePrecision(Metric):
     averaged at the recalls 0, 0.01 ... 1. Classes of area are not told apart.
 
     Outputs are a list with one dict for each image, `{"boxes": (n, 4), "scores": (n,), "labels":
-    (n,)}`, targets one with `{"boxes": (m, 4), "labels": (m,)}`, of tensors or arrays. Where
-    targets have `"crowd": (m,)`, as those of `CocoDetection`, boxes of crowds are not asked for, and what
-    lies within one by the threshold is neither right nor wrong. Boxes are
+    (n,)}`, targets one with `{"boxes": (m, 4), "labels": (m,)}`, of tensors or arrays. Boxes are
     left, top, right, bottom; one of the outputs whose right is left of its left, as nets give them
     at first, overlaps nothing. A class without true boxes is left out; NaN if there is none.
+
+    Where targets have `"crowd": (m,)`, as those of `CocoDetection`, boxes of crowds are not asked
+    for, and what lies within one by the threshold is neither right nor wrong.
 
     Args:
         thresholds: of the intersection over union; 0.5, 0.55 ... 0.95 if not given.
