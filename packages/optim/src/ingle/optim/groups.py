@@ -99,7 +99,8 @@ class Slot:
     @property
     def value(self) -> Tensor:
         """The parameter's value, without gradients; what is assigned is rounded to its dtype."""
-        return self.fitting(self.parameter.raw)
+        held = self.parameter.raw
+        return _fitting(held, held)
 
     @value.setter
     def value(self, value: Tensor) -> None:
@@ -108,10 +109,7 @@ class Slot:
 
     def fitting(self, value: Tensor) -> Tensor:
         """A tensor in the dtype that updates are computed in, on the parameter's device."""
-        held = self.parameter.raw
-        dtype = float32 if held.dtype.itemsize == 2 else held.dtype
-        value = value if value.dtype is dtype else value.astype(dtype)
-        return value if value.backend is held.backend else value.to_device(held.device)
+        return _fitting(value, self.parameter.raw)
 
     def moment(
         self, name: str, shape: tuple[int, ...] | None = None, first: float = 0.0
@@ -146,10 +144,19 @@ class Slot:
                 f"{self.name}: its {name} has shape {held.shape}, the parameter has been given "
                 f"shape {parameter.shape}; make a new optimizer"
             )
-        fitting = self.fitting(held)
+        fitting = _fitting(held, parameter)
         if fitting is not held:
             found.rebind(fitting)
         return found
+
+
+def _fitting(value: Tensor, parameter: Tensor) -> Tensor:
+    """A tensor in the dtype that updates of a parameter are computed in, on its device."""
+    dtype = parameter.dtype
+    if dtype.itemsize == 2:
+        dtype = float32
+    value = value if value.dtype is dtype else value.astype(dtype)
+    return value if value.backend is parameter.backend else value.to_device(parameter.device)
 
 
 class Group(Structured):

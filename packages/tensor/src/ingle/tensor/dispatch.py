@@ -130,8 +130,10 @@ def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
     """Runs an operation of any number of operands and outputs."""
     if used.ever and low.get() is not None:
         return _run_mixed(op, inputs)
-    infer(op, inputs)
-    outputs = highest(op, inputs).execute(op, inputs)
+    backend = highest(op, inputs)
+    if type(backend) not in checking:
+        infer(op, inputs)
+    outputs = backend.execute(op, inputs)
     if _watcher is not None:
         show(op, inputs, outputs)
     return tuple(map(_Tensor, outputs))
@@ -307,6 +309,10 @@ def promote(
     name: str, *operands: tuple[str, object], dtype: DType | None = None
 ) -> list[Handle | Scalar]:
     """Operands as handles and scalars of one dtype: the promoted one, or `dtype` if given."""
+    if dtype is None and operands:
+        ready = _ready(operands)
+        if ready is not None:
+            return ready
     operands = tuple([(argument, as_number(x)) for argument, x in operands])
     found: list[Handle | None] = []
     for argument, x in operands:
@@ -333,6 +339,19 @@ def promote(
         Scalar(x, dtype) if h is None else cast_handle(h, dtype)  # type: ignore[arg-type]
         for h, (_, x) in zip(found, operands, strict=True)
     ]
+
+
+def _ready(operands: Sequence[tuple[str, object]]) -> list[Handle | Scalar] | None:
+    """The handles of tensors that have one dtype already, which most of them do."""
+    found: list[Handle | Scalar] = []
+    for _, x in operands:
+        if type(x) is not _tensor_type:
+            return None
+        handle: Handle = x._handle  # type: ignore[attr-defined]
+        if found and handle.dtype is not found[0].dtype:
+            return None
+        found.append(handle)
+    return found
 
 
 def promote_tensors(name: str, *operands: tuple[str, object]) -> list[Tensor]:

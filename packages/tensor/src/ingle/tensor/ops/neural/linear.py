@@ -210,14 +210,20 @@ def promote_present(
             one that has to be given.
     """
     # A cell is read once: each reading is a value of its own to gradients.
-    given = [
-        (a, wrap(handle_of(x, name, a)))
+    found = [
+        None if x is None and number is not None else handle_of(x, name, a)
         for a, x, number in operands
-        if x is not None or number is None
     ]
-    handles = promote(name, *given)
-    dtype, rest = handles[0].dtype, iter(handles)
+    present = [h for h in found if h is not None]
+    dtype = present[0].dtype
+    if any([h.dtype is not dtype for h in present]):  # noqa: C419 (faster)
+        names = [a for (a, _, _), h in zip(operands, found, strict=True) if h is not None]
+        rest = iter(promote(name, *zip(names, map(wrap, present), strict=True)))
+        handles = [None if h is None else next(rest) for h in found]
+        dtype = next(h.dtype for h in handles if h is not None)
+    else:
+        handles = list(found)
     return [
-        Scalar(number, dtype) if x is None and number is not None else next(rest)
-        for _, x, number in operands
+        Scalar(number, dtype) if h is None else h  # type: ignore[arg-type]
+        for h, (_, _, number) in zip(handles, operands, strict=True)
     ]
