@@ -1,5 +1,6 @@
 """Dependencies go downwards, and what is imported is what is declared."""
 
+import re
 import sys
 
 from workspace import BY_DISTRIBUTION, BY_MODULE, MEMBERS, ROOT, Member, imports_of
@@ -107,6 +108,7 @@ def test_packages_do_not_import_plugins(member: Member) -> None:
     assert not [str(i) for i in member.imports if owner(i.module) in plugins]
 
 
+EXAMPLE = re.compile(r">>> from (ingle\.fusion[\w.]*) import")
 ENTRANCES = ("ingle.fusion", "ingle.fusion.device")
 """What plugins see of fusion: its public names, and those of `device/` with the modules in it."""
 
@@ -122,5 +124,12 @@ def test_plugins_enter_fusion_by_one_door() -> None:
         if owner(found.module) == "ingle-fusion"
         and found.module not in ENTRANCES
         and not found.module.startswith("ingle.fusion.device.")
+    ]
+    # Readers copy examples.
+    others += [
+        f"{file}: {module}"
+        for file in plugins
+        for module in EXAMPLE.findall(file.read_text("utf-8"))
+        if module not in ENTRANCES and not module.startswith("ingle.fusion.device.")
     ]
     assert not others, "export it in packages/fusion/src/ingle/fusion/device/"

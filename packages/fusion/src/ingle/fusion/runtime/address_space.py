@@ -24,7 +24,7 @@ BufferT = TypeVar("BufferT")
 class AddressSpace(Generic[BufferT]):
     """Buffers by address.
 
-    >>> from ingle.fusion.runtime.address_space import AddressSpace
+    >>> from ingle.fusion.device.kernel_backend import AddressSpace
     >>> space = AddressSpace()
     >>> first, second = space.add("first"), space.add("second")
     >>> space.find(second + 100)
