@@ -69,7 +69,7 @@ class OpenCLBackend(KernelBackend):
             self._context = cl.Context([hardware])
             self._queue = cl.CommandQueue(self._context)
         self._space: AddressSpace[Any] = AddressSpace()
-        source = BufferSource(self._context, self._space, self.limits.largest)
+        source = BufferSource(self._context, self._space, self.limits)
         self._pool = pool_from_environment(source)
         self._options = [
             *_OPTIONS,

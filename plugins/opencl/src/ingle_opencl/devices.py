@@ -20,6 +20,7 @@ class Limits(NamedTuple):
         gpu: whether it is one, or an accelerator, where work items should be many and small.
         float64: whether it computes in it.
         largest: bytes that one buffer may have.
+        total: bytes of the device's memory.
         parameters: bytes of a kernel's arguments.
         local: bytes of local memory of a work group.
         group: work items of the largest work group.
@@ -33,6 +34,7 @@ class Limits(NamedTuple):
     gpu: bool
     float64: bool
     largest: int
+    total: int
     parameters: int
     local: int
     group: int
@@ -94,6 +96,7 @@ def limits_of(device: Any) -> Limits:
         gpu=_rank(device) != _CPU,
         float64=bool(device.double_fp_config),
         largest=device.max_mem_alloc_size,
+        total=device.global_mem_size,
         parameters=device.max_parameter_size,
         local=device.local_mem_size if device.local_mem_type == cl.device_local_mem_type.LOCAL
         else 0,
