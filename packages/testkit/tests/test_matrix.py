@@ -15,8 +15,8 @@ PLUGIN = """
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.plugins import BackendDescription
 
-description = BackendDescription(create=None, count=lambda: 0, missing="it is in the shop")
-broken = BackendDescription(create=None, count=lambda: 1 / 0)
+description = BackendDescription(create=dict, count=lambda: 0, missing="it is in the shop")
+broken = BackendDescription(create=dict, count=lambda: 1 / 0)
 
 class Plugin:
     @hookimpl
