@@ -289,6 +289,78 @@ class TestChoices:
         ).run()
 
 
+HAS_PAIRS = pytest.mark.skipif(
+    not blocking.multiplies_pairs(), reason="this processor multiplies no pairs of bfloat16"
+)
+
+
+class TestPairs:
+    """Products of bfloat16 whose k is even, by the processor's instruction for two of them."""
+
+    @staticmethod
+    def one_by_one(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The same product as float32, each number by itself."""
+        a, b = (np.ascontiguousarray(x.astype(np.float32)) for x in (a, b))
+        problem = problem_of(a, b)
+        chosen = Choice(Tile("packed", 6, 2), "before", "before", 1, 1, 1)
+        c = np.full((*a.shape[:-1], b.shape[-1]), np.nan, np.float32)
+        multiply(a, b, [c], choice=chosen if 0 not in c.shape else choose(problem, 1))
+        return c
+
+    @HAS_PAIRS
+    @settings(max_examples=150, deadline=None)
+    @given(
+        m=SIZES, n=SIZES, half=st.integers(1, 60), layout_a=st.sampled_from(LAYOUTS),
+        layout_b=st.sampled_from(LAYOUTS),
+    )  # fmt: skip
+    @example(m=13, n=70, half=1025, layout_a="rows", layout_b="rows")
+    @example(m=33, n=7, half=300, layout_a="transposed", layout_b="transposed")
+    @example(m=1, n=65, half=16, layout_a="rows", layout_b="rows")
+    def test_bits_are_those_of_float32(
+        self, m: int, n: int, half: int, layout_a: str, layout_b: str
+    ) -> None:
+        a = laid_out(random((m, 2 * half), ml_dtypes.bfloat16), layout_a)
+        b = laid_out(random((2 * half, n), ml_dtypes.bfloat16, 1), layout_b)
+        problem = problem_of(a, b)
+        c = np.full((m, n), np.nan, np.float32)
+        multiply(a, b, [c])
+        assert problem.pairs
+        assert choose(problem, 1).tile.kind == "pairs"
+        np.testing.assert_array_equal(c, self.one_by_one(a, b))
+
+    @HAS_PAIRS
+    @pytest.mark.parametrize("tile", [(6, 4), (8, 3), (12, 2), (5, 1), (1, 4)])
+    @pytest.mark.parametrize("blocks", [(1, 1, 1), (3, 2, 2), (100, 100, 1), (4, 1, 100)])
+    def test_all_choices_give_the_same_bits(
+        self, tile: tuple[int, int], blocks: tuple[int, int, int]
+    ) -> None:
+        a, b = (random(s, ml_dtypes.bfloat16) for s in ((3, 50, 2300), (3, 2300, 101)))
+        expected = np.stack([self.one_by_one(x, y) for x, y in zip(a, b, strict=True)])
+        for pack_a in ("local", "before"):
+            for pack_b in ("local", "before"):
+                c = np.full((3, 50, 101), np.nan, np.float32)
+                chosen = Choice(Tile("pairs", *tile), pack_a, pack_b, *blocks)
+                multiply(a, b, [c], choice=chosen)
+                np.testing.assert_array_equal(c, expected)
+
+    @HAS_PAIRS
+    def test_what_is_no_number_spreads_to_its_row_and_what_is_tiny_counts_as_zero(self) -> None:
+        a, b = random((13, 20), ml_dtypes.bfloat16), np.ones((20, 33), ml_dtypes.bfloat16)
+        a[7, 3], a[8, 4], a[9] = np.nan, np.inf, 1e-39
+        c = np.zeros((13, 33), np.float32)
+        multiply(a, b, [c])
+        assert np.isnan(c[7]).all()
+        assert np.isposinf(c[8]).all()
+        assert not c[9].any()
+        assert np.isfinite(np.delete(c, (7, 8), 0)).all()
+
+    def test_odd_sums_and_other_half_types_are_computed_in_float32(self) -> None:
+        odd = random((5, 7), ml_dtypes.bfloat16), random((7, 6), ml_dtypes.bfloat16)
+        other = random((5, 8), np.float16), random((8, 6), np.float16)
+        for a, b in (odd, other):
+            assert choose(problem_of(a, b), 1).tile.kind == "packed"
+
+
 def relu_of_bias() -> Epilogue:
     """relu(sum + bias), NaN stays NaN."""
     b = CodeBuilder()
@@ -431,6 +503,22 @@ class TestTargets:
             sources.append(micro_source(Tile(way, rows, vectors), dtype, kind))
         for source in sources:
             assert not undefined_symbols(engine.object_code(source))
+
+    def test_pairs_are_multiplied_by_one_instruction(self) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        generator = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+            cpu="sapphirerapids", opt=3, jit=True
+        )
+        pack = pack_source("bfloat16", AVX512, pairs=True)
+        micro = micro_source(Tile("pairs", most_rows(AVX512, 4), 4), "float32", AVX512)
+        modules = [llvm.parse_assembly(source.text) for source in (pack, micro)]
+        for module in modules:
+            assert not undefined_symbols(generator.emit_object(module))
+        blocks = re.split(r"^\.L\w+:", generator.emit_assembly(modules[1]), flags=re.MULTILINE)
+        multiplying = [b for b in blocks if "vdpbf16ps" in b]
+        assert len(multiplying) >= 2
+        assert not [b for b in multiplying if "%rsp" in b]
 
     @pytest.mark.parametrize("way", ["packed", "direct"])
     @pytest.mark.parametrize("kind", [AVX512, AVX2, NEON])

@@ -314,7 +314,8 @@ def _key(problem: Problem, workers: int) -> str:
     shared = "".join(
         "s" if not any(s[:-2]) else "-" for s in (problem.a_strides, problem.b_strides)
     )
-    return f"{problem.a_dtype} {problem.b_dtype} {sizes} {layout}{shared} {workers} threads"
+    dtypes = f"{problem.a_dtype} {problem.b_dtype}{' by pairs' if problem.pairs else ''}"
+    return f"{dtypes} {sizes} {layout}{shared} {workers} threads"
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES, Windows
-from ingle.fusion.device.llvm import Target, target_of
+from ingle.fusion.device.llvm import AVX512, Target, target_of
 
 from ..jit.engine import engine
 from .dot import COLUMNS
@@ -75,6 +75,13 @@ class Problem(NamedTuple):
         return 1 if self.windows is None else self.windows.turns
 
     @property
+    def pairs(self) -> bool:
+        """Whether it is computed by pairs along k, two numbers in an instruction."""
+        halves = self.a_dtype == self.b_dtype == "bfloat16"
+        whole = self.k > 0 and self.k % 2 == 0 and self.windows is None
+        return halves and whole and multiplies_pairs()
+
+    @property
     def at_once(self) -> int:
         """How many turns are packed one behind the other, so that tiles sum over all of them."""
         return min(self.turns, max(1, DEPTH // max(self.k, 1)))
@@ -106,6 +113,11 @@ def target() -> Target:
     return target_of(machine.present, machine.triple.split("-")[0])
 
 
+def multiplies_pairs() -> bool:
+    """Whether this machine's processor multiplies and adds pairs of bfloat16."""
+    return target() == AVX512 and "avx512bf16" in engine().machine.present
+
+
 class Variation(NamedTuple):
     """What a measurement may change about the first guess; all give the same bits.
 
@@ -135,11 +147,11 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     elif not kind:
         pack_b = made.pack_b
         pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
-        kind = "packed" if pack_a else "direct"
+        kind = ("pairs" if problem.pairs else "packed") if pack_a else "direct"
     tile = _tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes), made.vectors)
     tiles = -(-max(problem.m, 1) // tile.rows)
     panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
-    deep = max(1, min(problem.k, DEPTH)) * SIZES[dtype]
+    deep = max(1, min(problem.k // tile.numbers, DEPTH)) * SIZES[dtype]
     near = _near(int(NEAR_BYTES * made.scale) // (deep * tile.vectors * lanes), panels)
     if pack_b == "local":
         # With few tiles, a panel is used while it is in the first-level cache.
@@ -174,7 +186,7 @@ def first_guess(problem: Problem, workers: int) -> Variation:
     lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
     readable = _readable(problem, dtype)
     panels = max(problem.n, 1) / (vectors * lanes)
-    again = problem.m * problem.k * SIZES[dtype] <= AGAIN_BYTES
+    again = problem.m * problem.k * SIZES[dtype] <= AGAIN_BYTES * (2 if problem.pairs else 1)
     divided = _local_blocks(math.ceil(panels), problem, workers) > 1
     if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
         return Variation(vectors, "" if readable else "before", "local", 1.0)
@@ -282,10 +294,10 @@ def _is_even(panels: float, problem: Problem, workers: int) -> bool:
 
 
 def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
-    """How much of k is taken at once, and summed at once."""
+    """How much of k is taken at once, and summed at once, in elements of panels."""
     if choice.tile.kind == "dot":
         return max(problem.k, 1), max(problem.k, 1)
-    return DEPTH, DEPTH_BLOCK
+    return DEPTH, DEPTH_BLOCK // 2 if choice.tile.kind == "pairs" else DEPTH_BLOCK
 
 
 def tiles_of(problem: Problem, choice: Choice) -> int:

@@ -27,9 +27,9 @@ def micro_address(tile: Tile, dtype: str, target: Target) -> int:
 
 
 @lru_cache(maxsize=64)
-def pack_addresses(dtype: str, target: Target) -> tuple[int, ...]:
+def pack_addresses(dtype: str, pairs: bool, target: Target) -> tuple[int, ...]:
     """Of what packs one panel, and of the kernel that packs all."""
-    return engine().addresses(pack_source(dtype, target))
+    return engine().addresses(pack_source(dtype, target, pairs=pairs))
 
 
 @lru_cache(maxsize=64)

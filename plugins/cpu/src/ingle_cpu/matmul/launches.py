@@ -90,7 +90,7 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
     """Compiles all that the entries of a problem run, so that it is there when they are made."""
     driver_address()
     if "before" in (choice.pack_a, choice.pack_b):
-        pack_addresses(problem.a_dtype, target())
+        pack_addresses(problem.a_dtype, choice.tile.kind == "pairs", target())
     _addresses(problem, choice)
     outer = len(problem.batch) + 1
     epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
@@ -98,21 +98,37 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
 
 def packing_of_a(problem: Problem, choice: Choice) -> Packing:
     """Rows of a in panels as high as a tile."""
-    size, rows = SIZES[problem.a_dtype], choice.tile.rows
-    *batch, i, k = (s * size for s in problem.a_strides)
+    rows = choice.tile.rows
+    *batch, i, k = _a_bytes(problem, choice)
     if choice.tile.kind == "dot":
         return _along_k(problem.a_dtype, problem, (*batch, i, k), problem.m)
-    return Packing(problem.a_dtype, problem.batch, (*batch, k, i), problem.m, problem.k, rows, rows)
+    deep, pairs = problem.k // choice.tile.numbers, choice.tile.kind == "pairs"
+    return Packing(
+        problem.a_dtype, problem.batch, (*batch, k, i), problem.m, deep, rows, rows, pairs
+    )
 
 
 def packing_of_b(problem: Problem, choice: Choice) -> Packing:
     """Columns of b in panels as wide as a tile."""
     width, last, _ = widths(problem, choice)
-    steps = tuple(s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    steps = _b_bytes(problem, choice)
     if choice.tile.kind == "dot":
         *batch, k, j = steps
         return _along_k(problem.b_dtype, problem, (*batch, j, k), problem.n)
-    return Packing(problem.b_dtype, problem.batch, steps, problem.n, problem.k, width, last)
+    deep, pairs = problem.k // choice.tile.numbers, choice.tile.kind == "pairs"
+    return Packing(problem.b_dtype, problem.batch, steps, problem.n, deep, width, last, pairs)
+
+
+def _a_bytes(problem: Problem, choice: Choice) -> tuple[int, ...]:
+    """Bytes along the batch axes, i, and from one element of a panel to the next along k."""
+    *others, k = (s * SIZES[problem.a_dtype] for s in problem.a_strides)
+    return (*others, k * choice.tile.numbers)
+
+
+def _b_bytes(problem: Problem, choice: Choice) -> tuple[int, ...]:
+    """Bytes along the batch axes, from one element of a panel to the next along k, and along j."""
+    *batch, k, j = (s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    return (*batch, k * choice.tile.numbers, j)
 
 
 def _along_k(dtype: str, problem: Problem, steps: tuple[int, ...], count: int) -> Packing:
@@ -138,7 +154,7 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     tiles = POINTERS_AT + 8 * _POINTER_SLOTS
     packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
-    deep = min(problem.k * problem.at_once, depth) * size
+    deep = min(problem.k // choice.tile.numbers * problem.at_once, depth) * size
     high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
     panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
     # Windows are packed a vector's square at a time, which may reach behind the last row.
@@ -146,7 +162,8 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     local = choice.near * width * deep + behind
     sums = panel + _aligned(local if choice.pack_b == "local" else 0)
     wide = -(-panels // choice.panel_blocks) * width
-    waiting = high * wide * size if problem.k > depth or problem.turns > problem.at_once else 0
+    long = problem.k // choice.tile.numbers > depth or problem.turns > problem.at_once
+    waiting = high * wide * size if long else 0
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
 
@@ -225,18 +242,20 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
     """Of what the driver calls, whatever the epilogue is."""
     dtype = compute_dtype(problem.a_dtype)
     _, last, _ = widths(problem, choice)
+    pairs = choice.tile.kind == "pairs"
+    packs_a = choice.pack_a == "local"
     last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
     return {
         "micro": micro_address(choice.tile, dtype, target()),
         "last_micro": micro_address(last_tile, dtype, target()),
-        "pack_a": pack_addresses(problem.a_dtype, target())[0] if choice.pack_a == "local" else 0,
-        "pack_b": _pack_b_address(problem) if choice.pack_b == "local" else 0,
+        "pack_a": pack_addresses(problem.a_dtype, pairs, target())[0] if packs_a else 0,
+        "pack_b": _pack_b_address(problem, pairs) if choice.pack_b == "local" else 0,
     }
 
 
-def _pack_b_address(problem: Problem) -> int:
+def _pack_b_address(problem: Problem, pairs: bool) -> int:
     if problem.windows is None:
-        return pack_addresses(problem.b_dtype, target())[0]
+        return pack_addresses(problem.b_dtype, pairs, target())[0]
     return window_address(problem.b_dtype, problem.windows.over_places, target())
 
 
@@ -246,8 +265,8 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
     depth, depth_block = depths(problem, choice)
     sizes = three(problem.batch)
     return {
-        **_turning(problem), "m": problem.m, "n": problem.n, "k": problem.k,
-        "rows": choice.tile.rows,
+        **_turning(problem), "m": problem.m, "n": problem.n,
+        "k": problem.k // choice.tile.numbers, "rows": choice.tile.rows,
         "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
         "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
         "block_panels": -(-panels // choice.panel_blocks), "near": choice.near,
@@ -275,11 +294,12 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     size = SIZES[compute_dtype(problem.a_dtype)]
     dot = choice.tile.kind == "dot"
     of_a, of_b = packing_of_a(problem, choice), packing_of_b(problem, choice)
-    *_, a_row, a_step = (s * SIZES[problem.a_dtype] for s in problem.a_strides)
-    *_, b_k, b_j = (s * SIZES[problem.b_dtype] for s in problem.b_strides)
+    *_, a_row, a_step = _a_bytes(problem, choice)
+    *_, b_k, b_j = _b_bytes(problem, choice)
+    deep = problem.k // choice.tile.numbers
     if dot:  # Tiles of this kind walk over columns and read along k.
-        a_row = problem.k * size if choice.pack_a else a_row
-        b_j = problem.k * size if choice.pack_b else b_j
+        a_row = deep * size if choice.pack_a else a_row
+        b_j = deep * size if choice.pack_b else b_j
     ready, before = choice.pack_a == "before", choice.pack_b == "before"
     rows = choice.tile.rows
     a = of_a.packed_steps if ready else of_a.steps
@@ -287,10 +307,10 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     b_step = b_j if dot else width * size if choice.pack_b else b_k
     return {
         "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
-        "a_tile": rows * (problem.k * size if ready else a_row),
+        "a_tile": rows * (deep * size if ready else a_row),
         "b_k": b_k, "b_j": b_j, "b_step": b_step,
         "last_b_step": last * size if choice.pack_b and not dot else b_step,
-        "b_panel": width * problem.k * size if before else width * b_j,
+        "b_panel": width * deep * size if before else width * b_j,
         "a0": a[0], "a1": a[1], "a2": a[2], "b0": b[0], "b1": b[1], "b2": b[2],
     }  # fmt: skip
 

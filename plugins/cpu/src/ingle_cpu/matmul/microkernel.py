@@ -15,6 +15,12 @@ address is a register, or the sum of two, and a constant, and one addition moves
 the way the tile fetches what will be read next: from `soon` on a cache line for every
 `STEPS_OF_A_LINE` steps of k.
 
+The kind *pairs* is *packed* for bfloat16 where the processor multiplies and adds two of them in one
+instruction (AVX512-BF16). An element of `a` and of `b` is a pair of numbers that follow each other
+along k, as `pack.py` makes it, and `depth` counts pairs. The first of a pair is in the upper half,
+which the processor adds first: so it gives the bits of *packed*, but for numbers below the smallest
+normal one, which it takes for zeros.
+
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
 """
@@ -31,17 +37,20 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .dot import dot_text
 
+PACKED = ("packed", "pairs")
+"""Kinds that read panels of both operands."""
 UNROLL = 4
 STEPS_OF_A_LINE = 2
 LINE = 64
 """Bytes of a cache line."""
+DOT_OF_PAIRS = "llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"direct"` or `"dot"`.
+        kind: `"packed"`, `"pairs"`, `"direct"` or `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -49,6 +58,11 @@ class Tile(NamedTuple):
     kind: str
     rows: int
     vectors: int
+
+    @property
+    def numbers(self) -> int:
+        """Of how many steps of k an element of a panel is made."""
+        return 2 if self.kind == "pairs" else 1
 
 
 def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
@@ -58,7 +72,7 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     >>> most_rows(NEON, 4), most_rows(NEON, 1)
     (6, 12)
     """
-    if kind == "packed":
+    if kind in PACKED:
         return min(12, target.registers * 3 // 4 // vectors)
     # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
     left = target.registers * (5 if target == NEON else 6) // 8
@@ -113,7 +127,7 @@ class _Micro:
 
     def _row(self, row: int) -> str:
         """How far a row is behind the first one, in bytes."""
-        if self.tile.kind == "packed" or not row:
+        if self.tile.kind in PACKED or not row:
             return str(row * self.size)
         w = self.writer
         index = w.call("row", "i64", "llvm.smin.i64", "i64 %last", f"i64 {row}")
@@ -160,7 +174,6 @@ class _Micro:
 
     def _steps(self, carried: Values, count: int) -> Values:
         """Some steps of k: the pointers into a, b and what comes next, and the sums."""
-        w, kind = self.writer, self.vector
         a, b, soon, *sums = carried
         if count == UNROLL:
             soon = self._fetch(soon)
@@ -170,16 +183,24 @@ class _Micro:
                 each = self._a(a, step, i)
                 for v, other in enumerate(row):
                     at = i * self.tile.vectors + v
-                    sums[at] = w.call(
-                        "sum", kind, f"{self.multiply_add}.{self.suffix}",
-                        f"{kind} {each}", f"{kind} {other}", f"{kind} {sums[at]}",
-                    )  # fmt: skip
+                    sums[at] = self._added(sums[at], each, other)
         return [
             self._onward(a, count * self._a_step),
             self._onward(b, self._down(count)),
             soon,
             *sums,
         ]
+
+    def _added(self, total: str, x: str, y: str) -> str:
+        """A vector of sums, and the products of two vectors."""
+        w, kind = self.writer, self.vector
+        if self.tile.kind != "pairs":
+            operands = (f"{kind} {v}" for v in (x, y, total))
+            return w.call("sum", kind, f"{self.multiply_add}.{self.suffix}", *operands)
+        halves = vector_type("bfloat", 2 * self.lanes)
+        pairs = (w.let("pairs", f"bitcast {kind} {v} to {halves}") for v in (x, y))
+        operands = (f"{halves} {v}" for v in pairs)
+        return w.call("sum", kind, DOT_OF_PAIRS, f"{kind} {total}", *operands)
 
     def _fetch(self, soon: str) -> str:
         """Fetches what will be read next, to the second-level cache: the first one is full."""
@@ -191,7 +212,7 @@ class _Micro:
 
     def _down(self, count: int) -> str | int:
         """Bytes that some steps of k take in b."""
-        if self.tile.kind == "packed":
+        if self.tile.kind in PACKED:
             return count * self._b_step
         if count in (1, 3):
             return "%b_step" if count == 1 else self.thrice
@@ -199,7 +220,7 @@ class _Micro:
 
     @property
     def _a_step(self) -> int:
-        return self.tile.rows * self.size if self.tile.kind == "packed" else self.size
+        return self.tile.rows * self.size if self.tile.kind in PACKED else self.size
 
     @property
     def _b_step(self) -> int:

@@ -6,7 +6,9 @@ writes `panel[k * width + i] = source[k * outer + i * inner]` for `k < depth`, a
 `count` to `width`; `outer` and `inner` are bytes. It packs either operand: rows of `a` and columns
 of `b` are the `i` of one panel. Memory that lies along i is copied by vectors, memory along k is
 transposed in registers, 8 x 8 at a time, and anything else goes number by number. Half types become
-float32.
+float32; or, for tiles of the kind "pairs", two bfloat16 that follow each other along k become one
+element of a panel, the first one in its upper half. Then `depth` counts pairs, and `outer` is the
+way from pair to pair.
 
 `pack_panels` is the kernel that packs a whole matrix (or a batch of them) for several contractions
 or for many rows.
@@ -40,10 +42,11 @@ def compute_dtype(dtype: str) -> str:
     return "float32" if dtype in HALVES else dtype
 
 
-def pack_source(dtype: str, target: Target) -> IRSource:
-    """The module with `pack` and `pack_panels` for a dtype in memory."""
-    names = tuple(f"{n}_{dtype}_{target.name}" for n in ("pack", "pack_panels"))
-    pack = _Pack(dtype, target, names[0])
+def pack_source(dtype: str, target: Target, *, pairs: bool = False) -> IRSource:
+    """The module with `pack` and `pack_panels` for a dtype in memory, or for pairs of numbers."""
+    kind = f"{dtype}{'_pairs' if pairs else ''}_{target.name}"
+    names = (f"pack_{kind}", f"pack_panels_{kind}")
+    pack = (_PackPairs if pairs else _Pack)(dtype, target, names[0])
     text = pack.text()
     panels = Writer(names[1])
     panels.declared = pack.writer.declared
@@ -72,16 +75,18 @@ class PanelCode:
 
     def _load(self, place: str, lanes: int, mask: str | None = None) -> str:
         """Some numbers as they are multiplied."""
+        return self._widened(self._stored(place, lanes, mask), lanes)
+
+    def _stored(self, place: str, lanes: int, mask: str | None) -> str:
+        """Some numbers as they are in memory."""
         w, kind = self.writer, memory_type(self.dtype)
         vector = vector_type(kind, lanes)
         if mask is None:
-            value = w.let("x", f"load {vector}, ptr {place}, align {self.from_size}")
-        else:
-            value = w.call(
-                "x", vector, f"llvm.masked.load.{suffix(kind, lanes)}.p0", f"ptr {place}",
-                f"i32 {self.from_size}", f"<{lanes} x i1> {mask}", f"{vector} zeroinitializer",
-            )  # fmt: skip
-        return self._widened(value, lanes)
+            return w.let("x", f"load {vector}, ptr {place}, align {self.from_size}")
+        return w.call(
+            "x", vector, f"llvm.masked.load.{suffix(kind, lanes)}.p0", f"ptr {place}",
+            f"i32 {self.from_size}", f"<{lanes} x i1> {mask}", f"{vector} zeroinitializer",
+        )  # fmt: skip
 
     def _widened(self, value: str, lanes: int) -> str:
         if self.made == self.dtype:
@@ -127,6 +132,19 @@ class PanelCode:
 class _Pack(PanelCode):
     """Writes the kernel that packs one panel."""
 
+    @property
+    def step(self) -> int:
+        """Bytes along k where elements lie one behind the other."""
+        return self.from_size
+
+    def _along(self, source: str, i: str, lanes: int, mask: str | None = None) -> str:
+        """Elements of one k, from an i on, where these lie one behind the other."""
+        return self._load(self._numbered(source, i), lanes, mask)
+
+    def _down(self, source: str, k: str, lanes: int) -> str:
+        """Elements of one i, from a k on, where these lie one behind the other."""
+        return self._load(self._numbered(source, k), lanes)
+
     def text(self) -> str:
         w = self.writer
         along_i, other = w.label("along_i"), w.label("other")
@@ -136,7 +154,7 @@ class _Pack(PanelCode):
         w.start(along_i)
         self._along_i()
         w.start(other)
-        unit = w.let("unit", f"icmp eq i64 %outer, {self.from_size}")
+        unit = w.let("unit", f"icmp eq i64 %outer, {self.step}")
         w.do(f"br i1 {unit}, label %{along_k}, label %{scattered}")
         w.start(along_k)
         self._along_k()
@@ -180,7 +198,7 @@ class _Pack(PanelCode):
             source, panel = carried
 
             def copy(i: str, _: Values) -> Values:
-                self._store(panel, i, self._load(self._numbered(source, i), lanes), lanes)
+                self._store(panel, i, self._along(source, i, lanes), lanes)
                 return []
 
             w.loop("vectors", "0", whole, str(lanes), [], copy)
@@ -206,7 +224,7 @@ class _Pack(PanelCode):
         def row(_: str, carried: Values) -> Values:
             source, panel = carried
             for _n in range(4):
-                self._store(panel, "0", self._load(source, lanes, inside), lanes, within)
+                self._store(panel, "0", self._along(source, "0", lanes, inside), lanes, within)
                 source = w.let("source", f"getelementptr i8, ptr {source}, i64 %outer")
                 panel = w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}")
             return [source, panel]
@@ -224,7 +242,7 @@ class _Pack(PanelCode):
         def rest(i: str, _: Values) -> Values:
             inside = self._mask(w.let("left", f"sub i64 %count, {i}"), lanes)
             within = self._mask(w.let("left", f"sub i64 %width, {i}"), lanes)
-            value = self._load(self._numbered(source, i), lanes, inside)
+            value = self._along(source, i, lanes, inside)
             self._store(panel, i, value, lanes, within)
             return []
 
@@ -271,8 +289,7 @@ class _Pack(PanelCode):
 
             def at_k(k: str, carried: Values) -> Values:
                 (to,) = carried
-                places = [self._numbered(here, k) for here in starts]
-                lines = [self._load(place, BLOCK) for place in places]
+                lines = [self._down(here, k, BLOCK) for here in starts]
                 if masked:
                     lines = [self._kept(p, line) for p, line in zip(present, lines, strict=True)]
                 for column in self._transposed(lines):
@@ -319,7 +336,7 @@ class _Pack(PanelCode):
 
         def row(k: str, _: Values) -> Values:
             def one(i: str, _: Values) -> Values:
-                value = self._load(self._from(k, i), 1)
+                value = self._along(self._from(k, i), "0", 1)
                 w.do(f"store {kind} {value}, ptr {self._to(k, i)}, align {self.to_size}")
                 return []
 
@@ -341,6 +358,42 @@ class _Pack(PanelCode):
             return []
 
         w.loop("row", first, "%depth", "1", [], row)
+
+
+class _PackPairs(_Pack):
+    """Packs pairs of half types that follow each other along k; they move as float32 does."""
+
+    @property
+    def step(self) -> int:
+        return 2 * self.from_size
+
+    def _along(self, source: str, i: str, lanes: int, mask: str | None = None) -> str:
+        w = self.writer
+        narrow, wide = vector_type(memory_type(self.dtype), lanes), vector_type("i32", lanes)
+        to_second = w.let("half", "ashr i64 %outer, 1")
+        first = self._numbered(source, i)
+        second = w.let("second", f"getelementptr i8, ptr {first}, i64 {to_second}")
+        upper, lower = (
+            w.let("wide", f"zext {narrow} {self._stored(place, lanes, mask)} to {wide}")
+            for place in (first, second)
+        )
+        bits = w.splat("bits", "i32", str(16), lanes)
+        upper = w.let("upper", f"shl {wide} {upper}, {bits}")
+        return self._as_made(w.let("pairs", f"or {wide} {upper}, {lower}"), lanes)
+
+    def _down(self, source: str, k: str, lanes: int) -> str:
+        w, wide = self.writer, vector_type("i32", lanes)
+        place = w.let("from", f"getelementptr i32, ptr {source}, i64 {k}")
+        value = w.let("x", f"load {wide}, ptr {place}, align {self.from_size}")
+        bits = w.splat("bits", "i32", str(16), lanes)
+        turned = (f"{wide} {v}" for v in (value, value, bits))
+        pairs = w.call("pairs", wide, f"llvm.fshl.{suffix('i32', lanes)}", *turned)
+        return self._as_made(pairs, lanes)
+
+    def _as_made(self, pairs: str, lanes: int) -> str:
+        kinds = (vector_type(kind, lanes) for kind in ("i32", scalar_type(self.made)))
+        given, wanted = kinds
+        return self.writer.let("pairs", f"bitcast {given} {pairs} to {wanted}")
 
 
 class _Loaded:

@@ -27,8 +27,9 @@ class Packing(NamedTuple):
         dtype: of the operand in memory.
         batch, strides: sizes of the batch axes; bytes along them, along k and along i.
         extent: its rows (of a) or columns (of b).
-        depth: of k.
+        depth: of k, in elements of panels.
         width, last: of panels and of the last one.
+        pairs: whether an element of a panel is a pair of numbers.
     """
 
     dtype: str
@@ -38,6 +39,7 @@ class Packing(NamedTuple):
     depth: int
     width: int
     last: int
+    pairs: bool = False
 
     @property
     def panels(self) -> int:
@@ -82,7 +84,7 @@ class Packing(NamedTuple):
     def entry(self, pointers: Sequence[Pointer], *, independent: bool = False) -> EntrySpec:
         """The kernel that packs it, from the first pointer to the second."""
         outer, inner = self.strides[-2:]
-        along_k = outer == SIZES[self.dtype]
+        along_k = outer == SIZES[self.dtype] * (2 if self.pairs else 1)
         # Memory along k is read panel by panel, in one go.
         slab = max(self.depth, 1) if along_k else SLAB
         slabs = max(1, -(-self.depth // slab))
@@ -93,7 +95,7 @@ class Packing(NamedTuple):
             "batch1": max(self.sizes[1], 1), "batch2": max(self.sizes[2], 1),
             "from0": self.steps[0], "from1": self.steps[1], "from2": self.steps[2],
         }  # fmt: skip
-        _, function = pack_addresses(self.dtype, target())
+        _, function = pack_addresses(self.dtype, self.pairs, target())
         units = math.prod(self.sizes) * self.panels * slabs
         one = max(1, self.width * min(slab, max(self.depth, 1)))
         # A unit's neighbours are the panels beside it, which lie in the same pages.

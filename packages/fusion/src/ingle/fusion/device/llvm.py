@@ -2,6 +2,7 @@
 
 from ..render.llvm.code import CodeRenderer as CodeRenderer
 from ..render.llvm.source import render as render
+from ..render.llvm.targets import AVX512 as AVX512
 from ..render.llvm.targets import NEON as NEON
 from ..render.llvm.targets import Target as Target
 from ..render.llvm.targets import target_of as target_of
