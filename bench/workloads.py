@@ -228,10 +228,12 @@ def _rows(cut: int) -> list[Workload]:
     return [*with_gradient(gelu), softmax, *with_gradient(layernorm), *sums]
 
 
-def _product(name: str, batch: tuple[int, ...], m: int, n: int, k: int) -> Workload:
+def _product(
+    name: str, batch: tuple[int, ...], m: int, n: int, k: int, **rest: Any
+) -> Workload:  # fmt: skip
     count = math.prod(batch)
     return Workload(
-        name, "forward", "matmul", normal((*batch, m, k), (*batch, k, n)),
+        name, "forward", "matmul", normal((*batch, m, k), (*batch, k, n)), **rest,
         flops=2.0 * count * m * n * k, nbytes=4.0 * count * (m * k + k * n + m * n),
     )  # fmt: skip
 
@@ -241,6 +243,7 @@ def _products(cut: int) -> list[Workload]:
     return [
         _product("matmul/1024", (), a, a, a),
         _product("matmul/2048", (), b, b, b),
+        _product("matmul/1024/bfloat16", (), a, a, a, dtype="bfloat16", tolerance=2e-2),
         _product("matmul/256x64", (256 // cut,), 64, 64, 64),
         _product("gemv/1024", (), 1, a, a),
     ]
