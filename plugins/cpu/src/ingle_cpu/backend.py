@@ -129,6 +129,11 @@ class Cpu(NumpyBackend):
         """Whether there is a template for a matrix product of these."""
         return avals[0].dtype.name in FLOATS
 
+    def contracts_bytes(self, avals: Sequence[Aval]) -> bool:
+        """Whether there is a template for a product of these matrices of bytes."""
+        taken: bool = late("ingle_cpu.matmul.blocking").takes_bytes(avals[0].shape[-1])
+        return taken
+
     def takes_windows(self, problem: WindowProblem) -> bool:
         """Whether the template reads windows of images: not where a few rows leave it idle."""
         rows = problem.groups == 1 or problem.m >= FEWEST_ROWS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingle.fusion.kernel.code import CodeBuilder, bits_of
+from ingle.fusion.kernel.code import CodeBuilder, Instruction, bits_of
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, SSE2, Target, target_of
 from ingle.fusion.support.disk_store import DiskStore
@@ -30,7 +30,7 @@ from ingle_cpu.matmul.launches import (
     contraction,
     identity,
 )
-from ingle_cpu.matmul.microkernel import Tile, micro_source, most_rows, most_vectors
+from ingle_cpu.matmul.microkernel import QUADS, Tile, micro_source, most_rows, most_vectors
 from ingle_cpu.matmul.pack import pack_source
 from ingle_cpu.matmul.plan import A, B, Pointer
 from ingle_cpu.threads.pool import thread_pool
@@ -324,7 +324,6 @@ class TestPairs:
         problem = problem_of(a, b)
         c = np.full((m, n), np.nan, np.float32)
         multiply(a, b, [c])
-        assert problem.pairs
         assert choose(problem, 1).tile.kind == "pairs"
         np.testing.assert_array_equal(c, self.one_by_one(a, b))
 
@@ -359,6 +358,80 @@ class TestPairs:
         other = random((5, 8), np.float16), random((8, 6), np.float16)
         for a, b in (odd, other):
             assert choose(problem_of(a, b), 1).tile.kind == "packed"
+
+
+HAS_QUADS = pytest.mark.skipif(
+    not blocking.takes_bytes(4), reason="this processor multiplies no bytes"
+)
+
+
+def some_bytes(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    numbers = np.random.default_rng(seed)
+    return numbers.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+
+
+@pytest.mark.parametrize("b_dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("a_dtype", ["int8", "uint8"])
+class TestBytes:
+    """Products of bytes whose k is a multiple of four, summed in int32."""
+
+    @HAS_QUADS
+    @settings(max_examples=60, deadline=None)
+    @given(
+        m=SIZES, n=SIZES, quads=st.integers(1, 40), layout_a=st.sampled_from(LAYOUTS),
+        layout_b=st.sampled_from(LAYOUTS),
+    )  # fmt: skip
+    @example(m=13, n=70, quads=1025, layout_a="rows", layout_b="rows")
+    @example(m=33, n=7, quads=600, layout_a="transposed", layout_b="transposed")
+    def test_sums_are_exact(
+        self, a_dtype: str, b_dtype: str, m: int, n: int, quads: int, layout_a: str, layout_b: str
+    ) -> None:
+        a = laid_out(some_bytes((m, 4 * quads), a_dtype), layout_a)
+        b = laid_out(some_bytes((4 * quads, n), b_dtype, 1), layout_b)
+        c = np.full((m, n), -1, np.int32)
+        multiply(a, b, [c], SUMS)
+        np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+
+    @pytest.mark.parametrize("other", [AVX512, AVX2])
+    @pytest.mark.parametrize("way", ["local", "before"])
+    def test_tiles_and_machines(
+        self, a_dtype: str, b_dtype: str, way: str, other: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (blocking, pack_launches, whole):
+            monkeypatch.setattr(module, "target", lambda: other)
+        if not blocking.takes_bytes(4):
+            pytest.skip("this machine cannot stand in for that one")
+        a, b = some_bytes((2, 50, 1300), a_dtype), some_bytes((2, 1300, 101), b_dtype, 1)
+        a[0, :7], b[0, :, :7] = np.iinfo(a_dtype).min, np.iinfo(b_dtype).max
+        expected = a.astype(np.int32) @ b.astype(np.int32)
+        kind = QUADS[a_dtype, b_dtype]
+        for vectors in range(1, most_vectors(other) + 1):
+            for rows in (1, most_rows(other, vectors, kind)):
+                c = np.full((2, 50, 101), -1, np.int32)
+                chosen = Choice(Tile(kind, rows, vectors), way, way, 3, 2, 1)
+                multiply(a, b, [c], SUMS, choice=chosen)
+                np.testing.assert_array_equal(c, expected)
+
+    def test_one_instruction_and_no_memory_but_panels(self, a_dtype: str, b_dtype: str) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        kind = QUADS[a_dtype, b_dtype]
+        for cpu, other in (("icelake-server", AVX512), ("alderlake", AVX2)):
+            generator = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+                cpu=cpu, opt=3, jit=True
+            )
+            vectors = most_vectors(other)
+            tile = Tile(kind, most_rows(other, vectors, kind), vectors)
+            source = micro_source(tile, "int32", other)
+            text = generator.emit_assembly(llvm.parse_assembly(source.text))
+            blocks = re.split(r"^\.L\w+:", text, flags=re.MULTILINE)
+            multiplying = [b for b in blocks if "vpdpbusd" in b]
+            assert len(multiplying) >= 2
+            assert not [b for b in multiplying if "%rsp" in b]
+
+
+SUMS = Epilogue((Instruction("result", "int32", (), (0, 0)),), (Operand("int32", True),), ((0, 0),))
 
 
 def relu_of_bias() -> Epilogue:
@@ -510,7 +583,7 @@ class TestTargets:
         generator = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
             cpu="sapphirerapids", opt=3, jit=True
         )
-        pack = pack_source("bfloat16", AVX512, pairs=True)
+        pack = pack_source("bfloat16", AVX512, "pairs")
         micro = micro_source(Tile("pairs", most_rows(AVX512, 4), 4), "float32", AVX512)
         modules = [llvm.parse_assembly(source.text) for source in (pack, micro)]
         for module in modules:

@@ -7,6 +7,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
+from ingle_cpu.matmul.blocking import takes_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +59,39 @@ def test_extremes_of_truths(name, keepdims):
                 lambda x, axis=axis: reduce(x, axis=axis, keepdims=keepdims),
                 np.asarray(by_numpy(x, axis=axis, keepdims=keepdims)), x,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("right", ["int8", "uint8"])
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+def test_products_of_bytes_are_exact_for_any_size(left, right):
+    """Also where k is no multiple of four, and as k changes from call to call."""
+    rng = np.random.default_rng(0)
+    product, scaled = compile(it.matmul_integer), compile(_scaled)
+    for batch, m, k, n in (
+        ((), 1, 4, 1), ((), 7, 64, 33), ((), 7, 65, 33), ((), 7, 68, 33), ((2, 3), 5, 1028, 17),
+        ((), 40, 3, 9), ((), 64, 128, 64),
+    ):  # fmt: skip
+        a, b = (
+            rng.integers(np.iinfo(d).min, np.iinfo(d).max, s, dtype=d, endpoint=True)
+            for d, s in ((left, (*batch, m, k)), (right, (*batch, k, n)))
+        )
+        a.flat[:k], b.flat[:k] = np.iinfo(left).min, np.iinfo(right).max
+        want = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.int32)
+        scale = rng.random(n, np.float32)
+        x, y, by = (it.asarray(t) for t in (a, b, scale))
+        for way in (product, product, it.matmul_integer):
+            np.testing.assert_array_equal(way(x, y).numpy(), want)
+        for way in (scaled, scaled, _scaled):
+            found = way(x, y, by).numpy()
+            np.testing.assert_array_equal(found, np.maximum(want.astype(np.float32) * scale, 0))
+
+
+def _scaled(a, b, scale):
+    return it.relu(it.astype(it.matmul_integer(a, b), it.float32) * scale)
+
+
+@pytest.mark.skipif(not takes_bytes(4), reason="this processor multiplies no bytes")
+def test_what_follows_a_product_of_bytes_is_its_epilogue():
+    a, b = it.ones((9, 16), dtype=it.int8), it.ones((16, 5), dtype=it.uint8)
+    steps = explain(_scaled, a, b, it.ones(5), runs=0).steps
+    assert [step.kind for step in steps] == ["product"]

@@ -56,7 +56,7 @@ def rendered(nest: Nest) -> str:
 def problem_of(call: ContractionCall) -> Problem:
     """What a call of a product computes, without its epilogue."""
     return Problem(
-        call.dtype, call.dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
+        call.dtype, call.b_dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
         call.windows,
     )  # fmt: skip
 

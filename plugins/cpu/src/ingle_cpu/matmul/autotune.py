@@ -314,7 +314,7 @@ def _key(problem: Problem, workers: int) -> str:
     shared = "".join(
         "s" if not any(s[:-2]) else "-" for s in (problem.a_strides, problem.b_strides)
     )
-    dtypes = f"{problem.a_dtype} {problem.b_dtype}{' by pairs' if problem.pairs else ''}"
+    dtypes = f"{problem.a_dtype} {problem.b_dtype} {problem.packed_kind}"
     return f"{dtypes} {sizes} {layout}{shared} {workers} threads"
 
 

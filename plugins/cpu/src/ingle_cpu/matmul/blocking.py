@@ -11,8 +11,8 @@ from ingle.fusion.device.llvm import AVX512, Target, target_of
 
 from ..jit.engine import engine
 from .dot import COLUMNS
-from .microkernel import Tile, lanes_of, most_rows, most_vectors
-from .pack import compute_dtype
+from .microkernel import QUADS, Tile, lanes_of, most_rows, most_vectors
+from .pack import BYTES, compute_dtype
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
@@ -51,7 +51,7 @@ class Problem(NamedTuple):
     """The operands of a contraction.
 
     Attributes:
-        a_dtype, b_dtype: float32, float64, float16 or bfloat16; both are computed in one dtype.
+        a_dtype, b_dtype: float32, float64, float16 or bfloat16, one for both; or int8 and uint8.
         batch: sizes of the batch axes, at most three.
         m, n, k: rows of a, columns of b, and what is summed over.
         a_strides: in elements along the batch axes, i and k; 0 repeats.
@@ -75,11 +75,13 @@ class Problem(NamedTuple):
         return 1 if self.windows is None else self.windows.turns
 
     @property
-    def pairs(self) -> bool:
-        """Whether it is computed by pairs along k, two numbers in an instruction."""
+    def packed_kind(self) -> str:
+        """The kind of tile that takes it from panels; its sizes and dtypes decide."""
+        if self.a_dtype in BYTES:
+            return QUADS[self.a_dtype, self.b_dtype]
         halves = self.a_dtype == self.b_dtype == "bfloat16"
         whole = self.k > 0 and self.k % 2 == 0 and self.windows is None
-        return halves and whole and multiplies_pairs()
+        return "pairs" if halves and whole and multiplies_pairs() else "packed"
 
     @property
     def at_once(self) -> int:
@@ -118,6 +120,13 @@ def multiplies_pairs() -> bool:
     return target() == AVX512 and "avx512bf16" in engine().machine.present
 
 
+def takes_bytes(k: int) -> bool:
+    """Whether there are tiles for bytes, four of which this machine's processor takes at once."""
+    has = engine().machine.present
+    quads = {64: "avx512vnni", 32: "avxvnni"}.get(target().width, "")
+    return k > 0 and k % 4 == 0 and quads in has
+
+
 class Variation(NamedTuple):
     """What a measurement may change about the first guess; all give the same bits.
 
@@ -147,7 +156,7 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     elif not kind:
         pack_b = made.pack_b
         pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
-        kind = ("pairs" if problem.pairs else "packed") if pack_a else "direct"
+        kind = problem.packed_kind if pack_a else "direct"
     tile = _tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes), made.vectors)
     tiles = -(-max(problem.m, 1) // tile.rows)
     panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
@@ -186,7 +195,8 @@ def first_guess(problem: Problem, workers: int) -> Variation:
     lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
     readable = _readable(problem, dtype)
     panels = max(problem.n, 1) / (vectors * lanes)
-    again = problem.m * problem.k * SIZES[dtype] <= AGAIN_BYTES * (2 if problem.pairs else 1)
+    numbers = Tile(problem.packed_kind, 1, 1).numbers
+    again = problem.m * problem.k // numbers * SIZES[dtype] <= AGAIN_BYTES
     divided = _local_blocks(math.ceil(panels), problem, workers) > 1
     if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
         return Variation(vectors, "" if readable else "before", "local", 1.0)

@@ -10,7 +10,7 @@ from ..jit.engine import Code, engine
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
 from .microkernel import Tile, micro_source
-from .pack import pack_source
+from .pack import Form, pack_source
 from .window_pack import window_source
 
 
@@ -27,9 +27,9 @@ def micro_address(tile: Tile, dtype: str, target: Target) -> int:
 
 
 @lru_cache(maxsize=64)
-def pack_addresses(dtype: str, pairs: bool, target: Target) -> tuple[int, ...]:
+def pack_addresses(dtype: str, form: Form, target: Target) -> tuple[int, ...]:
     """Of what packs one panel, and of the kernel that packs all."""
-    return engine().addresses(pack_source(dtype, target, pairs=pairs))
+    return engine().addresses(pack_source(dtype, target, form))
 
 
 @lru_cache(maxsize=64)

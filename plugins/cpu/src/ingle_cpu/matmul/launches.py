@@ -32,7 +32,7 @@ from .epilogue import Epilogue as Epilogue
 from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
 from .microkernel import lanes_of
-from .pack import compute_dtype
+from .pack import a_form, b_form, compute_dtype
 from .pack_launches import Packing
 from .plan import A, B, Pointer
 from .plan import Contraction as Contraction
@@ -90,7 +90,8 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
     """Compiles all that the entries of a problem run, so that it is there when they are made."""
     driver_address()
     if "before" in (choice.pack_a, choice.pack_b):
-        pack_addresses(problem.a_dtype, choice.tile.kind == "pairs", target())
+        pack_addresses(problem.a_dtype, a_form(choice.tile), target())
+        pack_addresses(problem.b_dtype, b_form(choice.tile), target())
     _addresses(problem, choice)
     outer = len(problem.batch) + 1
     epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
@@ -102,9 +103,9 @@ def packing_of_a(problem: Problem, choice: Choice) -> Packing:
     *batch, i, k = _a_bytes(problem, choice)
     if choice.tile.kind == "dot":
         return _along_k(problem.a_dtype, problem, (*batch, i, k), problem.m)
-    deep, pairs = problem.k // choice.tile.numbers, choice.tile.kind == "pairs"
+    deep, form = problem.k // choice.tile.numbers, a_form(choice.tile)
     return Packing(
-        problem.a_dtype, problem.batch, (*batch, k, i), problem.m, deep, rows, rows, pairs
+        problem.a_dtype, problem.batch, (*batch, k, i), problem.m, deep, rows, rows, form
     )
 
 
@@ -115,8 +116,8 @@ def packing_of_b(problem: Problem, choice: Choice) -> Packing:
     if choice.tile.kind == "dot":
         *batch, k, j = steps
         return _along_k(problem.b_dtype, problem, (*batch, j, k), problem.n)
-    deep, pairs = problem.k // choice.tile.numbers, choice.tile.kind == "pairs"
-    return Packing(problem.b_dtype, problem.batch, steps, problem.n, deep, width, last, pairs)
+    deep, form = problem.k // choice.tile.numbers, b_form(choice.tile)
+    return Packing(problem.b_dtype, problem.batch, steps, problem.n, deep, width, last, form)
 
 
 def _a_bytes(problem: Problem, choice: Choice) -> tuple[int, ...]:
@@ -242,20 +243,23 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
     """Of what the driver calls, whatever the epilogue is."""
     dtype = compute_dtype(problem.a_dtype)
     _, last, _ = widths(problem, choice)
-    pairs = choice.tile.kind == "pairs"
-    packs_a = choice.pack_a == "local"
+    pack_a = pack_b = 0
+    if choice.pack_a == "local":
+        pack_a = pack_addresses(problem.a_dtype, a_form(choice.tile), target())[0]
+    if choice.pack_b == "local":
+        pack_b = _pack_b_address(problem, choice)
     last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
     return {
         "micro": micro_address(choice.tile, dtype, target()),
         "last_micro": micro_address(last_tile, dtype, target()),
-        "pack_a": pack_addresses(problem.a_dtype, pairs, target())[0] if packs_a else 0,
-        "pack_b": _pack_b_address(problem, pairs) if choice.pack_b == "local" else 0,
+        "pack_a": pack_a,
+        "pack_b": pack_b,
     }
 
 
-def _pack_b_address(problem: Problem, pairs: bool) -> int:
+def _pack_b_address(problem: Problem, choice: Choice) -> int:
     if problem.windows is None:
-        return pack_addresses(problem.b_dtype, pairs, target())[0]
+        return pack_addresses(problem.b_dtype, b_form(choice.tile), target())[0]
     return window_address(problem.b_dtype, problem.windows.over_places, target())
 
 

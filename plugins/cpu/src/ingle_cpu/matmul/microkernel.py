@@ -21,6 +21,12 @@ along k, as `pack.py` makes it, and `depth` counts pairs. The first of a pair is
 which the processor adds first: so it gives the bits of *packed*, but for numbers below the smallest
 normal one, which it takes for zeros.
 
+The kinds of `QUADS` do the same for bytes (AVX512-VNNI, AVX-VNNI): an element is four numbers, and
+sums are int32. The instruction multiplies bytes without a sign by such with one. Where both
+operands have signs, or neither has, the uppermost bits of `a` are turned over when it is packed,
+which makes its numbers larger or smaller by 128. What that adds to each column is summed on the
+way, as if `a` had one more row of nothing but these bits, and is taken off in the end.
+
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
 """
@@ -37,20 +43,28 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .dot import dot_text
 
-PACKED = ("packed", "pairs")
+QUADS = {
+    ("uint8", "int8"): "quads", ("int8", "uint8"): "quads_swapped",
+    ("int8", "int8"): "quads_flipped", ("uint8", "uint8"): "quads_flipped_swapped",
+}  # fmt: skip
+"""Kinds by the dtypes of both operands."""
+PACKED = ("packed", "pairs", *QUADS.values())
 """Kinds that read panels of both operands."""
 UNROLL = 4
 STEPS_OF_A_LINE = 2
 LINE = 64
 """Bytes of a cache line."""
 DOT_OF_PAIRS = "llvm.x86.avx512bf16.dpbf16ps.512"
+DOT_OF_QUADS = "llvm.x86.avx512.vpdpbusd"
+FLIPPED_BITS = 0x80808080
+"""Of four bytes."""
 
 
 class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, `"direct"` or `"dot"`.
+        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"` or `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -62,7 +76,12 @@ class Tile(NamedTuple):
     @property
     def numbers(self) -> int:
         """Of how many steps of k an element of a panel is made."""
-        return 2 if self.kind == "pairs" else 1
+        return 4 if self.kind in QUADS.values() else 2 if self.kind == "pairs" else 1
+
+    @property
+    def flips(self) -> bool:
+        """Whether the uppermost bits of `a` are turned over."""
+        return "flipped" in self.kind
 
 
 def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
@@ -72,6 +91,8 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     >>> most_rows(NEON, 4), most_rows(NEON, 1)
     (6, 12)
     """
+    if "flipped" in kind:
+        return min(12, (target.registers - 1) // vectors - 2)
     if kind in PACKED:
         return min(12, target.registers * 3 // 4 // vectors)
     # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
@@ -90,7 +111,7 @@ def lanes_of(dtype: str, target: Target) -> int:
 
 
 def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
-    """The module of one tile for float32 or float64."""
+    """The module of one tile for float32 or float64, or int32 for bytes."""
     if tile.kind == "dot":
         name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
         return IRSource(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
@@ -114,7 +135,11 @@ class _Micro:
     def text(self) -> str:
         w = self.writer
         self.rows = [self._row(i) for i in range(self.tile.rows)]
-        zeros = [(self.vector, "zeroinitializer")] * (self.tile.rows * self.tile.vectors)
+        if self.tile.flips:
+            bits = str(FLIPPED_BITS)
+            self.flipped = self.writer.splat("bits", self.scalar, bits, self.lanes)
+        rows = self.tile.rows + self.tile.flips
+        zeros = [(self.vector, "zeroinitializer")] * (rows * self.tile.vectors)
         carried = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%soon"), *zeros]
         self.thrice = w.let("thrice", "mul i64 %b_step, 3")
         whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
@@ -179,8 +204,8 @@ class _Micro:
             soon = self._fetch(soon)
         for step in range(count):
             row = [self._b(b, step, v) for v in range(self.tile.vectors)]
-            for i in range(self.tile.rows):
-                each = self._a(a, step, i)
+            for i in range(len(sums) // self.tile.vectors):
+                each = self._a(a, step, i) if i < self.tile.rows else self.flipped
                 for v, other in enumerate(row):
                     at = i * self.tile.vectors + v
                     sums[at] = self._added(sums[at], each, other)
@@ -194,6 +219,10 @@ class _Micro:
     def _added(self, total: str, x: str, y: str) -> str:
         """A vector of sums, and the products of two vectors."""
         w, kind = self.writer, self.vector
+        if self.tile.kind in QUADS.values():
+            factors = (y, x) if "swapped" in self.tile.kind else (x, y)
+            given = (f"{kind} {v}" for v in (total, *factors))
+            return w.call("sum", kind, f"{DOT_OF_QUADS}.{32 * self.lanes}", *given)
         if self.tile.kind != "pairs":
             operands = (f"{kind} {v}" for v in (x, y, total))
             return w.call("sum", kind, f"{self.multiply_add}.{self.suffix}", *operands)
@@ -241,6 +270,14 @@ class _Micro:
         """Stores the sums, or adds them to what the tile holds."""
         w = self.writer
         again, fresh = w.label("again"), w.label("fresh")
+        size = self.tile.rows * self.tile.vectors
+        sums, more = sums[:size], sums[size:]
+        if more:
+            sums = [
+                w.let("sum", f"sub {self.vector} {value}, {more[at % self.tile.vectors]}")
+                for at, value in enumerate(sums)
+            ]
+        add = "fadd" if self.scalar in ("float", "double") else "add"
         anew = w.let("anew", "icmp eq i64 %add, 0")
         w.do(f"br i1 {anew}, label %{fresh}, label %{again}")
         for label in (fresh, again):
@@ -253,6 +290,6 @@ class _Micro:
                 place = w.let("at", f"getelementptr i8, ptr {start}, i64 {step}")
                 if label == again:
                     old = w.let("old", f"load {self.vector}, ptr {place}, align {self.size}")
-                    value = w.let("new", f"fadd {self.vector} {old}, {value}")
+                    value = w.let("new", f"{add} {self.vector} {old}, {value}")
                 w.do(f"store {self.vector} {value}, ptr {place}, align {self.size}")
             w.do("ret void")

@@ -6,15 +6,16 @@ writes `panel[k * width + i] = source[k * outer + i * inner]` for `k < depth`, a
 `count` to `width`; `outer` and `inner` are bytes. It packs either operand: rows of `a` and columns
 of `b` are the `i` of one panel. Memory that lies along i is copied by vectors, memory along k is
 transposed in registers, 8 x 8 at a time, and anything else goes number by number. Half types become
-float32; or, for tiles of the kind "pairs", two bfloat16 that follow each other along k become one
-element of a panel, the first one in its upper half. Then `depth` counts pairs, and `outer` is the
-way from pair to pair.
+float32; or several numbers that follow each other along k become one element of a panel, as a
+`Form` says. Then `depth` counts elements, and `outer` is the way from one to the next.
 
 `pack_panels` is the kernel that packs a whole matrix (or a batch of them) for several contractions
 or for many rows.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from ingle.fusion.device.kernels import HALVES, SIZES, CodeBuilder
 from ingle.fusion.device.llvm import (
@@ -29,8 +30,16 @@ from ingle.fusion.device.llvm import (
 )
 
 from ..jit.engine import IRSource
+from .microkernel import FLIPPED_BITS, Tile
 from .panels import write_panels
 
+Form = Literal["single", "pairs", "quads", "flipped"]
+"""What an element of a panel is: a number; two bfloat16, the first one in the upper half; four
+bytes, the first one in the lowest bits; or these with the uppermost bit of each turned over.
+"""
+NUMBERS: dict[Form, int] = {"single": 1, "pairs": 2, "quads": 4, "flipped": 4}
+"""How many numbers an element is made of."""
+BYTES = frozenset({"int8", "uint8"})
 BLOCK = 8
 """Rows and columns that are transposed at once."""
 RUN = 32
@@ -38,15 +47,28 @@ RUN = 32
 
 
 def compute_dtype(dtype: str) -> str:
-    """What numbers of a dtype are multiplied in."""
-    return "float32" if dtype in HALVES else dtype
+    """What products of a dtype are summed in."""
+    return "int32" if dtype in BYTES else "float32" if dtype in HALVES else dtype
 
 
-def pack_source(dtype: str, target: Target, *, pairs: bool = False) -> IRSource:
-    """The module with `pack` and `pack_panels` for a dtype in memory, or for pairs of numbers."""
-    kind = f"{dtype}{'_pairs' if pairs else ''}_{target.name}"
-    names = (f"pack_{kind}", f"pack_panels_{kind}")
-    pack = (_PackPairs if pairs else _Pack)(dtype, target, names[0])
+def a_form(tile: Tile) -> Form:
+    """Of the left operand's panels."""
+    return "flipped" if tile.flips else b_form(tile)
+
+
+def b_form(tile: Tile) -> Form:
+    """Of the right operand's panels."""
+    return {1: "single", 2: "pairs", 4: "quads"}[tile.numbers]  # type: ignore[return-value]
+
+
+def pack_source(dtype: str, target: Target, form: Form = "single") -> IRSource:
+    """The module with `pack` and `pack_panels` for a dtype in memory."""
+    names = tuple(f"{n}_{dtype}_{form}_{target.name}" for n in ("pack", "pack_panels"))
+    pack = (
+        _Pack(dtype, target, names[0])
+        if form == "single"
+        else (_PackSeveral(dtype, target, names[0], form))
+    )
     text = pack.text()
     panels = Writer(names[1])
     panels.declared = pack.writer.declared
@@ -351,7 +373,7 @@ class _Pack(PanelCode):
 
         def row(k: str, _: Values) -> Values:
             def one(i: str, _: Values) -> Values:
-                w.do(f"store {kind} 0.0, ptr {self._to(k, i)}, align {self.to_size}")
+                w.do(f"store {kind} zeroinitializer, ptr {self._to(k, i)}, align {self.to_size}")
                 return []
 
             w.loop("zero", start, "%width", "1", [], one)
@@ -360,40 +382,58 @@ class _Pack(PanelCode):
         w.loop("row", first, "%depth", "1", [], row)
 
 
-class _PackPairs(_Pack):
-    """Packs pairs of half types that follow each other along k; they move as float32 does."""
+class _PackSeveral(_Pack):
+    """Packs several numbers that follow each other along k as one element."""
+
+    def __init__(self, dtype: str, target: Target, name: str, form: Form) -> None:
+        super().__init__(dtype, target, name)
+        self.form = form
+        self.numbers = NUMBERS[form]
 
     @property
     def step(self) -> int:
-        return 2 * self.from_size
+        return self.numbers * self.from_size
 
     def _along(self, source: str, i: str, lanes: int, mask: str | None = None) -> str:
         w = self.writer
         narrow, wide = vector_type(memory_type(self.dtype), lanes), vector_type("i32", lanes)
-        to_second = w.let("half", "ashr i64 %outer, 1")
-        first = self._numbered(source, i)
-        second = w.let("second", f"getelementptr i8, ptr {first}, i64 {to_second}")
-        upper, lower = (
-            w.let("wide", f"zext {narrow} {self._stored(place, lanes, mask)} to {wide}")
-            for place in (first, second)
-        )
-        bits = w.splat("bits", "i32", str(16), lanes)
-        upper = w.let("upper", f"shl {wide} {upper}, {bits}")
-        return self._as_made(w.let("pairs", f"or {wide} {upper}, {lower}"), lanes)
+        apart = w.let("apart", f"sdiv i64 %outer, {self.numbers}")
+        place = self._numbered(source, i)
+        total = ""
+        for number in range(self.numbers):
+            one = w.let("wide", f"zext {narrow} {self._stored(place, lanes, mask)} to {wide}")
+            one = w.let("part", f"shl {wide} {one}, {self._each(self._bits_below(number), lanes)}")
+            total = w.let("element", f"or {wide} {total}, {one}") if total else one
+            if number + 1 < self.numbers:
+                place = w.let("next", f"getelementptr i8, ptr {place}, i64 {apart}")
+        return self._as_made(total, lanes)
 
     def _down(self, source: str, k: str, lanes: int) -> str:
         w, wide = self.writer, vector_type("i32", lanes)
         place = w.let("from", f"getelementptr i32, ptr {source}, i64 {k}")
         value = w.let("x", f"load {wide}, ptr {place}, align {self.from_size}")
-        bits = w.splat("bits", "i32", str(16), lanes)
-        turned = (f"{wide} {v}" for v in (value, value, bits))
-        pairs = w.call("pairs", wide, f"llvm.fshl.{suffix('i32', lanes)}", *turned)
-        return self._as_made(pairs, lanes)
+        if self.form == "pairs":
+            turned = (f"{wide} {v}" for v in (value, value, self._each(16, lanes)))
+            value = w.call("pairs", wide, f"llvm.fshl.{suffix('i32', lanes)}", *turned)
+        return self._as_made(value, lanes)
 
-    def _as_made(self, pairs: str, lanes: int) -> str:
-        kinds = (vector_type(kind, lanes) for kind in ("i32", scalar_type(self.made)))
-        given, wanted = kinds
-        return self.writer.let("pairs", f"bitcast {given} {pairs} to {wanted}")
+    def _bits_below(self, number: int) -> int:
+        """Where a number's bits begin in its element."""
+        return 16 * (1 - number) if self.form == "pairs" else 8 * number
+
+    def _each(self, number: int, lanes: int) -> str:
+        return self.writer.splat("each", "i32", str(number), lanes)
+
+    def _as_made(self, elements: str, lanes: int) -> str:
+        """Elements of a panel as `_store` takes them."""
+        w, wide = self.writer, vector_type("i32", lanes)
+        if self.form == "flipped":
+            bits = self._each(FLIPPED_BITS, lanes)
+            elements = w.let("flipped", f"xor {wide} {elements}, {bits}")
+        made = vector_type(scalar_type(self.made), lanes)
+        return (
+            w.let("element", f"bitcast {wide} {elements} to {made}") if made != wide else elements
+        )
 
 
 class _Loaded:

@@ -10,7 +10,7 @@ from ingle.fusion.device.kernels import SIZES
 
 from .blocking import target, three
 from .code import pack_addresses
-from .pack import compute_dtype
+from .pack import NUMBERS, Form, compute_dtype
 from .panels import PANEL_ARGS
 from .plan import EntrySpec, Pointer
 
@@ -29,7 +29,7 @@ class Packing(NamedTuple):
         extent: its rows (of a) or columns (of b).
         depth: of k, in elements of panels.
         width, last: of panels and of the last one.
-        pairs: whether an element of a panel is a pair of numbers.
+        form: of the elements of panels.
     """
 
     dtype: str
@@ -39,7 +39,7 @@ class Packing(NamedTuple):
     depth: int
     width: int
     last: int
-    pairs: bool = False
+    form: Form = "single"
 
     @property
     def panels(self) -> int:
@@ -84,7 +84,7 @@ class Packing(NamedTuple):
     def entry(self, pointers: Sequence[Pointer], *, independent: bool = False) -> EntrySpec:
         """The kernel that packs it, from the first pointer to the second."""
         outer, inner = self.strides[-2:]
-        along_k = outer == SIZES[self.dtype] * (2 if self.pairs else 1)
+        along_k = outer == SIZES[self.dtype] * NUMBERS[self.form]
         # Memory along k is read panel by panel, in one go.
         slab = max(self.depth, 1) if along_k else SLAB
         slabs = max(1, -(-self.depth // slab))
@@ -95,7 +95,7 @@ class Packing(NamedTuple):
             "batch1": max(self.sizes[1], 1), "batch2": max(self.sizes[2], 1),
             "from0": self.steps[0], "from1": self.steps[1], "from2": self.steps[2],
         }  # fmt: skip
-        _, function = pack_addresses(self.dtype, self.pairs, target())
+        _, function = pack_addresses(self.dtype, self.form, target())
         units = math.prod(self.sizes) * self.panels * slabs
         one = max(1, self.width * min(slab, max(self.depth, 1)))
         # A unit's neighbours are the panels beside it, which lie in the same pages.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval
@@ -24,6 +24,11 @@ LONGEST_NETWORK = 16
 def is_product(op: Op) -> bool:
     """Whether an operation is a matrix product."""
     return op.operation.traits.family == "matmul"
+
+
+def sums_bytes(op: Op) -> bool:
+    """Whether an operation is a product of matrices of bytes in int32."""
+    return op.operation.traits.family == "bytes"
 
 
 def sorts(op: Op, avals: Sequence[Aval]) -> bool:
@@ -83,6 +88,9 @@ class Legality:
     def __init__(self, device: Kernels) -> None:
         self.device = device
         self._dtypes = device.dtypes
+        self._contracts_bytes: Callable[[Sequence[Aval]], bool] = getattr(
+            device, "contracts_bytes", lambda _: False
+        )
 
     def answer(self, op: Op, avals: Sequence[Aval]) -> Answer:
         """How an operation on operands like these is computed; sizes are numbers."""
@@ -128,6 +136,8 @@ class Legality:
         traits = op.operation.traits
         if is_product(op):
             return self.device.contracts(avals)
+        if sums_bytes(op):
+            return self._contracts_bytes(avals)
         if traits.family == "windows":
             return self.device.takes_windows(problem_of(op, avals))
         if op.operation is DEPEND:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from ..ir.graph import Graph
-from ..ir.regions import ASSEMBLED, is_assembly
+from ..ir.regions import ASSEMBLED, PRODUCTS, is_assembly
 from ..ir.views import Views
 from ..kernel.lowering import reduction_of, scan_of, sort_of
 from ..support.time_slices import tick
@@ -55,7 +55,7 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
         return "copy" if node.op.operation.name == "reshape" else "host"
     if reduction_of(node.op) is not None:
         return "reduce"
-    if traits.family in ("matmul", "windows"):
+    if traits.family in PRODUCTS:
         return "contraction"
     if traits.kind in ("creation", "random"):
         numbers = all(graph.values[a].kind in ("constant", "scalar") for a in node.args)

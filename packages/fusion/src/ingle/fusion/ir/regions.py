@@ -19,6 +19,8 @@ from .graph import Graph
 from .movement import first_places, pieces
 from .views import View, Views, from_the_front, sliced
 
+PRODUCTS = frozenset({"matmul", "bytes", "windows"})
+"""Families of operations that are calls of a template."""
 ASSEMBLED = frozenset({"join", "slice", "update", "scatter"})
 """Accesses whose results are put together from pieces; slices are, where they are no views."""
 

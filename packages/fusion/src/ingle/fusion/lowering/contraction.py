@@ -13,6 +13,7 @@ from ..grouping.contraction_loops import MOST_BATCH_AXES, column_stride, row_str
 from ..grouping.groups import Group
 from ..ir.graph import Graph, Node
 from ..ir.merge_axes import merged
+from ..ir.regions import PRODUCTS
 from ..ir.split_axes import runs, strides_within
 from ..ir.views import View, Views, strides_of
 from ..kernel.code import Code, CodeBuilder
@@ -57,7 +58,8 @@ class ContractionCall(NamedTuple):
     """`out[b, i, j] = epilogue(sum over k of A[b, i, k] * B[b, k, j])`.
 
     Attributes:
-        dtype: of the operands; the sum is kept in float32 for half types.
+        dtype, b_dtype: of the operands, which are the same but for bytes, signed or not; the sum is
+            kept in float32 for half types, and in int32 for bytes.
         batch: sizes of the axes along which there are products, one to three.
         sizes: m, n and k.
         a: A, with its strides along the batch, m and k.
@@ -73,6 +75,7 @@ class ContractionCall(NamedTuple):
     """
 
     dtype: str
+    b_dtype: str
     batch: tuple[int, ...]
     sizes: tuple[int, int, int]
     a: Argument
@@ -118,9 +121,7 @@ class ContractionBuilder(GroupCode):
     ) -> None:  # fmt: skip
         super().__init__(graph, views, group, inline, stored, placed)
         self._product = next(
-            p
-            for p in group.nodes
-            if graph.nodes[p].op.operation.traits.family in ("matmul", "windows")
+            p for p in group.nodes if graph.nodes[p].op.operation.traits.family in PRODUCTS
         )
         self._operands: list[Argument] = []
 
@@ -148,6 +149,7 @@ class ContractionBuilder(GroupCode):
         steps = [s or (0,) for s in batch.strides]
         return ContractionCall(
             self._dtype(node.args[0]),
+            self._dtype(node.args[1]),
             batch.sizes or (1,),
             factors.sizes,
             Argument(a.root, (*steps[0], *factors.a), a.offset),

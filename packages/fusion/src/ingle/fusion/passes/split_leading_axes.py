@@ -21,6 +21,7 @@ from ingle.tensor.operation import OPERATIONS, Op
 
 from ..ir.graph import Graph, Node
 from ..ir.reduction_axes import folded_axes
+from ..ir.regions import PRODUCTS
 from ..ir.views import Views
 from ..kernel.lowering import reduction_of
 from ..support.time_slices import tick
@@ -167,7 +168,7 @@ def _computes(node: Node) -> bool:
     traits = node.op.operation.traits
     return (
         traits.kind == "elementwise"
-        or traits.family in ("matmul", "windows", "gather")
+        or traits.family in PRODUCTS | {"gather"}
         or (reduction_of(node.op) is not None)
     )
 

@@ -126,6 +126,9 @@ class KernelDevice(Protocol):
             have rows or columns.
         writes_over: whether its executables tell a `DonationState` how far they have come.
         plan store: where its plans are kept between processes; None for nowhere.
+
+    It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
+    matrices of bytes in int32. Without one they are products of float32.
     """
 
     dtypes: frozenset[str] | None

@@ -111,7 +111,7 @@ MATMUL_INTEGER = Operation(
     "matmul_integer",
     tensors=("x1", "x2"),
     rule=_rule,
-    traits=Traits("contraction", bound="compute", exactly_rounded=True),
+    traits=Traits("contraction", family="bytes", bound="compute", exactly_rounded=True),
     vjp={},
     body=_body,
     public=matmul_integer,
