@@ -157,3 +157,24 @@ def test_bad_input(make: Any, kind: type[IngleError], message: str) -> None:
     with pytest.raises(kind) as caught:
         make()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_a_step_is_written_down_once_but_where_somebody_watches(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    layer, x = kind(3, 5), it.random.normal((40, 2, 3))
+    step = layer._step()
+
+    def counted(*given: Any) -> Any:
+        steps.append(1)
+        return step(*given)
+
+    monkeypatch.setattr(kind, "_step", lambda _: counted)
+    once = layer(x)[0].numpy()
+    assert len(steps) == 1
+    with it.anomaly():
+        each = layer(x)[0].numpy()
+    assert len(steps) == 1 + 40
+    np.testing.assert_allclose(once, each, rtol=1e-5, atol=1e-6)

@@ -10,6 +10,7 @@ import ingle.tensor as it
 from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.programs import loops_once
 from ingle.tensor.random import Generator
 
 from . import _recurrences
@@ -26,7 +27,7 @@ class RNNBase(Module):
     """What recurrent layers share: layers in a row, each in one or both directions.
 
     A layer computes the products with its inputs for the whole sequence at once, and goes through
-    the sequence with `ingle.tensor.scan`, so that a compiled function holds it as a loop.
+    the sequence with `ingle.tensor.scan`, whose step is written down once, in plain code too.
     """
 
     _gates: ClassVar[int] = 1
@@ -204,7 +205,9 @@ class RNNBase(Module):
                 after = tuple(it.where(goes_on, new, old) for new, old in pairs)
             return after, after[0]
 
-        last, out = it.scan(step, state, given if kept is None else (given, kept), reverse=reverse)
+        slices = given if kept is None else (given, kept)
+        with loops_once():
+            last, out = it.scan(step, state, slices, reverse=reverse)
         return out, last
 
     def extra_repr(self) -> str:

@@ -8,6 +8,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.programs import loops_once
 
 from .losses import Reduction, _Loss
 
@@ -79,6 +80,7 @@ class RNNTLoss(_Loss):
             gone = alpha + ends
             return gone, gone
 
-        _, gone = it.scan(step, begin, (it.swapaxes(sums, 0, 1), it.swapaxes(blank, 0, 1)))
+        with loops_once():
+            _, gone = it.scan(step, begin, (it.swapaxes(sums, 0, 1), it.swapaxes(blank, 0, 1)))
         last = it.swapaxes(gone, 0, 1)[it.arange(n, device=x.device), lengths - 1, counts]
         return self._reduced(-last)

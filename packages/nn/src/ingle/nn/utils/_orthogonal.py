@@ -9,6 +9,7 @@ import numpy as np
 import ingle.tensor as it
 from ingle.tensor import Tensor, transaction
 from ingle.tensor.errors import ShapeError
+from ingle.tensor.programs import loops_once
 
 from ..module import Module
 from ..parameter import Buffer
@@ -72,6 +73,7 @@ def _reflected(x: Tensor) -> Tensor:
         v, size = now
         return found - v[:, None] * (size * (v @ found))[None], None
 
-    found, _ = it.scan(step, one, ((below + one).mT, sizes), reverse=True)
+    with loops_once():
+        found, _ = it.scan(step, one, ((below + one).mT, sizes), reverse=True)
     signed: Tensor = found * it.trunc(it.diagonal(x)).detach()
     return signed

@@ -7,6 +7,7 @@ from .program import is_unrolled as is_unrolled
 from .tracing import Traced as Traced
 from .tracing import TracedHandle as TracedHandle
 from .tracing import Tracer as Tracer
+from .tracing import loops_once as loops_once
 from .tracing import recorded as recorded
 from .tracing import same_number as same_number
 from .tracing import trace as trace

@@ -22,6 +22,7 @@ from ..blocks import Block, block, holding
 from ..cell import Cell, Scope, current_scope, scope_of
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of, staged_on
+from ..dispatch import watched
 from ..errors import OperandError, TraceError
 from ..followed import is_followed
 from ..interruptions import Outside
@@ -45,6 +46,13 @@ def writing_down() -> bool:
 def written_down() -> Block[bool]:
     """What runs inside is written down: `call`, `scan` and `while_loop` become one step each."""
     return holding(_writing, True)
+
+
+def loops_once() -> Block[bool]:
+    """What runs inside is written down, as with `written_down`, unless somebody watches operations:
+    who looks for a NaN or counts operations wants to see each step of a loop.
+    """
+    return holding(_writing, _writing.get() or not watched())
 
 
 class TracedHandle(Handle):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.programs import loops_once
 
 from ...errors import ModelError
 from ..registry import operator
@@ -88,7 +89,8 @@ def _run(
             new = step(carry, one)
             return new, new[0]
 
-        last, outputs = it.scan(walk, state, x)
+        with loops_once():
+            last, outputs = it.scan(walk, state, x)
     else:
         ends = it.expand_dims(lengths.astype(it.int64), 1)
 
@@ -100,7 +102,8 @@ def _run(
             return kept, it.where(going, new[0], it.zeros_like(new[0]))
 
         steps = it.arange(x.shape[0], dtype=it.int64, device=x.device)
-        last, outputs = it.scan(until, state, (x, steps))
+        with loops_once():
+            last, outputs = it.scan(until, state, (x, steps))
     if backward:
         outputs = (
             it.flip(outputs, axis=0) if lengths is None else reverse_sequence(outputs, lengths)
