@@ -24,7 +24,10 @@ from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
 from . import cublas, nvml, peers
+from .attention import Attention
 from .compiler import Kernel, machine_code
+from .convolution import Convolutions
+from .cudnn import Plans
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable
@@ -78,6 +81,9 @@ class CudaBackend(KernelBackend):
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._staging = Staging()
+        if settings.switch("INGLE_CUDA_CUDNN", True):
+            plans = Plans(self, self._tensor_float)
+            self.offers = (Convolutions(self, plans), Attention(self, plans))
         self._capture: Any = None
         self._library: cublas.Cublas | None = None
         self._workspace: Held | None = None

@@ -233,6 +233,29 @@ def _vjp(
     mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
+    if g[0] is not None and g[1] is None and not needs[3]:
+        given = g[0], query, key, value, mask, scale, out, lse
+        found = run(ATTENTION_GRADIENT.op(causal=causal), _with_numbers(given, query.dtype))
+        return (*[x if need else None for x, need in zip(found, needs, strict=False)], None)
+    return _gradient(g, query, key, value, mask, scale, out, lse, causal, needs)
+
+
+def _with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
+    """Tensors as handles, truths and factors as numbers."""
+    found: list[Handle | Scalar] = []
+    for x in given:
+        if isinstance(x, bool):
+            found.append(Scalar(x, bool_))
+        else:
+            found.append(Scalar(x, dtype) if isinstance(x, float) else x._handle)
+    return found
+
+
+def _gradient(
+    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The scores are computed again: only a number for each query was kept of them."""
     dtype = query.dtype
     scores = _scores(query, key, mask, scale, causal)
@@ -254,6 +277,69 @@ def _vjp(
         by_value if needs[2] else None,
         sum_to(astype(by_scores, dtype), mask.shape) if needs[3] else None,  # type: ignore[union-attr]
     )
+
+
+def _gradient_body(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool, scale: float,
+    out: Tensor, lse: Tensor, *, causal: bool,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    needs = (True, True, True, False)
+    return _gradient((g, None), query, key, value, mask, scale, out, lse, causal, needs)[:3]
+
+
+def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
+    g, query, key, value, mask, scale, out, lse = avals
+    made = _training_rule(query, key, value, mask, scale, causal=causal)
+    for name, x, wanted in (("g", g, made[0]), ("out", out, made[0]), ("lse", lse, made[1])):
+        if x != wanted:
+            raise ShapeError(
+                f"attention_gradient: {name} must be {wanted}, as attention gives it, got {x}"
+            )
+    return query, key, value
+
+
+@guarded
+def attention_gradient(
+    g: TensorLike,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    attn_mask: TensorLike | None = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """What a gradient g of attention's result means for query, key and value."""
+    operands = _operands(query, key, value, attn_mask, scale)
+    made = run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
+    given = [handle_of(g, "attention_gradient", "g"), *operands, *[x._handle for x in made]]
+    return run(ATTENTION_GRADIENT.op(causal=bool(is_causal)), given)
+
+
+def _gradient_samples(draw: Draw) -> Iterator[Sample]:
+    for sample in _samples(draw):
+        query, _, value, *mask = sample.args
+        if not mask or mask[0].dtype == np.bool_:
+            g = draw.array((*query.shape[:-1], value.shape[-1]))
+            yield Sample((g, *sample.args), sample.kwargs, condition=512, magnitude=8.0)
+
+
+def _gradient_reference(
+    g: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = np.einsum("...le,...se->...ls", query, key) * factor
+    seen = np.True_ if attn_mask is None else attn_mask
+    seen = seen & (np.tri(*scores.shape[-2:]) > 0) if is_causal else seen
+    e = np.where(seen, np.exp(scores - np.max(scores, -1, keepdims=True)), 0.0)
+    shares = e / np.sum(e, -1, keepdims=True)
+    pull = np.einsum("...lv,...sv->...ls", g, value)
+    flow = shares * (pull - np.sum(shares * pull, -1, keepdims=True)) * factor
+    return (
+        np.einsum("...ls,...se->...le", flow, key), np.einsum("...ls,...le->...se", flow, query),
+        np.einsum("...ls,...lv->...sv", shares, g),
+    )  # fmt: skip
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -321,6 +407,18 @@ ATTENTION_TRAINING = Operation(
     public=attention_training,
     samples=_samples,
     reference=_training_reference,
+)
+ATTENTION_GRADIENT = Operation(
+    "scaled_dot_product_attention_gradient",
+    tensors=("g", *_TENSORS, "out", "lse"),
+    statics=("causal",),
+    outputs=("by_query", "by_key", "by_value"),
+    rule=_gradient_rule,
+    traits=_TRAITS,
+    body=_gradient_body,
+    public=attention_gradient,
+    samples=_gradient_samples,
+    reference=_gradient_reference,
 )
 ATTENTION = Operation(
     "scaled_dot_product_attention",
