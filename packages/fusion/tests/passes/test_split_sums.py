@@ -42,20 +42,35 @@ def drawn(shape: Any, dtype: str) -> Any:
     return (rng.normal(size=shape) * 10.0 ** rng.integers(-6, 6, shape)).astype(dtype)
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("shape", "axis"), CASES)
-def test_bits(request: pytest.FixtureRequest, shape: Any, axis: Any, dtype: str) -> None:
+def test_bits(
+    request: pytest.FixtureRequest, shape: Any, axis: Any, dtype: str, keepdims: bool
+) -> None:
     x = it.asarray(drawn(shape, dtype), device="cpu")
 
     def sums(x: Any) -> Any:
-        return it.sum(x, axis=axis), it.sum(it.exp(-x * x) - 1.0, axis=axis)
+        more = {"axis": axis, "keepdims": keepdims}
+        return it.sum(x, **more), it.sum(it.exp(-x * x) - 1.0, **more)
 
     one = [s.numpy() for s in sums(x)]
     asked = request.getfixturevalue("splitting")
     two = [s.numpy() for s in compile(sums)(x)]
     assert any(asked) == (shape[0] not in (300, (1 << 14) + 1))
     for a, b in zip(one, two, strict=True):
+        assert a.shape == b.shape
         np.testing.assert_array_equal(a, b)
+
+
+def test_of_a_norm_of_long_groups(splitting: list[Any]) -> None:
+    """Whose sums keep their axes."""
+    x = drawn((2, 8, 64, 64), "float32") / 1e6
+    found = compile(lambda x: it.group_norm(x, 2))(it.asarray(x, device="cpu")).numpy()
+    flat = x.reshape(2, 2, -1).astype(np.float64)
+    flat = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, flat.reshape(x.shape), rtol=1e-3, atol=1e-4)
+    assert any(splitting)
 
 
 def test_of_negative_zeros(splitting: list[Any]) -> None:

@@ -14,7 +14,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.dispatch import handle_of, run1
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import Op, infer
 
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import BLOCK, accumulators
@@ -48,17 +48,18 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
     """A sum down each column."""
     blocks = it.sum(it.reshape(x, (rows // BLOCK, BLOCK, columns)), axis=1)
-    shape = x.shape[len(op.attributes["axis"]) :]
-    return it.reshape(_totals(blocks, 0), shape)
+    return it.reshape(_totals(blocks, 0), _shape(op, x))
 
 
 def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     """A sum along each row, whose partial results are columns."""
     lanes = accumulators(x.dtype.name)
     pieces = it.reshape(x, (rows, length // (BLOCK * lanes), BLOCK, lanes))
-    axes = op.attributes["axis"]
-    shape = () if axes is None else x.shape[: len(x.shape) - len(axes)]
-    return it.reshape(it.sum(_totals(it.sum(pieces, axis=2), 1), axis=1), shape)
+    return it.reshape(it.sum(_totals(it.sum(pieces, axis=2), 1), axis=1), _shape(op, x))
+
+
+def _shape(op: Op, x: Tensor) -> tuple[int, ...]:
+    return infer(op, [Aval(x.shape, x.dtype)])[0].shape
 
 
 def _totals(x: Tensor, axis: int) -> Tensor:
