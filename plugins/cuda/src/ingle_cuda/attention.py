@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.operation import Op, infer
+from ingle.tensor.operation import Op
 from ingle.tensor.ops.neural.attention import (
     ATTENTION,
     ATTENTION_GRADIENT,
     ATTENTION_TRAINING,
 )
 
-from .cudnn import TYPES, Layout, Plans, contiguous, output, readable, strides_of, tensor
-
-if TYPE_CHECKING:
-    from .backend import CudaBackend
+from .cudnn import TYPES, Layout, LibraryOffer, contiguous, output, tensor
 
 _DTYPES = frozenset({"float16", "bfloat16"})
 _WIDE = "float32"
@@ -48,13 +45,11 @@ class Problem(NamedTuple):
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
 ) -> Problem | None:
-    """The problem of an attention or its gradient; None for others.
+    """The problem of an attention or its gradient; None for what the library does not take.
 
     Args:
         strides: of the tensors that are no numbers; in C order if none are given.
     """
-    if op.operation not in (ATTENTION, ATTENTION_TRAINING, ATTENTION_GRADIENT):
-        return None
     backward = op.operation is ATTENTION_GRADIENT
     mask = avals[4 if backward else 3]
     tensors = [a for a in avals if a.shape]
@@ -105,46 +100,37 @@ def _by_heads(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Layout | None
     return (1,) * missing + sizes, (outer,) * missing + (*strides[:-1], 1)
 
 
-class Attention:
-    """The offer of attention of half types without a mask but the causal one, and its gradient."""
+class Attention(LibraryOffer):
+    """The offer of attention of half types without a mask but the causal one, and its gradient.
 
-    def __init__(self, backend: CudaBackend, plans: Plans) -> None:
-        self._backend = backend
-        self._plans = plans
+    Heads may lie side by side.
+    """
 
-    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
-        problem = problem_of(op, avals)
-        return problem is not None and self._plan(problem) is not None
+    operations = frozenset({ATTENTION, ATTENTION_TRAINING, ATTENTION_GRADIENT})
+
+    def problem(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
+    ) -> Problem | None:
+        return problem_of(op, avals, strides)
+
+    def describe(self, cudnn: Any, graph: Any, problem: Problem) -> None:
+        describe(cudnn, graph, problem)
+
+    def reads(self, handle: Any) -> bool:
+        return True
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Puts the library's kernels into the stream; heads may lie side by side."""
-        backend = self._backend
-        avals = [Aval(x.shape, x.dtype) for x in inputs]
-        numbers = [n for n, a in enumerate(avals) if a.shape]
-        handles: list[Any] = [readable(backend, inputs[n], as_it_lies=True) for n in numbers]
-        plan = self._of(op, avals, handles)
-        if plan is None:
-            handles = [readable(backend, h, as_it_lies=False) for h in handles]
-            plan = self._of(op, avals, handles)
-        assert plan is not None, "takes() has found it"
-        results = [backend.empty(aval) for aval in infer(op, inputs)]
+        """Puts the library's kernels into the stream."""
+        found, handles = self.prepared(op, inputs)
+        results = [self.backend.empty(aval) for aval in found.results]
         scale = inputs[5 if op.operation is ATTENTION_GRADIENT else 4]
         assert isinstance(scale, Scalar), "the scale of attention is a number"
         factor = ctypes.c_float(float(scale.value.real))
-        places = dict(enumerate([h.address for h in handles], 1))
+        places = {n: h.address for n, h in enumerate(handles, 1)}
         places[SCALE] = ctypes.addressof(factor)
         places |= dict(enumerate([r.address for r in results], RESULTS))
-        self._plans.run(plan, places)
+        self.plans.run(found.plan, places)
         return tuple(results)
-
-    def _of(self, op: Op, avals: Sequence[Aval], handles: Sequence[Any]) -> Any:
-        problem = problem_of(op, avals, [strides_of(h) for h in handles])
-        return None if problem is None else self._plan(problem)
-
-    def _plan(self, problem: Problem) -> Any:
-        return self._plans.found(
-            problem, problem.dtype, lambda cudnn, graph: describe(cudnn, graph, problem)
-        )
 
 
 def describe(cudnn: Any, graph: Any, problem: Problem) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ingle.fusion.device.kernel_backend import StridedHandle
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
 
-from .cudnn import TYPES, Layout, Plans, contiguous, output, readable, strides_of, tensor
-
-if TYPE_CHECKING:
-    from .backend import CudaBackend
+from .cudnn import TYPES, Layout, LibraryOffer, contiguous, output, tensor
 
 KINDS = {CONV: "fprop", CONV_INPUT_GRADIENT: "dgrad", CONV_WEIGHT_GRADIENT: "wgrad"}
 """The library's names of the operations."""
@@ -46,13 +44,13 @@ class Problem(NamedTuple):
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
 ) -> Problem | None:
-    """The problem of a convolution; None for others.
+    """The problem of a convolution; None for dtypes and sizes that the library does not take.
 
     Args:
         strides: of the operands; in C order if none are given.
     """
-    kind = KINDS.get(op.operation)
-    if kind is None or avals[0].dtype.name not in TYPES:
+    kind = KINDS[op.operation]
+    if avals[0].dtype.name not in TYPES:
         return None
     x = avals[0]
     rank, have = len(x.shape) - 2, op.attributes
@@ -82,51 +80,35 @@ def _layout(sizes: Sequence[int], strides: Sequence[int]) -> Layout:
     return (n, c, 1, length), (strides[0], strides[1], strides[2] * length, strides[2])
 
 
-class Convolutions:
-    """The offer of convolutions that the library has a plan for."""
+class Convolutions(LibraryOffer):
+    """The offer of convolutions; images with channels last are read as they lie."""
 
-    def __init__(self, backend: CudaBackend, plans: Plans) -> None:
-        self._backend = backend
-        self._plans = plans
+    operations = frozenset(KINDS)
 
-    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
-        problem = problem_of(op, avals)
-        return problem is not None and self._plan(problem) is not None
+    def problem(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
+    ) -> Problem | None:
+        return problem_of(op, avals, strides)
+
+    def describe(self, cudnn: Any, graph: Any, problem: Problem) -> None:
+        describe(cudnn, graph, problem)
+
+    def reads(self, handle: Any) -> bool:
+        return not isinstance(handle, StridedHandle) or _has_channels_last(handle)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Puts the library's kernels into the stream; images with channels last are read so."""
-        backend = self._backend
-        avals = [Aval(x.shape, x.dtype) for x in inputs]
-        handles: list[Any] = [
-            readable(backend, x, as_it_lies=_has_channels_last(x)) for x in inputs
-        ]
-        problem = problem_of(op, avals, [strides_of(h) for h in handles])
-        assert problem is not None, "takes() has seen it"
-        plan = self._plan(problem)
-        if plan is None:
-            handles = [readable(backend, h, as_it_lies=False) for h in handles]
-            problem = problem_of(op, avals)
-            assert problem is not None
-            plan = self._plan(problem)
-        assert plan is not None, "takes() has found it"
-        (result,) = infer(op, avals)
-        made = backend.empty(result)
-        addresses = (handles[0].address, handles[1].address, made.address)
-        self._plans.run(plan, dict(enumerate(addresses, 1)))
+        """Puts the library's kernels into the stream."""
+        found, handles = self.prepared(op, inputs)
+        made = self.backend.empty(found.results[0])
+        self.plans.run(found.plan, {n: h.address for n, h in enumerate((*handles, made), 1)})
         return (made,)
 
-    def _plan(self, problem: Problem) -> Any:
-        return self._plans.found(
-            problem, problem.dtype, lambda cudnn, graph: describe(cudnn, graph, problem)
-        )
 
-
-def _has_channels_last(handle: Any) -> bool:
+def _has_channels_last(handle: StridedHandle) -> bool:
     """Whether images lie in memory pixel by pixel, each with all its channels."""
     n, c, *image = handle.shape
-    strides = strides_of(handle)
-    order = (strides[0], *strides[2:], strides[1])
-    return order == contiguous((n, *image, c))
+    batch, channel, *rest = handle.strides
+    return (batch, *rest, channel) == contiguous((n, *image, c))
 
 
 def describe(cudnn: Any, graph: Any, problem: Problem) -> None:

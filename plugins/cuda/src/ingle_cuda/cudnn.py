@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device.kernel_backend import StridedHandle
-from ingle.tensor.contract import Aval, Handle
+from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.locks import renewed
+from ingle.tensor.operation import Op, Operation, infer
 
 from .libraries import is_rocm
 
@@ -155,15 +157,91 @@ def strides_of(handle: Handle) -> tuple[int, ...]:
     return contiguous(handle.shape)
 
 
-def readable(backend: CudaBackend, handle: Any, *, as_it_lies: bool) -> Any:
-    """A handle, or a copy of it in C order, at an address as the library takes it.
+class Prepared(NamedTuple):
+    """An operation on operands that lie in some way.
 
-    Args:
-        as_it_lies: whether strides may be any.
+    Attributes:
+        plan: what computes it.
+        results: shapes and dtypes of what it gives.
     """
-    if not as_it_lies:
-        handle = backend.in_order(handle)
-    if handle.address % ALIGNMENT:
-        aval, place = Aval(handle.shape, handle.dtype), (handle.memory, handle.address)
-        handle = backend.in_order(StridedHandle(backend, aval, *place, strides_of(handle)))
-    return handle
+
+    plan: Plan
+    results: tuple[Aval, ...]
+
+
+class LibraryOffer(ABC):
+    """What the library has plans for. Answers are kept, as each run of a step asks again."""
+
+    operations: frozenset[Operation]
+
+    def __init__(self, backend: CudaBackend, plans: Plans) -> None:
+        self.backend = backend
+        self.plans = plans
+        self._taken: dict[Hashable, bool] = {}
+        self._prepared: dict[Hashable, Prepared | None] = {}
+
+    @abstractmethod
+    def problem(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
+    ) -> Any | None:
+        """What a plan is made for, with its `dtype`; None if there is none.
+
+        Args:
+            strides: of the operands that are no numbers; in C order if none are given.
+        """
+
+    @abstractmethod
+    def describe(self, cudnn: Any, graph: Any, problem: Any) -> None:
+        """Adds the tensors and the operation of a problem to a graph."""
+
+    @abstractmethod
+    def reads(self, handle: Any) -> bool:
+        """Whether the library may read an operand that is in no C order."""
+
+    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
+        if op.operation not in self.operations:
+            return False
+        key = op, *avals
+        if key not in self._taken:
+            problem = self.problem(op, avals)
+            self._taken[key] = problem is not None and self._plan(problem) is not None
+        return self._taken[key]
+
+    def prepared(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Prepared, list[Any]]:
+        """How to compute an operation, and its operands that are no numbers, some of them copies:
+        to be held until the plan is in the stream, behind which the pool gives memory on."""
+        given = [x for x in inputs if x.shape]
+        handles = [self._readable(x, as_it_lies=self.reads(x)) for x in given]
+        found = self._of(op, inputs, handles)
+        if found is None:
+            handles = [self._readable(h, as_it_lies=False) for h in handles]
+            found = self._of(op, inputs, handles)
+        assert found is not None, "takes() has seen it"
+        return found, handles
+
+    def _of(
+        self, op: Op, inputs: Sequence[Handle | Scalar], handles: Sequence[Any]
+    ) -> Prepared | None:
+        lying = [h.strides if isinstance(h, StridedHandle) else None for h in handles]
+        key = op, *[(x.shape, x.dtype) for x in inputs], *lying
+        if key not in self._prepared:
+            avals = [Aval(x.shape, x.dtype) for x in inputs]
+            problem = self.problem(op, avals, [strides_of(h) for h in handles])
+            plan = None if problem is None else self._plan(problem)
+            self._prepared[key] = plan and Prepared(plan, tuple(infer(op, avals)))
+        return self._prepared[key]
+
+    def _plan(self, problem: Any) -> Plan | None:
+        return self.plans.found(
+            problem, problem.dtype, lambda cudnn, graph: self.describe(cudnn, graph, problem)
+        )
+
+    def _readable(self, handle: Any, *, as_it_lies: bool) -> Any:
+        """A handle, or a copy of it in C order, at an address as the library takes it."""
+        if not as_it_lies:
+            handle = self.backend.in_order(handle)
+        if handle.address % ALIGNMENT:
+            aval, place = Aval(handle.shape, handle.dtype), (handle.memory, handle.address)
+            moved = StridedHandle(self.backend, aval, *place, strides_of(handle))
+            handle = self.backend.in_order(moved)
+        return handle

@@ -16,6 +16,7 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.dispatch import handle_of, run1
 from ingle.tensor.operation import Op, infer
 
+from ..kernel.code import FLOATS, HALVES
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import BLOCK, accumulators
 from .two_stage_reduction import TOTALS
@@ -28,7 +29,7 @@ LONG_ROW, FEW_ROWS = 1 << 14, 1 << 10
 
 def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     """How a sum is made of the sums of its blocks; None where it is to stay as it is."""
-    if reduction_of(op) != "sum" or x.dtype.name not in ("float32", "float64") or not x.shape:
+    if reduction_of(op) != "sum" or x.dtype.name not in FLOATS or not x.shape:
         return None
     axes, count = op.attributes["axis"], len(x.shape)
     axes = tuple(range(count)) if axes is None else axes
@@ -47,15 +48,21 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
     """A sum down each column."""
-    blocks = it.sum(it.reshape(x, (rows // BLOCK, BLOCK, columns)), axis=1)
-    return it.reshape(_totals(blocks, 0), _shape(op, x))
+    blocks = it.sum(it.reshape(_wide(x), (rows // BLOCK, BLOCK, columns)), axis=1)
+    return it.reshape(_totals(blocks, 0), _shape(op, x)).astype(x.dtype)
 
 
 def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     """A sum along each row, whose partial results are columns."""
     lanes = accumulators(x.dtype.name)
-    pieces = it.reshape(x, (rows, length // (BLOCK * lanes), BLOCK, lanes))
-    return it.reshape(it.sum(_totals(it.sum(pieces, axis=2), 1), axis=1), _shape(op, x))
+    pieces = it.reshape(_wide(x), (rows, length // (BLOCK * lanes), BLOCK, lanes))
+    sums = it.sum(_totals(it.sum(pieces, axis=2), 1), axis=1)
+    return it.reshape(sums, _shape(op, x)).astype(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Half types as float32, in which they are added up; they are rounded once, in the end."""
+    return x.astype("float32") if x.dtype.name in HALVES else x
 
 
 def _shape(op: Op, x: Tensor) -> tuple[int, ...]:
