@@ -148,6 +148,14 @@ def test_dtypes_without_kernels_go_another_road(small):
     assert backend.host_fallbacks == {"add": 1}
 
 
+def test_casts_to_dtypes_without_kernels_go_another_road(small):
+    backend = small(cast=lambda op, x: pytest.fail("a kernel was asked"))
+    backend.dtypes = frozenset({"float32"})
+    x = it.asarray([3.0], device="small")
+    with pytest.warns(HostFallbackWarning, match="no kernel for astype"):
+        assert it.astype(x, "float64").tolist() == [3.0]
+
+
 def test_the_host_is_announced_once_and_counted(small):
     backend = small(binary=binary)
     x = it.asarray([[3.0]], device="small")
@@ -227,6 +235,19 @@ def test_what_a_kernel_raises_says_which_it_was():
     with pytest.raises(MemoryError, match="no room") as error:
         backend.execute(OPERATIONS["exp"].op(), (x,))
     assert error.value.__notes__ == ["backend 'small': this was the kernel of exp() on float32[3]"]
+
+
+@pytest.mark.parametrize("method", ["to_device_array", "to_host_array"])
+def test_what_a_library_raises_on_the_way_says_which_way_it_was(method):
+    def broken(array):
+        raise TypeError("no such type")
+
+    backend = Small(Device("small"))
+    x = backend.upload(np.ones(3, np.int8))
+    setattr(backend, method, broken)
+    with pytest.raises(TypeError, match="no such type") as error:
+        backend.upload(np.ones(3, np.int8)) if "device" in method else backend.download(x)
+    assert error.value.__notes__ == [f"backend 'small': this was {method} of int8[3]"]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,16 @@ def test_five_lines(tmp_path):
     assert "1 failed, 2 passed" in done.stdout.splitlines()[-1]
 
 
+def test_what_a_device_cannot_do_at_the_command_line(tmp_path):
+    done = run_pytest(
+        tmp_path, "--pyargs", "ingle.testkit", "--backend=numpy", "--tier=smoke",
+        "--unsupported=int4,uint4", "-k", "exceptions or storage",
+    )  # fmt: skip
+    assert "int4 works on numpy: remove it from unsupported" in done.stdout
+    assert "test_storage[int4]" not in done.stdout
+    assert "2 failed" in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_assertions_of_the_contract_are_explained(tmp_path):
     (tmp_path / "test_mine.py").write_text(

@@ -60,7 +60,8 @@ class EagerBackend:
     Attributes:
         name: of the backend, for messages.
         kernels: the table.
-        dtypes: the names of dtypes that kernels handle; None for all.
+        dtypes: the names of dtypes that kernels handle, be it as operands or as what a cast makes;
+            None for all.
         host_fallbacks: how often each operation ran on the host.
     """
 
@@ -78,7 +79,11 @@ class EagerBackend:
         self._key_by_op = plain
 
     def to_device_array(self, array: np.ndarray) -> Any:
-        """A host array as an array of the backend's library, copied."""
+        """A host array as an array of the backend's library, copied.
+
+        It may be of any dtype of Ingle and any strides, negative and zero ones included, and be
+        read-only.
+        """
         raise NotImplementedError(self._unwritten("to_device_array(array)"))
 
     def to_host_array(self, array: Any) -> np.ndarray:
@@ -95,15 +100,24 @@ class EagerBackend:
         return f"<backend {self.name} on {self.device}>"
 
     def upload(self, array: np.ndarray) -> Handle:
-        made, aval = self.to_device_array(array), Aval(array.shape, from_numpy_dtype(array.dtype))
+        aval = Aval(array.shape, from_numpy_dtype(array.dtype))
+        try:
+            made = self.to_device_array(array)
+        except Exception as error:
+            self._explain(error, f"to_device_array of {aval}")
+            raise
         if not _fits(made, aval):
             raise BackendError(self._moved_wrong("to_device_array", made, aval))
         return ArrayHandle(self, made, aval.dtype)
 
     def download(self, handle: Handle) -> np.ndarray:
         assert isinstance(handle, ArrayHandle)
-        array = self.to_host_array(handle.array)
         aval = Aval(handle.shape, handle.dtype)
+        try:
+            array = self.to_host_array(handle.array)
+        except Exception as error:
+            self._explain(error, f"to_host_array of {aval}")
+            raise
         if not isinstance(array, np.ndarray) or not _fits(array, aval):
             raise BackendError(self._moved_wrong("to_host_array", array, aval))
         return array
@@ -122,7 +136,12 @@ class EagerBackend:
         """Whether a kernel of the backend's own serves; override to refuse single cases."""
         operation = op.operation
         known = operation.name in self.kernels or operation.traits.family in self.kernels
-        return known and (self.dtypes is None or all(a.dtype.name in self.dtypes for a in avals))
+        if not known or self.dtypes is None:
+            return known
+        names = [a.dtype.name for a in avals]
+        if operation.traits.family == "cast":
+            names.append(op.attributes["dtype"].name)
+        return self.dtypes.issuperset(names)
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
         """How this backend computes an operation: the testkit's table asks."""
@@ -160,12 +179,14 @@ class EagerBackend:
         try:
             result = self.compute(kernel, op, arrays)
         except Exception as error:
-            if not isinstance(error, IngleError):  # those say themselves what is wrong
-                error.add_note(
-                    f"backend {self.name!r}: this was the kernel of {_called(op, inputs)}"
-                )
+            self._explain(error, f"the kernel of {_called(op, inputs)}")
             raise
         return self.wrap(op, result, inputs)
+
+    def _explain(self, error: Exception, what: str) -> None:
+        """Notes at a library's error where it comes from; ours say so themselves."""
+        if not isinstance(error, IngleError):
+            error.add_note(f"backend {self.name!r}: this was {what}")
 
     def compute(self, kernel: Kernel, op: Op, arrays: Sequence[Any]) -> Any:
         """Calls a kernel; override to do so in surroundings that the library needs."""

@@ -33,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how much is checked: what takes seconds, what CI runs, or everything",
     )
     group.addoption(
+        "--unsupported",
+        metavar="NAMES",
+        default="",
+        help="dtypes, operations or both (sort:complex64) that the device cannot do, with commas",
+    )
+    group.addoption(
         "--ingle-table",
         action="store_true",
         help="after the tests, list how the backend runs each operation and how fast",

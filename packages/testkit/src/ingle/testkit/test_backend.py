@@ -13,4 +13,6 @@ class TestBackend(BackendContract):
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         type(self).device = metafunc.config.getoption("--backend")
+        given = metafunc.config.getoption("--unsupported").split(",")
+        type(self).unsupported = {name: "said on the command line" for name in given if name}
         super().pytest_generate_tests(metafunc)
