@@ -28,7 +28,10 @@ import ingle.tensor as it
 from ingle.tensor.errors import GradientError
 
 Run = Callable[[], Any]
-POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+POOLS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+    "INGLE_NUM_THREADS",
+)
 
 
 class Row(NamedTuple):
@@ -51,8 +54,12 @@ def first(result: Any) -> Any:
 
 
 def ingle_runs(case: Case, n: int) -> tuple[Run, Run | None]:
-    """The call, and the call with gradients where it has them."""
+    """The call, and the call with gradients where it has them.
+
+    Both end when all is computed: a device that writes operations down would do nothing else.
+    """
     plain = [it.asarray(a) for a in case.arrays(n)]
+    finish = it.zeros(1).backend.synchronize
     wanted = [
         x.dtype.is_inexact and not i.constant for x, i in zip(plain, case.inputs, strict=True)
     ]
@@ -60,10 +67,14 @@ def ingle_runs(case: Case, n: int) -> tuple[Run, Run | None]:
     def with_gradients() -> Any:
         leaves = [x.require_grad() if w else x for x, w in zip(plain, wanted, strict=True)]
         grads = first(case.call_ingle(it, leaves)).backward(cotangent)
-        return [grads.get(x) for x, w in zip(leaves, wanted, strict=True) if w]
+        found = [grads.get(x) for x, w in zip(leaves, wanted, strict=True) if w]
+        finish()
+        return found
 
     def forward() -> Any:
-        return case.call_ingle(it, plain)
+        found = case.call_ingle(it, plain)
+        finish()
+        return found
 
     out = first(forward())
     if not any(wanted) or not isinstance(out, it.Tensor) or not out.dtype.is_inexact:

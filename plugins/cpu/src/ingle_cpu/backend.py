@@ -74,6 +74,7 @@ class Cpu(NumpyBackend):
     spreads_products = True
     splits_sums = False
     writes_over = True
+    folds = True
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)

@@ -12,13 +12,16 @@ from ingle.tensor.ops.elementwise.dependence import DEPEND
 from ..ir.regions import ASSEMBLED
 from ..kernel.code import DTYPES, Code, CodeBuilder
 from ..kernel.expand import expand, function_code
-from ..kernel.lowering import can_lower, lower, reduction_of, scan_of, sort_of
+from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, sort_of
 from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
 from ..passes.decompositions import Body, decomposition
 from .split_sums import split_sum
 
 LONGEST_NETWORK = 16
 """Elements of a row up to which its sorting network is small enough to stay in registers."""
+
+LONGEST_AXIS = 1 << 30
+"""Elements of an image axis whose places the lanes of a kernel count in 32 bits."""
 
 
 def is_product(op: Op) -> bool:
@@ -37,6 +40,15 @@ def sorts(op: Op, avals: Sequence[Aval]) -> bool:
     if made is None or not 1 <= x.shape[op.attributes["axis"]] <= LONGEST_NETWORK:
         return False
     return x.dtype.name in DTYPES and (made == "values" or x.dtype.itemsize <= 4)
+
+
+def folds(op: Op, avals: Sequence[Aval]) -> bool:
+    """Whether there is a nest for the windows that an operation adds up."""
+    given = op.attributes
+    plain = len(given["kernel"]) <= 2 and all(s == 1 for s in given["stride"])
+    return (
+        plain and given["size"][-1] < LONGEST_AXIS and avals[0].dtype.name in ("float32", "float64")
+    )
 
 
 class Answer(NamedTuple):
@@ -88,6 +100,7 @@ class Legality:
     def __init__(self, device: Kernels) -> None:
         self.device = device
         self._dtypes = device.dtypes
+        self._folds: bool = getattr(device, "folds", False)
         self._contracts_bytes: Callable[[Sequence[Aval]], bool] = getattr(
             device, "contracts_bytes", lambda _: False
         )
@@ -114,7 +127,7 @@ class Legality:
         problem = window_problem(op, avals)
         if problem is None or not self.device.takes_windows(problem):
             return None
-        return by_windows(op, avals)
+        return by_windows(op, avals, self._folds)
 
     def generates(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether a kernel is generated for an operation that has been decomposed."""
@@ -146,6 +159,8 @@ class Legality:
             return avals[0].dtype.name in DTYPES
         if sort_of(op) is not None:
             return sorts(op, avals)
+        if is_fold(op):
+            return self._folds and folds(op, avals)
         if traits.access in ASSEMBLED or scan_of(op) is not None:
             return all(a.dtype.name in DTYPES for a in avals)
         if traits.family == "gather":

@@ -64,6 +64,11 @@ def sort_of(op: Op) -> str | None:
     return _SORTS.get(op.operation.name)
 
 
+def is_fold(op: Op) -> bool:
+    """Whether an operation adds up windows that overlap."""
+    return op.operation.name == "fold"
+
+
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:
     """Appends what computes one element of an operation's result.
 

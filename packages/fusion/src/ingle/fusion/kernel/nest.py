@@ -128,7 +128,53 @@ class Row(NamedTuple):
     often: str = "once a row"
 
 
-Stage = Reduce | Map | Row
+class Fold(NamedTuple):
+    """Windows of rows that overlap, added up: the one stage of its nest, whose lanes are inner.
+
+    The last outer axis and the inner axis are those of an image, and the operand that is loaded has
+    no stride along the former. Place p of an axis gets, for each tap t of the windows, what lies at
+    `p + start - t * spread` of this tap, if that is between 0 and the number of windows. The nest's
+    scalars say what these are; see `FoldNumbers`. Taps are added in row-major order.
+
+    Attributes:
+        code: of one element: a load.
+        stores: (operand, instruction).
+        columns: none; see `Map`.
+        often: tells it from a `Map`, as that of `Row` does.
+    """
+
+    code: Code
+    stores: tuple[tuple[int, int], ...]
+    columns: tuple[tuple[int, int], ...] = ()
+    often: str = "for each tap"
+
+
+class FoldNumbers(NamedTuple):
+    """The scalars of a nest that folds, in int64.
+
+    Attributes:
+        row: elements from a row of windows to the next.
+        taps0, taps1: how many taps there are along the last outer axis, and along the inner one.
+        spread0, spread1: places from tap to tap.
+        start0, start1: see `Fold`.
+        windows0, windows1: how many windows there are.
+        step0, step1: elements from tap to tap.
+    """
+
+    row: int
+    taps0: int
+    taps1: int
+    spread0: int
+    spread1: int
+    start0: int
+    start1: int
+    windows0: int
+    windows1: int
+    step0: int
+    step1: int
+
+
+Stage = Reduce | Map | Row | Fold
 
 
 class Nest(NamedTuple):
@@ -191,6 +237,11 @@ def runs(nest: Nest) -> bool:
     """Whether a nest gives running results."""
     first = nest.stages[0]
     return isinstance(first, Reduce) and first.scan
+
+
+def folds(nest: Nest) -> bool:
+    """Whether a nest adds up windows."""
+    return isinstance(nest.stages[0], Fold)
 
 
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:

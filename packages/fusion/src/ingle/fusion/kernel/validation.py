@@ -9,6 +9,8 @@ from .nest import (
     COMBINES,
     MAX_OUTER,
     SHORT,
+    Fold,
+    FoldNumbers,
     Map,
     Nest,
     Reduce,
@@ -57,6 +59,8 @@ def _problems(nest: Nest) -> Iterator[str]:
         yield "no stages"
     if any(isinstance(s, Reduce) and s.scan for s in nest.stages) and not _runs_alone(nest):
         yield "running results take a stage that only folds and a map, of full rows of any length"
+    if any(isinstance(s, Fold) for s in nest.stages) and not _folds_alone(nest):
+        yield "windows are added up by one stage that loads floats, of full rows along outer axes"
     if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
         yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
     for number, stage in enumerate(nest.stages):
@@ -71,6 +75,21 @@ def _runs_alone(nest: Nest) -> bool:
     folds = isinstance(first, Reduce) and not first.stores
     moved = any(operand.beyond is not None for operand in nest.operands)
     return plain and folds and len(rest) == 1 and isinstance(rest[0], Map) and not moved
+
+
+def _folds_alone(nest: Nest) -> bool:
+    """Whether adding up windows is all that there is."""
+    numbers = ("int64",) * len(FoldNumbers._fields)
+    plain = not (nest.ragged or nest.short or nest.scattered or nest.lanes == "outer")
+    if not (plain and nest.outer and len(nest.stages) == 1 and nest.scalars == numbers):
+        return False
+    (stage,) = nest.stages
+    loads = [i.name for i in stage.code] == ["load"] and stage.code[0].value == 0
+    floats = {operand.dtype for operand in nest.operands} <= {"float32", "float64"}
+    moved = any(operand.beyond is not None for operand in nest.operands)
+    kinds = [(operand.output, operand.lane) for operand in nest.operands]
+    ends = kinds in ([(False, lane), (True, "unit")] for lane in ("unit", "strided"))
+    return loads and floats and ends and not moved and isinstance(stage, Fold)
 
 
 def _is_place(nest: Nest, number: int) -> bool:

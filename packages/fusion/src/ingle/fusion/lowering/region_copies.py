@@ -18,8 +18,9 @@ from ..ir.merge_axes import lane_of, merged
 from ..ir.regions import Region, regions_of
 from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
-from ..kernel.lowering import lower, scan_of, sort_of
+from ..kernel.lowering import is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
+from .folding import fold_call
 from .nests import NestCall
 from .operands import Argument, Unnestable, number_in
 from .row_lengths import with_strides
@@ -99,11 +100,12 @@ def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, in
     """
     node = graph.nodes[position]
     roots = [views.of(a).root for a in node.args]
-    placed = node.op.operation.traits.access == "slice"
+    placed, folds = node.op.operation.traits.access == "slice", is_fold(node.op)
     return [
         root
         for number, root in enumerate(roots)
-        if root in inline and ((placed and not number) or not is_full(graph.nodes[inline[root]]))
+        if root in inline
+        and (folds or (placed and not number) or not is_full(graph.nodes[inline[root]]))
     ]
 
 
@@ -139,6 +141,8 @@ class Assembler:
         if sorts or scan_of(node.op) is not None:
             along = sorting_call if sorts else scan_call
             return [along(self._graph, position, x, whole, self._number)]
+        if is_fold(node.op):
+            return [fold_call(self._graph, position, x, whole)]
         if access == "slice":
             return [self._copy(position, _stepped(x, whole.shape, node.op), whole, moves=x)]
         if access == "scatter":

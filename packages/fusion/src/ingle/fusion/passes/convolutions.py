@@ -19,17 +19,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
+from ingle.tensor.dispatch import run1
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.convolution import window_products as products
 from ingle.tensor.ops.convolution._windows import cropped, padded_sizes, put_back
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
+from ingle.tensor.ops.convolution.unfolding import FOLD
 
 SIDE_BY_SIDE = 8
 """Parts of a gradient of a weight that are worth computing side by side."""
@@ -41,8 +44,9 @@ MOST_AXES = 3
 """Image axes that windows have at most."""
 MOST_TAPS = 27
 """Taps that are added one by one: each is some operations of the graph."""
-PACKING, ADDING = 24, 330
-"""Multiplications in whose time an element of a window is packed, or added to an image."""
+PACKING, ADDING, FOLDING = 24, 330, 40
+"""Multiplications in whose time an element of a window is packed, or added to an image; or added by
+the one kernel that adds up all taps."""
 FEWEST_ROWS = 16
 """Rows that keep the multipliers busy: fewer take as long."""
 _BATCH_SECOND = 1, 0, 2, 3, 4
@@ -105,15 +109,19 @@ def problem_of(op: Op, avals: Sequence[Aval]) -> WindowProblem:
     return WindowProblem(a.dtype.name, len(kernel), groups, a.shape[1] // groups, taps, places)
 
 
-def by_windows(op: Op, avals: Sequence[Aval]) -> Callable[..., Tensor] | None:
+def by_windows(op: Op, avals: Sequence[Aval], folds: bool = False) -> Callable[..., Tensor] | None:
     """A convolution or a gradient in terms of products with windows.
 
     None where that takes the body first: where both stride and dilation are more than 1.
+
+    Args:
+        folds: whether the device adds up windows in one kernel.
     """
     if op.operation is CONV_INPUT_GRADIENT:
         steps = zip(op.attributes["stride"], op.attributes["dilation"], strict=True)
         if any(s > 1 and d > 1 for s, d in steps):
             return None
+        return partial(_of_images, folds=folds, **op.attributes)
     body = _BODIES[op.operation.name]
     return lambda *tensors: body(*tensors, **op.attributes)
 
@@ -218,13 +226,15 @@ def _phases(kernel: int, stride: int, low: int) -> list[_Phase]:
 
 def _of_images(
     g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
+    groups: int, folds: bool,
 ) -> Tensor:  # fmt: skip
     kernel = weight.shape[2:]
     # Of half types the sums would be rounded.
-    may_add = math.prod(kernel) <= MOST_TAPS and weight.dtype.itemsize > 2
-    if may_add and _adding_pays(g, weight, size, stride, groups):
-        return _added_up(g, weight, size, stride, padding, dilation, groups)
+    wide = weight.dtype.itemsize > 2
+    folds = folds and wide and len(kernel) <= 2 and all(s == 1 for s in stride)
+    may_add = folds or (wide and math.prod(kernel) <= MOST_TAPS)
+    if may_add and _adding_pays(g, weight, size, stride, groups, FOLDING if folds else ADDING):
+        return _added_up(g, weight, size, stride, padding, dilation, groups, folds)
     lows = [low for low, _ in padding]
     if all(s == 1 for s in stride):
         spread = tuple([-d for d in dilation])
@@ -249,8 +259,12 @@ def _of_images(
     return whole if whole.shape == shape else it.slice(whole, (0,) * whole.ndim, shape)
 
 
-def _adding_pays(g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: int) -> bool:
+def _adding_pays(
+    g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: int, adding: int
+) -> bool:
     """Whether what each tap adds costs less than the windows of g.
+
+    `adding` is ADDING or FOLDING.
 
     Where windows are few, moving the weight costs more than anything. Else windows of all places
     are packed for as many rows as there are channels, and what taps add goes through memory.
@@ -261,13 +275,13 @@ def _adding_pays(g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: in
     taps = math.prod(weight.shape[2:])
     rows = max(channels, FEWEST_ROWS)
     windows = math.prod(size) * features * taps // math.prod(stride) * (rows + PACKING)
-    added = out * channels * taps * (features + ADDING)
+    added = out * channels * taps * (features + adding)
     return 3 * added <= 2 * windows
 
 
 def _added_up(
     g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
+    groups: int, folds: bool,
 ) -> Tensor:  # fmt: skip
     """The gradient of images as one product for all taps, which are then added where they lie."""
     batch, features, *out = g.shape
@@ -279,6 +293,10 @@ def _added_up(
         it.permute_dims(columns, (1, 2, 0, 3)), (groups, features // groups, batch * math.prod(out))
     )
     made = it.permute_dims(matrices, (0, 2, 1)) @ columns
+    if folds:
+        columns = it.reshape(made, (groups * taps, batch, math.prod(out)))
+        op = FOLD.op(size=size, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+        return run1(op, it.permute_dims(columns, (1, 0, 2))._handle)
     parts = it.reshape(made, (groups * channels, math.prod(kernel), batch, *out))
     whole = padded_sizes(size, padding)
     total = None

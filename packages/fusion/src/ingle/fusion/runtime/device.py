@@ -128,7 +128,8 @@ class KernelDevice(Protocol):
         plan store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
-    matrices of bytes in int32. Without one they are products of float32.
+    matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
+    whether it renders nests that add up windows, without which each tap is added by itself.
     """
 
     dtypes: frozenset[str] | None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..kernel.code import Instruction
-from ..kernel.nest import Map, Nest, Operand, Reduce, Row
+from ..kernel.nest import Fold, Map, Nest, Operand, Reduce, Row
 from ..kernel.validation import validate
 from ..lowering.contraction import ContractionCall, Windows
 from ..lowering.nests import NestCall
@@ -20,7 +20,7 @@ from .device import Launch
 
 _KINDS: tuple[type[Any], ...] = (
     Launch, NestCall, ContractionCall, Argument, Pointer, Nest, Operand, Reduce, Map, Row,
-    Instruction, Windows,
+    Instruction, Windows, Fold,
 )  # fmt: skip
 _NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
 _SHARED = frozenset({Nest, Instruction})

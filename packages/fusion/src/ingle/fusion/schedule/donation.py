@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..ir.graph import Donors
 from ..kernel.code import Code
+from ..kernel.nest import folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
@@ -134,6 +135,8 @@ def _in_place(call: Step, source: int, made: int) -> bool:
         return False
     if isinstance(call, ContractionCall):
         return not any(k < 2 for k in reads) and not _loads(call.code, [k - 2 for k in reads], True)
+    if folds(call.nest):
+        return not reads
     written = False
     for stage in call.nest.stages:
         if _loads(stage.code, reads, gathered=not written):

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeAlias
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.nest import BLOCK
+from ..kernel.nest import BLOCK, folds
 from ..lowering.contraction import ContractionCall
+from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from ..support.time_slices import tick
@@ -134,6 +135,8 @@ class _Layout:
             sizes = call.sizes
             if argument.output and is_columns(self._graph.nodes[maker[argument.root]]):
                 sizes = (-(-sizes[0] // BLOCK), *sizes[1:])  # to the last block of rows
+            if folds(call.nest) and not argument.output:
+                sizes, strides = windows_of(call)
             steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)
             last = argument.offset + sum(max(s, 0) for s in steps)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...kernel.nest import Nest, runs
+from ...kernel.nest import Nest, folds, runs
 from ...kernel.validation import validate
 from .across import AcrossNest, goes_across
+from .folds import FoldNest
 from .inner import InnerNest
 from .outer import OuterNest
 from .scans import ColumnScan, RowScan
@@ -24,6 +25,8 @@ def render(nest: Nest, name: str, target: Target) -> str:
     validate(nest)
     if runs(nest):
         return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, target).render()
+    if folds(nest):
+        return FoldNest(nest, name, target).render()
     if nest.lanes == "outer":
         return OuterNest(nest, name, target).render()
     if is_tiled(nest):

@@ -1,0 +1,74 @@
+"""Kernels that add up windows: for each family of processors, and what they touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.fusion.kernel.code import CodeBuilder
+from ingle.fusion.kernel.nest import Fold, FoldNumbers, Map, Nest, Operand
+from ingle.fusion.kernel.validation import validate
+from ingle.fusion.render.llvm.source import render
+
+from .test_every_second import before_a_wall
+from .test_targets import MACHINES, undefined_symbols
+
+
+def fold_nest(dtype: str, lane: str = "unit") -> Nest:
+    """Rows of windows along one image axis."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.load(0, dtype))
+    operands = Operand(dtype, False, lane), Operand(dtype, True)
+    scalars = ("int64",) * len(FoldNumbers._fields)
+    return Nest(1, operands, scalars, (Fold(code, ((1, root),)),))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("windows", [1, 3, 15, 16, 17, 40])
+def test_nothing_else_is_read_or_written(machine: Any, dtype: str, windows: int) -> None:
+    taps, spread, start = 3, 2, 1
+    width = windows + spread * (taps - 1) - 2 * start
+    kind = np.dtype(dtype)
+    held, x = before_a_wall(taps * windows, kind)
+    more, y = before_a_wall(width, kind)
+    x[:] = np.random.default_rng(windows).standard_normal(len(x))
+    y[:] = 7
+    want = np.zeros(width + 2 * start, kind)
+    for t, part in enumerate(x.reshape(taps, windows)):
+        want[t * spread : t * spread + windows] += part
+    numbers = FoldNumbers(0, 1, taps, 1, spread, 0, start, 1, windows, 0, windows)
+    args = np.array([1, width, 0, 1, 0, 1, *numbers], np.int64)
+    pointers = np.array([x.ctypes.data, y.ctypes.data], np.uint64)
+    machine.kernel(fold_nest(dtype)).function(pointers.ctypes.data, args.ctypes.data, 0, 1, 0)
+    np.testing.assert_array_equal(y, want[start : start + width])
+    del held, more
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("lane", ["unit", "strided"])
+def test_objects_call_nothing(machine: Any, name: str, lane: str) -> None:
+    target, triple, cpu = MACHINES[name]
+    text = render(fold_nest("float32", lane), "kernel", target)
+    module = machine.binding.parse_assembly(text)
+    module.triple = triple
+    compiler = machine.binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, opt=1, reloc="pic", codemodel="small"
+    )
+    assert not undefined_symbols(compiler.emit_object(module))
+
+
+def test_windows_are_added_up_alone() -> None:
+    nest = fold_nest("float32")
+    validate(nest)
+    (stage,) = nest.stages
+    for wrong in (
+        nest._replace(outer=0),
+        nest._replace(scalars=()),
+        nest._replace(stages=(stage, Map(stage.code, stage.stores))),
+        nest._replace(operands=nest.operands[::-1]),
+        nest._replace(lanes="outer"),
+    ):
+        with pytest.raises(ValueError, match="bad nest"):
+            validate(wrong)

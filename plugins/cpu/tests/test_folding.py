@@ -1,0 +1,94 @@
+"""Windows that overlap, added up by one kernel: `fold`, and gradients of images made of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile, explain
+
+CASES = [
+    # size, kernel, options
+    ((12, 12), (5, 5), {}),
+    ((7, 40), (3, 2), {"padding": (1, 0)}),
+    ((9, 5), (2, 4), {"dilation": (3, 1), "padding": (2, 3)}),
+    ((1, 33), (1, 7), {"padding": (0, 3)}),
+    ((70,), (6,), {"dilation": (2,), "padding": (4,)}),
+    ((1,), (1,), {}),
+]
+
+
+@pytest.fixture(autouse=True)
+def device():
+    with it.device("cpu"):
+        yield
+
+
+def columns(size, kernel, more, dtype):
+    rank = len(size)
+    around, spread = more.get("padding", (0,) * rank), more.get("dilation", (1,) * rank)
+    axes = zip(size, kernel, around, spread, strict=True)
+    windows = math.prod(n + 2 * p - d * (k - 1) for n, k, p, d in axes)
+    rng = np.random.default_rng(windows)
+    return rng.standard_normal((2, 3 * math.prod(kernel), windows)).astype(dtype)
+
+
+def agree(array, function, way=lambda x: x, *, kernels=True):
+    """`function` of what `way` makes of an array, compiled and recorded, has NumPy's bits."""
+    with it.device("numpy"):
+        want = function(way(it.asarray(array))).numpy()
+    x, compiled = it.asarray(array), compile(lambda x: function(way(x)))
+    for call in (compiled, compiled, lambda x: function(way(x))):
+        np.testing.assert_array_equal(call(x).numpy(), want)
+    kinds = {step.kind for step in explain(lambda x: function(way(x)), x, runs=0).steps}
+    assert ("host" not in kinds) == kernels
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("size", "kernel", "more"), CASES)
+def test_columns_however_they_lie(size, kernel, more, dtype):
+    x = columns(size, kernel, more, dtype)
+
+    def fold(x):
+        return it.fold(x, size, kernel, **more)
+
+    agree(x, fold)
+    agree(x.transpose(1, 0, 2).copy(), fold, lambda x: it.permute_dims(x, (1, 0, 2)))
+    agree(x.transpose(2, 1, 0).copy(), fold, lambda x: it.permute_dims(x, (2, 1, 0)))
+    agree(np.repeat(x, 2, axis=2), fold, lambda x: x[:, :, ::2])
+
+
+def test_what_is_no_number_stays_where_it_is():
+    x = columns((12, 12), (5, 5), {}, "float32")
+    x[0, 7, 3], x[1, 20, 40], x[1, 21, 5] = np.nan, np.inf, -np.inf
+    agree(x, lambda x: it.fold(x, (12, 12), (5, 5)))
+
+
+def test_what_the_kernel_does_not_know_is_left_to_others():
+    assert it.fold(it.ones((1, 4, 3)), (4,), 2).tolist() == [[[1, 2, 2, 1], [1, 2, 2, 1]]]
+    strided = columns((3,), (3,), {}, "float32")
+    agree(np.repeat(strided, 4, axis=2), lambda x: it.fold(x, (9,), 3, stride=2))
+    agree(np.ones((2, 0, 4), "float32"), lambda x: it.fold(x, (5,), 2), kernels=False)
+    with it.device("numpy"):
+        want = it.fold(it.ones((1, 4, 3), dtype="float16"), (4,), 2).tolist()
+    assert it.fold(it.ones((1, 4, 3), dtype="float16"), (4,), 2).tolist() == want
+
+
+def test_gradients_of_images_are_one_product_and_one_kernel():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((4, 32, 12, 12)).astype("float32")
+    weight = rng.standard_normal((64, 32, 5, 5)).astype("float32")
+
+    def gradient(x, weight):
+        x = x.require_grad()
+        return it.sum(it.conv2d(x, weight) ** 2).backward()[x]
+
+    with it.device("numpy"):
+        want = gradient(it.asarray(x), it.asarray(weight)).numpy()
+    found = compile(gradient)(it.asarray(x), it.asarray(weight)).numpy()
+    np.testing.assert_allclose(found, want, rtol=2e-4, atol=2e-3 * abs(want).max())
+    steps = explain(gradient, it.asarray(x), it.asarray(weight), runs=0).steps
+    assert sum("fold" in step.operations for step in steps) == 1
