@@ -181,6 +181,38 @@ def test_operations_have_an_example_samples_and_a_reference() -> None:
         assert operation.reference is not None, f"{operation.name} has no reference"
 
 
+def test_operations_are_registered_beside_their_functions() -> None:
+    """Between a function and its registration stands what that needs: no other operation."""
+    from ingle.tensor.operation import OPERATIONS, Operation
+
+    rooms: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS.values():
+        rooms.setdefault(getattr(operation.public, "__module__", ""), []).append(operation)
+    far = []
+    for file in (f for f in SOURCES if "ops" in f.parts):
+        room = ".".join(file.with_suffix("").parts[file.parts.index("src") + 1 :])
+        body = ast.parse(file.read_text("utf-8")).body
+        place = {n.name: k for k, n in enumerate(body) if isinstance(n, ast.FunctionDef)}
+        names = {o.name: getattr(o.public, "__name__", "") for o in rooms.get(room, [])}
+        for operation in rooms.get(room, []):
+            public, training = names[operation.name], operation.training
+            others = {n for n in names.values() if n != public}
+            others -= {names.get(training.name, "") if training else ""}
+            made = [k for k, node in enumerate(body) if operation.name in _registered(node)]
+            between = {n for k in made for n in others if place[public] < place[n] < k}
+            far += [f"{file.relative_to(ROOT)}: {n} in {operation.name}" for n in sorted(between)]
+    assert not far, "register an operation before the next function of one"
+
+
+def _registered(node: ast.stmt) -> set[str]:
+    """The names of what a statement makes: they come first."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return set()
+    calls = (n for n in ast.walk(node.value) if isinstance(n, ast.Call) and n.args)
+    first = (c.args[0] for c in calls)
+    return {a.value for a in first if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+
+
 def test_assertions_compare_no_byte_strings(member: Member) -> None:
     """pytest would explain a failure by a diff of all bytes, for hours; see `same_bits`."""
     found = [

@@ -41,6 +41,30 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:
+    if not draw.dtype.is_inexact:
+        return
+    shapes: tuple[tuple[Ints, Ints, Ints, dict[str, Any]], ...] = (
+        ((2, 3, 8, 8), (2, 5, 6, 6), (5, 3, 3, 3), {}),
+        ((2, 1, 8, 5), (2, 3, 8, 5), (3, 1, 5, 5), {"padding": 2}),
+        ((3, 2, 17), (3, 2, 6), (2, 2, 3), {"stride": 2, "padding": ((0, 1),), "dilation": 3}),
+        ((2, 4, 5, 8), (2, 2, 3, 10), (2, 2, 2, 3),
+         {"groups": 2, "stride": (2, 1), "padding": (1, 2)}),
+        ((2, 2, 8), (2, 2, 5), (2, 2, 1), {"stride": 2, "padding": 1}),
+    )  # fmt: skip
+    for (_, *x), (_, *g), weight, more in shapes:
+        n = draw.size(2)
+        if of_input:
+            yield Sample((draw.array((n, *g)), draw.array(weight), (*x[1:],)), more, condition=8)
+        else:
+            images, out = draw.array((n, *x)), draw.array((n, *g))
+            yield Sample((images, out, weight[2:]), more, condition=32)
+
+
+_STATICS = ("stride", "padding", "dilation", "groups")
+_TRAITS = Traits("contraction", precision="low", bound="compute")
+
+
 @guarded
 def conv_input_gradient(
     g: TensorLike,
@@ -73,6 +97,76 @@ def conv_input_gradient(
     attributes = window_attributes(name, kernel, stride, padding, dilation, groups)
     op = CONV_INPUT_GRADIENT.op(size=per_axis(size, len(kernel), name, "size", 0), **attributes)
     return run(op, promote(name, ("g", g), ("weight", weight)))[0]
+
+
+def _input_shape(
+    g: Aval, weight: Aval, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Aval:
+    name = "conv_input_gradient"
+    check_floats(name, "g", g.dtype)
+    out = out_sizes(name, size, weight.shape[2:], stride, padding, dilation, "weight")
+    if g.shape[1] != weight.shape[0] or weight.shape[0] % groups or g.shape[2:] != out:
+        raise ShapeError(
+            f"{name}: for weight {weight.shape}, size {size}, stride {stride}, padding {padding}, "
+            f"dilation {dilation} and groups {groups} g must be (batch, {weight.shape[0]}, "
+            f"{', '.join(map(str, out))}), got {g.shape}"
+        )
+    return Aval((g.shape[0], weight.shape[1] * groups, *size), g.dtype)
+
+
+def _input_body(
+    g: Tensor, weight: Tensor, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    rank, (features, channels) = len(size), weight.shape[:2]
+    spread = tuple((n - 1) * s + 1 for n, s in zip(g.shape[2:], stride, strict=True))
+    image = put_back(g, (0,) * rank, spread, stride, (1,) * rank)
+    around = tuple(
+        (d * (k - 1) - low, n + low - wide)
+        for d, k, (low, _), n, wide in zip(
+            dilation, weight.shape[2:], padding, size, spread, strict=True
+        )
+    )
+    image = cropped(image, tuple((max(0, -low), max(0, -high)) for low, high in around))
+    grouped = reshape(weight, (groups, features // groups, *weight.shape[1:]))
+    swapped = permute_dims(grouped, (0, 2, 1, *range(3, 3 + rank)))
+    kernel = _mirrored(reshape(swapped, (groups * channels, features // groups, *weight.shape[2:])))
+    zeros = tuple((max(0, low), max(0, high)) for low, high in around)
+    return _convolve(image, kernel, (1,) * rank, zeros, dilation, groups)
+
+
+def _mirrored(weight: Tensor) -> Tensor:
+    kernel = weight.shape[2:]
+    starts = (0, 0, *(k - 1 for k in kernel))
+    return slice(weight, starts, weight.shape, (1, 1, *(-1 for _ in kernel)))
+
+
+# In the rules v is the cotangent: g is an input of the operations here.
+def _input_by_g(
+    v: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Tensor:
+    return _convolve(v, conj(weight), stride, padding, dilation, groups)
+
+
+def _input_by_weight(
+    v: Tensor, g: Tensor, weight_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    return weight_gradient(v, conj(g), weight_aval.shape[2:], stride, padding, dilation, groups)
+
+
+CONV_INPUT_GRADIENT = Operation(
+    "conv_input_gradient",
+    tensors=("g", "weight"),
+    statics=("size", *_STATICS),
+    rule=_input_shape,
+    traits=_TRAITS,
+    vjp={"g": _input_by_g, "weight": _input_by_weight},
+    body=_input_body,
+    public=conv_input_gradient,
+    samples=partial(_samples, of_input=True),
+    reference="ingle.tensor.ops.convolution._reference:conv_input_gradient",
+)
 
 
 @guarded
@@ -109,57 +203,6 @@ def conv_weight_gradient(
     return run(op, promote(name, ("x", x), ("g", g)))[0]
 
 
-def _image_axes(name: str, g: TensorLike, other: TensorLike, argument: str) -> Ints:
-    a, b = handle_of(g, name, "g").shape, handle_of(other, name, argument).shape
-    if len(a) != len(b) or len(a) < 3:
-        raise ShapeError(
-            f"{name}: g and {argument} need two axes and the image axes each, got {a} and {b}"
-        )
-    return b[2:]
-
-
-def input_gradient(
-    g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Tensor:
-    """`conv_input_gradient` with attributes that were checked before."""
-    op = CONV_INPUT_GRADIENT.op(
-        size=size, stride=stride, padding=padding, dilation=dilation, groups=groups
-    )
-    return run2(op, g._handle, weight._handle)
-
-
-def weight_gradient(
-    x: Tensor, g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Tensor:
-    """`conv_weight_gradient` with attributes that were checked before."""
-    op = CONV_WEIGHT_GRADIENT.op(
-        kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups
-    )
-    return run2(op, x._handle, g._handle)
-
-
-def _convolve(
-    x: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Tensor:
-    op = CONV.op(stride=stride, padding=padding, dilation=dilation, groups=groups)
-    return run2(op, x._handle, weight._handle)
-
-
-def _input_shape(
-    g: Aval, weight: Aval, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Aval:
-    name = "conv_input_gradient"
-    check_floats(name, "g", g.dtype)
-    out = out_sizes(name, size, weight.shape[2:], stride, padding, dilation, "weight")
-    if g.shape[1] != weight.shape[0] or weight.shape[0] % groups or g.shape[2:] != out:
-        raise ShapeError(
-            f"{name}: for weight {weight.shape}, size {size}, stride {stride}, padding {padding}, "
-            f"dilation {dilation} and groups {groups} g must be (batch, {weight.shape[0]}, "
-            f"{', '.join(map(str, out))}), got {g.shape}"
-        )
-    return Aval((g.shape[0], weight.shape[1] * groups, *size), g.dtype)
-
-
 def _weight_shape(
     x: Aval, g: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Aval:
@@ -173,33 +216,6 @@ def _weight_shape(
             f"{', '.join(map(str, out))}), got {g.shape}"
         )
     return Aval((g.shape[1], x.shape[1] // groups, *kernel), g.dtype)
-
-
-def _input_body(
-    g: Tensor, weight: Tensor, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    rank, (features, channels) = len(size), weight.shape[:2]
-    spread = tuple((n - 1) * s + 1 for n, s in zip(g.shape[2:], stride, strict=True))
-    image = put_back(g, (0,) * rank, spread, stride, (1,) * rank)
-    around = tuple(
-        (d * (k - 1) - low, n + low - wide)
-        for d, k, (low, _), n, wide in zip(
-            dilation, weight.shape[2:], padding, size, spread, strict=True
-        )
-    )
-    image = cropped(image, tuple((max(0, -low), max(0, -high)) for low, high in around))
-    grouped = reshape(weight, (groups, features // groups, *weight.shape[1:]))
-    swapped = permute_dims(grouped, (0, 2, 1, *range(3, 3 + rank)))
-    kernel = _mirrored(reshape(swapped, (groups * channels, features // groups, *weight.shape[2:])))
-    zeros = tuple((max(0, low), max(0, high)) for low, high in around)
-    return _convolve(image, kernel, (1,) * rank, zeros, dilation, groups)
-
-
-def _mirrored(weight: Tensor) -> Tensor:
-    kernel = weight.shape[2:]
-    starts = (0, 0, *(k - 1 for k in kernel))
-    return slice(weight, starts, weight.shape, (1, 1, *(-1 for _ in kernel)))
 
 
 def _weight_body(
@@ -236,46 +252,6 @@ def _depthwise_weight(
     return reshape(permute_dims(total, (1, 0)), (x.shape[1], 1, *kernel)).astype(dtype)
 
 
-def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:
-    if not draw.dtype.is_inexact:
-        return
-    shapes: tuple[tuple[Ints, Ints, Ints, dict[str, Any]], ...] = (
-        ((2, 3, 8, 8), (2, 5, 6, 6), (5, 3, 3, 3), {}),
-        ((2, 1, 8, 5), (2, 3, 8, 5), (3, 1, 5, 5), {"padding": 2}),
-        ((3, 2, 17), (3, 2, 6), (2, 2, 3), {"stride": 2, "padding": ((0, 1),), "dilation": 3}),
-        ((2, 4, 5, 8), (2, 2, 3, 10), (2, 2, 2, 3),
-         {"groups": 2, "stride": (2, 1), "padding": (1, 2)}),
-        ((2, 2, 8), (2, 2, 5), (2, 2, 1), {"stride": 2, "padding": 1}),
-    )  # fmt: skip
-    for (_, *x), (_, *g), weight, more in shapes:
-        n = draw.size(2)
-        if of_input:
-            yield Sample((draw.array((n, *g)), draw.array(weight), (*x[1:],)), more, condition=8)
-        else:
-            images, out = draw.array((n, *x)), draw.array((n, *g))
-            yield Sample((images, out, weight[2:]), more, condition=32)
-
-
-_STATICS = ("stride", "padding", "dilation", "groups")
-_TRAITS = Traits("contraction", precision="low", bound="compute")
-
-
-# In these rules v is the cotangent: g is an input of the operations here.
-
-
-def _input_by_g(
-    v: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints, groups: int
-) -> Tensor:
-    return _convolve(v, conj(weight), stride, padding, dilation, groups)
-
-
-def _input_by_weight(
-    v: Tensor, g: Tensor, weight_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    return weight_gradient(v, conj(g), weight_aval.shape[2:], stride, padding, dilation, groups)
-
-
 def _weight_by_x(
     v: Tensor, g: Tensor, x_aval: Aval, stride: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Tensor:
@@ -288,18 +264,6 @@ def _weight_by_g(
     return _convolve(conj(x), v, stride, padding, dilation, groups)
 
 
-CONV_INPUT_GRADIENT = Operation(
-    "conv_input_gradient",
-    tensors=("g", "weight"),
-    statics=("size", *_STATICS),
-    rule=_input_shape,
-    traits=_TRAITS,
-    vjp={"g": _input_by_g, "weight": _input_by_weight},
-    body=_input_body,
-    public=conv_input_gradient,
-    samples=partial(_samples, of_input=True),
-    reference="ingle.tensor.ops.convolution._reference:conv_input_gradient",
-)
 CONV_WEIGHT_GRADIENT = Operation(
     "conv_weight_gradient",
     tensors=("x", "g"),
@@ -312,3 +276,39 @@ CONV_WEIGHT_GRADIENT = Operation(
     samples=partial(_samples, of_input=False),
     reference="ingle.tensor.ops.convolution._reference:conv_weight_gradient",
 )
+
+
+def input_gradient(
+    g: Tensor, weight: Tensor, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Tensor:
+    """`conv_input_gradient` with attributes that were checked before."""
+    op = CONV_INPUT_GRADIENT.op(
+        size=size, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+    return run2(op, g._handle, weight._handle)
+
+
+def weight_gradient(
+    x: Tensor, g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Tensor:
+    """`conv_weight_gradient` with attributes that were checked before."""
+    op = CONV_WEIGHT_GRADIENT.op(
+        kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+    return run2(op, x._handle, g._handle)
+
+
+def _image_axes(name: str, g: TensorLike, other: TensorLike, argument: str) -> Ints:
+    a, b = handle_of(g, name, "g").shape, handle_of(other, name, argument).shape
+    if len(a) != len(b) or len(a) < 3:
+        raise ShapeError(
+            f"{name}: g and {argument} need two axes and the image axes each, got {a} and {b}"
+        )
+    return b[2:]
+
+
+def _convolve(
+    x: Tensor, weight: Tensor, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Tensor:
+    op = CONV.op(stride=stride, padding=padding, dilation=dilation, groups=groups)
+    return run2(op, x._handle, weight._handle)

@@ -39,6 +39,21 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _samples(draw: Draw, folds: bool) -> Iterator[Sample]:
+    if draw.dtype.kind not in NUMERIC:
+        return
+    for shape, kernel, more, out in _CASES:
+        if folds:
+            n, channels = draw.shape(shape[:2])
+            columns = (n, channels * math.prod(kernel), math.prod(out))
+            yield Sample((draw.array(columns), shape[2:], kernel), more)
+        else:
+            yield Sample((draw.array(shape), kernel), more)
+
+
+_STATICS = ("kernel", "stride", "padding", "dilation")
+
+
 @guarded
 def unfold(
     x: TensorLike,
@@ -74,6 +89,71 @@ def unfold(
     statics = _statics("unfold", rank, kernel_size, dilation, padding, stride)
     out = run1(UNFOLD.op(**statics), images)
     return reshape(out, out.shape[1:]) if alone else out
+
+
+def _images(x: TensorLike, kernel_size: object) -> tuple[Handle, bool]:
+    handle = handle_of(x, "unfold")
+    rank = len(kernel_size) if isinstance(kernel_size, Sequence) else len(handle.shape) - 2
+    if rank < 1 or len(handle.shape) not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"unfold: x must be (batch, channels, *size), or without the batch where kernel_size "
+            f"has a number for each image axis, got shape {handle.shape} and "
+            f"kernel_size={kernel_size!r}"
+        )
+    alone = len(handle.shape) == rank + 1
+    return (reshape(x, (1, *handle.shape))._handle if alone else handle), alone
+
+
+def _unfold_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
+    _require_numbers("unfold", x)
+    out = out_sizes("unfold", x.shape[2:], kernel, stride, padding, dilation)
+    return Aval((x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out)), x.dtype)
+
+
+def _unfold_body(
+    x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    out = out_sizes("unfold", x.shape[2:], kernel, stride, padding, dilation)
+    image = padded(x, padding)
+    parts = [seen_by(image, tap, out, stride, dilation) for tap in taps(kernel)]
+    shape = (x.shape[0], x.shape[1] * len(parts), math.prod(out))
+    return reshape(stack(parts, axis=2), shape)
+
+
+def _unfold_vjp(
+    g: Tensor, x_aval: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    op = FOLD.op(
+        size=x_aval.shape[2:], kernel=kernel, stride=stride, padding=padding, dilation=dilation
+    )
+    return run1(op, g._handle)
+
+
+def _unfold_reference(x: Any, kernel_size: Any, **more: Any) -> Any:
+    around = more.get("padding", 0)
+    sides = [(p, p) for p in ((around,) * (x.ndim - 2) if isinstance(around, int) else around)]
+    image: Any = np.pad(x, [(0, 0), (0, 0), *sides])
+    found = list(_places(x.shape[2:], kernel_size, **more))
+    out: Any = np.zeros(
+        (*x.shape[:2], math.prod(kernel_size), 1 + max(w for _, w, _ in found)), x.dtype
+    )
+    for tap, window, place in found:
+        out[:, :, tap, window] = image[(..., *place)]
+    return out.reshape(x.shape[0], x.shape[1] * out.shape[2], out.shape[3])
+
+
+UNFOLD = Operation(
+    "unfold",
+    tensors=("x",),
+    statics=_STATICS,
+    rule=_unfold_rule,
+    traits=Traits("opaque"),
+    vjp={"x": _unfold_vjp},
+    body=_unfold_body,
+    public=unfold,
+    samples=partial(_samples, folds=False),
+    reference=_unfold_reference,
+)
 
 
 @guarded
@@ -127,17 +207,65 @@ def fold(
     return reshape(out, out.shape[1:]) if alone else out
 
 
-def _images(x: TensorLike, kernel_size: object) -> tuple[Handle, bool]:
-    handle = handle_of(x, "unfold")
-    rank = len(kernel_size) if isinstance(kernel_size, Sequence) else len(handle.shape) - 2
-    if rank < 1 or len(handle.shape) not in (rank + 1, rank + 2):
+def _fold_rule(
+    x: Aval, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Aval:
+    _require_numbers("fold", x)
+    windows = math.prod(out_sizes("fold", size, kernel, stride, padding, dilation))
+    elements = math.prod(kernel)
+    if x.shape[2] != windows or x.shape[1] % elements:
         raise ShapeError(
-            f"unfold: x must be (batch, channels, *size), or without the batch where kernel_size "
-            f"has a number for each image axis, got shape {handle.shape} and "
-            f"kernel_size={kernel_size!r}"
+            f"fold: for output_size {size}, kernel_size {kernel}, stride {stride}, padding "
+            f"{padding} and dilation {dilation} x must be (batch, channels * {elements}, "
+            f"{windows}), got shape {x.shape}"
         )
-    alone = len(handle.shape) == rank + 1
-    return (reshape(x, (1, *handle.shape))._handle if alone else handle), alone
+    return Aval((x.shape[0], x.shape[1] // elements, *size), x.dtype)
+
+
+def _fold_body(
+    x: Tensor, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    out = out_sizes("fold", size, kernel, stride, padding, dilation)
+    batch, channels = x.shape[0], x.shape[1] // math.prod(kernel)
+    columns = reshape(widened(x), (batch, channels, math.prod(kernel), *out))
+    whole = padded_sizes(size, padding)
+    total = zeros((batch, channels, *whole), dtype=columns.dtype, device=x.device)
+    for place, tap in enumerate(taps(kernel)):
+        part = reshape(slice_axis(columns, 2, place, 1), (batch, channels, *out))
+        total = total + put_back(part, tap, whole, stride, dilation)
+    return astype(cropped(total, padding), x.dtype)
+
+
+def _fold_vjp(g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
+    op = UNFOLD.op(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    return run1(op, g._handle)
+
+
+def _fold_reference(x: Any, output_size: Any, kernel_size: Any, **more: Any) -> Any:
+    around = more.get("padding", 0)
+    sides = [(p, p) for p in ((around,) * len(output_size) if isinstance(around, int) else around)]
+    channels = x.shape[1] // math.prod(kernel_size)
+    images = np.zeros((x.shape[0], channels, *output_size), x.dtype)
+    total: Any = np.pad(images, [(0, 0), (0, 0), *sides])
+    columns = x.reshape(x.shape[0], channels, math.prod(kernel_size), x.shape[2])
+    for tap, window, place in _places(output_size, kernel_size, **more):
+        total[(..., *place)] += columns[:, :, tap, window]
+    inside = tuple(slice(low, low + n) for (low, _), n in zip(sides, output_size, strict=True))
+    return total[(..., *inside)]
+
+
+FOLD = Operation(
+    "fold",
+    tensors=("x",),
+    statics=("size", *_STATICS),
+    rule=_fold_rule,
+    traits=Traits("opaque", precision="high"),
+    vjp={"x": _fold_vjp},
+    body=_fold_body,
+    public=fold,
+    samples=partial(_samples, folds=True),
+    reference=_fold_reference,
+)
 
 
 def _statics(
@@ -164,65 +292,6 @@ def _require_numbers(name: str, x: Aval) -> None:
         raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; cast with x.astype('float32')")
 
 
-def _unfold_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
-    _require_numbers("unfold", x)
-    out = out_sizes("unfold", x.shape[2:], kernel, stride, padding, dilation)
-    return Aval((x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out)), x.dtype)
-
-
-def _fold_rule(
-    x: Aval, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Aval:
-    _require_numbers("fold", x)
-    windows = math.prod(out_sizes("fold", size, kernel, stride, padding, dilation))
-    elements = math.prod(kernel)
-    if x.shape[2] != windows or x.shape[1] % elements:
-        raise ShapeError(
-            f"fold: for output_size {size}, kernel_size {kernel}, stride {stride}, padding "
-            f"{padding} and dilation {dilation} x must be (batch, channels * {elements}, "
-            f"{windows}), got shape {x.shape}"
-        )
-    return Aval((x.shape[0], x.shape[1] // elements, *size), x.dtype)
-
-
-def _unfold_body(
-    x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Tensor:
-    out = out_sizes("unfold", x.shape[2:], kernel, stride, padding, dilation)
-    image = padded(x, padding)
-    parts = [seen_by(image, tap, out, stride, dilation) for tap in taps(kernel)]
-    shape = (x.shape[0], x.shape[1] * len(parts), math.prod(out))
-    return reshape(stack(parts, axis=2), shape)
-
-
-def _fold_body(
-    x: Tensor, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Tensor:
-    out = out_sizes("fold", size, kernel, stride, padding, dilation)
-    batch, channels = x.shape[0], x.shape[1] // math.prod(kernel)
-    columns = reshape(widened(x), (batch, channels, math.prod(kernel), *out))
-    whole = padded_sizes(size, padding)
-    total = zeros((batch, channels, *whole), dtype=columns.dtype, device=x.device)
-    for place, tap in enumerate(taps(kernel)):
-        part = reshape(slice_axis(columns, 2, place, 1), (batch, channels, *out))
-        total = total + put_back(part, tap, whole, stride, dilation)
-    return astype(cropped(total, padding), x.dtype)
-
-
-def _unfold_vjp(
-    g: Tensor, x_aval: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Tensor:
-    op = FOLD.op(
-        size=x_aval.shape[2:], kernel=kernel, stride=stride, padding=padding, dilation=dilation
-    )
-    return run1(op, g._handle)
-
-
-def _fold_vjp(g: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
-    op = UNFOLD.op(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
-    return run1(op, g._handle)
-
-
 _CASES: tuple[tuple[Shape, Ints, dict[str, Any], Ints], ...] = (
     ((2, 3, 5, 8), (2, 3), {}, (4, 6)),
     ((2, 1, 8), (3,), {"stride": 2, "padding": 1}, (4,)),
@@ -231,18 +300,6 @@ _CASES: tuple[tuple[Shape, Ints, dict[str, Any], Ints], ...] = (
     ((0, 2, 5), (2,), {}, (4,)),
 )
 """Images, windows, options, and how many windows fit."""
-
-
-def _samples(draw: Draw, folds: bool) -> Iterator[Sample]:
-    if draw.dtype.kind not in NUMERIC:
-        return
-    for shape, kernel, more, out in _CASES:
-        if folds:
-            n, channels = draw.shape(shape[:2])
-            columns = (n, channels * math.prod(kernel), math.prod(out))
-            yield Sample((draw.array(columns), shape[2:], kernel), more)
-        else:
-            yield Sample((draw.array(shape), kernel), more)
 
 
 def _places(
@@ -262,56 +319,3 @@ def _places(
             yield tap, window, tuple(
                 o * s + t * d for o, s, t, d in zip(at, steps, inside, spread, strict=True)
             )  # fmt: skip
-
-
-def _unfold_reference(x: Any, kernel_size: Any, **more: Any) -> Any:
-    around = more.get("padding", 0)
-    sides = [(p, p) for p in ((around,) * (x.ndim - 2) if isinstance(around, int) else around)]
-    image: Any = np.pad(x, [(0, 0), (0, 0), *sides])
-    found = list(_places(x.shape[2:], kernel_size, **more))
-    out: Any = np.zeros(
-        (*x.shape[:2], math.prod(kernel_size), 1 + max(w for _, w, _ in found)), x.dtype
-    )
-    for tap, window, place in found:
-        out[:, :, tap, window] = image[(..., *place)]
-    return out.reshape(x.shape[0], x.shape[1] * out.shape[2], out.shape[3])
-
-
-def _fold_reference(x: Any, output_size: Any, kernel_size: Any, **more: Any) -> Any:
-    around = more.get("padding", 0)
-    sides = [(p, p) for p in ((around,) * len(output_size) if isinstance(around, int) else around)]
-    channels = x.shape[1] // math.prod(kernel_size)
-    images = np.zeros((x.shape[0], channels, *output_size), x.dtype)
-    total: Any = np.pad(images, [(0, 0), (0, 0), *sides])
-    columns = x.reshape(x.shape[0], channels, math.prod(kernel_size), x.shape[2])
-    for tap, window, place in _places(output_size, kernel_size, **more):
-        total[(..., *place)] += columns[:, :, tap, window]
-    inside = tuple(slice(low, low + n) for (low, _), n in zip(sides, output_size, strict=True))
-    return total[(..., *inside)]
-
-
-_STATICS = ("kernel", "stride", "padding", "dilation")
-UNFOLD = Operation(
-    "unfold",
-    tensors=("x",),
-    statics=_STATICS,
-    rule=_unfold_rule,
-    traits=Traits("opaque"),
-    vjp={"x": _unfold_vjp},
-    body=_unfold_body,
-    public=unfold,
-    samples=partial(_samples, folds=False),
-    reference=_unfold_reference,
-)
-FOLD = Operation(
-    "fold",
-    tensors=("x",),
-    statics=("size", *_STATICS),
-    rule=_fold_rule,
-    traits=Traits("opaque", precision="high"),
-    vjp={"x": _fold_vjp},
-    body=_fold_body,
-    public=fold,
-    samples=partial(_samples, folds=True),
-    reference=_fold_reference,
-)

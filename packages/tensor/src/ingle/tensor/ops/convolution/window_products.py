@@ -30,6 +30,8 @@ from .forward import check_floats
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
+_STATICS = ("kernel", "size", "stride", "dilation", "start", "groups")
+
 
 @guarded
 def window_product(
@@ -62,6 +64,41 @@ def window_product(
     return run(op, promote("window_product", ("a", a), ("x", x)))[0]
 
 
+def _product_rule(
+    a: Aval, x: Aval, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
+    groups: int,
+) -> Aval:  # fmt: skip
+    name = "window_product"
+    channels = _channels(name, x, kernel, size, groups)
+    if a.ndim != 3 or a.shape[0] != groups or a.shape[2] != channels * math.prod(kernel):
+        raise ShapeError(
+            f"{name}: for x {x.shape}, kernel {kernel} and groups={groups} a must be ({groups}, "
+            f"features, {channels * math.prod(kernel)}), got {a.shape}"
+        )
+    return Aval((x.shape[0], groups * a.shape[1], *size), x.dtype)
+
+
+def _product_body(
+    a: Tensor, x: Tensor, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    seen = _seen(x, kernel, size, stride, dilation, start, groups)
+    return reshape(matmul(a, seen), (x.shape[0], groups * a.shape[1], *size))
+
+
+WINDOW_PRODUCT = Operation(
+    "window_product",
+    tensors=("a", "x"),
+    statics=_STATICS,
+    rule=_product_rule,
+    traits=Traits("contraction", family="windows", precision="low", bound="compute"),
+    body=_product_body,
+    public=window_product,
+    samples=lambda draw: _samples(draw, False),
+    reference="ingle.tensor.ops.convolution._reference:window_product",
+)
+
+
 @guarded
 def window_outer(
     a: TensorLike, x: TensorLike, kernel: Ints, size: Ints, *, stride: Ints, dilation: Ints,
@@ -91,20 +128,6 @@ def window_outer(
     return run(op, promote("window_outer", ("a", a), ("x", x)))[0]
 
 
-def _product_rule(
-    a: Aval, x: Aval, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
-    groups: int,
-) -> Aval:  # fmt: skip
-    name = "window_product"
-    channels = _channels(name, x, kernel, size, groups)
-    if a.ndim != 3 or a.shape[0] != groups or a.shape[2] != channels * math.prod(kernel):
-        raise ShapeError(
-            f"{name}: for x {x.shape}, kernel {kernel} and groups={groups} a must be ({groups}, "
-            f"features, {channels * math.prod(kernel)}), got {a.shape}"
-        )
-    return Aval((x.shape[0], groups * a.shape[1], *size), x.dtype)
-
-
 def _outer_rule(
     a: Aval, x: Aval, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
     groups: int,
@@ -118,6 +141,36 @@ def _outer_rule(
             f"groups * features, {expected[1]}), got {a.shape}"
         )
     return Aval((a.shape[1], channels, *kernel), x.dtype)
+
+
+def _outer_body(
+    a: Tensor, x: Tensor, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    seen = _seen(x, kernel, size, stride, dilation, start, groups)
+    batch, _, rows, places = seen.shape
+    features = a.shape[1] // groups
+    # The images stand side by side along what is summed over.
+    left = permute_dims(reshape(a, (batch, groups, features, places)), (1, 2, 0, 3))
+    right = permute_dims(seen, (1, 0, 3, 2))
+    out = matmul(
+        reshape(left, (groups, features, batch * places)),
+        reshape(right, (groups, batch * places, rows)),
+    )
+    return reshape(out, (groups * features, x.shape[1] // groups, *kernel))
+
+
+WINDOW_OUTER = Operation(
+    "window_outer",
+    tensors=("a", "x"),
+    statics=_STATICS,
+    rule=_outer_rule,
+    traits=Traits("contraction", family="windows", precision="low", bound="compute"),
+    body=_outer_body,
+    public=window_outer,
+    samples=lambda draw: _samples(draw, True),
+    reference="ingle.tensor.ops.convolution._reference:window_outer",
+)
 
 
 def _channels(name: str, x: Aval, kernel: Ints, size: Ints, groups: int) -> int:
@@ -153,31 +206,6 @@ def _seen(
     return reshape(stack(parts, axis=3), (batch, groups, channels * len(parts), places))
 
 
-def _product_body(
-    a: Tensor, x: Tensor, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    seen = _seen(x, kernel, size, stride, dilation, start, groups)
-    return reshape(matmul(a, seen), (x.shape[0], groups * a.shape[1], *size))
-
-
-def _outer_body(
-    a: Tensor, x: Tensor, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints,
-    groups: int,
-) -> Tensor:  # fmt: skip
-    seen = _seen(x, kernel, size, stride, dilation, start, groups)
-    batch, _, rows, places = seen.shape
-    features = a.shape[1] // groups
-    # The images stand side by side along what is summed over.
-    left = permute_dims(reshape(a, (batch, groups, features, places)), (1, 2, 0, 3))
-    right = permute_dims(seen, (1, 0, 3, 2))
-    out = matmul(
-        reshape(left, (groups, features, batch * places)),
-        reshape(right, (groups, batch * places, rows)),
-    )
-    return reshape(out, (groups * features, x.shape[1] // groups, *kernel))
-
-
 _CASES: tuple[tuple[Any, ...], ...] = (
     # image, channels and features of a group, groups, kernel, size, stride, dilation, start
     ((6, 7), 3, 5, 1, (3, 3), (6, 7), (1, 1), (1, 1), (-1, -1)),
@@ -199,28 +227,3 @@ def _samples(draw: Draw, outer: bool) -> Iterator[Sample]:
             shape = (n, groups * features, math.prod(size))
         more = {"stride": stride, "dilation": dilation, "start": start, "groups": groups}
         yield Sample((draw.array(shape), x, kernel, size), more, condition=32)
-
-
-_STATICS = ("kernel", "size", "stride", "dilation", "start", "groups")
-WINDOW_PRODUCT = Operation(
-    "window_product",
-    tensors=("a", "x"),
-    statics=_STATICS,
-    rule=_product_rule,
-    traits=Traits("contraction", family="windows", precision="low", bound="compute"),
-    body=_product_body,
-    public=window_product,
-    samples=lambda draw: _samples(draw, False),
-    reference="ingle.tensor.ops.convolution._reference:window_product",
-)
-WINDOW_OUTER = Operation(
-    "window_outer",
-    tensors=("a", "x"),
-    statics=_STATICS,
-    rule=_outer_rule,
-    traits=Traits("contraction", family="windows", precision="low", bound="compute"),
-    body=_outer_body,
-    public=window_outer,
-    samples=lambda draw: _samples(draw, True),
-    reference="ingle.tensor.ops.convolution._reference:window_outer",
-)

@@ -27,6 +27,18 @@ def equal(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_EQUAL, x1, x2)
 
 
+_EQUAL = binary(
+    "equal",
+    equal,
+    vjp={},
+    kinds=(*_ANY, STORAGE),
+    result=bool_,
+    reference=np.equal,
+    storage=True,
+    **PREDICATE,
+).op()
+
+
 def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether the elements of each pair differ; NaN differs from everything.
 
@@ -35,6 +47,23 @@ def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     [True, False]
     """
     return call2(_NOT_EQUAL, x1, x2)
+
+
+def _not_equal(x1: Tensor, x2: Tensor) -> Tensor:
+    return ~equal(x1, x2)
+
+
+_NOT_EQUAL = binary(
+    "not_equal",
+    not_equal,
+    vjp={},
+    kinds=(*_ANY, STORAGE),
+    result=bool_,
+    body=_not_equal,
+    reference=np.not_equal,
+    storage=True,
+    **PREDICATE,
+).op()
 
 
 def less(x1: Operand, x2: Operand, /) -> Tensor:
@@ -47,6 +76,15 @@ def less(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_LESS, x1, x2)
 
 
+_LESS = binary(
+    "less", less, vjp={}, kinds=ORDERED, result=bool_, reference=np.less, **PREDICATE
+).op()
+
+
+def _less_equal(x1: Tensor, x2: Tensor) -> Tensor:
+    return less(x1, x2) | equal(x1, x2)
+
+
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 <= x2` for each pair of elements; false for NaN.
 
@@ -55,6 +93,18 @@ def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     [True, True, False]
     """
     return call2(_LESS_EQUAL, x1, x2)
+
+
+_LESS_EQUAL = binary(
+    "less_equal",
+    less_equal,
+    vjp={},
+    kinds=ORDERED,
+    result=bool_,
+    body=_less_equal,
+    reference=np.less_equal,
+    **PREDICATE,
+).op()
 
 
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
@@ -67,6 +117,18 @@ def greater(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_GREATER, x1, x2)
 
 
+_GREATER = binary(
+    "greater",
+    greater,
+    vjp={},
+    kinds=ORDERED,
+    result=bool_,
+    body=lambda x1, x2: less(x2, x1),
+    reference=np.greater,
+    **PREDICATE,
+).op()
+
+
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 >= x2` for each pair of elements; false for NaN.
 
@@ -75,6 +137,18 @@ def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
     [False, True, True]
     """
     return call2(_GREATER_EQUAL, x1, x2)
+
+
+_GREATER_EQUAL = binary(
+    "greater_equal",
+    greater_equal,
+    vjp={},
+    kinds=ORDERED,
+    result=bool_,
+    body=lambda x1, x2: _less_equal(x2, x1),
+    reference=np.greater_equal,
+    **PREDICATE,
+).op()
 
 
 def isnan(x: TensorLike, /) -> Tensor:
@@ -87,6 +161,17 @@ def isnan(x: TensorLike, /) -> Tensor:
     return call1(_ISNAN, x)
 
 
+_ISNAN = unary(
+    "isnan",
+    isnan,
+    zero_gradient=True,
+    result=bool_,
+    body=lambda x: not_equal(x, x),
+    reference=np.isnan,
+    **PLAIN,
+).op()
+
+
 def isinf(x: TensorLike, /) -> Tensor:
     """Whether each element is infinite; a complex one is if one of its parts is.
 
@@ -95,6 +180,25 @@ def isinf(x: TensorLike, /) -> Tensor:
     [False, True]
     """
     return call1(_ISINF, x)
+
+
+def _is_infinite(x: Tensor) -> Tensor:
+    if x.dtype.is_complex:
+        from .complex import imag, real
+
+        return isinf(real(x)) | isinf(imag(x))
+    return equal(_abs(x), float("inf"))
+
+
+_ISINF = unary(
+    "isinf",
+    isinf,
+    zero_gradient=True,
+    result=bool_,
+    body=_is_infinite,
+    reference=np.isinf,
+    **PREDICATE,
+).op()
 
 
 def isfinite(x: TensorLike, /) -> Tensor:
@@ -107,6 +211,25 @@ def isfinite(x: TensorLike, /) -> Tensor:
     return call1(_ISFINITE, x)
 
 
+def _is_finite(x: Tensor) -> Tensor:
+    if x.dtype.is_complex:
+        from .complex import imag, real
+
+        return isfinite(real(x)) & isfinite(imag(x))
+    return less(_abs(x), float("inf"))
+
+
+_ISFINITE = unary(
+    "isfinite",
+    isfinite,
+    zero_gradient=True,
+    result=bool_,
+    body=_is_finite,
+    reference=np.isfinite,
+    **PREDICATE,
+).op()
+
+
 def signbit(x: TensorLike, /) -> Tensor:
     """Whether the sign bit is set: for negative elements and for -0.0.
 
@@ -117,117 +240,6 @@ def signbit(x: TensorLike, /) -> Tensor:
     return call1(_SIGNBIT, x)
 
 
-def _not_equal(x1: Tensor, x2: Tensor) -> Tensor:
-    return ~equal(x1, x2)
-
-
-def _less_equal(x1: Tensor, x2: Tensor) -> Tensor:
-    return less(x1, x2) | equal(x1, x2)
-
-
-def _is_infinite(x: Tensor) -> Tensor:
-    if x.dtype.is_complex:
-        from .complex import imag, real
-
-        return isinf(real(x)) | isinf(imag(x))
-    return equal(_abs(x), float("inf"))
-
-
-def _is_finite(x: Tensor) -> Tensor:
-    if x.dtype.is_complex:
-        from .complex import imag, real
-
-        return isfinite(real(x)) & isfinite(imag(x))
-    return less(_abs(x), float("inf"))
-
-
-def _abs(x: Tensor) -> Tensor:
-    from .arithmetic import abs as absolute
-
-    return absolute(x)
-
-
-_EQUAL = binary(
-    "equal",
-    equal,
-    vjp={},
-    kinds=(*_ANY, STORAGE),
-    result=bool_,
-    reference=np.equal,
-    storage=True,
-    **PREDICATE,
-).op()
-_NOT_EQUAL = binary(
-    "not_equal",
-    not_equal,
-    vjp={},
-    kinds=(*_ANY, STORAGE),
-    result=bool_,
-    body=_not_equal,
-    reference=np.not_equal,
-    storage=True,
-    **PREDICATE,
-).op()
-_LESS = binary(
-    "less", less, vjp={}, kinds=ORDERED, result=bool_, reference=np.less, **PREDICATE
-).op()
-_LESS_EQUAL = binary(
-    "less_equal",
-    less_equal,
-    vjp={},
-    kinds=ORDERED,
-    result=bool_,
-    body=_less_equal,
-    reference=np.less_equal,
-    **PREDICATE,
-).op()
-_GREATER = binary(
-    "greater",
-    greater,
-    vjp={},
-    kinds=ORDERED,
-    result=bool_,
-    body=lambda x1, x2: less(x2, x1),
-    reference=np.greater,
-    **PREDICATE,
-).op()
-_GREATER_EQUAL = binary(
-    "greater_equal",
-    greater_equal,
-    vjp={},
-    kinds=ORDERED,
-    result=bool_,
-    body=lambda x1, x2: _less_equal(x2, x1),
-    reference=np.greater_equal,
-    **PREDICATE,
-).op()
-_ISNAN = unary(
-    "isnan",
-    isnan,
-    zero_gradient=True,
-    result=bool_,
-    body=lambda x: not_equal(x, x),
-    reference=np.isnan,
-    **PLAIN,
-).op()
-_ISINF = unary(
-    "isinf",
-    isinf,
-    zero_gradient=True,
-    result=bool_,
-    body=_is_infinite,
-    reference=np.isinf,
-    **PREDICATE,
-).op()
-_ISFINITE = unary(
-    "isfinite",
-    isfinite,
-    zero_gradient=True,
-    result=bool_,
-    body=_is_finite,
-    reference=np.isfinite,
-    **PREDICATE,
-).op()
 _SIGNBIT = unary(
     "signbit",
     signbit,
@@ -238,3 +250,9 @@ _SIGNBIT = unary(
     body=lambda x: less(x, 0) | (equal(x, 0) & less(1 / x, 0)),
     reference=np.signbit,
 ).op()
+
+
+def _abs(x: Tensor) -> Tensor:
+    from .arithmetic import abs as absolute
+
+    return absolute(x)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ...contract import Handle
     from ...tensor import Tensor
 
+_COMPLEX = ("complex",)
+
 
 def real(x: TensorLike, /) -> Tensor:
     """The real parts; a real tensor itself.
@@ -29,6 +31,16 @@ def real(x: TensorLike, /) -> Tensor:
     """
     handle = _number(x, "real")
     return run1(_REAL, handle) if handle.dtype.is_complex else wrap(handle)
+
+
+_REAL = unary(
+    "real",
+    real,
+    vjp=lambda g, x_aval: g.astype(x_aval.dtype),
+    kinds=_COMPLEX,
+    result=real_dtype,
+    reference=np.real,
+).op()
 
 
 def imag(x: TensorLike, /) -> Tensor:
@@ -46,6 +58,11 @@ def imag(x: TensorLike, /) -> Tensor:
     return zeros_like(wrap(handle))
 
 
+_IMAG = unary(
+    "imag", imag, vjp=lambda g: g * 1j, kinds=_COMPLEX, result=real_dtype, reference=np.imag
+).op()
+
+
 def conj(x: TensorLike, /) -> Tensor:
     """The complex conjugates; a real tensor itself.
 
@@ -55,6 +72,9 @@ def conj(x: TensorLike, /) -> Tensor:
     """
     handle = _number(x, "conj")
     return run1(_CONJ, handle) if handle.dtype.is_complex else wrap(handle)
+
+
+_CONJ = unary("conj", conj, vjp=lambda g: conj(g), kinds=_COMPLEX, reference=np.conj).op()
 
 
 def angle(x: TensorLike, /) -> Tensor:
@@ -76,18 +96,3 @@ def _number(x: TensorLike, name: str) -> Handle:
     if handle.dtype.kind == "bool":
         raise DTypeError(f"{name}: x must be numbers, got bool; cast first with x.astype('int64')")
     return handle
-
-
-_COMPLEX = ("complex",)
-_REAL = unary(
-    "real",
-    real,
-    vjp=lambda g, x_aval: g.astype(x_aval.dtype),
-    kinds=_COMPLEX,
-    result=real_dtype,
-    reference=np.real,
-).op()
-_IMAG = unary(
-    "imag", imag, vjp=lambda g: g * 1j, kinds=_COMPLEX, result=real_dtype, reference=np.imag
-).op()
-_CONJ = unary("conj", conj, vjp=lambda g: conj(g), kinds=_COMPLEX, reference=np.conj).op()

@@ -22,6 +22,28 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _share(g: Tensor, lost: Tensor, tied: Tensor) -> Tensor:
+    # Who does not lose to a NaN has won.
+    return where(tied, g * 0.5, where(lost, 0, g))
+
+
+def _extremum(
+    name: str, public: Callable[..., Any], body: Callable[..., Any], reference: Any, down: bool
+) -> Any:
+    def of(g: Tensor, x: Any, other: Any) -> Tensor:
+        return _share(g, less(other, x) if down else less(x, other), x == other)
+
+    return binary(
+        name,
+        public,
+        vjp={"x1": lambda g, x1, x2: of(g, x1, x2), "x2": lambda g, x1, x2: of(g, x2, x1)},
+        kinds=ORDERED,
+        body=body,
+        reference=reference,
+        **PLAIN,
+    ).op()
+
+
 def maximum(x1: Operand, x2: Operand, /) -> Tensor:
     """The larger element of each pair; NaN if one is NaN. Equal ones share the gradient.
 
@@ -35,6 +57,14 @@ def maximum(x1: Operand, x2: Operand, /) -> Tensor:
     return call2(_MAXIMUM, x1, x2)
 
 
+def _maximum(x1: Any, x2: Any) -> Tensor:
+    # Of two NaN or equal ones either will do; one NaN is chosen because it is no number.
+    return where(less(x2, x1) | _is_nan(x1), x1, x2)
+
+
+_MAXIMUM = _extremum("maximum", maximum, _maximum, np.maximum, down=False)
+
+
 def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     """The smaller element of each pair; NaN if one is NaN. Equal ones share the gradient.
 
@@ -46,6 +76,13 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     [1, 3]
     """
     return call2(_MINIMUM, x1, x2)
+
+
+def _minimum(x1: Any, x2: Any) -> Tensor:
+    return where(less(x1, x2) | _is_nan(x1), x1, x2)
+
+
+_MINIMUM = _extremum("minimum", minimum, _minimum, np.minimum, down=True)
 
 
 @guarded
@@ -85,24 +122,6 @@ def _range(dtype: DType) -> tuple[float, float]:
     return int(info.min), int(info.max)
 
 
-def _maximum(x1: Any, x2: Any) -> Tensor:
-    # Of two NaN or equal ones either will do; one NaN is chosen because it is no number.
-    return where(less(x2, x1) | _is_nan(x1), x1, x2)
-
-
-def _minimum(x1: Any, x2: Any) -> Tensor:
-    return where(less(x1, x2) | _is_nan(x1), x1, x2)
-
-
-def _is_nan(x: Any) -> Any:
-    return x != x  # of tensors and of numbers
-
-
-def _share(g: Tensor, lost: Tensor, tied: Tensor) -> Tensor:
-    # Who does not lose to a NaN has won.
-    return where(tied, g * 0.5, where(lost, 0, g))
-
-
 def _clip(x: Tensor, min: Any, max: Any) -> Tensor:
     return minimum(maximum(x, min), max)
 
@@ -124,27 +143,6 @@ def _clip_reference(x: Any, min: Any = None, max: Any = None) -> Any:
     return np.clip(x, min, max)
 
 
-def _extremum(
-    name: str, public: Callable[..., Any], body: Callable[..., Any], reference: Any, down: bool
-) -> Any:
-    def of(g: Tensor, x: Any, other: Any) -> Tensor:
-        return _share(g, less(other, x) if down else less(x, other), x == other)
-
-    return binary(
-        name,
-        public,
-        vjp={"x1": lambda g, x1, x2: of(g, x1, x2), "x2": lambda g, x1, x2: of(g, x2, x1)},
-        kinds=ORDERED,
-        body=body,
-        reference=reference,
-        **PLAIN,
-    ).op()
-
-
-_MAXIMUM = _extremum("maximum", maximum, _maximum, np.maximum, down=False)
-_MINIMUM = _extremum("minimum", minimum, _minimum, np.minimum, down=True)
-
-
 _CLIP = Operation(
     "clip",
     tensors=("x", "min", "max"),
@@ -160,3 +158,7 @@ _CLIP = Operation(
     samples=_samples,
     reference=_clip_reference,
 ).op()
+
+
+def _is_nan(x: Any) -> Any:
+    return x != x  # of tensors and of numbers

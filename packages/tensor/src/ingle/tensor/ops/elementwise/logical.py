@@ -29,46 +29,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether both elements of each pair are true; a number is true if it is not 0.
-
-    >>> import ingle.tensor as it
-    >>> it.logical_and(it.asarray([True, True]), it.asarray([True, False])).tolist()
-    [True, False]
-    """
-    return _logical(_LOGICAL_AND, x1, x2)
-
-
-def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether an element of each pair is true; a number is true if it is not 0.
-
-    >>> import ingle.tensor as it
-    >>> it.logical_or(it.asarray([True, False]), it.asarray([False, False])).tolist()
-    [True, False]
-    """
-    return _logical(_LOGICAL_OR, x1, x2)
-
-
-def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether exactly one element of each pair is true; a number is true if it is not 0.
-
-    >>> import ingle.tensor as it
-    >>> it.logical_xor(it.asarray([True, True]), it.asarray([True, False])).tolist()
-    [False, True]
-    """
-    return _logical(_LOGICAL_XOR, x1, x2)
-
-
-def logical_not(x: TensorLike, /) -> Tensor:
-    """Whether each element is false; a number is false if it is 0.
-
-    >>> import ingle.tensor as it
-    >>> it.logical_not(it.asarray([0, 3])).tolist()
-    [True, False]
-    """
-    return run1(_LOGICAL_NOT, _truth(x, "logical_not", "x"))
-
-
 def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in both of each pair, of integers or bools.
 
@@ -87,6 +47,27 @@ _BITWISE_AND = binary(
     reference=np.bitwise_and,
     laws=Laws(idempotent=True),
     **PLAIN,
+).op()
+
+
+def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether both elements of each pair are true; a number is true if it is not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.logical_and(it.asarray([True, True]), it.asarray([True, False])).tolist()
+    [True, False]
+    """
+    return _logical(_LOGICAL_AND, x1, x2)
+
+
+_LOGICAL_AND = binary(
+    "logical_and",
+    logical_and,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_and,
+    reference=np.logical_and,
+    **PREDICATE,
 ).op()
 
 
@@ -111,6 +92,27 @@ _BITWISE_OR = binary(
 ).op()
 
 
+def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether an element of each pair is true; a number is true if it is not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.logical_or(it.asarray([True, False]), it.asarray([False, False])).tolist()
+    [True, False]
+    """
+    return _logical(_LOGICAL_OR, x1, x2)
+
+
+_LOGICAL_OR = binary(
+    "logical_or",
+    logical_or,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_or,
+    reference=np.logical_or,
+    **PREDICATE,
+).op()
+
+
 def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in exactly one of each pair, of integers or bools.
 
@@ -123,6 +125,27 @@ def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
 
 _BITWISE_XOR = binary(
     "bitwise_xor", bitwise_xor, vjp={}, kinds=INTEGRAL, reference=np.bitwise_xor, **PLAIN
+).op()
+
+
+def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether exactly one element of each pair is true; a number is true if it is not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.logical_xor(it.asarray([True, True]), it.asarray([True, False])).tolist()
+    [False, True]
+    """
+    return _logical(_LOGICAL_XOR, x1, x2)
+
+
+_LOGICAL_XOR = binary(
+    "logical_xor",
+    logical_xor,
+    vjp={},
+    kinds=("bool",),
+    body=bitwise_xor,
+    reference=np.logical_xor,
+    **PREDICATE,
 ).op()
 
 
@@ -143,6 +166,27 @@ _BITWISE_INVERT = unary(
     kinds=INTEGRAL,
     reference=np.bitwise_invert,
     **PLAIN,
+).op()
+
+
+def logical_not(x: TensorLike, /) -> Tensor:
+    """Whether each element is false; a number is false if it is 0.
+
+    >>> import ingle.tensor as it
+    >>> it.logical_not(it.asarray([0, 3])).tolist()
+    [True, False]
+    """
+    return run1(_LOGICAL_NOT, _truth(x, "logical_not", "x"))
+
+
+_LOGICAL_NOT = unary(
+    "logical_not",
+    logical_not,
+    zero_gradient=True,
+    kinds=("bool",),
+    body=bitwise_invert,
+    reference=np.logical_not,
+    **PREDICATE,
 ).op()
 
 
@@ -203,41 +247,3 @@ def _truth(x: TensorLike, name: str, argument: str) -> Handle:
     handle = handle_of(x, name, argument)
     refuse_storage(name, argument, handle.dtype)
     return cast_handle(handle, bool_)
-
-
-_LOGICAL_AND = binary(
-    "logical_and",
-    logical_and,
-    vjp={},
-    kinds=("bool",),
-    body=bitwise_and,
-    reference=np.logical_and,
-    **PREDICATE,
-).op()
-_LOGICAL_OR = binary(
-    "logical_or",
-    logical_or,
-    vjp={},
-    kinds=("bool",),
-    body=bitwise_or,
-    reference=np.logical_or,
-    **PREDICATE,
-).op()
-_LOGICAL_XOR = binary(
-    "logical_xor",
-    logical_xor,
-    vjp={},
-    kinds=("bool",),
-    body=bitwise_xor,
-    reference=np.logical_xor,
-    **PREDICATE,
-).op()
-_LOGICAL_NOT = unary(
-    "logical_not",
-    logical_not,
-    zero_gradient=True,
-    kinds=("bool",),
-    body=bitwise_invert,
-    reference=np.logical_not,
-    **PREDICATE,
-).op()

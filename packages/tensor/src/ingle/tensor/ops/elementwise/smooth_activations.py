@@ -36,6 +36,12 @@ _SQRT_2_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
+def _expit(x: Any) -> Any:
+    from scipy.special import expit
+
+    return expit(x)
+
+
 def sigmoid(x: TensorLike, /) -> Tensor:
     """`1 / (1 + exp(-x))`.
 
@@ -50,11 +56,19 @@ def sigmoid(x: TensorLike, /) -> Tensor:
     return _complex_sigmoid(wrap(handle)) if handle.dtype.is_complex else apply(_SIGMOID, x)
 
 
-def _complex_sigmoid(x: Tensor) -> Tensor:
-    """By the exponential that does not overflow."""
-    right = real(x) >= 0
-    e = exp(where(right, -x, x))
-    return where(right, 1, e) / (1 + e)
+def _sigmoid(x: Tensor) -> Tensor:
+    # exp overflows to infinity for very negative x, and 1 / inf is the right 0.
+    return 1.0 / (1.0 + exp(-x))
+
+
+_SIGMOID = activation(
+    "sigmoid",
+    sigmoid,
+    body=_sigmoid,
+    vjp=lambda g, out: g * (out * (1.0 - out)),
+    reference=_expit,
+    precision="high",
+).op()
 
 
 def logsigmoid(x: TensorLike, /) -> Tensor:
@@ -65,6 +79,26 @@ def logsigmoid(x: TensorLike, /) -> Tensor:
     [-1000.0, 0.0]
     """
     return apply(_LOG_SIGMOID, x)
+
+
+def _log_sigmoid_vjp(g: Tensor, x: Tensor) -> Tensor:
+    return g * sigmoid(negative(x))
+
+
+def _log_expit(x: Any) -> Any:
+    from scipy.special import log_expit
+
+    return log_expit(x)
+
+
+_LOG_SIGMOID = activation(
+    "logsigmoid",
+    logsigmoid,
+    body=lambda x: minimum(x, 0) - log1p(exp(negative(abs(x)))),
+    vjp=_log_sigmoid_vjp,
+    reference=_log_expit,
+    precision="high",
+).op()
 
 
 @guarded
@@ -83,6 +117,29 @@ def softplus(x: TensorLike, /, beta: float = 1.0, threshold: float = 20.0) -> Te
     return apply(_SOFTPLUS, x, beta, threshold)
 
 
+def _softplus_body(x: Tensor, beta: float, threshold: float) -> Tensor:
+    scaled = x * beta
+    return where(scaled > threshold, x, _softplus(scaled) / beta)
+
+
+def _softplus_reference(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    return np.where(x * beta > threshold, x, np.logaddexp(x * beta, 0) / beta)
+
+
+_SOFTPLUS = activation(
+    "softplus",
+    softplus,
+    parameters=("beta", "threshold"),
+    body=_softplus_body,
+    vjp=lambda g, x, beta, threshold: where(
+        x * beta > threshold, g, g * sigmoid(x * beta)
+    ),
+    reference=_softplus_reference,
+    calls=((), (2.0, 3.3)),
+    precision="high",
+).op()  # fmt: skip
+
+
 def silu(x: TensorLike, /) -> Tensor:
     """`x * sigmoid(x)`, also known as swish (Elfwing et al., arXiv 1702.03118).
 
@@ -99,6 +156,21 @@ def silu(x: TensorLike, /) -> Tensor:
     return apply(_SILU, x)
 
 
+def _silu_vjp(g: Tensor, x: Tensor) -> Tensor:
+    s = sigmoid(x)
+    return g * (s * (1.0 + x * (1.0 - s)))
+
+
+_SILU = activation(
+    "silu",
+    silu,
+    body=lambda x: x * sigmoid(x),
+    vjp=_silu_vjp,
+    reference=lambda x: x * _expit(x),
+    precision="high",
+).op()
+
+
 def mish(x: TensorLike, /) -> Tensor:
     """`x * tanh(softplus(x))` (Misra, arXiv 1908.08681).
 
@@ -107,6 +179,22 @@ def mish(x: TensorLike, /) -> Tensor:
     [0.0, 100.0]
     """
     return apply(_MISH, x)
+
+
+def _mish_vjp(g: Tensor, x: Tensor) -> Tensor:
+    t = tanh(softplus(x))
+    return g * (t + x * (1.0 - square(t)) * sigmoid(x))
+
+
+_MISH = activation(
+    "mish",
+    mish,
+    body=lambda x: x * tanh(_softplus(x)),
+    vjp=_mish_vjp,
+    reference=lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    condition=8,
+    precision="high",
+).op()
 
 
 @guarded
@@ -124,69 +212,6 @@ def gelu(x: TensorLike, /, *, approximate: str = "none") -> Tensor:
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
     return run1(_GELU.op(approximate=approximate), as_floating(x, "gelu"))
-
-
-def softsign(x: TensorLike, /) -> Tensor:
-    """`x / (1 + |x|)`.
-
-    >>> import ingle.tensor as it
-    >>> it.softsign(it.asarray([-1.0, 3.0])).tolist()
-    [-0.5, 0.75]
-    """
-    return apply(_SOFTSIGN, x)
-
-
-def tanhshrink(x: TensorLike, /) -> Tensor:
-    """`x - tanh(x)`.
-
-    >>> import ingle.tensor as it
-    >>> it.tanhshrink(it.asarray([0.0, 50.0])).tolist()
-    [0.0, 49.0]
-    """
-    return apply(_TANH_SHRINK, x)
-
-
-@guarded
-def glu(x: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """The first half along an axis times the sigmoid of the second (Dauphin et al., 1612.08083).
-
-    Raises:
-        ShapeError: the size of the axis is odd.
-
-    >>> import ingle.tensor as it
-    >>> it.glu(it.asarray([4.0, 0.0])).tolist()
-    [2.0]
-    """
-    handle = as_floating(x, "glu")
-    return run1(_GLU.op(axis=normalize_axis(axis, len(handle.shape), "glu")), handle)
-
-
-def _sigmoid(x: Tensor) -> Tensor:
-    # exp overflows to infinity for very negative x, and 1 / inf is the right 0.
-    return 1.0 / (1.0 + exp(-x))
-
-
-def _log_sigmoid_vjp(g: Tensor, x: Tensor) -> Tensor:
-    return g * sigmoid(negative(x))
-
-
-def _softplus(x: Tensor) -> Tensor:
-    return maximum(x, 0) + log1p(exp(negative(abs(x))))
-
-
-def _softplus_body(x: Tensor, beta: float, threshold: float) -> Tensor:
-    scaled = x * beta
-    return where(scaled > threshold, x, _softplus(scaled) / beta)
-
-
-def _silu_vjp(g: Tensor, x: Tensor) -> Tensor:
-    s = sigmoid(x)
-    return g * (s * (1.0 + x * (1.0 - s)))
-
-
-def _mish_vjp(g: Tensor, x: Tensor) -> Tensor:
-    t = tanh(softplus(x))
-    return g * (t + x * (1.0 - square(t)) * sigmoid(x))
 
 
 def _gelu_body(x: Tensor, *, approximate: str) -> Tensor:
@@ -224,6 +249,76 @@ def _gelu_samples(draw: Draw) -> Iterator[Sample]:
                 # Below -3 the result is a difference of nearly equal numbers.
                 x = draw.array(shape, low=-3.0, high=6.0)
                 yield Sample((x,), {"approximate": approximate}, condition=1000)
+
+
+_GELU = Operation(
+    "gelu",
+    tensors=("x",),
+    statics=("approximate",),
+    rule=lambda x, *, approximate: elementwise_rule("gelu", ("float",))(x),
+    traits=Traits("elementwise", precision="high"),
+    vjp={"x": _gelu_vjp},
+    body=_gelu_body,
+    public=gelu,
+    samples=_gelu_samples,
+    reference=_gelu_reference,
+)
+
+
+def softsign(x: TensorLike, /) -> Tensor:
+    """`x / (1 + |x|)`.
+
+    >>> import ingle.tensor as it
+    >>> it.softsign(it.asarray([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
+    return apply(_SOFTSIGN, x)
+
+
+_SOFTSIGN = activation(
+    "softsign",
+    softsign,
+    body=lambda x: x / (1.0 + abs(x)),
+    vjp=lambda g, x: g / square(1.0 + abs(x)),
+    reference=lambda x: x / (1 + np.abs(x)),
+).op()
+
+
+def tanhshrink(x: TensorLike, /) -> Tensor:
+    """`x - tanh(x)`.
+
+    >>> import ingle.tensor as it
+    >>> it.tanhshrink(it.asarray([0.0, 50.0])).tolist()
+    [0.0, 49.0]
+    """
+    return apply(_TANH_SHRINK, x)
+
+
+_TANH_SHRINK = activation(
+    "tanhshrink",
+    tanhshrink,
+    body=lambda x: x - tanh(x),
+    vjp=lambda g, x: g * square(tanh(x)),
+    reference=lambda x: x - np.tanh(x),
+    # x and tanh(x) cancel near 0.
+    domain=(0.5, 4.0),
+    condition=64,
+).op()
+
+
+@guarded
+def glu(x: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """The first half along an axis times the sigmoid of the second (Dauphin et al., 1612.08083).
+
+    Raises:
+        ShapeError: the size of the axis is odd.
+
+    >>> import ingle.tensor as it
+    >>> it.glu(it.asarray([4.0, 0.0])).tolist()
+    [2.0]
+    """
+    handle = as_floating(x, "glu")
+    return run1(_GLU.op(axis=normalize_axis(axis, len(handle.shape), "glu")), handle)
 
 
 def _glu_rule(x: Aval, *, axis: int) -> Aval:
@@ -266,96 +361,6 @@ def _glu_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((draw.array((0, 2)),))
 
 
-def _expit(x: Any) -> Any:
-    from scipy.special import expit
-
-    return expit(x)
-
-
-def _log_expit(x: Any) -> Any:
-    from scipy.special import log_expit
-
-    return log_expit(x)
-
-
-def _softplus_reference(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    return np.where(x * beta > threshold, x, np.logaddexp(x * beta, 0) / beta)
-
-
-_SIGMOID = activation(
-    "sigmoid",
-    sigmoid,
-    body=_sigmoid,
-    vjp=lambda g, out: g * (out * (1.0 - out)),
-    reference=_expit,
-    precision="high",
-).op()
-_LOG_SIGMOID = activation(
-    "logsigmoid",
-    logsigmoid,
-    body=lambda x: minimum(x, 0) - log1p(exp(negative(abs(x)))),
-    vjp=_log_sigmoid_vjp,
-    reference=_log_expit,
-    precision="high",
-).op()
-_SOFTPLUS = activation(
-    "softplus",
-    softplus,
-    parameters=("beta", "threshold"),
-    body=_softplus_body,
-    vjp=lambda g, x, beta, threshold: where(
-        x * beta > threshold, g, g * sigmoid(x * beta)
-    ),
-    reference=_softplus_reference,
-    calls=((), (2.0, 3.3)),
-    precision="high",
-).op()  # fmt: skip
-_SILU = activation(
-    "silu",
-    silu,
-    body=lambda x: x * sigmoid(x),
-    vjp=_silu_vjp,
-    reference=lambda x: x * _expit(x),
-    precision="high",
-).op()
-_MISH = activation(
-    "mish",
-    mish,
-    body=lambda x: x * tanh(_softplus(x)),
-    vjp=_mish_vjp,
-    reference=lambda x: x * np.tanh(np.logaddexp(x, 0)),
-    condition=8,
-    precision="high",
-).op()
-_SOFTSIGN = activation(
-    "softsign",
-    softsign,
-    body=lambda x: x / (1.0 + abs(x)),
-    vjp=lambda g, x: g / square(1.0 + abs(x)),
-    reference=lambda x: x / (1 + np.abs(x)),
-).op()
-_TANH_SHRINK = activation(
-    "tanhshrink",
-    tanhshrink,
-    body=lambda x: x - tanh(x),
-    vjp=lambda g, x: g * square(tanh(x)),
-    reference=lambda x: x - np.tanh(x),
-    # x and tanh(x) cancel near 0.
-    domain=(0.5, 4.0),
-    condition=64,
-).op()
-_GELU = Operation(
-    "gelu",
-    tensors=("x",),
-    statics=("approximate",),
-    rule=lambda x, *, approximate: elementwise_rule("gelu", ("float",))(x),
-    traits=Traits("elementwise", precision="high"),
-    vjp={"x": _gelu_vjp},
-    body=_gelu_body,
-    public=gelu,
-    samples=_gelu_samples,
-    reference=_gelu_reference,
-)
 _GLU = Operation(
     "glu",
     tensors=("x",),
@@ -368,3 +373,14 @@ _GLU = Operation(
     samples=_glu_samples,
     reference=_glu_reference,
 )
+
+
+def _complex_sigmoid(x: Tensor) -> Tensor:
+    """By the exponential that does not overflow."""
+    right = real(x) >= 0
+    e = exp(where(right, -x, x))
+    return where(right, 1, e) / (1 + e)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return maximum(x, 0) + log1p(exp(negative(abs(x))))

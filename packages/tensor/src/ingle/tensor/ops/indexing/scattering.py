@@ -23,61 +23,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-def scatter_add(
-    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
-) -> Tensor:
-    """`x` with updates added at the indices of an axis: what `take` reads is added back.
-
-    An index that comes several times adds several times, always in the same order, so that the
-    result is the same bit for bit each time.
-
-    Args:
-        x: a tensor.
-        indices: integers of any shape; negative ones count from the end.
-        updates: of the dtype of `x` and the shape of `take(x, indices, axis=axis)`.
-        axis: the axis that is indexed.
-
-    Raises:
-        OutOfRangeError: an index points outside of the axis.
-
-    >>> import ingle.tensor as it
-    >>> it.scatter_add(it.zeros(3), it.asarray([0, 2, 0]), it.asarray([1.0, 2.0, 3.0])).tolist()
-    [4.0, 0.0, 2.0]
-    """
-    return _scatter(SCATTER_ADD, x, indices, updates, axis)
-
-
-def scatter_set(
-    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
-) -> Tensor:
-    """`x` with the elements at the indices of an axis replaced.
-
-    Of several updates for one index the last one stays.
-
-    Args:
-        x: a tensor.
-        indices: integers of any shape; negative ones count from the end.
-        updates: of the dtype of `x` and the shape of `take(x, indices, axis=axis)`.
-        axis: the axis that is indexed.
-
-    Raises:
-        OutOfRangeError: an index points outside of the axis.
-
-    >>> import ingle.tensor as it
-    >>> it.scatter_set(it.zeros(3), it.asarray([0, 2]), it.asarray([1.0, 2.0])).tolist()
-    [1.0, 0.0, 2.0]
-    """
-    return _scatter(SCATTER_SET, x, indices, updates, axis)
-
-
-def _scatter(
-    operation: Operation, x: TensorLike, indices: Indices, updates: TensorLike, axis: int
-) -> Tensor:
-    a, u = handle_of(x, operation.name), handle_of(updates, operation.name, "updates")
-    place = normalize_axis(axis, len(a.shape), operation.name)
-    return run(operation.op(axis=place), (a, index_handle(operation.name, indices, a), u))[0]
-
-
 def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Aval:
     if updates.dtype is not x.dtype:
         raise DTypeError(
@@ -93,23 +38,6 @@ def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Ava
             f"{indices.shape} and axis {axis}, got {updates.shape}"
         )
     return x
-
-
-def _set_vjp_x(g: Tensor, indices: Tensor, updates_aval: Aval, axis: int) -> Tensor:
-    return scatter_set(g, indices, zeros_of(updates_aval, g), axis=axis)
-
-
-def _set_vjp_updates(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
-    """The cotangent at the indices, but only for the update that stayed where several met."""
-    from ..creation.ranges import arange
-    from ..elementwise.where import where
-    from ..movement.shapes import reshape
-
-    order = reshape(arange(indices.size, dtype=int64, device=indices.device), indices.shape)
-    nobody = zeros_of(Aval((x_aval.shape[axis],), int64), g)
-    winner = take(scatter_set(nobody, indices, order), indices, axis=0) == order
-    tail = (1,) * (len(x_aval.shape) - axis - 1)
-    return where(reshape(winner, (*indices.shape, *tail)), take(g, indices, axis=axis), 0)
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -148,6 +76,30 @@ def _operation(name: str, public: Callable[..., Any], updates: Updates, vjp: Any
     )
 
 
+def scatter_add(
+    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
+) -> Tensor:
+    """`x` with updates added at the indices of an axis: what `take` reads is added back.
+
+    An index that comes several times adds several times, always in the same order, so that the
+    result is the same bit for bit each time.
+
+    Args:
+        x: a tensor.
+        indices: integers of any shape; negative ones count from the end.
+        updates: of the dtype of `x` and the shape of `take(x, indices, axis=axis)`.
+        axis: the axis that is indexed.
+
+    Raises:
+        OutOfRangeError: an index points outside of the axis.
+
+    >>> import ingle.tensor as it
+    >>> it.scatter_add(it.zeros(3), it.asarray([0, 2, 0]), it.asarray([1.0, 2.0, 3.0])).tolist()
+    [4.0, 0.0, 2.0]
+    """
+    return _scatter(SCATTER_ADD, x, indices, updates, axis)
+
+
 SCATTER_ADD = _operation(
     "scatter_add",
     scatter_add,
@@ -157,6 +109,56 @@ SCATTER_ADD = _operation(
         "updates": lambda g, indices, axis: take(g, indices, axis=axis),
     },
 )
+
+
+def scatter_set(
+    x: TensorLike, indices: Indices, updates: TensorLike, /, *, axis: int = 0
+) -> Tensor:
+    """`x` with the elements at the indices of an axis replaced.
+
+    Of several updates for one index the last one stays.
+
+    Args:
+        x: a tensor.
+        indices: integers of any shape; negative ones count from the end.
+        updates: of the dtype of `x` and the shape of `take(x, indices, axis=axis)`.
+        axis: the axis that is indexed.
+
+    Raises:
+        OutOfRangeError: an index points outside of the axis.
+
+    >>> import ingle.tensor as it
+    >>> it.scatter_set(it.zeros(3), it.asarray([0, 2]), it.asarray([1.0, 2.0])).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    return _scatter(SCATTER_SET, x, indices, updates, axis)
+
+
+def _set_vjp_x(g: Tensor, indices: Tensor, updates_aval: Aval, axis: int) -> Tensor:
+    return scatter_set(g, indices, zeros_of(updates_aval, g), axis=axis)
+
+
+def _set_vjp_updates(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+    """The cotangent at the indices, but only for the update that stayed where several met."""
+    from ..creation.ranges import arange
+    from ..elementwise.where import where
+    from ..movement.shapes import reshape
+
+    order = reshape(arange(indices.size, dtype=int64, device=indices.device), indices.shape)
+    nobody = zeros_of(Aval((x_aval.shape[axis],), int64), g)
+    winner = take(scatter_set(nobody, indices, order), indices, axis=0) == order
+    tail = (1,) * (len(x_aval.shape) - axis - 1)
+    return where(reshape(winner, (*indices.shape, *tail)), take(g, indices, axis=axis), 0)
+
+
 SCATTER_SET = _operation(
     "scatter_set", scatter_set, "set", {"x": _set_vjp_x, "updates": _set_vjp_updates}
 )
+
+
+def _scatter(
+    operation: Operation, x: TensorLike, indices: Indices, updates: TensorLike, axis: int
+) -> Tensor:
+    a, u = handle_of(x, operation.name), handle_of(updates, operation.name, "updates")
+    place = normalize_axis(axis, len(a.shape), operation.name)
+    return run(operation.op(axis=place), (a, index_handle(operation.name, indices, a), u))[0]

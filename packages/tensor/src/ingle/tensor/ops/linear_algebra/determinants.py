@@ -42,6 +42,11 @@ class SlogDet(NamedTuple):
     logabsdet: Tensor
 
 
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((1, 1), (3, 3), (2, 5, 5), (0, 0), (0, 3, 3)):
+        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=32, magnitude=4.0)
+
+
 def det(x: TensorLike, /) -> Tensor:
     """The determinant of each matrix of a stack. Its gradient is exact at singular matrices too.
 
@@ -50,6 +55,28 @@ def det(x: TensorLike, /) -> Tensor:
     6.0
     """
     return run1(_DET, square_matrices("det", x))
+
+
+def _det_rule(x: Aval) -> Aval:
+    check_dtype("det", x)
+    return Aval(x.shape[:-2], x.dtype)
+
+
+def _det_vjp(g: Tensor, x: Tensor) -> Tensor:
+    return _matrix(g) * adjoint(adjugate(x))
+
+
+_DET = Operation(
+    "det",
+    tensors=("x",),
+    rule=_det_rule,
+    traits=DECOMPOSITION,
+    vjp={"x": _det_vjp},
+    batch=(),
+    public=det,
+    samples=_samples,
+    reference=np.linalg.det,
+).op()
 
 
 @guarded
@@ -66,6 +93,35 @@ def slogdet(x: TensorLike, /) -> SlogDet:
     return SlogDet(*run(_SLOGDET, (square_matrices("slogdet", x),)))
 
 
+def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
+    check_dtype("slogdet", x)
+    return Aval(x.shape[:-2], x.dtype), Aval(x.shape[:-2], real_dtype(x.dtype))
+
+
+def _slogdet_vjp(g: tuple[Any, Any], x: Tensor, sign: Tensor) -> Tensor | None:
+    turning, growing = g
+    factor = growing
+    if sign.dtype.is_complex and turning is not None:
+        # The logarithm's differential is tr(inv(x) dx): its imaginary part turns the sign.
+        turn = imag(conj(turning) * sign) * -1j
+        factor = turn if growing is None else growing + turn
+    return None if factor is None else _matrix(factor) * adjoint(inv(x))
+
+
+_SLOGDET = Operation(
+    "slogdet",
+    tensors=("x",),
+    outputs=("sign", "logabsdet"),
+    rule=_slogdet_rule,
+    traits=DECOMPOSITION,
+    vjp={"x": _slogdet_vjp},
+    batch=(),
+    public=slogdet,
+    samples=_samples,
+    reference=np.linalg.slogdet,
+).op()
+
+
 def adjugate(x: TensorLike, /) -> Tensor:
     """The adjugate of each matrix: `det(x) * inv(x)`, and what that tends to if it is singular.
 
@@ -77,35 +133,6 @@ def adjugate(x: TensorLike, /) -> Tensor:
     [[4.0, -2.0], [-2.0, 1.0]]
     """
     return run1(_ADJUGATE, square_matrices("adjugate", x))
-
-
-def _det_rule(x: Aval) -> Aval:
-    check_dtype("det", x)
-    return Aval(x.shape[:-2], x.dtype)
-
-
-def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
-    check_dtype("slogdet", x)
-    return Aval(x.shape[:-2], x.dtype), Aval(x.shape[:-2], real_dtype(x.dtype))
-
-
-def _matrix(x: Tensor) -> Tensor:
-    """A number for each matrix, to be multiplied with it."""
-    return expand_dims(expand_dims(x, axis=-1), axis=-1)
-
-
-def _det_vjp(g: Tensor, x: Tensor) -> Tensor:
-    return _matrix(g) * adjoint(adjugate(x))
-
-
-def _slogdet_vjp(g: tuple[Any, Any], x: Tensor, sign: Tensor) -> Tensor | None:
-    turning, growing = g
-    factor = growing
-    if sign.dtype.is_complex and turning is not None:
-        # The logarithm's differential is tr(inv(x) dx): its imaginary part turns the sign.
-        turn = imag(conj(turning) * sign) * -1j
-        factor = turn if growing is None else growing + turn
-    return None if factor is None else _matrix(factor) * adjoint(inv(x))
 
 
 def _adjugate(x: Tensor) -> Tensor:
@@ -121,11 +148,6 @@ def _adjugate_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return _matrix(along) * inverse - inverse @ g @ adjoint(out)
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((1, 1), (3, 3), (2, 5, 5), (0, 0), (0, 3, 3)):
-        yield Sample((sample_matrix(draw, draw.shape(shape)),), condition=32, magnitude=4.0)
-
-
 def _cofactors(x: Any) -> Any:
     n = x.shape[-1]
     out = np.empty_like(x)
@@ -136,29 +158,6 @@ def _cofactors(x: Any) -> Any:
     return out
 
 
-_DET = Operation(
-    "det",
-    tensors=("x",),
-    rule=_det_rule,
-    traits=DECOMPOSITION,
-    vjp={"x": _det_vjp},
-    batch=(),
-    public=det,
-    samples=_samples,
-    reference=np.linalg.det,
-).op()
-_SLOGDET = Operation(
-    "slogdet",
-    tensors=("x",),
-    outputs=("sign", "logabsdet"),
-    rule=_slogdet_rule,
-    traits=DECOMPOSITION,
-    vjp={"x": _slogdet_vjp},
-    batch=(),
-    public=slogdet,
-    samples=_samples,
-    reference=np.linalg.slogdet,
-).op()
 _ADJUGATE = Operation(
     "adjugate",
     tensors=("x",),
@@ -171,3 +170,8 @@ _ADJUGATE = Operation(
     samples=_samples,
     reference=_cofactors,
 ).op()
+
+
+def _matrix(x: Tensor) -> Tensor:
+    """A number for each matrix, to be multiplied with it."""
+    return expand_dims(expand_dims(x, axis=-1), axis=-1)

@@ -33,6 +33,13 @@ class Eigen(NamedTuple):
     eigenvectors: Tensor
 
 
+def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
+    for shape in map(draw.shape, ((1, 1), (5, 5), (2, 3, 3), (0, 0))):
+        chosen = view if shape[-1] else None
+        x = sample_hermitian(draw, shape)
+        yield Sample((x,), condition=32, magnitude=2.5, view=chosen)
+
+
 @guarded
 def eigh(x: TensorLike, /) -> Eigen:
     """The eigenvalues, in ascending order, and eigenvectors of each Hermitian matrix of a stack.
@@ -50,19 +57,6 @@ def eigh(x: TensorLike, /) -> Eigen:
     [1.0, 2.0]
     """
     return Eigen(*run(_EIGH, (hermitian_part(square_matrices("eigh", x))._handle,)))
-
-
-def eigvalsh(x: TensorLike, /) -> Tensor:
-    """The eigenvalues of each Hermitian matrix of a stack, in ascending order.
-
-    Args:
-        x: Hermitian matrices; of others the Hermitian part `(x + conj(x).mT) / 2` counts.
-
-    >>> import ingle.tensor as it
-    >>> it.linalg.eigvalsh(it.asarray([[0.0, 2.0], [2.0, 0.0]])).tolist()
-    [-2.0, 2.0]
-    """
-    return run1(_EIGVALSH, hermitian_part(square_matrices("eigvalsh", x))._handle)
 
 
 def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor) -> Tensor:
@@ -85,19 +79,8 @@ def _unsigned(w: Any, v: Any) -> tuple[Any, Any, Any]:
     return w, first @ first.conj().mT, (v * w[..., None, :]) @ v.conj().mT
 
 
-def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
-    for shape in map(draw.shape, ((1, 1), (5, 5), (2, 3, 3), (0, 0))):
-        chosen = view if shape[-1] else None
-        x = sample_hermitian(draw, shape)
-        yield Sample((x,), condition=32, magnitude=2.5, view=chosen)
-
-
 def _reference(x: Any) -> Any:
     return np.linalg.eigh((x + np.conj(x).mT) / 2)
-
-
-def _values_reference(x: Any) -> Any:
-    return np.linalg.eigvalsh((x + np.conj(x).mT) / 2)
 
 
 _EIGH = with_vectors(
@@ -108,6 +91,25 @@ _EIGH = with_vectors(
     view=_unsigned,
     reference=_reference,
 )
+
+
+def eigvalsh(x: TensorLike, /) -> Tensor:
+    """The eigenvalues of each Hermitian matrix of a stack, in ascending order.
+
+    Args:
+        x: Hermitian matrices; of others the Hermitian part `(x + conj(x).mT) / 2` counts.
+
+    >>> import ingle.tensor as it
+    >>> it.linalg.eigvalsh(it.asarray([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    [-2.0, 2.0]
+    """
+    return run1(_EIGVALSH, hermitian_part(square_matrices("eigvalsh", x))._handle)
+
+
+def _values_reference(x: Any) -> Any:
+    return np.linalg.eigvalsh((x + np.conj(x).mT) / 2)
+
+
 _EIGVALSH = values_alone(
     eigvalsh, _EIGH, dtype=real_dtype, samples=_samples, reference=_values_reference
 )

@@ -33,6 +33,23 @@ class GeneralEigen(NamedTuple):
     eigenvectors: Tensor
 
 
+def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
+    """Nearly triangular matrices, whose eigenvalues keep their order when rounded otherwise."""
+    for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0)):
+        size = draw.shape(shape)
+        n = size[-1]
+        x = draw.array(size, low=-0.3, high=0.3)
+        if draw.dtype.is_inexact:
+            steps = np.diag(np.arange(1.0, n + 1))
+            x = np.asarray(np.triu(x) + np.tril(x) * 0.1 + steps, draw.dtype.dtype)
+        else:
+            x = np.asarray(np.triu(np.ones(size)) * np.eye(n), draw.dtype.dtype)
+        yield Sample((x,), condition=64, magnitude=5.0, view=view if n else None)
+    if draw.dtype.is_floating:
+        x = np.asarray([[1.0, -2.0, 0.0], [0.5, 1.0, 0.3], [0.0, 0.2, 3.0]], draw.dtype.dtype)
+        yield Sample((x,), condition=64, magnitude=5.0, view=view, label="a pair")
+
+
 def eig(x: TensorLike, /) -> GeneralEigen:
     """The eigenvalues and eigenvectors of each matrix of a stack: `x @ v == v * w`.
 
@@ -58,22 +75,6 @@ def eig(x: TensorLike, /) -> GeneralEigen:
     return GeneralEigen(*run(_EIG, (square_matrices("eig", x),)))
 
 
-def eigvals(x: TensorLike, /) -> Tensor:
-    """The eigenvalues of each matrix of a stack, complex and in no certain order.
-
-    Args:
-        x: matrices of shape `(..., n, n)`.
-
-    Raises:
-        LinearAlgebraError: the iteration did not converge.
-
-    >>> import ingle.tensor as it
-    >>> sorted(it.real(it.linalg.eigvals(it.asarray([[2.0, 1.0], [0.0, 3.0]]))).tolist())
-    [2.0, 3.0]
-    """
-    return run1(_EIGVALS, square_matrices("eigvals", x))
-
-
 def _vjp(g: tuple[Any, Any], w: Tensor, v: Tensor, x_aval: Aval) -> Tensor:
     """Boeddeker et al., On the computation of complex-valued gradients (2017), eq. 4.77."""
     along, across = g
@@ -96,23 +97,6 @@ def _without_phases(w: Any, v: Any) -> tuple[Any, Any]:
     return w, v[..., :1, :].conj() * v
 
 
-def _samples(view: Any, draw: Draw) -> Iterator[Sample]:
-    """Nearly triangular matrices, whose eigenvalues keep their order when rounded otherwise."""
-    for shape in ((1, 1), (5, 5), (2, 3, 3), (0, 0)):
-        size = draw.shape(shape)
-        n = size[-1]
-        x = draw.array(size, low=-0.3, high=0.3)
-        if draw.dtype.is_inexact:
-            steps = np.diag(np.arange(1.0, n + 1))
-            x = np.asarray(np.triu(x) + np.tril(x) * 0.1 + steps, draw.dtype.dtype)
-        else:
-            x = np.asarray(np.triu(np.ones(size)) * np.eye(n), draw.dtype.dtype)
-        yield Sample((x,), condition=64, magnitude=5.0, view=view if n else None)
-    if draw.dtype.is_floating:
-        x = np.asarray([[1.0, -2.0, 0.0], [0.5, 1.0, 0.3], [0.0, 0.2, 3.0]], draw.dtype.dtype)
-        yield Sample((x,), condition=64, magnitude=5.0, view=view, label="a pair")
-
-
 _EIG = with_vectors(
     eig,
     dtypes=(complex_dtype, complex_dtype),
@@ -121,6 +105,24 @@ _EIG = with_vectors(
     view=_without_phases,
     reference=np.linalg.eig,
 )
+
+
+def eigvals(x: TensorLike, /) -> Tensor:
+    """The eigenvalues of each matrix of a stack, complex and in no certain order.
+
+    Args:
+        x: matrices of shape `(..., n, n)`.
+
+    Raises:
+        LinearAlgebraError: the iteration did not converge.
+
+    >>> import ingle.tensor as it
+    >>> sorted(it.real(it.linalg.eigvals(it.asarray([[2.0, 1.0], [0.0, 3.0]]))).tolist())
+    [2.0, 3.0]
+    """
+    return run1(_EIGVALS, square_matrices("eigvals", x))
+
+
 _EIGVALS = values_alone(
     eigvals, _EIG, dtype=complex_dtype, samples=_samples, reference=np.linalg.eigvals
 )

@@ -47,6 +47,23 @@ class PLU(NamedTuple):
     U: Tensor
 
 
+def elimination_reference(x: Any, pivot: bool = True) -> Any:
+    """Plain elimination, a row at a time."""
+    m, n = x.shape[-2:]
+    wide = np.array(x, np.result_type(x, np.float64))
+    flat = wide.reshape(int(np.prod(x.shape[:-2])), m, n)
+    pivots = np.zeros((len(flat), min(m, n)), np.int32)
+    for a, swaps in zip(flat, pivots, strict=True):
+        for i in range(min(m, n)):
+            column = np.abs(a[i:, i].real) + np.abs(a[i:, i].imag)
+            swaps[i] = i + np.argmax(column) if pivot else i
+            a[[i, swaps[i]]] = a[[swaps[i], i]]
+            if a[i, i] != 0:
+                a[i + 1 :, i] /= a[i, i]
+            a[i + 1 :, i + 1 :] -= np.outer(a[i + 1 :, i], a[i, i + 1 :])
+    return flat.reshape(x.shape), pivots.reshape(*x.shape[:-2], min(m, n))
+
+
 @guarded
 def lu_factor(x: TensorLike, /, *, pivot: bool = True) -> LUFactors:
     """The triangles of `lu` in one matrix, and the pivots, as LAPACK has them.
@@ -69,6 +86,67 @@ def lu_factor(x: TensorLike, /, *, pivot: bool = True) -> LUFactors:
     ([[2.0, 4.0], [0.5, 1.0]], [1, 1])
     """
     return LUFactors(*run(_LU_FACTOR.op(pivot=pivot), (matrices("lu_factor", x),)))
+
+
+def _rule(x: Aval, *, pivot: bool) -> tuple[Aval, Aval]:
+    check_dtype("lu_factor", x)
+    return x, Aval((*x.shape[:-2], min(x.shape[-2:])), int32)
+
+
+def _vjp(g: tuple[Any, Any], lu: Tensor, pivots: Tensor) -> Tensor | None:
+    """Differentiates `x[order] == L @ U`, whose order is constant where no pivots are equal.
+
+    With d the part of `inv(L) @ dx[order] @ inv(U)` in the square, dL = L @ (d below the diagonal)
+    and dU = (d on and above it) @ U; what a tall or wide matrix has beyond the square follows from
+    these by multiplication. This is the adjoint of that.
+    """
+    if g[0] is None:
+        return None
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    square, g_square = (slice_axis(slice_axis(x, -1, 0, k), -2, 0, k) for x in (lu, g[0]))
+    upper, g_upper = triu(square), triu(g_square)
+    lower = tril(square, k=-1) + eye(k, dtype=lu.dtype, device=lu.device)
+    below, above = adjoint(lower) @ tril(g_square, k=-1), g_upper @ adjoint(upper)
+    rest: Tensor | None = None
+    if m > n:
+        tail, g_tail = (slice_axis(x, -2, k, m - k) for x in (lu, g[0]))
+        above = above - adjoint(tail) @ g_tail
+        rest = adjoint(solve_triangular(upper, adjoint(g_tail), upper=True))
+    elif n > m:
+        tail, g_tail = (slice_axis(x, -1, k, n - k) for x in (lu, g[0]))
+        below = below - g_tail @ adjoint(tail)
+        rest = solve_triangular(adjoint(lower), g_tail, upper=True, unitriangular=True)
+    inner = tril(below, k=-1) + triu(above)
+    out = solve_triangular(adjoint(lower), inner, upper=True, unitriangular=True)
+    out = adjoint(solve_triangular(upper, adjoint(out), upper=True))
+    if rest is not None:
+        out = concat([out, rest], axis=-2 if m > n else -1)
+    return _rows(out, argsort(lu_permutation(pivots, m), axis=-1))
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for shape in ((3, 3), (5, 3), (3, 5), (2, 3, 3), (2, 1, 3, 2), (1, 1), (0, 3), (3, 0)):
+        yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
+    x = draw.array((3, 3), low=-0.3, high=0.3)
+    if draw.dtype.is_inexact:
+        x = np.asarray(x + np.eye(3), draw.dtype.dtype)
+        yield Sample((x,), {"pivot": False}, condition=32, magnitude=2.5)
+
+
+_LU_FACTOR = Operation(
+    "lu_factor",
+    tensors=("x",),
+    statics=("pivot",),
+    outputs=("lu", "pivots"),
+    rule=_rule,
+    traits=DECOMPOSITION,
+    vjp={"x": _vjp},
+    batch=(),
+    public=lu_factor,
+    samples=_samples,
+    reference=elimination_reference,
+)
 
 
 @guarded
@@ -107,6 +185,50 @@ def lu_permutation(pivots: TensorLike, rows: int, /) -> Tensor:
     """
     handle = handle_of(pivots, "lu_permutation", "pivots")
     return run1(_LU_PERMUTATION.op(rows=as_size(rows, "lu_permutation", "rows", most=MOST)), handle)
+
+
+def _permutation_rule(pivots: Aval, *, rows: int) -> Aval:
+    if not pivots.dtype.is_integer:
+        raise DTypeError(
+            f"lu_permutation: pivots must be integers, got {pivots.dtype}; lu_factor returns them"
+        )
+    if not pivots.shape or pivots.shape[-1] > rows:
+        raise ShapeError(
+            f"lu_permutation: pivots must have shape (..., k) with k at most rows={rows}, got "
+            f"{pivots.shape}"
+        )
+    return Aval((*pivots.shape[:-1], rows), int64)
+
+
+def _permutation_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_integer:
+        for lead, k, rows in (((), 3, 3), ((2,), 2, 5), ((2, 3), 5, 5), ((), 0, 2), ((0,), 2, 2)):
+            swaps = np.arange(k) + draw.rng.integers(0, rows - k + 1, (*lead, k))
+            yield Sample((np.asarray(swaps, draw.dtype.dtype), rows), gradient=False, exact=True)
+
+
+def _permutation_reference(pivots: Any, rows: int) -> Any:
+    out = np.zeros((*pivots.shape[:-1], rows), np.int64)
+    for place in np.ndindex(pivots.shape[:-1]):
+        order = list(range(rows))
+        for i, j in enumerate(pivots[place]):
+            order[i], order[int(j)] = order[int(j)], order[i]
+        out[place] = order
+    return out
+
+
+_LU_PERMUTATION = Operation(
+    "lu_permutation",
+    tensors=("pivots",),
+    statics=("rows",),
+    rule=_permutation_rule,
+    traits=Traits("opaque"),
+    vjp={},
+    batch=(),
+    public=lu_permutation,
+    samples=_permutation_samples,
+    reference=_permutation_reference,
+)
 
 
 @guarded
@@ -166,123 +288,3 @@ def _triangles(packed: Tensor) -> tuple[Tensor, Tensor]:
     k = min(m, n)
     one = eye(m, k, dtype=packed.dtype, device=packed.device)
     return tril(slice_axis(packed, -1, 0, k), k=-1) + one, triu(slice_axis(packed, -2, 0, k))
-
-
-def _rule(x: Aval, *, pivot: bool) -> tuple[Aval, Aval]:
-    check_dtype("lu_factor", x)
-    return x, Aval((*x.shape[:-2], min(x.shape[-2:])), int32)
-
-
-def _permutation_rule(pivots: Aval, *, rows: int) -> Aval:
-    if not pivots.dtype.is_integer:
-        raise DTypeError(
-            f"lu_permutation: pivots must be integers, got {pivots.dtype}; lu_factor returns them"
-        )
-    if not pivots.shape or pivots.shape[-1] > rows:
-        raise ShapeError(
-            f"lu_permutation: pivots must have shape (..., k) with k at most rows={rows}, got "
-            f"{pivots.shape}"
-        )
-    return Aval((*pivots.shape[:-1], rows), int64)
-
-
-def _vjp(g: tuple[Any, Any], lu: Tensor, pivots: Tensor) -> Tensor | None:
-    """Differentiates `x[order] == L @ U`, whose order is constant where no pivots are equal.
-
-    With d the part of `inv(L) @ dx[order] @ inv(U)` in the square, dL = L @ (d below the diagonal)
-    and dU = (d on and above it) @ U; what a tall or wide matrix has beyond the square follows from
-    these by multiplication. This is the adjoint of that.
-    """
-    if g[0] is None:
-        return None
-    m, n = lu.shape[-2:]
-    k = min(m, n)
-    square, g_square = (slice_axis(slice_axis(x, -1, 0, k), -2, 0, k) for x in (lu, g[0]))
-    upper, g_upper = triu(square), triu(g_square)
-    lower = tril(square, k=-1) + eye(k, dtype=lu.dtype, device=lu.device)
-    below, above = adjoint(lower) @ tril(g_square, k=-1), g_upper @ adjoint(upper)
-    rest: Tensor | None = None
-    if m > n:
-        tail, g_tail = (slice_axis(x, -2, k, m - k) for x in (lu, g[0]))
-        above = above - adjoint(tail) @ g_tail
-        rest = adjoint(solve_triangular(upper, adjoint(g_tail), upper=True))
-    elif n > m:
-        tail, g_tail = (slice_axis(x, -1, k, n - k) for x in (lu, g[0]))
-        below = below - g_tail @ adjoint(tail)
-        rest = solve_triangular(adjoint(lower), g_tail, upper=True, unitriangular=True)
-    inner = tril(below, k=-1) + triu(above)
-    out = solve_triangular(adjoint(lower), inner, upper=True, unitriangular=True)
-    out = adjoint(solve_triangular(upper, adjoint(out), upper=True))
-    if rest is not None:
-        out = concat([out, rest], axis=-2 if m > n else -1)
-    return _rows(out, argsort(lu_permutation(pivots, m), axis=-1))
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for shape in ((3, 3), (5, 3), (3, 5), (2, 3, 3), (2, 1, 3, 2), (1, 1), (0, 3), (3, 0)):
-        yield Sample((sample_matrix(draw, shape),), condition=32, magnitude=2.5)
-    x = draw.array((3, 3), low=-0.3, high=0.3)
-    if draw.dtype.is_inexact:
-        x = np.asarray(x + np.eye(3), draw.dtype.dtype)
-        yield Sample((x,), {"pivot": False}, condition=32, magnitude=2.5)
-
-
-def _permutation_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_integer:
-        for lead, k, rows in (((), 3, 3), ((2,), 2, 5), ((2, 3), 5, 5), ((), 0, 2), ((0,), 2, 2)):
-            swaps = np.arange(k) + draw.rng.integers(0, rows - k + 1, (*lead, k))
-            yield Sample((np.asarray(swaps, draw.dtype.dtype), rows), gradient=False, exact=True)
-
-
-def elimination_reference(x: Any, pivot: bool = True) -> Any:
-    """Plain elimination, a row at a time."""
-    m, n = x.shape[-2:]
-    wide = np.array(x, np.result_type(x, np.float64))
-    flat = wide.reshape(int(np.prod(x.shape[:-2])), m, n)
-    pivots = np.zeros((len(flat), min(m, n)), np.int32)
-    for a, swaps in zip(flat, pivots, strict=True):
-        for i in range(min(m, n)):
-            column = np.abs(a[i:, i].real) + np.abs(a[i:, i].imag)
-            swaps[i] = i + np.argmax(column) if pivot else i
-            a[[i, swaps[i]]] = a[[swaps[i], i]]
-            if a[i, i] != 0:
-                a[i + 1 :, i] /= a[i, i]
-            a[i + 1 :, i + 1 :] -= np.outer(a[i + 1 :, i], a[i, i + 1 :])
-    return flat.reshape(x.shape), pivots.reshape(*x.shape[:-2], min(m, n))
-
-
-def _permutation_reference(pivots: Any, rows: int) -> Any:
-    out = np.zeros((*pivots.shape[:-1], rows), np.int64)
-    for place in np.ndindex(pivots.shape[:-1]):
-        order = list(range(rows))
-        for i, j in enumerate(pivots[place]):
-            order[i], order[int(j)] = order[int(j)], order[i]
-        out[place] = order
-    return out
-
-
-_LU_FACTOR = Operation(
-    "lu_factor",
-    tensors=("x",),
-    statics=("pivot",),
-    outputs=("lu", "pivots"),
-    rule=_rule,
-    traits=DECOMPOSITION,
-    vjp={"x": _vjp},
-    batch=(),
-    public=lu_factor,
-    samples=_samples,
-    reference=elimination_reference,
-)
-_LU_PERMUTATION = Operation(
-    "lu_permutation",
-    tensors=("pivots",),
-    statics=("rows",),
-    rule=_permutation_rule,
-    traits=Traits("opaque"),
-    vjp={},
-    batch=(),
-    public=lu_permutation,
-    samples=_permutation_samples,
-    reference=_permutation_reference,
-)

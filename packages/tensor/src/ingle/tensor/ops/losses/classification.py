@@ -30,6 +30,39 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _index_rule(
+    name: str, scores: Aval, target: Aval, weight: Aval, ignore_index: Aval, *, reduction: str,
+    **statics: Any,
+) -> Aval:  # fmt: skip
+    _check(name, scores, target, _without_classes(scores.shape) if scores.shape else ())
+    return Aval(target.shape if reduction == "none" else (), scores.dtype)
+
+
+def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    shapes: tuple[Shape, ...] = ((5, 3), (2, 5, 3, 2), (8,))
+    for shape in map(draw.shape, shapes):
+        classes = shape[_class_axis(shape)]
+        for reduction in ("mean", "sum", "none"):
+            target = draw.integers(_without_classes(shape), classes)
+            options: dict[str, Any] = {"reduction": reduction}
+            yield Sample((draw.array(shape, high=-0.1), target), options, condition=16)
+            options = {**options, "ignore_index": int(target.flat[0]) if len(shape) > 1 else -1}
+            if smooth:
+                options["label_smoothing"] = 0.25
+            weight = draw.array((classes,), low=0.5, high=2.0)
+            if reduction != "mean" or (target != options["ignore_index"]).any():
+                scores = draw.array(shape, high=-0.1)
+                options["weight"] = weight
+                # The weight is a constant: it gets no gradient.
+                yield Sample((scores, target), options, gradient=(0,), condition=32)
+
+
+_INDEX_TENSORS = ("target", "weight", "ignore_index")
+_TRAITS = Traits("opaque", precision="high")
+
+
 @guarded
 def cross_entropy(
     logits: TensorLike,
@@ -77,101 +110,6 @@ def cross_entropy(
     return run(CROSS_ENTROPY.op(**statics), (scores, right, counts, ignored))[0]
 
 
-@guarded
-def nll_loss(
-    x: TensorLike,
-    target: TensorLike,
-    weight: TensorLike | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """The negative log-probability of the right class: `cross_entropy` after `log_softmax`.
-
-    Args:
-        x: (batch, classes, ...) or (classes,): log-probabilities.
-        target: the right classes, integers in [0, classes) of the shape of `x` without its class
-            axis.
-        weight: (classes,): how much each class counts. It gets no gradient.
-        ignore_index: class numbers equal to it do not count.
-        reduction: `"mean"` divides by the weights that counted, `"sum"`, or `"none"` for a loss
-            for each target.
-
-    Raises:
-        ShapeError: the shapes do not fit.
-        OutOfRangeError: a class number is out of range.
-
-    >>> import ingle.tensor as it
-    >>> it.nll_loss(it.asarray([[-1.0, -2.0]]), it.asarray([1])).item()
-    2.0
-    """
-    scores, right = as_floating(x, "nll_loss"), handle_of(target, "nll_loss", "target")
-    op = NLL_LOSS.op(reduction=require_reduction("nll_loss", reduction))
-    counts = _class_weight("nll_loss", weight, scores)
-    ignored = Scalar(_ignored("nll_loss", ignore_index, right.dtype), right.dtype)
-    return run(op, (scores, right, counts, ignored))[0]
-
-
-def _class_weight(name: str, weight: TensorLike | None, scores: Handle) -> Handle | Scalar:
-    if weight is None:
-        return Scalar(1.0, scores.dtype)
-    handle = handle_of(weight, name, "weight")
-    classes = scores.shape[_class_axis(scores.shape)] if scores.shape else 0
-    if handle.shape != (classes,):
-        raise ShapeError(
-            f"{name}: weight must have one value for each of the {classes} classes, "
-            f"got shape {handle.shape}"
-        )
-    return astype(weight, scores.dtype)._handle
-
-
-def _ignored(name: str, ignore_index: object, dtype: DType) -> int:
-    if not dtype.is_integer:
-        raise DTypeError(
-            f"{name}: target must hold class numbers (integers), got {dtype}; cast it with "
-            "target.astype('int64')"
-        )
-    number, limits = as_int(ignore_index, name, "ignore_index"), np.iinfo(dtype.dtype)
-    # A number that the dtype cannot hold occurs nowhere, and neither does the largest one.
-    return number if limits.min <= number <= limits.max else int(limits.max)
-
-
-def _class_axis(shape: Shape) -> int:
-    return 0 if len(shape) == 1 else 1
-
-
-def _without_classes(shape: Shape) -> Shape:
-    axis = _class_axis(shape)
-    return shape[:axis] + shape[axis + 1 :]
-
-
-def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
-    argument = "x" if name == "nll_loss" else "logits"
-    if not scores.dtype.is_floating:
-        raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
-    if scores.shape and target.dtype.is_floating and target.shape == _without_classes(scores.shape):
-        raise DTypeError(
-            f"{name}: class numbers must be integers, got {target.dtype} target {target.shape}; "
-            "cast them with target.astype('int64')"
-        )
-    if not scores.shape or target.shape != expected:
-        raise ShapeError(
-            f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
-            f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
-            f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
-        )
-    if not scores.shape[_class_axis(scores.shape)]:
-        raise ShapeError(f"{name}: {argument} must have at least one class, got {scores.shape}")
-
-
-def _index_rule(
-    name: str, scores: Aval, target: Aval, weight: Aval, ignore_index: Aval, *, reduction: str,
-    **statics: Any,
-) -> Aval:  # fmt: skip
-    _check(name, scores, target, _without_classes(scores.shape) if scores.shape else ())
-    return Aval(target.shape if reduction == "none" else (), scores.dtype)
-
-
 def _wide_dtype(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 else dtype
 
@@ -192,53 +130,12 @@ def _soft_rule(
     return Aval(shape, logits.dtype)
 
 
-def _spread(values: Any, shape: Shape) -> Tensor:
-    """A value for each target, to broadcast over the classes."""
-    axis = _class_axis(shape)
-    rest = _without_classes(shape)
-    return reshape(broadcast_to(values, rest), (*rest[:axis], 1, *rest[axis:]))
-
-
 def _by_class(weight: Tensor | float, shape: Shape) -> Any:
     """A value for each class, to broadcast over the targets."""
     if isinstance(weight, float):
         return weight
     axis = _class_axis(shape)
     return reshape(weight, tuple(shape[axis] if i == axis else 1 for i in range(len(shape))))
-
-
-def _targets(
-    target: Tensor, weight: Tensor | float, ignore_index: int, classes: int, dtype: DType
-) -> tuple[Tensor, Tensor]:
-    """Class numbers with a valid one where they are ignored, and how much each target counts."""
-    kept = target != ignore_index
-    safe = astype(where(kept, target, 0), int64)
-    # Indexing would count a negative class from the end: a number beyond it is refused.
-    safe = where(safe < 0, classes, safe)
-    if isinstance(weight, float):
-        return safe, astype(kept, dtype)
-    return safe, where(kept, take(widened(weight), safe, axis=0), 0.0)
-
-
-def _picked(scores: Tensor, classes: Tensor) -> Tensor:
-    axis = _class_axis(scores.shape)
-    return reshape(
-        take_along_axis(scores, _spread(classes, scores.shape), axis=axis), classes.shape
-    )
-
-
-def _combined(loss: Tensor, total: Tensor, reduction: str) -> Tensor:
-    return sum(loss) / total if reduction == "mean" else reduced(loss, reduction)
-
-
-def _nll(
-    x: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *, reduction: str
-) -> Tensor:
-    wide, classes = widened(x), x.shape[_class_axis(x.shape)]
-    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
-    # An ignored target may have a probability of zero: 0 * inf would be NaN.
-    loss = where(target == ignore_index, 0.0, -_picked(wide, safe) * counts)
-    return astype(_combined(loss, sum(counts), reduction), x.dtype)
 
 
 def _training(
@@ -307,27 +204,6 @@ def _soft(
     return astype(reduced(loss, reduction), logits.dtype)
 
 
-def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    shapes: tuple[Shape, ...] = ((5, 3), (2, 5, 3, 2), (8,))
-    for shape in map(draw.shape, shapes):
-        classes = shape[_class_axis(shape)]
-        for reduction in ("mean", "sum", "none"):
-            target = draw.integers(_without_classes(shape), classes)
-            options: dict[str, Any] = {"reduction": reduction}
-            yield Sample((draw.array(shape, high=-0.1), target), options, condition=16)
-            options = {**options, "ignore_index": int(target.flat[0]) if len(shape) > 1 else -1}
-            if smooth:
-                options["label_smoothing"] = 0.25
-            weight = draw.array((classes,), low=0.5, high=2.0)
-            if reduction != "mean" or (target != options["ignore_index"]).any():
-                scores = draw.array(shape, high=-0.1)
-                options["weight"] = weight
-                # The weight is a constant: it gets no gradient.
-                yield Sample((scores, target), options, gradient=(0,), condition=32)
-
-
 def _soft_samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
         for smoothing in (0.0, 0.25):
@@ -359,31 +235,6 @@ def _reference(
     return np.sum(loss) if reduction == "sum" else loss
 
 
-def _nll_reference(x: Any, target: Any, weight: Any = None, **options: Any) -> Any:
-    # A score that is no distribution yet: give back what log_softmax takes away.
-    axis = _class_axis(x.shape)
-    reduction, ignored = options.get("reduction", "mean"), options.get("ignore_index", -100)
-    picked = np.take_along_axis(x, np.expand_dims(target % x.shape[axis], axis), axis)
-    counts = np.where(target == ignored, 0, 1.0 if weight is None else weight[target])
-    loss = -np.squeeze(picked, axis) * counts
-    if reduction == "mean":
-        return np.sum(loss) / np.sum(counts)
-    return np.sum(loss) if reduction == "sum" else loss
-
-
-_INDEX_TENSORS = ("target", "weight", "ignore_index")
-_TRAITS = Traits("opaque", precision="high")
-NLL_LOSS = Operation(
-    "nll_loss",
-    tensors=("x", *_INDEX_TENSORS),
-    statics=("reduction",),
-    rule=partial(_index_rule, "nll_loss"),
-    traits=_TRAITS,
-    body=_nll,
-    public=nll_loss,
-    samples=partial(_index_samples, smooth=False),
-    reference=_nll_reference,
-)
 CROSS_ENTROPY_TRAINING = Operation(
     "cross_entropy_training",
     tensors=("logits", *_INDEX_TENSORS),
@@ -418,3 +269,156 @@ SOFT_CROSS_ENTROPY = Operation(
     samples=_soft_samples,
     reference=_reference,
 )
+
+
+@guarded
+def nll_loss(
+    x: TensorLike,
+    target: TensorLike,
+    weight: TensorLike | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-probability of the right class: `cross_entropy` after `log_softmax`.
+
+    Args:
+        x: (batch, classes, ...) or (classes,): log-probabilities.
+        target: the right classes, integers in [0, classes) of the shape of `x` without its class
+            axis.
+        weight: (classes,): how much each class counts. It gets no gradient.
+        ignore_index: class numbers equal to it do not count.
+        reduction: `"mean"` divides by the weights that counted, `"sum"`, or `"none"` for a loss
+            for each target.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        OutOfRangeError: a class number is out of range.
+
+    >>> import ingle.tensor as it
+    >>> it.nll_loss(it.asarray([[-1.0, -2.0]]), it.asarray([1])).item()
+    2.0
+    """
+    scores, right = as_floating(x, "nll_loss"), handle_of(target, "nll_loss", "target")
+    op = NLL_LOSS.op(reduction=require_reduction("nll_loss", reduction))
+    counts = _class_weight("nll_loss", weight, scores)
+    ignored = Scalar(_ignored("nll_loss", ignore_index, right.dtype), right.dtype)
+    return run(op, (scores, right, counts, ignored))[0]
+
+
+def _nll(
+    x: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *, reduction: str
+) -> Tensor:
+    wide, classes = widened(x), x.shape[_class_axis(x.shape)]
+    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
+    # An ignored target may have a probability of zero: 0 * inf would be NaN.
+    loss = where(target == ignore_index, 0.0, -_picked(wide, safe) * counts)
+    return astype(_combined(loss, sum(counts), reduction), x.dtype)
+
+
+def _nll_reference(x: Any, target: Any, weight: Any = None, **options: Any) -> Any:
+    # A score that is no distribution yet: give back what log_softmax takes away.
+    axis = _class_axis(x.shape)
+    reduction, ignored = options.get("reduction", "mean"), options.get("ignore_index", -100)
+    picked = np.take_along_axis(x, np.expand_dims(target % x.shape[axis], axis), axis)
+    counts = np.where(target == ignored, 0, 1.0 if weight is None else weight[target])
+    loss = -np.squeeze(picked, axis) * counts
+    if reduction == "mean":
+        return np.sum(loss) / np.sum(counts)
+    return np.sum(loss) if reduction == "sum" else loss
+
+
+NLL_LOSS = Operation(
+    "nll_loss",
+    tensors=("x", *_INDEX_TENSORS),
+    statics=("reduction",),
+    rule=partial(_index_rule, "nll_loss"),
+    traits=_TRAITS,
+    body=_nll,
+    public=nll_loss,
+    samples=partial(_index_samples, smooth=False),
+    reference=_nll_reference,
+)
+
+
+def _class_weight(name: str, weight: TensorLike | None, scores: Handle) -> Handle | Scalar:
+    if weight is None:
+        return Scalar(1.0, scores.dtype)
+    handle = handle_of(weight, name, "weight")
+    classes = scores.shape[_class_axis(scores.shape)] if scores.shape else 0
+    if handle.shape != (classes,):
+        raise ShapeError(
+            f"{name}: weight must have one value for each of the {classes} classes, "
+            f"got shape {handle.shape}"
+        )
+    return astype(weight, scores.dtype)._handle
+
+
+def _ignored(name: str, ignore_index: object, dtype: DType) -> int:
+    if not dtype.is_integer:
+        raise DTypeError(
+            f"{name}: target must hold class numbers (integers), got {dtype}; cast it with "
+            "target.astype('int64')"
+        )
+    number, limits = as_int(ignore_index, name, "ignore_index"), np.iinfo(dtype.dtype)
+    # A number that the dtype cannot hold occurs nowhere, and neither does the largest one.
+    return number if limits.min <= number <= limits.max else int(limits.max)
+
+
+def _class_axis(shape: Shape) -> int:
+    return 0 if len(shape) == 1 else 1
+
+
+def _without_classes(shape: Shape) -> Shape:
+    axis = _class_axis(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
+    argument = "x" if name == "nll_loss" else "logits"
+    if not scores.dtype.is_floating:
+        raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
+    if scores.shape and target.dtype.is_floating and target.shape == _without_classes(scores.shape):
+        raise DTypeError(
+            f"{name}: class numbers must be integers, got {target.dtype} target {target.shape}; "
+            "cast them with target.astype('int64')"
+        )
+    if not scores.shape or target.shape != expected:
+        raise ShapeError(
+            f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
+            f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
+            f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
+        )
+    if not scores.shape[_class_axis(scores.shape)]:
+        raise ShapeError(f"{name}: {argument} must have at least one class, got {scores.shape}")
+
+
+def _spread(values: Any, shape: Shape) -> Tensor:
+    """A value for each target, to broadcast over the classes."""
+    axis = _class_axis(shape)
+    rest = _without_classes(shape)
+    return reshape(broadcast_to(values, rest), (*rest[:axis], 1, *rest[axis:]))
+
+
+def _targets(
+    target: Tensor, weight: Tensor | float, ignore_index: int, classes: int, dtype: DType
+) -> tuple[Tensor, Tensor]:
+    """Class numbers with a valid one where they are ignored, and how much each target counts."""
+    kept = target != ignore_index
+    safe = astype(where(kept, target, 0), int64)
+    # Indexing would count a negative class from the end: a number beyond it is refused.
+    safe = where(safe < 0, classes, safe)
+    if isinstance(weight, float):
+        return safe, astype(kept, dtype)
+    return safe, where(kept, take(widened(weight), safe, axis=0), 0.0)
+
+
+def _picked(scores: Tensor, classes: Tensor) -> Tensor:
+    axis = _class_axis(scores.shape)
+    return reshape(
+        take_along_axis(scores, _spread(classes, scores.shape), axis=axis), classes.shape
+    )
+
+
+def _combined(loss: Tensor, total: Tensor, reduction: str) -> Tensor:
+    return sum(loss) / total if reduction == "mean" else reduced(loss, reduction)

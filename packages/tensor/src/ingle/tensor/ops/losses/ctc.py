@@ -147,6 +147,198 @@ def _padded(name: str, targets: TensorLike, counts: list[int], single: bool) -> 
     return take(labels, places, axis=0) if labels.shape[0] else reshape(labels, places.shape)
 
 
+def _body(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *,
+    blank: int, zero_infinity: bool,
+) -> Tensor:  # fmt: skip
+    steps, skips, _ = _steps(widened(log_probs), targets, target_lengths, blank)
+    alpha = _alphas(steps, skips, input_lengths)[-1]
+    loss = -_likelihood(alpha, _ends(alpha, target_lengths))
+    if zero_infinity:
+        loss = where(loss == float("inf"), 0, loss)
+    return astype(loss, log_probs.dtype)
+
+
+def _vjp(
+    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    blank: int,
+) -> Tensor:  # fmt: skip
+    return ctc_loss_gradient(
+        g, log_probs, targets, input_lengths, target_lengths, blank=blank
+    )  # fmt: skip
+
+
+def _rule(log_probs: Aval, targets: Aval, *lengths: Aval, **statics: Any) -> Aval:
+    return Aval((log_probs.shape[1],), log_probs.dtype)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    for reduction, blank in (("none", 0), ("mean", 2), ("sum", 1)):
+        labels = np.asarray([[(blank + 1) % 3, (blank + 1) % 3], [(blank + 2) % 3, blank]])
+        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
+        scores, lengths = draw.array(shape, low=-3, high=-0.1), ((4, 3), (2, 1))
+        options = {"blank": blank, "reduction": reduction}
+        yield Sample((scores, labels, *lengths), options, condition=16)
+    scores = draw.array((2, 2, 3), low=-3, high=-0.1)
+    never = np.asarray([[1, 1], [2, 1]])
+    options = {"reduction": "none"}
+    yield Sample((scores, never, (2, 2), (2, 0)), options, gradient=False, condition=16)
+
+
+def _reference(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """By adding up all paths that read as the target."""
+    losses = []
+    for i, (time, count) in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        likelihood = 0.0
+        for path in itertools.product(range(log_probs.shape[2]), repeat=time):
+            read = [c for c, _ in itertools.groupby(path) if c != blank]
+            if read == list(targets[i, :count]):
+                likelihood += np.exp(sum(log_probs[t, i, c] for t, c in enumerate(path)))
+        with np.errstate(divide="ignore"):
+            losses.append(-np.log(likelihood))
+    loss = np.asarray(losses)
+    if zero_infinity:
+        loss = np.where(loss == np.inf, 0, loss)
+    if reduction == "mean":
+        return np.mean(loss / np.maximum(target_lengths, 1))
+    return np.sum(loss) if reduction == "sum" else loss
+
+
+CTC_LOSS = Operation(
+    "ctc_loss",
+    tensors=("log_probs", "targets", "input_lengths", "target_lengths"),
+    statics=("blank", "zero_infinity"),
+    rule=_rule,
+    traits=Traits("opaque", precision="high", bound="compute"),
+    vjp={"log_probs": _vjp},
+    body=_body,
+    public=ctc_loss,
+    samples=_samples,
+    reference=_reference,
+)
+
+
+def ctc_loss_gradient(
+    g: TensorLike, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike,
+    target_lengths: TensorLike, *, blank: int = 0,
+) -> Tensor:  # fmt: skip
+    """The cotangent of `log_probs` from that of each sequence's loss, which is g: (batch,).
+
+    Minus the probability of being at each class at each time, given the target.
+
+    Args:
+        g: (batch,).
+        log_probs: (time, batch, classes).
+        targets: (batch, longest), int64.
+        input_lengths, target_lengths: (batch,), int64.
+        blank: the class that stands for no label.
+    """
+    named = {"g": g, "log_probs": log_probs, "targets": targets, "input_lengths": input_lengths}
+    handles = [handle_of(x, "ctc_loss_gradient", n) for n, x in named.items()]
+    handles.append(handle_of(target_lengths, "ctc_loss_gradient", "target_lengths"))
+    return run(CTC_LOSS_GRADIENT.op(blank=blank), handles)[0]
+
+
+def _betas(steps: Tensor, skips: Tensor, input_lengths: Tensor, ends: Tensor) -> list[Tensor]:
+    """For each time the ways on from each label, without its own step; none behind the end."""
+    allowed = astype(skips, int64)
+    follows = concat([allowed[:, 2:], allowed[:, :2] * 0], axis=1) > 0
+    beta = ends + _NEVER
+    found = []
+    for t in range(steps.shape[0] - 1, -1, -1):
+        if t + 1 < steps.shape[0]:
+            on = beta + steps[t + 1]
+            ways = logaddexp(on, _moved(on, -1))
+            beta = logaddexp(ways, where(follows, _moved(on, -2), _NEVER))
+        beta = where(reshape(input_lengths == t + 1, (-1, 1)), ends, beta)
+        found.append(beta)
+    return found[::-1]
+
+
+def _gradient_body(
+    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
+    *, blank: int,
+) -> Tensor:  # fmt: skip
+    wide = widened(log_probs)
+    steps, skips, places = _steps(wide, targets, target_lengths, blank)
+    alphas = _alphas(steps, skips, input_lengths)
+    ends = _ends(alphas[-1], target_lengths)
+    betas = _betas(steps, skips, input_lengths, ends)
+    total = _likelihood(alphas[-1], ends)
+    possible = reshape(total != _NEVER, (-1, 1))
+    total = where(possible, reshape(total, (-1, 1)), 0)
+    ways = stack(alphas, axis=0) + stack(betas, axis=0)
+    share = where(possible, exp(ways - total), 0) * reshape(astype(g, wide.dtype), (-1, 1))
+    nothing = zeros(wide.shape, dtype=wide.dtype, device=wide.device)
+    out = put_along_axis(nothing, places, -share, axis=2, reduce="sum")
+    return astype(out, log_probs.dtype)
+
+
+def _gradient_rule(
+    g: Aval, log_probs: Aval, targets: Aval, *lengths: Aval, blank: int
+) -> Aval:  # fmt: skip
+    shape = log_probs.shape
+    fits = len(shape) == 3 and all(a.shape == shape[1:2] for a in (g, *lengths))
+    some = len(shape) == 3 and shape[0] > 0 and shape[2] > 0
+    if not fits or not some or len(targets.shape) != 2 or targets.shape[0] != shape[1]:
+        got = ", ".join(map(str, (g, log_probs, targets, *lengths)))
+        raise ShapeError(
+            "ctc_loss_gradient: g must be (batch,), log_probs (time, batch, classes) of at least "
+            "one time and class, targets "
+            f"(batch, longest), input_lengths and target_lengths (batch,), got {got}"
+        )
+    of_floats = log_probs.dtype.is_floating and g.dtype is log_probs.dtype
+    if not of_floats or any(not a.dtype.is_integer for a in (targets, *lengths)):
+        raise DTypeError(
+            f"ctc_loss_gradient: needs float log_probs and integer targets and lengths, got "
+            f"{log_probs}, {targets}, {lengths[0]} and {lengths[1]}"
+        )
+    return log_probs
+
+
+def _gradient_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
+        scores, lengths = draw.array(shape, low=-3, high=-0.1), (np.array([4, 3]), [2, 1])
+        inputs = scores, np.array([[1, 1], [2, 0]]), lengths[0], np.array(lengths[1])
+        # By log_probs it is the second derivative of the loss, and is checked there.
+        yield Sample((draw.array((2,)), *inputs), gradient=(0,), condition=16)
+
+
+def _gradient_reference(
+    g: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *,
+    blank: int = 0,
+) -> Any:  # fmt: skip
+    """By counting where the paths that read as the target are at each time."""
+    out = np.zeros(log_probs.shape)
+    for i, (time, count) in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        visits = np.zeros(out[:, i].shape)
+        for path in itertools.product(range(log_probs.shape[2]), repeat=int(time)):
+            if [c for c, _ in itertools.groupby(path) if c != blank] == list(targets[i, :count]):
+                steps = np.arange(time), list(path)
+                visits[steps] += np.exp(log_probs[:, i][steps].sum())
+        out[:, i] = -g[i] * visits / max(visits[0].sum(), np.finfo(float).tiny)
+    return out
+
+
+CTC_LOSS_GRADIENT = Operation(
+    "ctc_loss_gradient",
+    tensors=("g", "log_probs", "targets", "input_lengths", "target_lengths"),
+    statics=("blank",),
+    rule=_gradient_rule,
+    traits=Traits("opaque", precision="high", bound="compute"),
+    body=_gradient_body,
+    public=ctc_loss_gradient,
+    samples=_gradient_samples,
+    reference=_gradient_reference,
+)
+
+
 def _extended(
     targets: Tensor, target_lengths: Tensor, blank: int, classes: int
 ) -> tuple[Tensor, Tensor]:
@@ -199,22 +391,6 @@ def _alphas(steps: Tensor, skips: Tensor, input_lengths: Tensor) -> list[Tensor]
     return found
 
 
-def _betas(steps: Tensor, skips: Tensor, input_lengths: Tensor, ends: Tensor) -> list[Tensor]:
-    """For each time the ways on from each label, without its own step; none behind the end."""
-    allowed = astype(skips, int64)
-    follows = concat([allowed[:, 2:], allowed[:, :2] * 0], axis=1) > 0
-    beta = ends + _NEVER
-    found = []
-    for t in range(steps.shape[0] - 1, -1, -1):
-        if t + 1 < steps.shape[0]:
-            on = beta + steps[t + 1]
-            ways = logaddexp(on, _moved(on, -1))
-            beta = logaddexp(ways, where(follows, _moved(on, -2), _NEVER))
-        beta = where(reshape(input_lengths == t + 1, (-1, 1)), ends, beta)
-        found.append(beta)
-    return found[::-1]
-
-
 def _steps(
     log_probs: Tensor, targets: Tensor, target_lengths: Tensor, blank: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -226,177 +402,3 @@ def _steps(
 
 def _likelihood(alpha: Tensor, ends: Tensor) -> Tensor:
     return logsumexp(alpha + ends, axis=1)
-
-
-def _body(
-    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *,
-    blank: int, zero_infinity: bool,
-) -> Tensor:  # fmt: skip
-    steps, skips, _ = _steps(widened(log_probs), targets, target_lengths, blank)
-    alpha = _alphas(steps, skips, input_lengths)[-1]
-    loss = -_likelihood(alpha, _ends(alpha, target_lengths))
-    if zero_infinity:
-        loss = where(loss == float("inf"), 0, loss)
-    return astype(loss, log_probs.dtype)
-
-
-def ctc_loss_gradient(
-    g: TensorLike, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike,
-    target_lengths: TensorLike, *, blank: int = 0,
-) -> Tensor:  # fmt: skip
-    """The cotangent of `log_probs` from that of each sequence's loss, which is g: (batch,).
-
-    Minus the probability of being at each class at each time, given the target.
-
-    Args:
-        g: (batch,).
-        log_probs: (time, batch, classes).
-        targets: (batch, longest), int64.
-        input_lengths, target_lengths: (batch,), int64.
-        blank: the class that stands for no label.
-    """
-    named = {"g": g, "log_probs": log_probs, "targets": targets, "input_lengths": input_lengths}
-    handles = [handle_of(x, "ctc_loss_gradient", n) for n, x in named.items()]
-    handles.append(handle_of(target_lengths, "ctc_loss_gradient", "target_lengths"))
-    return run(CTC_LOSS_GRADIENT.op(blank=blank), handles)[0]
-
-
-def _gradient_body(
-    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    *, blank: int,
-) -> Tensor:  # fmt: skip
-    wide = widened(log_probs)
-    steps, skips, places = _steps(wide, targets, target_lengths, blank)
-    alphas = _alphas(steps, skips, input_lengths)
-    ends = _ends(alphas[-1], target_lengths)
-    betas = _betas(steps, skips, input_lengths, ends)
-    total = _likelihood(alphas[-1], ends)
-    possible = reshape(total != _NEVER, (-1, 1))
-    total = where(possible, reshape(total, (-1, 1)), 0)
-    ways = stack(alphas, axis=0) + stack(betas, axis=0)
-    share = where(possible, exp(ways - total), 0) * reshape(astype(g, wide.dtype), (-1, 1))
-    nothing = zeros(wide.shape, dtype=wide.dtype, device=wide.device)
-    out = put_along_axis(nothing, places, -share, axis=2, reduce="sum")
-    return astype(out, log_probs.dtype)
-
-
-def _vjp(
-    g: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int,
-) -> Tensor:  # fmt: skip
-    return ctc_loss_gradient(
-        g, log_probs, targets, input_lengths, target_lengths, blank=blank
-    )  # fmt: skip
-
-
-def _gradient_rule(
-    g: Aval, log_probs: Aval, targets: Aval, *lengths: Aval, blank: int
-) -> Aval:  # fmt: skip
-    shape = log_probs.shape
-    fits = len(shape) == 3 and all(a.shape == shape[1:2] for a in (g, *lengths))
-    some = len(shape) == 3 and shape[0] > 0 and shape[2] > 0
-    if not fits or not some or len(targets.shape) != 2 or targets.shape[0] != shape[1]:
-        got = ", ".join(map(str, (g, log_probs, targets, *lengths)))
-        raise ShapeError(
-            "ctc_loss_gradient: g must be (batch,), log_probs (time, batch, classes) of at least "
-            "one time and class, targets "
-            f"(batch, longest), input_lengths and target_lengths (batch,), got {got}"
-        )
-    of_floats = log_probs.dtype.is_floating and g.dtype is log_probs.dtype
-    if not of_floats or any(not a.dtype.is_integer for a in (targets, *lengths)):
-        raise DTypeError(
-            f"ctc_loss_gradient: needs float log_probs and integer targets and lengths, got "
-            f"{log_probs}, {targets}, {lengths[0]} and {lengths[1]}"
-        )
-    return log_probs
-
-
-def _rule(log_probs: Aval, targets: Aval, *lengths: Aval, **statics: Any) -> Aval:
-    return Aval((log_probs.shape[1],), log_probs.dtype)
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    for reduction, blank in (("none", 0), ("mean", 2), ("sum", 1)):
-        labels = np.asarray([[(blank + 1) % 3, (blank + 1) % 3], [(blank + 2) % 3, blank]])
-        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
-        scores, lengths = draw.array(shape, low=-3, high=-0.1), ((4, 3), (2, 1))
-        options = {"blank": blank, "reduction": reduction}
-        yield Sample((scores, labels, *lengths), options, condition=16)
-    scores = draw.array((2, 2, 3), low=-3, high=-0.1)
-    never = np.asarray([[1, 1], [2, 1]])
-    options = {"reduction": "none"}
-    yield Sample((scores, never, (2, 2), (2, 0)), options, gradient=False, condition=16)
-
-
-def _gradient_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        shape = draw.size(4, least=4), 2, draw.size(3, least=3)
-        scores, lengths = draw.array(shape, low=-3, high=-0.1), (np.array([4, 3]), [2, 1])
-        inputs = scores, np.array([[1, 1], [2, 0]]), lengths[0], np.array(lengths[1])
-        # By log_probs it is the second derivative of the loss, and is checked there.
-        yield Sample((draw.array((2,)), *inputs), gradient=(0,), condition=16)
-
-
-def _gradient_reference(
-    g: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *,
-    blank: int = 0,
-) -> Any:  # fmt: skip
-    """By counting where the paths that read as the target are at each time."""
-    out = np.zeros(log_probs.shape)
-    for i, (time, count) in enumerate(zip(input_lengths, target_lengths, strict=True)):
-        visits = np.zeros(out[:, i].shape)
-        for path in itertools.product(range(log_probs.shape[2]), repeat=int(time)):
-            if [c for c, _ in itertools.groupby(path) if c != blank] == list(targets[i, :count]):
-                steps = np.arange(time), list(path)
-                visits[steps] += np.exp(log_probs[:, i][steps].sum())
-        out[:, i] = -g[i] * visits / max(visits[0].sum(), np.finfo(float).tiny)
-    return out
-
-
-def _reference(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
-) -> Any:  # fmt: skip
-    """By adding up all paths that read as the target."""
-    losses = []
-    for i, (time, count) in enumerate(zip(input_lengths, target_lengths, strict=True)):
-        likelihood = 0.0
-        for path in itertools.product(range(log_probs.shape[2]), repeat=time):
-            read = [c for c, _ in itertools.groupby(path) if c != blank]
-            if read == list(targets[i, :count]):
-                likelihood += np.exp(sum(log_probs[t, i, c] for t, c in enumerate(path)))
-        with np.errstate(divide="ignore"):
-            losses.append(-np.log(likelihood))
-    loss = np.asarray(losses)
-    if zero_infinity:
-        loss = np.where(loss == np.inf, 0, loss)
-    if reduction == "mean":
-        return np.mean(loss / np.maximum(target_lengths, 1))
-    return np.sum(loss) if reduction == "sum" else loss
-
-
-CTC_LOSS_GRADIENT = Operation(
-    "ctc_loss_gradient",
-    tensors=("g", "log_probs", "targets", "input_lengths", "target_lengths"),
-    statics=("blank",),
-    rule=_gradient_rule,
-    traits=Traits("opaque", precision="high", bound="compute"),
-    body=_gradient_body,
-    public=ctc_loss_gradient,
-    samples=_gradient_samples,
-    reference=_gradient_reference,
-)
-CTC_LOSS = Operation(
-    "ctc_loss",
-    tensors=("log_probs", "targets", "input_lengths", "target_lengths"),
-    statics=("blank", "zero_infinity"),
-    rule=_rule,
-    traits=Traits("opaque", precision="high", bound="compute"),
-    vjp={"log_probs": _vjp},
-    body=_body,
-    public=ctc_loss,
-    samples=_samples,
-    reference=_reference,
-)

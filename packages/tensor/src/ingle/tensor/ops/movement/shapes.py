@@ -20,6 +20,8 @@ from .._rules import as_ints, as_shape, broadcast_shapes, normalize_axis, sum_to
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
+MOVEMENT = Traits("movement", family="movement")
+
 
 def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order in another shape.
@@ -41,20 +43,6 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
     return reshaped(handle, _filled_in(sizes, handle.shape) if -1 in sizes else sizes)
 
 
-def reshaped(handle: Handle, shape: Shape) -> Tensor:
-    """`reshape` to a tuple of integers, all of them known."""
-    return wrap(handle) if shape == handle.shape else run1(_reshape_op(shape), handle)
-
-
-# These functions are called more than any other. What depends on their static arguments alone,
-# the checks included, is worth remembering.
-
-
-@lru_cache(maxsize=4096)
-def _reshape_op(shape: Shape) -> Op:
-    return RESHAPE.op(shape=as_shape(shape, "reshape"))
-
-
 def _filled_in(shape: Shape, old: Shape) -> Shape:
     unknown = [i for i, n in enumerate(shape) if n == -1]
     count, rest = math.prod(old), math.prod(n for n in shape if n != -1)
@@ -64,6 +52,42 @@ def _filled_in(shape: Shape, old: Shape) -> Shape:
             f"({count} elements)"
         )
     return tuple(count // rest if n == -1 else n for n in shape)
+
+
+def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:
+    if math.prod(shape) != math.prod(x.shape):
+        raise ShapeError(
+            f"reshape: shape must have as many elements as x {x.shape}, {math.prod(x.shape)}, got "
+            f"{shape} with {math.prod(shape)}"
+        )
+    return Aval(shape, x.dtype)
+
+
+def _reshape_samples(draw: Draw) -> Iterator[Sample]:
+    a, b, c = draw.shape((2, 3, 5))
+    yield Sample((draw.array((a, b, c)), (c, a * b)))
+    yield Sample((draw.array((4 * a,)), (2, -1)))
+    yield Sample((draw.array((0, b)), (b, 0)))
+    yield Sample((draw.array((1,)), ()))
+
+
+RESHAPE = Operation(
+    "reshape",
+    tensors=("x",),
+    statics=("shape",),
+    rule=_reshape_rule,
+    traits=MOVEMENT,
+    vjp={"x": lambda g, x_aval: reshape(g, x_aval.shape)},
+    batch=reshape_batch,
+    public=reshape,
+    samples=_reshape_samples,
+    reference=np.reshape,
+)
+
+
+def reshaped(handle: Handle, shape: Shape) -> Tensor:
+    """`reshape` to a tuple of integers, all of them known."""
+    return wrap(handle) if shape == handle.shape else run1(_reshape_op(shape), handle)
 
 
 def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
@@ -87,6 +111,34 @@ def _permute_op(axes: tuple[int, ...], ndim: int) -> Op | None:
     return None if order == tuple(range(ndim)) else PERMUTE_DIMS.op(axes=order)
 
 
+def _permute_rule(x: Aval, *, axes: tuple[int, ...]) -> Aval:
+    return Aval(tuple(x.shape[a] for a in axes), x.dtype)
+
+
+def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
+
+
+def _permute_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((2, 3, 5)), (2, 0, 1)))
+    yield Sample((draw.array((3, 0)), (-1, 0)))
+    yield Sample((draw.array((17, 2)), (1, 0)))
+
+
+PERMUTE_DIMS = Operation(
+    "permute_dims",
+    tensors=("x",),
+    statics=("axes",),
+    rule=_permute_rule,
+    traits=MOVEMENT,
+    vjp={"x": lambda g, axes: permute_dims(g, _inverse(axes))},
+    batch=permute_batch,
+    public=permute_dims,
+    samples=_permute_samples,
+    reference=np.transpose,
+)
+
+
 def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     """The tensor repeated along axes of size 1 and along new leading axes.
 
@@ -104,43 +156,12 @@ def _broadcast_op(shape: Shape) -> Op:
     return BROADCAST_TO.op(shape=as_shape(shape, "broadcast_to"))
 
 
-def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:
-    if math.prod(shape) != math.prod(x.shape):
-        raise ShapeError(
-            f"reshape: shape must have as many elements as x {x.shape}, {math.prod(x.shape)}, got "
-            f"{shape} with {math.prod(shape)}"
-        )
-    return Aval(shape, x.dtype)
-
-
-def _permute_rule(x: Aval, *, axes: tuple[int, ...]) -> Aval:
-    return Aval(tuple(x.shape[a] for a in axes), x.dtype)
-
-
 def _broadcast_rule(x: Aval, *, shape: Shape) -> Aval:
     if broadcast_shapes("broadcast_to", x.shape, shape, arguments=("x", "shape")) != shape:
         raise ShapeError(
             f"broadcast_to: shape must be one that x {x.shape} broadcasts to, got {shape}"
         )
     return Aval(shape, x.dtype)
-
-
-def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
-
-
-def _reshape_samples(draw: Draw) -> Iterator[Sample]:
-    a, b, c = draw.shape((2, 3, 5))
-    yield Sample((draw.array((a, b, c)), (c, a * b)))
-    yield Sample((draw.array((4 * a,)), (2, -1)))
-    yield Sample((draw.array((0, b)), (b, 0)))
-    yield Sample((draw.array((1,)), ()))
-
-
-def _permute_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((2, 3, 5)), (2, 0, 1)))
-    yield Sample((draw.array((3, 0)), (-1, 0)))
-    yield Sample((draw.array((17, 2)), (1, 0)))
 
 
 def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
@@ -150,31 +171,6 @@ def _broadcast_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((draw.array((1, b)), (0, b)))
 
 
-MOVEMENT = Traits("movement", family="movement")
-RESHAPE = Operation(
-    "reshape",
-    tensors=("x",),
-    statics=("shape",),
-    rule=_reshape_rule,
-    traits=MOVEMENT,
-    vjp={"x": lambda g, x_aval: reshape(g, x_aval.shape)},
-    batch=reshape_batch,
-    public=reshape,
-    samples=_reshape_samples,
-    reference=np.reshape,
-)
-PERMUTE_DIMS = Operation(
-    "permute_dims",
-    tensors=("x",),
-    statics=("axes",),
-    rule=_permute_rule,
-    traits=MOVEMENT,
-    vjp={"x": lambda g, axes: permute_dims(g, _inverse(axes))},
-    batch=permute_batch,
-    public=permute_dims,
-    samples=_permute_samples,
-    reference=np.transpose,
-)
 BROADCAST_TO = Operation(
     "broadcast_to",
     tensors=("x",),
@@ -187,3 +183,12 @@ BROADCAST_TO = Operation(
     samples=_broadcast_samples,
     reference=np.broadcast_to,
 )
+
+
+# These functions are called more than any other. What depends on their static arguments alone,
+# the checks included, is worth remembering.
+
+
+@lru_cache(maxsize=4096)
+def _reshape_op(shape: Shape) -> Op:
+    return RESHAPE.op(shape=as_shape(shape, "reshape"))

@@ -32,6 +32,102 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+_NAME = "scaled_dot_product_attention"
+
+
+def _rule(query: Aval, key: Aval, value: Aval, mask: Aval, scale: Aval, *, causal: bool) -> Aval:
+    if not query.dtype.is_floating:
+        raise DTypeError(f"{_NAME}: query must be floats, got {query.dtype}; cast to float32")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(
+            f"{_NAME}: query must be (..., L, E), key (..., S, E) and value (..., S, V), got "
+            f"{query.shape}, {key.shape} and {value.shape}"
+        )
+    shapes = [x.shape[:-2] for x in (query, key, value)]
+    lead = broadcast_shapes(_NAME, *shapes, arguments=("query", "key", "value"))
+    scores = (*lead, query.shape[-2], key.shape[-2])
+    fits = all(n in (1, m) for n, m in zip(mask.shape[::-1], scores[::-1], strict=False))
+    if not fits or len(mask.shape) > len(scores):
+        raise ShapeError(
+            f"{_NAME}: attn_mask of shape {mask.shape} does not broadcast to {scores}"
+        )  # fmt: skip
+    return Aval((*lead, query.shape[-2], value.shape[-1]), query.dtype)
+
+
+def _training_rule(*avals: Aval, causal: bool) -> tuple[Aval, Aval]:
+    out = _rule(*avals, causal=causal)
+    return out, Aval(out.shape[:-1], _wide_dtype(out.dtype))
+
+
+def _training(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool, scale: float, *, causal: bool
+) -> tuple[Tensor, Tensor]:
+    scores = _scores(query, key, mask, scale, causal)
+    if not scores.size:
+        out, lse = matmul(astype(scores, value.dtype), value), logsumexp(scores, axis=-1)
+        return out, broadcast_to(lse, out.shape[:-1])
+    top = max(scores, axis=-1, keepdims=True)
+    # Where no key may be seen every score is -inf, and so is their maximum.
+    top = where(isfinite(top), top, 0.0)
+    e = exp(scores - top)
+    total = sum(e, axis=-1, keepdims=True)
+    shares = e / where(total == 0, 1.0, total)
+    out = matmul(astype(shares, value.dtype), value)
+    lse = reshape(log(total) + top, scores.shape[:-1])
+    return out, broadcast_to(lse, out.shape[:-1])
+
+
+def _vjp(
+    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    if g[0] is not None and g[1] is None and not needs[3]:
+        given = g[0], query, key, value, mask, scale, out, lse
+        found = run(ATTENTION_GRADIENT.op(causal=causal), _with_numbers(given, query.dtype))
+        return (*[x if need else None for x, need in zip(found, needs, strict=False)], None)
+    return _gradient(g, query, key, value, mask, scale, out, lse, causal, needs)
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    shapes: tuple[tuple[Shape, Shape, Shape], ...] = (
+        ((3, 5), (8, 5), (8, 2)),
+        ((2, 3, 5, 8), (2, 3, 5, 8), (2, 3, 5, 8)),
+    )
+    for q, k, v in shapes:
+        arrays = draw.array(q), draw.array(k), draw.array(v)
+        seen = np.ones((q[-2], k[-2]), np.bool_)
+        seen[1, 1:] = False
+        yield Sample(arrays, condition=64)
+        yield Sample(arrays, {"is_causal": True, "scale": 0.5}, condition=64)
+        yield Sample((*arrays, seen), condition=64)
+        yield Sample((*arrays, draw.array((q[-2], k[-2]))), condition=64)
+
+
+def _training_reference(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    from scipy.special import logsumexp as oracle
+
+    scores = np.einsum("...le,...se->...ls", query, key)
+    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None and attn_mask.dtype == np.bool_:
+        scores = np.where(attn_mask, scores, -np.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+    lse = oracle(scores, axis=-1)
+    return np.einsum("...ls,...sv->...lv", np.exp(scores - lse[..., None]), value), lse
+
+
+_TENSORS = ("query", "key", "value", "mask", "scale")
+_TRAITS = Traits("opaque", precision="low", bound="compute")
+
+
 @guarded
 def scaled_dot_product_attention(
     query: TensorLike,
@@ -117,6 +213,36 @@ def _grouped(
     return reshape(out, (*out.shape[:-4], heads, *out.shape[-2:]))
 
 
+def _shares(scores: Tensor) -> Tensor:
+    """Softmax, and zeros where no key may be seen: every score is -inf there."""
+    if not scores.size:
+        return scores
+    top = max(scores, axis=-1, keepdims=True)
+    e = exp(scores - where(isfinite(top), top, 0.0))
+    total = sum(e, axis=-1, keepdims=True)
+    return e / where(total == 0, 1.0, total)
+
+
+def _attention(*operands: Any, causal: bool) -> Tensor:
+    return _training(*operands, causal=causal)[0]
+
+
+def _grouped_samples(draw: Draw) -> Iterator[Sample]:
+    yield from _samples(draw)
+    if draw.dtype.is_floating:
+        arrays = draw.array((2, 4, 3, 5)), draw.array((2, 2, 8, 5)), draw.array((2, 2, 8, 3))
+        seen = np.arange(4 * 3 * 8).reshape(4, 3, 8) % 3 > 0
+        yield Sample((*arrays, seen), {"enable_gqa": True}, condition=64)
+
+
+def _reference(*arrays: Any, enable_gqa: bool = False, **options: Any) -> Any:
+    if enable_gqa:
+        query, key, value, *mask = arrays
+        times = query.shape[-3] // key.shape[-3]
+        arrays = (query, np.repeat(key, times, -3), np.repeat(value, times, -3), *mask)
+    return _training_reference(*arrays, **options)[0]
+
+
 @guarded
 def attention_training(
     query: TensorLike,
@@ -132,112 +258,32 @@ def attention_training(
     return run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
 
 
-_NAME = "scaled_dot_product_attention"
+ATTENTION_TRAINING = Operation(
+    "scaled_dot_product_attention_training",
+    tensors=_TENSORS,
+    statics=("causal",),
+    outputs=("out", "lse"),
+    rule=_training_rule,
+    traits=_TRAITS,
+    vjp={("query", "key", "value", "mask"): _vjp},
+    body=_training,
+    public=attention_training,
+    samples=_samples,
+    reference=_training_reference,
+)
 
-
-def _operands(
-    query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
-    scale: float | None,
-) -> list[Handle | Scalar]:  # fmt: skip
-    for argument, x in (("query", query), ("key", key), ("value", value)):
-        shape = handle_of(x, _NAME, argument).shape
-        if len(shape) < 2:
-            raise ShapeError(f"{_NAME}: {argument} needs at least 2 axes, got shape {shape}")
-    handles = promote(_NAME, ("query", query), ("key", key), ("value", value))
-    dtype = handles[0].dtype
-    mask: Handle | Scalar = Scalar(True, bool_)
-    if attn_mask is not None:
-        mask = handle_of(attn_mask, _NAME, "attn_mask")
-        if mask.dtype is not bool_:
-            mask = astype(attn_mask, dtype)._handle
-    size = handles[0].shape[-1]
-    factor = 1.0 / math.sqrt(size or 1) if scale is None else float(scale)
-    return [*handles, mask, Scalar(factor, dtype)]
-
-
-def _rule(query: Aval, key: Aval, value: Aval, mask: Aval, scale: Aval, *, causal: bool) -> Aval:
-    if not query.dtype.is_floating:
-        raise DTypeError(f"{_NAME}: query must be floats, got {query.dtype}; cast to float32")
-    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise ShapeError(
-            f"{_NAME}: query must be (..., L, E), key (..., S, E) and value (..., S, V), got "
-            f"{query.shape}, {key.shape} and {value.shape}"
-        )
-    shapes = [x.shape[:-2] for x in (query, key, value)]
-    lead = broadcast_shapes(_NAME, *shapes, arguments=("query", "key", "value"))
-    scores = (*lead, query.shape[-2], key.shape[-2])
-    fits = all(n in (1, m) for n, m in zip(mask.shape[::-1], scores[::-1], strict=False))
-    if not fits or len(mask.shape) > len(scores):
-        raise ShapeError(
-            f"{_NAME}: attn_mask of shape {mask.shape} does not broadcast to {scores}"
-        )  # fmt: skip
-    return Aval((*lead, query.shape[-2], value.shape[-1]), query.dtype)
-
-
-def _training_rule(*avals: Aval, causal: bool) -> tuple[Aval, Aval]:
-    out = _rule(*avals, causal=causal)
-    return out, Aval(out.shape[:-1], _wide_dtype(out.dtype))
-
-
-def _wide_dtype(dtype: DType) -> DType:
-    return float32 if dtype.itemsize == 2 else dtype
-
-
-def _scores(query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool) -> Tensor:
-    """What goes into softmax, in float32 for half types; -inf where a key may not be seen."""
-    found = widened(matmul(query, key.mT)) * scale
-    if causal:
-        rows, columns = found.shape[-2:]
-        device = query.device
-        below = reshape(arange(rows, device=device), (rows, 1)) >= arange(columns, device=device)
-        found = where(below, found, -math.inf)
-    if isinstance(mask, bool):
-        return found
-    return where(mask, found, -math.inf) if mask.dtype is bool_ else found + widened(mask)
-
-
-def _training(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool, scale: float, *, causal: bool
-) -> tuple[Tensor, Tensor]:
-    scores = _scores(query, key, mask, scale, causal)
-    if not scores.size:
-        out, lse = matmul(astype(scores, value.dtype), value), logsumexp(scores, axis=-1)
-        return out, broadcast_to(lse, out.shape[:-1])
-    top = max(scores, axis=-1, keepdims=True)
-    # Where no key may be seen every score is -inf, and so is their maximum.
-    top = where(isfinite(top), top, 0.0)
-    e = exp(scores - top)
-    total = sum(e, axis=-1, keepdims=True)
-    shares = e / where(total == 0, 1.0, total)
-    out = matmul(astype(shares, value.dtype), value)
-    lse = reshape(log(total) + top, scores.shape[:-1])
-    return out, broadcast_to(lse, out.shape[:-1])
-
-
-def _shares(scores: Tensor) -> Tensor:
-    """Softmax, and zeros where no key may be seen: every score is -inf there."""
-    if not scores.size:
-        return scores
-    top = max(scores, axis=-1, keepdims=True)
-    e = exp(scores - where(isfinite(top), top, 0.0))
-    total = sum(e, axis=-1, keepdims=True)
-    return e / where(total == 0, 1.0, total)
-
-
-def _attention(*operands: Any, causal: bool) -> Tensor:
-    return _training(*operands, causal=causal)[0]
-
-
-def _vjp(
-    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    if g[0] is not None and g[1] is None and not needs[3]:
-        given = g[0], query, key, value, mask, scale, out, lse
-        found = run(ATTENTION_GRADIENT.op(causal=causal), _with_numbers(given, query.dtype))
-        return (*[x if need else None for x, need in zip(found, needs, strict=False)], None)
-    return _gradient(g, query, key, value, mask, scale, out, lse, causal, needs)
+ATTENTION = Operation(
+    "scaled_dot_product_attention",
+    tensors=_TENSORS,
+    statics=("causal",),
+    rule=_rule,
+    traits=_TRAITS,
+    body=_attention,
+    training=ATTENTION_TRAINING,
+    public=scaled_dot_product_attention,
+    samples=_grouped_samples,
+    reference=_reference,
+)
 
 
 def _with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
@@ -251,32 +297,22 @@ def _with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
     return found
 
 
-def _gradient(
-    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The scores are computed again: only a number for each query was kept of them."""
-    dtype = query.dtype
-    scores = _scores(query, key, mask, scale, causal)
-    shares = exp(scores - reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1)))
-    by_value: Tensor | None = None
-    level: Tensor | float = 0.0
-    pull: Tensor | float = 0.0
-    if g[0] is not None:
-        pull = widened(matmul(g[0], value.mT))
-        level = sum(widened(g[0]) * widened(out), axis=-1, keepdims=True)
-        by_value = sum_to(matmul(astype(shares, dtype).mT, g[0]), value.shape)
-    if g[1] is not None:
-        level = level - reshape(g[1], (*g[1].shape, 1))
-    by_scores = shares * (pull - level)
-    flow = astype(by_scores * scale, dtype)
-    return (
-        sum_to(matmul(flow, key), query.shape) if needs[0] else None,
-        sum_to(matmul(flow.mT, query), key.shape) if needs[1] else None,
-        by_value if needs[2] else None,
-        sum_to(astype(by_scores, dtype), mask.shape) if needs[3] else None,  # type: ignore[union-attr]
-    )
+@guarded
+def attention_gradient(
+    g: TensorLike,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    attn_mask: TensorLike | None = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """What a gradient g of attention's result means for query, key and value."""
+    operands = _operands(query, key, value, attn_mask, scale)
+    made = run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
+    given = [handle_of(g, "attention_gradient", "g"), *operands, *[x._handle for x in made]]
+    return run(ATTENTION_GRADIENT.op(causal=bool(is_causal)), given)
 
 
 def _gradient_body(
@@ -296,24 +332,6 @@ def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
                 f"attention_gradient: {name} must be {wanted}, as attention gives it, got {x}"
             )
     return query, key, value
-
-
-@guarded
-def attention_gradient(
-    g: TensorLike,
-    query: TensorLike,
-    key: TensorLike,
-    value: TensorLike,
-    attn_mask: TensorLike | None = None,
-    *,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> tuple[Tensor, ...]:
-    """What a gradient g of attention's result means for query, key and value."""
-    operands = _operands(query, key, value, attn_mask, scale)
-    made = run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
-    given = [handle_of(g, "attention_gradient", "g"), *operands, *[x._handle for x in made]]
-    return run(ATTENTION_GRADIENT.op(causal=bool(is_causal)), given)
 
 
 def _gradient_samples(draw: Draw) -> Iterator[Sample]:
@@ -342,72 +360,6 @@ def _gradient_reference(
     )  # fmt: skip
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    shapes: tuple[tuple[Shape, Shape, Shape], ...] = (
-        ((3, 5), (8, 5), (8, 2)),
-        ((2, 3, 5, 8), (2, 3, 5, 8), (2, 3, 5, 8)),
-    )
-    for q, k, v in shapes:
-        arrays = draw.array(q), draw.array(k), draw.array(v)
-        seen = np.ones((q[-2], k[-2]), np.bool_)
-        seen[1, 1:] = False
-        yield Sample(arrays, condition=64)
-        yield Sample(arrays, {"is_causal": True, "scale": 0.5}, condition=64)
-        yield Sample((*arrays, seen), condition=64)
-        yield Sample((*arrays, draw.array((q[-2], k[-2]))), condition=64)
-
-
-def _grouped_samples(draw: Draw) -> Iterator[Sample]:
-    yield from _samples(draw)
-    if draw.dtype.is_floating:
-        arrays = draw.array((2, 4, 3, 5)), draw.array((2, 2, 8, 5)), draw.array((2, 2, 8, 3))
-        seen = np.arange(4 * 3 * 8).reshape(4, 3, 8) % 3 > 0
-        yield Sample((*arrays, seen), {"enable_gqa": True}, condition=64)
-
-
-def _training_reference(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
-    from scipy.special import logsumexp as oracle
-
-    scores = np.einsum("...le,...se->...ls", query, key)
-    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if attn_mask is not None and attn_mask.dtype == np.bool_:
-        scores = np.where(attn_mask, scores, -np.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
-    lse = oracle(scores, axis=-1)
-    return np.einsum("...ls,...sv->...lv", np.exp(scores - lse[..., None]), value), lse
-
-
-def _reference(*arrays: Any, enable_gqa: bool = False, **options: Any) -> Any:
-    if enable_gqa:
-        query, key, value, *mask = arrays
-        times = query.shape[-3] // key.shape[-3]
-        arrays = (query, np.repeat(key, times, -3), np.repeat(value, times, -3), *mask)
-    return _training_reference(*arrays, **options)[0]
-
-
-_TENSORS = ("query", "key", "value", "mask", "scale")
-_TRAITS = Traits("opaque", precision="low", bound="compute")
-ATTENTION_TRAINING = Operation(
-    "scaled_dot_product_attention_training",
-    tensors=_TENSORS,
-    statics=("causal",),
-    outputs=("out", "lse"),
-    rule=_training_rule,
-    traits=_TRAITS,
-    vjp={("query", "key", "value", "mask"): _vjp},
-    body=_training,
-    public=attention_training,
-    samples=_samples,
-    reference=_training_reference,
-)
 ATTENTION_GRADIENT = Operation(
     "scaled_dot_product_attention_gradient",
     tensors=("g", *_TENSORS, "out", "lse"),
@@ -420,15 +372,68 @@ ATTENTION_GRADIENT = Operation(
     samples=_gradient_samples,
     reference=_gradient_reference,
 )
-ATTENTION = Operation(
-    "scaled_dot_product_attention",
-    tensors=_TENSORS,
-    statics=("causal",),
-    rule=_rule,
-    traits=_TRAITS,
-    body=_attention,
-    training=ATTENTION_TRAINING,
-    public=scaled_dot_product_attention,
-    samples=_grouped_samples,
-    reference=_reference,
-)
+
+
+def _operands(
+    query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
+    scale: float | None,
+) -> list[Handle | Scalar]:  # fmt: skip
+    for argument, x in (("query", query), ("key", key), ("value", value)):
+        shape = handle_of(x, _NAME, argument).shape
+        if len(shape) < 2:
+            raise ShapeError(f"{_NAME}: {argument} needs at least 2 axes, got shape {shape}")
+    handles = promote(_NAME, ("query", query), ("key", key), ("value", value))
+    dtype = handles[0].dtype
+    mask: Handle | Scalar = Scalar(True, bool_)
+    if attn_mask is not None:
+        mask = handle_of(attn_mask, _NAME, "attn_mask")
+        if mask.dtype is not bool_:
+            mask = astype(attn_mask, dtype)._handle
+    size = handles[0].shape[-1]
+    factor = 1.0 / math.sqrt(size or 1) if scale is None else float(scale)
+    return [*handles, mask, Scalar(factor, dtype)]
+
+
+def _wide_dtype(dtype: DType) -> DType:
+    return float32 if dtype.itemsize == 2 else dtype
+
+
+def _scores(query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool) -> Tensor:
+    """What goes into softmax, in float32 for half types; -inf where a key may not be seen."""
+    found = widened(matmul(query, key.mT)) * scale
+    if causal:
+        rows, columns = found.shape[-2:]
+        device = query.device
+        below = reshape(arange(rows, device=device), (rows, 1)) >= arange(columns, device=device)
+        found = where(below, found, -math.inf)
+    if isinstance(mask, bool):
+        return found
+    return where(mask, found, -math.inf) if mask.dtype is bool_ else found + widened(mask)
+
+
+def _gradient(
+    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The scores are computed again: only a number for each query was kept of them."""
+    dtype = query.dtype
+    scores = _scores(query, key, mask, scale, causal)
+    shares = exp(scores - reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1)))
+    by_value: Tensor | None = None
+    level: Tensor | float = 0.0
+    pull: Tensor | float = 0.0
+    if g[0] is not None:
+        pull = widened(matmul(g[0], value.mT))
+        level = sum(widened(g[0]) * widened(out), axis=-1, keepdims=True)
+        by_value = sum_to(matmul(astype(shares, dtype).mT, g[0]), value.shape)
+    if g[1] is not None:
+        level = level - reshape(g[1], (*g[1].shape, 1))
+    by_scores = shares * (pull - level)
+    flow = astype(by_scores * scale, dtype)
+    return (
+        sum_to(matmul(flow, key), query.shape) if needs[0] else None,
+        sum_to(matmul(flow.mT, query), key.shape) if needs[1] else None,
+        by_value if needs[2] else None,
+        sum_to(astype(by_scores, dtype), mask.shape) if needs[3] else None,  # type: ignore[union-attr]
+    )

@@ -23,6 +23,20 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _samples(logarithm: bool, draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        yield Sample((draw.array((3, 5)),))
+        wide = draw.array((2, 17, 3), low=-30, high=30)
+        # The logarithm of a sum just above 1 is as exact as that sum.
+        yield Sample((wide,), {"axis": 1}, magnitude=1.0 if logarithm else 0.0)
+        yield Sample((draw.array((0, 3)),))
+        yield Sample((draw.array((3, 0)),))
+
+
+def _rule(name: str, x: Aval, *, axis: int) -> Aval:
+    return elementwise_rule(name, ("float",))(x)  # type: ignore[return-value]
+
+
 def softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """`exp(x) / sum(exp(x))` along an axis, without overflow.
 
@@ -37,6 +51,38 @@ def softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     return _along(SOFTMAX, x, axis)
 
 
+def _softmax(x: Tensor, *, axis: int) -> Tensor:
+    if not x.shape[axis]:
+        return x
+    e = exp(_shifted(x, axis))
+    return astype(e / sum(e, axis=axis, keepdims=True), x.dtype)
+
+
+def _softmax_vjp(g: Tensor, out: Tensor, axis: int) -> Tensor:
+    return out * (g - sum(g * out, axis=axis, keepdims=True))
+
+
+def _softmax_reference(x: Any, axis: int = -1) -> Any:
+    from scipy.special import softmax as oracle
+
+    return oracle(x, axis=axis) if x.size else np.asarray(x)
+
+
+SOFTMAX = Operation(
+    "softmax",
+    tensors=("x",),
+    statics=("axis",),
+    rule=partial(_rule, "softmax"),
+    traits=Traits("opaque", precision="high"),
+    vjp={"x": _softmax_vjp},
+    body=_softmax,
+    batch=("axis",),
+    public=softmax,
+    samples=partial(_samples, False),
+    reference=_softmax_reference,
+)
+
+
 def log_softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """`log(softmax(x))` along an axis, without overflow and without the logarithm of a zero.
 
@@ -49,6 +95,38 @@ def log_softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     [0.0, -1000.0]
     """
     return _along(LOG_SOFTMAX, x, axis)
+
+
+def _log_softmax(x: Tensor, *, axis: int) -> Tensor:
+    if not x.shape[axis]:
+        return x
+    shifted = _shifted(x, axis)
+    return astype(shifted - log(sum(exp(shifted), axis=axis, keepdims=True)), x.dtype)
+
+
+def _log_softmax_vjp(g: Tensor, out: Tensor, axis: int) -> Tensor:
+    return g - exp(out) * sum(g, axis=axis, keepdims=True)
+
+
+def _log_softmax_reference(x: Any, axis: int = -1) -> Any:
+    from scipy.special import log_softmax as oracle
+
+    return oracle(x, axis=axis) if x.size else np.asarray(x)
+
+
+LOG_SOFTMAX = Operation(
+    "log_softmax",
+    tensors=("x",),
+    statics=("axis",),
+    rule=partial(_rule, "log_softmax"),
+    traits=Traits("opaque", precision="high"),
+    vjp={"x": _log_softmax_vjp},
+    body=_log_softmax,
+    batch=("axis",),
+    public=log_softmax,
+    samples=partial(_samples, True),
+    reference=_log_softmax_reference,
+)
 
 
 @guarded
@@ -71,79 +149,3 @@ def _along(operation: Operation, x: TensorLike, axis: int) -> Tensor:
 def _shifted(x: Tensor, axis: int) -> Tensor:
     wide = widened(x)
     return wide - max(wide, axis=axis, keepdims=True)
-
-
-def _softmax(x: Tensor, *, axis: int) -> Tensor:
-    if not x.shape[axis]:
-        return x
-    e = exp(_shifted(x, axis))
-    return astype(e / sum(e, axis=axis, keepdims=True), x.dtype)
-
-
-def _log_softmax(x: Tensor, *, axis: int) -> Tensor:
-    if not x.shape[axis]:
-        return x
-    shifted = _shifted(x, axis)
-    return astype(shifted - log(sum(exp(shifted), axis=axis, keepdims=True)), x.dtype)
-
-
-def _softmax_vjp(g: Tensor, out: Tensor, axis: int) -> Tensor:
-    return out * (g - sum(g * out, axis=axis, keepdims=True))
-
-
-def _log_softmax_vjp(g: Tensor, out: Tensor, axis: int) -> Tensor:
-    return g - exp(out) * sum(g, axis=axis, keepdims=True)
-
-
-def _samples(logarithm: bool, draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        yield Sample((draw.array((3, 5)),))
-        wide = draw.array((2, 17, 3), low=-30, high=30)
-        # The logarithm of a sum just above 1 is as exact as that sum.
-        yield Sample((wide,), {"axis": 1}, magnitude=1.0 if logarithm else 0.0)
-        yield Sample((draw.array((0, 3)),))
-        yield Sample((draw.array((3, 0)),))
-
-
-def _rule(name: str, x: Aval, *, axis: int) -> Aval:
-    return elementwise_rule(name, ("float",))(x)  # type: ignore[return-value]
-
-
-def _softmax_reference(x: Any, axis: int = -1) -> Any:
-    from scipy.special import softmax as oracle
-
-    return oracle(x, axis=axis) if x.size else np.asarray(x)
-
-
-def _log_softmax_reference(x: Any, axis: int = -1) -> Any:
-    from scipy.special import log_softmax as oracle
-
-    return oracle(x, axis=axis) if x.size else np.asarray(x)
-
-
-SOFTMAX = Operation(
-    "softmax",
-    tensors=("x",),
-    statics=("axis",),
-    rule=partial(_rule, "softmax"),
-    traits=Traits("opaque", precision="high"),
-    vjp={"x": _softmax_vjp},
-    body=_softmax,
-    batch=("axis",),
-    public=softmax,
-    samples=partial(_samples, False),
-    reference=_softmax_reference,
-)
-LOG_SOFTMAX = Operation(
-    "log_softmax",
-    tensors=("x",),
-    statics=("axis",),
-    rule=partial(_rule, "log_softmax"),
-    traits=Traits("opaque", precision="high"),
-    vjp={"x": _log_softmax_vjp},
-    body=_log_softmax,
-    batch=("axis",),
-    public=log_softmax,
-    samples=partial(_samples, True),
-    reference=_log_softmax_reference,
-)

@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _batch_reference(
+    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
+) -> Any:
+    last = np.moveaxis(x, 1, -1)
+    out = (last - mean) / np.sqrt(var + eps)
+    out = out * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    return np.moveaxis(out, -1, 1)
+
+
 @guarded
 def batch_norm(
     x: TensorLike,
@@ -76,6 +85,51 @@ def batch_norm(
     dtype = statistics_dtype(first.dtype)
     inputs = (first, *(astype(v, dtype)._handle for v in named.values()), *rest)
     return run(BATCH_NORM.op(eps=checked_eps("batch_norm", eps)), inputs)[0]
+
+
+def _batch_rule(
+    x: Aval, mean: Aval, var: Aval, weight: Aval, bias: Aval, *, eps: float
+) -> Aval:  # fmt: skip
+    require_float("batch_norm", x)
+    return x
+
+
+def _batch_norm(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | float, bias: Tensor | float, *,
+    eps: float,
+) -> Tensor:  # fmt: skip
+    n = x.ndim
+    scale = rsqrt(var + eps)
+    if not isinstance(weight, float):
+        scale = scale * widened(weight)
+    # Both steps of the whole are one multiplication and one addition a value.
+    shift = -mean * scale
+    if not isinstance(bias, float):
+        shift = shift + widened(bias)
+    return astype(widened(x) * _channels(scale, n) + _channels(shift, n), x.dtype)
+
+
+def _batch_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
+        c = shape[1:2]
+        statistics = draw.array(c), draw.array(c, low=0.5)
+        yield Sample((draw.array(shape), *statistics), condition=16)
+        yield Sample((draw.array(shape), *statistics, draw.array(c), draw.array(c)), condition=16)
+
+
+BATCH_NORM = Operation(
+    "batch_norm",
+    tensors=("x", "mean", "var", "weight", "bias"),
+    statics=("eps",),
+    rule=_batch_rule,
+    traits=TRAITS,
+    body=_batch_norm,
+    public=batch_norm,
+    samples=_batch_samples,
+    reference=_batch_reference,
+)
 
 
 @guarded
@@ -197,57 +251,3 @@ def _check_channels(x: TensorLike, **operands: TensorLike | None) -> None:
 def _channels(v: Tensor | float, ndim: int) -> Any:
     """A value for each channel, to broadcast over images; a number as it is."""
     return v if isinstance(v, float) else reshape(v, (v.shape[0], *(1,) * (ndim - 2)))
-
-
-def _batch_rule(
-    x: Aval, mean: Aval, var: Aval, weight: Aval, bias: Aval, *, eps: float
-) -> Aval:  # fmt: skip
-    require_float("batch_norm", x)
-    return x
-
-
-def _batch_norm(
-    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | float, bias: Tensor | float, *,
-    eps: float,
-) -> Tensor:  # fmt: skip
-    n = x.ndim
-    scale = rsqrt(var + eps)
-    if not isinstance(weight, float):
-        scale = scale * widened(weight)
-    # Both steps of the whole are one multiplication and one addition a value.
-    shift = -mean * scale
-    if not isinstance(bias, float):
-        shift = shift + widened(bias)
-    return astype(widened(x) * _channels(scale, n) + _channels(shift, n), x.dtype)
-
-
-def _batch_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
-        c = shape[1:2]
-        statistics = draw.array(c), draw.array(c, low=0.5)
-        yield Sample((draw.array(shape), *statistics), condition=16)
-        yield Sample((draw.array(shape), *statistics, draw.array(c), draw.array(c)), condition=16)
-
-
-def _batch_reference(
-    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
-) -> Any:
-    last = np.moveaxis(x, 1, -1)
-    out = (last - mean) / np.sqrt(var + eps)
-    out = out * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
-    return np.moveaxis(out, -1, 1)
-
-
-BATCH_NORM = Operation(
-    "batch_norm",
-    tensors=("x", "mean", "var", "weight", "bias"),
-    statics=("eps",),
-    rule=_batch_rule,
-    traits=TRAITS,
-    body=_batch_norm,
-    public=batch_norm,
-    samples=_batch_samples,
-    reference=_batch_reference,
-)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 Axes = tuple[int, ...]
 
+_TENSORS = ("g", "x", "weight", "mean")
+_OUTPUTS = ("by_x", "by_weight", "by_bias")
+_TRAITS = Traits("opaque", precision="high")
+
 
 def layer_norm_gradient(
     g: TensorLike, x: TensorLike, weight: TensorLike | float, mean: TensorLike, rstd: TensorLike,
@@ -44,6 +48,62 @@ def layer_norm_gradient(
     """
     operands = _operands("layer_norm_gradient", g, x, weight, mean, rstd)
     return run(LAYER_NORM_GRADIENT.op(axes=as_int(axes, "layer_norm_gradient", "axes")), operands)
+
+
+def _layer_rule(
+    g: Aval, x: Aval, weight: Aval, mean: Aval, rstd: Aval, *, axes: int
+) -> tuple[Aval, ...]:
+    name, lead = "layer_norm_gradient", x.ndim - axes
+    if lead < 0:
+        raise ShapeError(f"{name}: x must have the {axes} axes to normalise, got {x}")
+    one = (*x.shape[:lead], *(1,) * axes)
+    return _check(name, g, x, weight, (mean, rstd), x.shape[lead:], one)
+
+
+def _layer_body(
+    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, rstd: Tensor, *, axes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    lead, last = tuple(range(x.ndim - axes)), tuple(range(x.ndim - axes, x.ndim))
+    hat, flow = (widened(x) - mean) * rstd, widened(g)
+    scaled = flow if isinstance(weight, float) else flow * widened(weight)
+    found = _by_x(scaled, hat, rstd, last), sum(flow * hat, axis=lead), sum(flow, axis=lead)
+    return _as(x.dtype, *found)
+
+
+def _layer_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
+    for shape, axes in (((17, 8), 1), ((2, 3, 5), 2), ((0, 3), 1), ((33,), 1)):
+        rest = (*shape[: len(shape) - axes], *(1,) * axes)
+        statistics = draw.array(rest, dtype=wide), draw.array(rest, low=0.5, dtype=wide)
+        g, x, weight = draw.array(shape), draw.array(shape), draw.array(shape[-axes:])
+        yield Sample((g, x, weight, *statistics, axes), condition=64)
+        yield Sample((g, x, 1.0, *statistics, axes), condition=64)
+
+
+def _layer_reference(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, axes: int) -> Any:
+    own = x.shape[x.ndim - axes :]
+    rows = (math.prod(x.shape[: x.ndim - axes]), math.prod(own))
+    along, hat = g.reshape(rows), ((x - mean) * rstd).reshape(rows)
+    scaled = (g * weight).reshape(rows)
+    by_x = [_pulled(*row) for row in zip(scaled, hat, rstd.reshape(-1), strict=True)]
+    by_weight = np.einsum("ij,ij->j", along, hat)
+    return np.reshape(by_x, x.shape), by_weight.reshape(own), along.sum(axis=0).reshape(own)
+
+
+LAYER_NORM_GRADIENT = Operation(
+    "layer_norm_gradient",
+    tensors=(*_TENSORS, "rstd"),
+    statics=("axes",),
+    outputs=_OUTPUTS,
+    rule=_layer_rule,
+    traits=_TRAITS,
+    body=_layer_body,
+    public=layer_norm_gradient,
+    samples=_layer_samples,
+    reference=_layer_reference,
+)
 
 
 def batch_norm_gradient(
@@ -66,6 +126,62 @@ def batch_norm_gradient(
     return run(BATCH_NORM_GRADIENT.op(eps=as_number(eps, "batch_norm_gradient", "eps")), operands)
 
 
+def _batch_rule(
+    g: Aval, x: Aval, weight: Aval, mean: Aval, var: Aval, *, eps: float
+) -> tuple[Aval, ...]:
+    name = "batch_norm_gradient"
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: x must be (batch, channels, ...), got {x}")
+    return _check(name, g, x, weight, (mean, var), x.shape[1:2], x.shape[1:2])
+
+
+def _batch_body(
+    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, var: Tensor, *, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
+    rstd = reshape(rsqrt(var + eps), one)
+    hat, flow = (widened(x) - reshape(mean, one)) * rstd, widened(g)
+    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
+    found = _by_x(scaled, hat, rstd, others), sum(flow * hat, axis=others), sum(flow, axis=others)
+    return _as(x.dtype, *found)
+
+
+def _batch_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
+    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
+        c = shape[1:2]
+        statistics = draw.array(c, dtype=wide), draw.array(c, low=0.5, dtype=wide)
+        g, x, weight = draw.array(shape), draw.array(shape), draw.array(c)
+        yield Sample((g, x, weight, *statistics, 1e-5), condition=64)
+        yield Sample((g, x, 1.0, *statistics, 1e-5), condition=64)
+
+
+def _batch_reference(g: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float) -> Any:
+    weights, rstd = np.broadcast_to(weight, mean.shape), 1 / np.sqrt(var + eps)
+    by_x, by_weight, by_bias = np.empty(x.shape), np.empty(mean.shape), np.empty(mean.shape)
+    for c in range(x.shape[1]):
+        hat, flow = (x[:, c] - mean[c]).ravel() * rstd[c], g[:, c].ravel()
+        by_x[:, c] = _pulled(flow * weights[c], hat, rstd[c]).reshape(x[:, c].shape)
+        by_weight[c], by_bias[c] = flow @ hat, flow.sum()
+    return by_x, by_weight, by_bias
+
+
+BATCH_NORM_GRADIENT = Operation(
+    "batch_norm_gradient",
+    tensors=(*_TENSORS, "var"),
+    statics=("eps",),
+    outputs=_OUTPUTS,
+    rule=_batch_rule,
+    traits=_TRAITS,
+    body=_batch_body,
+    public=batch_norm_gradient,
+    samples=_batch_samples,
+    reference=_batch_reference,
+)
+
+
 def group_norm_gradient(
     g: TensorLike, x: TensorLike, weight: TensorLike | float, mean: TensorLike, rstd: TensorLike,
     groups: int,
@@ -84,6 +200,70 @@ def group_norm_gradient(
     """
     operands = _operands("group_norm_gradient", g, x, weight, mean, rstd)
     return run(GROUP_NORM_GRADIENT.op(groups=groups), operands)
+
+
+def _group_rule(
+    g: Aval, x: Aval, weight: Aval, mean: Aval, rstd: Aval, *, groups: int
+) -> tuple[Aval, ...]:
+    name = "group_norm_gradient"
+    if x.ndim < 2 or (groups < 1 and x.shape[1]) or (groups and x.shape[1] % groups):
+        raise ShapeError(
+            f"{name}: x must be (batch, channels, ...) with channels that groups={groups} "
+            f"divides, got {x}"
+        )
+    return _check(name, g, x, weight, (mean, rstd), x.shape[1:2], (x.shape[0], groups))
+
+
+def _group_body(
+    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, rstd: Tensor, *, groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
+    rows = (x.shape[0], groups, math.prod(x.shape[1:]) // groups if groups else 0)
+    mean, rstd = (reshape(s, (*rows[:2], 1)) for s in (mean, rstd))
+    hat, flow = (reshape(widened(x), rows) - mean) * rstd, widened(g)
+    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
+    by_x = reshape(_by_x(reshape(scaled, rows), hat, rstd, (2,)), x.shape)
+    by_weight = sum(flow * reshape(hat, x.shape), axis=others)
+    return _as(x.dtype, by_x, by_weight, sum(flow, axis=others))
+
+
+def _group_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
+    for shape, groups in (((3, 8), 2), ((2, 3, 5), 3), ((2, 8, 3, 5), 1), ((0, 2, 3), 2)):
+        rows = (shape[0], groups)
+        statistics = draw.array(rows, dtype=wide), draw.array(rows, low=0.5, dtype=wide)
+        g, x, weight = draw.array(shape), draw.array(shape), draw.array(shape[1:2])
+        yield Sample((g, x, weight, *statistics, groups), condition=64)
+        yield Sample((g, x, 1.0, *statistics, groups), condition=64)
+
+
+def _group_reference(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int) -> Any:
+    each, one = x.shape[1] // groups, (-1, *(1,) * (x.ndim - 2))
+    scaled = g * np.reshape(np.broadcast_to(weight, x.shape[1:2]), one)
+    by_x, hats = np.empty(x.shape), np.empty(x.shape)
+    for i, k in np.ndindex(mean.shape):
+        here = (i, slice(k * each, (k + 1) * each))
+        hats[here] = (x[here] - mean[i, k]) * rstd[i, k]
+        flat = _pulled(scaled[here].ravel(), hats[here].ravel(), rstd[i, k])
+        by_x[here] = flat.reshape(by_x[here].shape)
+    others = (0, *range(2, x.ndim))
+    return by_x, (g * hats).sum(axis=others), g.sum(axis=others)
+
+
+GROUP_NORM_GRADIENT = Operation(
+    "group_norm_gradient",
+    tensors=(*_TENSORS, "rstd"),
+    statics=("groups",),
+    outputs=_OUTPUTS,
+    rule=_group_rule,
+    traits=_TRAITS,
+    body=_group_body,
+    public=group_norm_gradient,
+    samples=_group_samples,
+    reference=_group_reference,
+)
 
 
 def _operands(
@@ -121,71 +301,6 @@ def _check(
     return x, Aval(own, x.dtype), Aval(own, x.dtype)
 
 
-def _layer_rule(
-    g: Aval, x: Aval, weight: Aval, mean: Aval, rstd: Aval, *, axes: int
-) -> tuple[Aval, ...]:
-    name, lead = "layer_norm_gradient", x.ndim - axes
-    if lead < 0:
-        raise ShapeError(f"{name}: x must have the {axes} axes to normalise, got {x}")
-    one = (*x.shape[:lead], *(1,) * axes)
-    return _check(name, g, x, weight, (mean, rstd), x.shape[lead:], one)
-
-
-def _batch_rule(
-    g: Aval, x: Aval, weight: Aval, mean: Aval, var: Aval, *, eps: float
-) -> tuple[Aval, ...]:
-    name = "batch_norm_gradient"
-    if x.ndim < 2:
-        raise ShapeError(f"{name}: x must be (batch, channels, ...), got {x}")
-    return _check(name, g, x, weight, (mean, var), x.shape[1:2], x.shape[1:2])
-
-
-def _group_rule(
-    g: Aval, x: Aval, weight: Aval, mean: Aval, rstd: Aval, *, groups: int
-) -> tuple[Aval, ...]:
-    name = "group_norm_gradient"
-    if x.ndim < 2 or (groups < 1 and x.shape[1]) or (groups and x.shape[1] % groups):
-        raise ShapeError(
-            f"{name}: x must be (batch, channels, ...) with channels that groups={groups} "
-            f"divides, got {x}"
-        )
-    return _check(name, g, x, weight, (mean, rstd), x.shape[1:2], (x.shape[0], groups))
-
-
-def _layer_body(
-    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, rstd: Tensor, *, axes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    lead, last = tuple(range(x.ndim - axes)), tuple(range(x.ndim - axes, x.ndim))
-    hat, flow = (widened(x) - mean) * rstd, widened(g)
-    scaled = flow if isinstance(weight, float) else flow * widened(weight)
-    found = _by_x(scaled, hat, rstd, last), sum(flow * hat, axis=lead), sum(flow, axis=lead)
-    return _as(x.dtype, *found)
-
-
-def _batch_body(
-    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, var: Tensor, *, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
-    rstd = reshape(rsqrt(var + eps), one)
-    hat, flow = (widened(x) - reshape(mean, one)) * rstd, widened(g)
-    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
-    found = _by_x(scaled, hat, rstd, others), sum(flow * hat, axis=others), sum(flow, axis=others)
-    return _as(x.dtype, *found)
-
-
-def _group_body(
-    g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, rstd: Tensor, *, groups: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
-    rows = (x.shape[0], groups, math.prod(x.shape[1:]) // groups if groups else 0)
-    mean, rstd = (reshape(s, (*rows[:2], 1)) for s in (mean, rstd))
-    hat, flow = (reshape(widened(x), rows) - mean) * rstd, widened(g)
-    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
-    by_x = reshape(_by_x(reshape(scaled, rows), hat, rstd, (2,)), x.shape)
-    by_weight = sum(flow * reshape(hat, x.shape), axis=others)
-    return _as(x.dtype, by_x, by_weight, sum(flow, axis=others))
-
-
 def _as(dtype: DType, a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return astype(a, dtype), astype(b, dtype), astype(c, dtype)
 
@@ -201,116 +316,6 @@ def _by_x(g: Tensor, hat: Tensor, rstd: Tensor, axes: Axes) -> Tensor:
     return (g - level - hat * along) * rstd
 
 
-def _layer_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
-    for shape, axes in (((17, 8), 1), ((2, 3, 5), 2), ((0, 3), 1), ((33,), 1)):
-        rest = (*shape[: len(shape) - axes], *(1,) * axes)
-        statistics = draw.array(rest, dtype=wide), draw.array(rest, low=0.5, dtype=wide)
-        g, x, weight = draw.array(shape), draw.array(shape), draw.array(shape[-axes:])
-        yield Sample((g, x, weight, *statistics, axes), condition=64)
-        yield Sample((g, x, 1.0, *statistics, axes), condition=64)
-
-
-def _batch_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
-    for shape in ((17, 3), (8, 2, 5), (3, 5, 2, 3)):
-        c = shape[1:2]
-        statistics = draw.array(c, dtype=wide), draw.array(c, low=0.5, dtype=wide)
-        g, x, weight = draw.array(shape), draw.array(shape), draw.array(c)
-        yield Sample((g, x, weight, *statistics, 1e-5), condition=64)
-        yield Sample((g, x, 1.0, *statistics, 1e-5), condition=64)
-
-
-def _group_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    wide = float32 if draw.dtype.itemsize == 2 else draw.dtype
-    for shape, groups in (((3, 8), 2), ((2, 3, 5), 3), ((2, 8, 3, 5), 1), ((0, 2, 3), 2)):
-        rows = (shape[0], groups)
-        statistics = draw.array(rows, dtype=wide), draw.array(rows, low=0.5, dtype=wide)
-        g, x, weight = draw.array(shape), draw.array(shape), draw.array(shape[1:2])
-        yield Sample((g, x, weight, *statistics, groups), condition=64)
-        yield Sample((g, x, 1.0, *statistics, groups), condition=64)
-
-
 def _pulled(flow: Any, hat: Any, rstd: Any) -> Any:
     """A cotangent times the Jacobian of normalisation, a projection."""
     return rstd * (np.eye(hat.size) - 1 / hat.size - np.outer(hat, hat) / hat.size) @ flow
-
-
-def _layer_reference(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, axes: int) -> Any:
-    own = x.shape[x.ndim - axes :]
-    rows = (math.prod(x.shape[: x.ndim - axes]), math.prod(own))
-    along, hat = g.reshape(rows), ((x - mean) * rstd).reshape(rows)
-    scaled = (g * weight).reshape(rows)
-    by_x = [_pulled(*row) for row in zip(scaled, hat, rstd.reshape(-1), strict=True)]
-    by_weight = np.einsum("ij,ij->j", along, hat)
-    return np.reshape(by_x, x.shape), by_weight.reshape(own), along.sum(axis=0).reshape(own)
-
-
-def _batch_reference(g: Any, x: Any, weight: Any, mean: Any, var: Any, eps: float) -> Any:
-    weights, rstd = np.broadcast_to(weight, mean.shape), 1 / np.sqrt(var + eps)
-    by_x, by_weight, by_bias = np.empty(x.shape), np.empty(mean.shape), np.empty(mean.shape)
-    for c in range(x.shape[1]):
-        hat, flow = (x[:, c] - mean[c]).ravel() * rstd[c], g[:, c].ravel()
-        by_x[:, c] = _pulled(flow * weights[c], hat, rstd[c]).reshape(x[:, c].shape)
-        by_weight[c], by_bias[c] = flow @ hat, flow.sum()
-    return by_x, by_weight, by_bias
-
-
-def _group_reference(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int) -> Any:
-    each, one = x.shape[1] // groups, (-1, *(1,) * (x.ndim - 2))
-    scaled = g * np.reshape(np.broadcast_to(weight, x.shape[1:2]), one)
-    by_x, hats = np.empty(x.shape), np.empty(x.shape)
-    for i, k in np.ndindex(mean.shape):
-        here = (i, slice(k * each, (k + 1) * each))
-        hats[here] = (x[here] - mean[i, k]) * rstd[i, k]
-        flat = _pulled(scaled[here].ravel(), hats[here].ravel(), rstd[i, k])
-        by_x[here] = flat.reshape(by_x[here].shape)
-    others = (0, *range(2, x.ndim))
-    return by_x, (g * hats).sum(axis=others), g.sum(axis=others)
-
-
-_TENSORS = ("g", "x", "weight", "mean")
-_OUTPUTS = ("by_x", "by_weight", "by_bias")
-_TRAITS = Traits("opaque", precision="high")
-LAYER_NORM_GRADIENT = Operation(
-    "layer_norm_gradient",
-    tensors=(*_TENSORS, "rstd"),
-    statics=("axes",),
-    outputs=_OUTPUTS,
-    rule=_layer_rule,
-    traits=_TRAITS,
-    body=_layer_body,
-    public=layer_norm_gradient,
-    samples=_layer_samples,
-    reference=_layer_reference,
-)
-BATCH_NORM_GRADIENT = Operation(
-    "batch_norm_gradient",
-    tensors=(*_TENSORS, "var"),
-    statics=("eps",),
-    outputs=_OUTPUTS,
-    rule=_batch_rule,
-    traits=_TRAITS,
-    body=_batch_body,
-    public=batch_norm_gradient,
-    samples=_batch_samples,
-    reference=_batch_reference,
-)
-GROUP_NORM_GRADIENT = Operation(
-    "group_norm_gradient",
-    tensors=(*_TENSORS, "rstd"),
-    statics=("groups",),
-    outputs=_OUTPUTS,
-    rule=_group_rule,
-    traits=_TRAITS,
-    body=_group_body,
-    public=group_norm_gradient,
-    samples=_group_samples,
-    reference=_group_reference,
-)

@@ -35,6 +35,84 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _training_rule(
+    x: Aval, weight: Aval, bias: Aval, *, groups: int, eps: float
+) -> tuple[Aval, ...]:
+    require_float("group_norm", x)
+    statistic = Aval((x.shape[0], groups), statistics_dtype(x.dtype))
+    return x, statistic, statistic
+
+
+def _training(
+    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    each = math.prod(x.shape[1:]) // groups if groups else 0
+    rows = reshape(widened(x), (x.shape[0], groups, each))
+    hat, mean, rstd = layer_norm_training(rows, each, eps=eps)
+    scale, shift = (
+        v if isinstance(v, float) else reshape(v, (*v.shape, *(1,) * (x.ndim - 2)))
+        for v in (weight, bias)
+    )
+    out = astype(affine(reshape(hat, x.shape), scale, shift), x.dtype)
+    return out, reshape(mean, rows.shape[:2]), reshape(rstd, rows.shape[:2])
+
+
+def _vjp(
+    g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
+    mean: Tensor, rstd: Tensor, groups: int, needs: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    by_x = by_weight = by_bias = None
+    if g[0] is not None:
+        by_x, by_weight, by_bias = group_norm_gradient(g[0], x, weight, mean, rstd, groups)
+    if needs[0] and (g[1] is not None or g[2] is not None):
+        each = math.prod(x.shape[1:]) // groups if groups else 0
+        rows, one = (x.shape[0], groups, each), (x.shape[0], groups, 1)
+        more = None if g[1] is None else broadcast_to(reshape(g[1], one) / max(1, each), rows)
+        if g[2] is not None:
+            # rstd = (var + eps)^(-1/2), so that d rstd / d x = -rstd^2 * hat / count.
+            scale = reshape(g[2] * square(rstd) * rstd / -max(1, each), one)
+            more = plus(more, (reshape(widened(x), rows) - reshape(mean, one)) * scale)
+        by_x = plus(by_x, None if more is None else astype(reshape(more, x.shape), x.dtype))
+    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    shapes: tuple[tuple[Shape, int], ...] = (
+        ((3, 8), 2), ((2, 3, 5), 3), ((2, 8, 3, 5), 1), ((0, 2, 3), 2),
+    )  # fmt: skip
+    for shape, groups in shapes:
+        c = shape[1:2]
+        yield Sample((draw.array(shape), groups), condition=32)
+        yield Sample((draw.array(shape), groups, draw.array(c), draw.array(c)), condition=32)
+
+
+def _reference(
+    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    each = x.shape[1] // num_groups
+    parts = []
+    for start in range(0, x.shape[1], each):
+        group = x[:, start : start + each]
+        axes = tuple(range(1, x.ndim))
+        off = group - group.mean(axis=axes, keepdims=True)
+        parts.append(off / np.sqrt(np.mean(off * off, axis=axes, keepdims=True) + eps))
+    last = np.moveaxis(np.concatenate(parts, axis=1), 1, -1)
+    last = last * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    return np.moveaxis(last, -1, 1)
+
+
+def _training_reference(
+    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    count = math.prod(x.shape[1:]) // num_groups
+    rows = x.reshape(x.shape[0], num_groups, count)
+    mean = rows.sum(axis=2) / max(1, count)  # of nothing it is 0 here, where NumPy has NaN
+    var = np.square(rows - mean[..., None]).sum(axis=2) / max(1, count)
+    return _reference(x, num_groups, weight, bias, eps), mean, 1 / np.sqrt(var + eps)
+
+
 @guarded
 def group_norm(
     x: TensorLike,
@@ -63,6 +141,59 @@ def group_norm(
     """
     groups = as_int(num_groups, "group_norm", "num_groups")
     return _grouped("group_norm", x, groups, weight, bias, eps)
+
+
+def _rule(x: Aval, weight: Aval, bias: Aval, *, groups: int, eps: float) -> Aval:
+    require_float("group_norm", x)
+    return x
+
+
+def _body(*operands: Any, groups: int, eps: float) -> Tensor:
+    return _training(*operands, groups=groups, eps=eps)[0]
+
+
+def group_norm_training(
+    x: TensorLike,
+    num_groups: int,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    *,
+    eps: float = 1e-5,
+) -> tuple[Tensor, ...]:
+    """`group_norm` with each group's mean and inverse of the standard deviation."""
+    name, shape = "group_norm", handle_of(x, "group_norm").shape
+    groups = as_int(num_groups, name, "num_groups")
+    _check_groups(name, shape, groups)
+    _check_channels(name, shape, weight=weight, bias=bias)
+    op = GROUP_NORM_TRAINING.op(groups=groups, eps=checked_eps(name, eps))
+    return run(op, norm_operands(name, x, weight, bias))
+
+
+GROUP_NORM_TRAINING = Operation(
+    "group_norm_training",
+    tensors=("x", "weight", "bias"),
+    statics=("groups", "eps"),
+    outputs=("out", "mean", "rstd"),
+    rule=_training_rule,
+    traits=TRAITS,
+    vjp={("x", "weight", "bias"): _vjp},
+    body=_training,
+    public=group_norm_training,
+    samples=_samples,
+    reference=_training_reference,
+)
+GROUP_NORM = Operation(
+    "group_norm",
+    tensors=("x", "weight", "bias"),
+    statics=("groups", "eps"),
+    rule=_rule,
+    traits=TRAITS,
+    body=_body,
+    training=GROUP_NORM_TRAINING,
+    public=group_norm,
+    samples=_samples,
+    reference=_reference,
+)
 
 
 @guarded
@@ -138,134 +269,3 @@ def _check_channels(name: str, shape: Shape, **operands: TensorLike | None) -> N
                 f"{name}: {argument} must have one value for each of the channels (axis 1) of x "
                 f"{shape}, got shape {handle_of(value, name, argument).shape}"
             )
-
-
-def _rule(x: Aval, weight: Aval, bias: Aval, *, groups: int, eps: float) -> Aval:
-    require_float("group_norm", x)
-    return x
-
-
-def group_norm_training(
-    x: TensorLike,
-    num_groups: int,
-    weight: TensorLike | None = None,
-    bias: TensorLike | None = None,
-    *,
-    eps: float = 1e-5,
-) -> tuple[Tensor, ...]:
-    """`group_norm` with each group's mean and inverse of the standard deviation."""
-    name, shape = "group_norm", handle_of(x, "group_norm").shape
-    groups = as_int(num_groups, name, "num_groups")
-    _check_groups(name, shape, groups)
-    _check_channels(name, shape, weight=weight, bias=bias)
-    op = GROUP_NORM_TRAINING.op(groups=groups, eps=checked_eps(name, eps))
-    return run(op, norm_operands(name, x, weight, bias))
-
-
-def _training_rule(
-    x: Aval, weight: Aval, bias: Aval, *, groups: int, eps: float
-) -> tuple[Aval, ...]:
-    require_float("group_norm", x)
-    statistic = Aval((x.shape[0], groups), statistics_dtype(x.dtype))
-    return x, statistic, statistic
-
-
-def _training(
-    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, groups: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    each = math.prod(x.shape[1:]) // groups if groups else 0
-    rows = reshape(widened(x), (x.shape[0], groups, each))
-    hat, mean, rstd = layer_norm_training(rows, each, eps=eps)
-    scale, shift = (
-        v if isinstance(v, float) else reshape(v, (*v.shape, *(1,) * (x.ndim - 2)))
-        for v in (weight, bias)
-    )
-    out = astype(affine(reshape(hat, x.shape), scale, shift), x.dtype)
-    return out, reshape(mean, rows.shape[:2]), reshape(rstd, rows.shape[:2])
-
-
-def _body(*operands: Any, groups: int, eps: float) -> Tensor:
-    return _training(*operands, groups=groups, eps=eps)[0]
-
-
-def _vjp(
-    g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
-    mean: Tensor, rstd: Tensor, groups: int, needs: tuple[bool, bool, bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    by_x = by_weight = by_bias = None
-    if g[0] is not None:
-        by_x, by_weight, by_bias = group_norm_gradient(g[0], x, weight, mean, rstd, groups)
-    if needs[0] and (g[1] is not None or g[2] is not None):
-        each = math.prod(x.shape[1:]) // groups if groups else 0
-        rows, one = (x.shape[0], groups, each), (x.shape[0], groups, 1)
-        more = None if g[1] is None else broadcast_to(reshape(g[1], one) / max(1, each), rows)
-        if g[2] is not None:
-            # rstd = (var + eps)^(-1/2), so that d rstd / d x = -rstd^2 * hat / count.
-            scale = reshape(g[2] * square(rstd) * rstd / -max(1, each), one)
-            more = plus(more, (reshape(widened(x), rows) - reshape(mean, one)) * scale)
-        by_x = plus(by_x, None if more is None else astype(reshape(more, x.shape), x.dtype))
-    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    shapes: tuple[tuple[Shape, int], ...] = (
-        ((3, 8), 2), ((2, 3, 5), 3), ((2, 8, 3, 5), 1), ((0, 2, 3), 2),
-    )  # fmt: skip
-    for shape, groups in shapes:
-        c = shape[1:2]
-        yield Sample((draw.array(shape), groups), condition=32)
-        yield Sample((draw.array(shape), groups, draw.array(c), draw.array(c)), condition=32)
-
-
-def _reference(
-    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
-    each = x.shape[1] // num_groups
-    parts = []
-    for start in range(0, x.shape[1], each):
-        group = x[:, start : start + each]
-        axes = tuple(range(1, x.ndim))
-        off = group - group.mean(axis=axes, keepdims=True)
-        parts.append(off / np.sqrt(np.mean(off * off, axis=axes, keepdims=True) + eps))
-    last = np.moveaxis(np.concatenate(parts, axis=1), 1, -1)
-    last = last * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
-    return np.moveaxis(last, -1, 1)
-
-
-def _training_reference(
-    x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
-    count = math.prod(x.shape[1:]) // num_groups
-    rows = x.reshape(x.shape[0], num_groups, count)
-    mean = rows.sum(axis=2) / max(1, count)  # of nothing it is 0 here, where NumPy has NaN
-    var = np.square(rows - mean[..., None]).sum(axis=2) / max(1, count)
-    return _reference(x, num_groups, weight, bias, eps), mean, 1 / np.sqrt(var + eps)
-
-
-GROUP_NORM_TRAINING = Operation(
-    "group_norm_training",
-    tensors=("x", "weight", "bias"),
-    statics=("groups", "eps"),
-    outputs=("out", "mean", "rstd"),
-    rule=_training_rule,
-    traits=TRAITS,
-    vjp={("x", "weight", "bias"): _vjp},
-    body=_training,
-    public=group_norm_training,
-    samples=_samples,
-    reference=_training_reference,
-)
-GROUP_NORM = Operation(
-    "group_norm",
-    tensors=("x", "weight", "bias"),
-    statics=("groups", "eps"),
-    rule=_rule,
-    traits=TRAITS,
-    body=_body,
-    training=GROUP_NORM_TRAINING,
-    public=group_norm,
-    samples=_samples,
-    reference=_reference,
-)

@@ -27,6 +27,66 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _layer_training_rule(
+    x: Aval, weight: Aval, bias: Aval, *, axes: int, eps: float
+) -> tuple[Aval, ...]:
+    require_float("layer_norm", x)
+    rest: Shape = (*x.shape[: len(x.shape) - axes], *(1,) * axes)
+    statistic = Aval(rest, statistics_dtype(x.dtype))
+    return x, statistic, statistic
+
+
+def _layer_training(
+    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, axes: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    hat, mean, var = normalized(x, _last(x.ndim, axes), eps)
+    return astype(affine(hat, weight, bias), x.dtype), mean, rsqrt(var + eps)
+
+
+def _layer_vjp(
+    g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
+    mean: Tensor, rstd: Tensor, axes: int, needs: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    by_x = by_weight = by_bias = None
+    if g[0] is not None:
+        by_x, by_weight, by_bias = layer_norm_gradient(g[0], x, weight, mean, rstd, axes)
+    if needs[0] and (g[1] is not None or g[2] is not None):
+        last = _last(x.ndim, axes)
+        count = max(1, math.prod(x.shape[a] for a in last))
+        more = None if g[1] is None else broadcast_to(g[1] / count, x.shape)
+        # rstd = (var + eps)^(-1/2), so that d rstd / d x = -rstd^2 * hat / count.
+        hat = (widened(x) - mean) * rstd
+        more = plus(more, None if g[2] is None else -g[2] * square(rstd) * hat / count)
+        by_x = plus(by_x, None if more is None else astype(more, x.dtype))
+    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
+
+
+def _layer_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    shapes: tuple[tuple[Shape, Shape], ...] = (
+        ((17, 8), (8,)), ((2, 3, 5), (3, 5)), ((0, 3), (3,)), ((33,), (33,)),
+    )  # fmt: skip
+    for shape, over in shapes:
+        yield Sample((draw.array(shape), over), condition=32)
+        yield Sample((draw.array(shape), over, draw.array(over), draw.array(over)), condition=32)
+
+
+def _layer_reference(
+    x: Any, normalized_shape: Any, weight: Any = 1.0, bias: Any = 0.0, *, eps: float = 1e-5
+) -> Any:
+    mean, var = _moments(x, normalized_shape)
+    return (x - mean) / np.sqrt(var + eps) * weight + bias
+
+
+def _layer_training_reference(x: Any, normalized_shape: Any, *rest: Any, eps: float = 1e-5) -> Any:
+    mean, var = _moments(x, normalized_shape)
+    return _layer_reference(x, normalized_shape, *rest, eps=eps), mean, 1 / np.sqrt(var + eps)
+
+
+TRAITS = Traits("opaque", precision="high")
+
+
 @guarded
 def layer_norm(
     x: TensorLike,
@@ -54,6 +114,17 @@ def layer_norm(
     return _layer(LAYER_NORM, x, normalized_shape, weight, bias, eps)[0]
 
 
+def _layer_rule(x: Aval, weight: Aval, bias: Aval, *, axes: int, eps: float) -> Aval:
+    require_float("layer_norm", x)
+    return x
+
+
+def _layer_norm(
+    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, axes: int, eps: float
+) -> Tensor:
+    return _layer_training(x, weight, bias, axes=axes, eps=eps)[0]
+
+
 def layer_norm_training(
     x: TensorLike,
     normalized_shape: int | Sequence[int],
@@ -66,24 +137,31 @@ def layer_norm_training(
     return _layer(LAYER_NORM_TRAINING, x, normalized_shape, weight, bias, eps)
 
 
-def _layer(
-    operation: Operation, x: TensorLike, normalized_shape: int | Sequence[int],
-    weight: TensorLike | None, bias: TensorLike | None, eps: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    shape = as_shape(normalized_shape, "layer_norm", "normalized_shape")
-    have = handle_of(x, "layer_norm").shape
-    if not shape or have[len(have) - len(shape) :] != shape or len(shape) > len(have):
-        raise ShapeError(
-            f"layer_norm: x must end in normalized_shape={shape}, got shape {have}"
-        )  # fmt: skip
-    for argument, value in (("weight", weight), ("bias", bias)):
-        if value is not None and handle_of(value, "layer_norm", argument).shape != shape:
-            raise ShapeError(
-                f"layer_norm: {argument} must have normalized_shape={shape}, got shape "
-                f"{handle_of(value, 'layer_norm', argument).shape}"
-            )
-    op = operation.op(axes=len(shape), eps=checked_eps("layer_norm", eps))
-    return run(op, norm_operands("layer_norm", x, weight, bias))
+LAYER_NORM_TRAINING = Operation(
+    "layer_norm_training",
+    tensors=("x", "weight", "bias"),
+    statics=("axes", "eps"),
+    outputs=("out", "mean", "rstd"),
+    rule=_layer_training_rule,
+    traits=TRAITS,
+    vjp={("x", "weight", "bias"): _layer_vjp},
+    body=_layer_training,
+    public=layer_norm_training,
+    samples=_layer_samples,
+    reference=_layer_training_reference,
+)
+LAYER_NORM = Operation(
+    "layer_norm",
+    tensors=("x", "weight", "bias"),
+    statics=("axes", "eps"),
+    rule=_layer_rule,
+    traits=TRAITS,
+    body=_layer_norm,
+    training=LAYER_NORM_TRAINING,
+    public=layer_norm,
+    samples=_layer_samples,
+    reference=_layer_reference,
+)
 
 
 def norm_operands(
@@ -130,80 +208,32 @@ def affine(y: Tensor, weight: Tensor | float, bias: Tensor | float) -> Tensor:
     return y if isinstance(bias, float) else y + widened(bias)
 
 
-def _last(ndim: int, axes: int) -> Axes:
-    return tuple(range(ndim - axes, ndim))
-
-
-def _layer_rule(x: Aval, weight: Aval, bias: Aval, *, axes: int, eps: float) -> Aval:
-    require_float("layer_norm", x)
-    return x
-
-
-def _layer_training_rule(
-    x: Aval, weight: Aval, bias: Aval, *, axes: int, eps: float
-) -> tuple[Aval, ...]:
-    require_float("layer_norm", x)
-    rest: Shape = (*x.shape[: len(x.shape) - axes], *(1,) * axes)
-    statistic = Aval(rest, statistics_dtype(x.dtype))
-    return x, statistic, statistic
-
-
-def _layer_training(
-    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, axes: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    hat, mean, var = normalized(x, _last(x.ndim, axes), eps)
-    return astype(affine(hat, weight, bias), x.dtype), mean, rsqrt(var + eps)
-
-
-def _layer_norm(
-    x: Tensor, weight: Tensor | float, bias: Tensor | float, *, axes: int, eps: float
-) -> Tensor:
-    return _layer_training(x, weight, bias, axes=axes, eps=eps)[0]
-
-
-def _layer_vjp(
-    g: tuple[Tensor | None, Tensor | None, Tensor | None], x: Tensor, weight: Tensor | float,
-    mean: Tensor, rstd: Tensor, axes: int, needs: tuple[bool, bool, bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    by_x = by_weight = by_bias = None
-    if g[0] is not None:
-        by_x, by_weight, by_bias = layer_norm_gradient(g[0], x, weight, mean, rstd, axes)
-    if needs[0] and (g[1] is not None or g[2] is not None):
-        last = _last(x.ndim, axes)
-        count = max(1, math.prod(x.shape[a] for a in last))
-        more = None if g[1] is None else broadcast_to(g[1] / count, x.shape)
-        # rstd = (var + eps)^(-1/2), so that d rstd / d x = -rstd^2 * hat / count.
-        hat = (widened(x) - mean) * rstd
-        more = plus(more, None if g[2] is None else -g[2] * square(rstd) * hat / count)
-        by_x = plus(by_x, None if more is None else astype(more, x.dtype))
-    return by_x, by_weight if needs[1] else None, by_bias if needs[2] else None
-
-
 def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
-def _layer_samples(draw: Draw) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    shapes: tuple[tuple[Shape, Shape], ...] = (
-        ((17, 8), (8,)), ((2, 3, 5), (3, 5)), ((0, 3), (3,)), ((33,), (33,)),
-    )  # fmt: skip
-    for shape, over in shapes:
-        yield Sample((draw.array(shape), over), condition=32)
-        yield Sample((draw.array(shape), over, draw.array(over), draw.array(over)), condition=32)
+def _layer(
+    operation: Operation, x: TensorLike, normalized_shape: int | Sequence[int],
+    weight: TensorLike | None, bias: TensorLike | None, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    shape = as_shape(normalized_shape, "layer_norm", "normalized_shape")
+    have = handle_of(x, "layer_norm").shape
+    if not shape or have[len(have) - len(shape) :] != shape or len(shape) > len(have):
+        raise ShapeError(
+            f"layer_norm: x must end in normalized_shape={shape}, got shape {have}"
+        )  # fmt: skip
+    for argument, value in (("weight", weight), ("bias", bias)):
+        if value is not None and handle_of(value, "layer_norm", argument).shape != shape:
+            raise ShapeError(
+                f"layer_norm: {argument} must have normalized_shape={shape}, got shape "
+                f"{handle_of(value, 'layer_norm', argument).shape}"
+            )
+    op = operation.op(axes=len(shape), eps=checked_eps("layer_norm", eps))
+    return run(op, norm_operands("layer_norm", x, weight, bias))
 
 
-def _layer_reference(
-    x: Any, normalized_shape: Any, weight: Any = 1.0, bias: Any = 0.0, *, eps: float = 1e-5
-) -> Any:
-    mean, var = _moments(x, normalized_shape)
-    return (x - mean) / np.sqrt(var + eps) * weight + bias
-
-
-def _layer_training_reference(x: Any, normalized_shape: Any, *rest: Any, eps: float = 1e-5) -> Any:
-    mean, var = _moments(x, normalized_shape)
-    return _layer_reference(x, normalized_shape, *rest, eps=eps), mean, 1 / np.sqrt(var + eps)
+def _last(ndim: int, axes: int) -> Axes:
+    return tuple(range(ndim - axes, ndim))
 
 
 def _moments(x: Any, normalized_shape: Shape) -> tuple[Any, Any]:
@@ -212,31 +242,3 @@ def _moments(x: Any, normalized_shape: Shape) -> tuple[Any, Any]:
         nothing = np.sum(x, axis=axes, keepdims=True)
         return nothing, nothing
     return np.mean(x, axis=axes, keepdims=True), np.var(x, axis=axes, keepdims=True)
-
-
-TRAITS = Traits("opaque", precision="high")
-LAYER_NORM_TRAINING = Operation(
-    "layer_norm_training",
-    tensors=("x", "weight", "bias"),
-    statics=("axes", "eps"),
-    outputs=("out", "mean", "rstd"),
-    rule=_layer_training_rule,
-    traits=TRAITS,
-    vjp={("x", "weight", "bias"): _layer_vjp},
-    body=_layer_training,
-    public=layer_norm_training,
-    samples=_layer_samples,
-    reference=_layer_training_reference,
-)
-LAYER_NORM = Operation(
-    "layer_norm",
-    tensors=("x", "weight", "bias"),
-    statics=("axes", "eps"),
-    rule=_layer_rule,
-    traits=TRAITS,
-    body=_layer_norm,
-    training=LAYER_NORM_TRAINING,
-    public=layer_norm,
-    samples=_layer_samples,
-    reference=_layer_reference,
-)

@@ -26,66 +26,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-@guarded
-def rms_norm(
-    x: TensorLike,
-    normalized_shape: int | Sequence[int],
-    weight: TensorLike | None = None,
-    *,
-    eps: float | None = None,
-) -> Tensor:
-    """Scales to a mean square of 1 over the last axes (Zhang and Sennrich, arXiv 1910.07467).
-
-    Args:
-        x: (..., *normalized_shape), floats.
-        normalized_shape: the sizes of the axes that are normalised together.
-        weight: of this shape: what the result is multiplied by.
-        eps: added to the mean square; the dtype's precision (`finfo(x.dtype).eps`) if not given.
-
-    Raises:
-        ShapeError: `x` does not end in `normalized_shape`, or weight differs from it.
-
-    >>> import ingle.tensor as it
-    >>> it.rms_norm(it.asarray([[3.0, -3.0]]), 2, eps=0.0).tolist()
-    [[1.0, -1.0]]
-    """
-    return _rms(RMS_NORM, x, normalized_shape, weight, eps)[0]
-
-
-def rms_norm_training(
-    x: TensorLike,
-    normalized_shape: int | Sequence[int],
-    weight: TensorLike | None = None,
-    *,
-    eps: float | None = None,
-) -> tuple[Tensor, ...]:
-    """`rms_norm` with the inverse of the root of the mean square, its axes kept."""
-    return _rms(RMS_NORM_TRAINING, x, normalized_shape, weight, eps)
-
-
-def _rms(
-    operation: Operation, x: TensorLike, normalized_shape: int | Sequence[int],
-    weight: TensorLike | None, eps: float | None,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    name = "rms_norm"
-    shape, have = as_shape(normalized_shape, name, "normalized_shape"), handle_of(x, name).shape
-    if not shape or have[len(have) - len(shape) :] != shape or len(shape) > len(have):
-        raise ShapeError(f"{name}: x must end in normalized_shape={shape}, got shape {have}")
-    if weight is not None and handle_of(weight, name, "weight").shape != shape:
-        raise ShapeError(
-            f"{name}: weight must have normalized_shape={shape}, got shape "
-            f"{handle_of(weight, name, 'weight').shape}"
-        )
-    operands: list[Handle | Scalar] = promote_present(name, ("x", x, None), ("weight", weight, 1.0))
-    require_float(name, Aval(have, operands[0].dtype))
-    small = finfo(operands[0].dtype).eps if eps is None else checked_eps(name, eps)
-    return run(operation.op(axes=len(shape), eps=float(small)), operands)
-
-
-def _last(ndim: int, axes: int) -> Axes:
-    return tuple(range(ndim - axes, ndim))
-
-
 def _rule(x: Aval, weight: Aval, *, axes: int, eps: float) -> Aval:
     require_float("rms_norm", x)
     return x
@@ -147,8 +87,45 @@ def _training_reference(
     return x * rrms * weight, rrms
 
 
+@guarded
+def rms_norm(
+    x: TensorLike,
+    normalized_shape: int | Sequence[int],
+    weight: TensorLike | None = None,
+    *,
+    eps: float | None = None,
+) -> Tensor:
+    """Scales to a mean square of 1 over the last axes (Zhang and Sennrich, arXiv 1910.07467).
+
+    Args:
+        x: (..., *normalized_shape), floats.
+        normalized_shape: the sizes of the axes that are normalised together.
+        weight: of this shape: what the result is multiplied by.
+        eps: added to the mean square; the dtype's precision (`finfo(x.dtype).eps`) if not given.
+
+    Raises:
+        ShapeError: `x` does not end in `normalized_shape`, or weight differs from it.
+
+    >>> import ingle.tensor as it
+    >>> it.rms_norm(it.asarray([[3.0, -3.0]]), 2, eps=0.0).tolist()
+    [[1.0, -1.0]]
+    """
+    return _rms(RMS_NORM, x, normalized_shape, weight, eps)[0]
+
+
 def _reference(x: Any, normalized_shape: Any, weight: Any = 1.0, *, eps: float) -> Any:
     return _training_reference(x, normalized_shape, weight, eps=eps)[0]
+
+
+def rms_norm_training(
+    x: TensorLike,
+    normalized_shape: int | Sequence[int],
+    weight: TensorLike | None = None,
+    *,
+    eps: float | None = None,
+) -> tuple[Tensor, ...]:
+    """`rms_norm` with the inverse of the root of the mean square, its axes kept."""
+    return _rms(RMS_NORM_TRAINING, x, normalized_shape, weight, eps)
 
 
 RMS_NORM_TRAINING = Operation(
@@ -176,3 +153,26 @@ RMS_NORM = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+def _rms(
+    operation: Operation, x: TensorLike, normalized_shape: int | Sequence[int],
+    weight: TensorLike | None, eps: float | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    name = "rms_norm"
+    shape, have = as_shape(normalized_shape, name, "normalized_shape"), handle_of(x, name).shape
+    if not shape or have[len(have) - len(shape) :] != shape or len(shape) > len(have):
+        raise ShapeError(f"{name}: x must end in normalized_shape={shape}, got shape {have}")
+    if weight is not None and handle_of(weight, name, "weight").shape != shape:
+        raise ShapeError(
+            f"{name}: weight must have normalized_shape={shape}, got shape "
+            f"{handle_of(weight, name, 'weight').shape}"
+        )
+    operands: list[Handle | Scalar] = promote_present(name, ("x", x, None), ("weight", weight, 1.0))
+    require_float(name, Aval(have, operands[0].dtype))
+    small = finfo(operands[0].dtype).eps if eps is None else checked_eps(name, eps)
+    return run(operation.op(axes=len(shape), eps=float(small)), operands)
+
+
+def _last(ndim: int, axes: int) -> Axes:
+    return tuple(range(ndim - axes, ndim))

@@ -120,6 +120,134 @@ def avg_pool3d(
     return _average(3, "avg_pool3d", x, kernel_size, *options)
 
 
+def _rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Aval:
+    check_images("avg_pool", x, len(kernel))
+    name = f"avg_pool{len(kernel)}d"
+    _require_floats(name, x)
+    out = out_sizes(name, x.shape[2:], kernel, stride, padding, (1,) * len(kernel))
+    return Aval((*x.shape[:2], *out), x.dtype)
+
+
+def _samples(draw: Draw, gradient: bool) -> Iterator[Sample]:
+    if not draw.dtype.is_floating:
+        return
+    cases = (*CASES, ((2, 2, 8), 3, {"stride": 2, "padding": 1, "count_include_pad": False}))
+    for written, kernel, more in cases:
+        shape = draw.shape(written)
+        if not gradient:
+            yield Sample((draw.array(shape), kernel), more, condition=4)
+            continue
+        attributes = _attributes(
+            "avg_pool", shape[2:], kernel, more.get("stride"), more.get("padding", 0),
+            more.get("ceil_mode", False), True,
+        )  # fmt: skip
+        out = _rule(Aval(shape, float32), **attributes).shape
+        yield Sample((draw.array(out), shape[2:], kernel), more, condition=4)
+
+
+_STATICS = ("kernel", "stride", "padding", "counted")
+
+
+def avg_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
+    """`avg_pool1d`, `avg_pool2d` or `avg_pool3d`, by the rank of images with a batch axis."""
+    rank = len(handle_of(x, "avg_pool").shape) - 2
+    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True,
+            "divisor_override": None, **options}  # fmt: skip
+    return _average(rank, f"avg_pool{rank}d", x, kernel_size, **more)
+
+
+def _body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Tensor:
+    size, ones = x.shape[2:], (1,) * len(kernel)
+    out = out_sizes("avg_pool", size, kernel, stride, padding, ones)
+    image = padded(widened(x), padding)
+    parts = [seen_by(image, tap, out, stride, ones) for tap in taps(kernel)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return astype(total / _counts(size, kernel, stride, padding, counted, total), x.dtype)
+
+
+def _vjp(
+    g: Tensor, x_aval: Aval, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
+) -> Tensor:
+    op = AVG_POOL_GRADIENT.op(
+        size=x_aval.shape[2:], kernel=kernel, stride=stride, padding=padding, counted=counted
+    )
+    return run1(op, g._handle)
+
+
+AVG_POOL = Operation(
+    "avg_pool",
+    tensors=("x",),
+    statics=_STATICS,
+    rule=_rule,
+    traits=Traits("opaque", precision="high"),
+    vjp={"x": _vjp},
+    body=_body,
+    public=avg_pool,
+    samples=partial(_samples, gradient=False),
+    reference="ingle.tensor.ops.pooling._reference:avg_pool",
+)
+
+
+def avg_pool_gradient(g: TensorLike, size: PerAxis, kernel_size: PerAxis, **options: Any) -> Tensor:
+    """What a gradient g of a pooling's result means for its images of the given sizes."""
+    name = "avg_pool_gradient"
+    sizes = as_shape(size, name, "size")
+    if isinstance(kernel_size, (list, tuple)) and len(kernel_size) != len(sizes):
+        raise ArgumentError(
+            f"{name}: size and kernel_size must have as many numbers, got {size} and {kernel_size}"
+        )
+    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, **options}
+    attributes = _attributes(name, sizes, kernel_size, **more)
+    return run1(AVG_POOL_GRADIENT.op(size=sizes, **attributes), handle_of(g, name, "g"))
+
+
+def _gradient_rule(
+    g: Aval, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
+) -> Aval:
+    name = "avg_pool_gradient"
+    _require_floats(name, g, "g")
+    out = out_sizes(name, size, kernel, stride, padding, (1,) * len(kernel))
+    if g.shape[2:] != out:
+        raise ShapeError(f"{name}: g must end in {out} for size {size}, got shape {g.shape}")
+    return Aval((*g.shape[:2], *size), g.dtype)
+
+
+def _gradient_body(
+    g: Tensor, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
+) -> Tensor:
+    wide, ones = widened(g), (1,) * len(kernel)
+    share = wide / _counts(size, kernel, stride, padding, counted, wide)
+    whole = padded_sizes(size, padding)
+    parts = [put_back(share, tap, whole, stride, ones) for tap in taps(kernel)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return astype(cropped(total, padding), g.dtype)
+
+
+def _gradient_vjp(
+    v: Tensor, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
+) -> Tensor:  # fmt: skip
+    op = AVG_POOL.op(kernel=kernel, stride=stride, padding=padding, counted=counted)
+    return run1(op, v._handle)
+
+
+AVG_POOL_GRADIENT = Operation(
+    "avg_pool_gradient",
+    tensors=("g",),
+    statics=("size", *_STATICS),
+    rule=_gradient_rule,
+    traits=Traits("opaque", precision="high"),
+    vjp={"g": _gradient_vjp},
+    body=_gradient_body,
+    public=avg_pool_gradient,
+    samples=partial(_samples, gradient=True),
+    reference="ingle.tensor.ops.pooling._reference:avg_pool_gradient",
+)
+
+
 def _average(
     rank: int, name: str, x: TensorLike, kernel_size: object, stride: object, padding: object,
     ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
@@ -155,25 +283,6 @@ def _require_floats(name: str, x: Aval, argument: str = "x") -> None:
         raise DTypeError(f"{name}: {argument} must be floats, got {x.dtype}; cast it to float32")
 
 
-def _rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Aval:
-    check_images("avg_pool", x, len(kernel))
-    name = f"avg_pool{len(kernel)}d"
-    _require_floats(name, x)
-    out = out_sizes(name, x.shape[2:], kernel, stride, padding, (1,) * len(kernel))
-    return Aval((*x.shape[:2], *out), x.dtype)
-
-
-def _gradient_rule(
-    g: Aval, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
-) -> Aval:
-    name = "avg_pool_gradient"
-    _require_floats(name, g, "g")
-    out = out_sizes(name, size, kernel, stride, padding, (1,) * len(kernel))
-    if g.shape[2:] != out:
-        raise ShapeError(f"{name}: g must end in {out} for size {size}, got shape {g.shape}")
-    return Aval((*g.shape[:2], *size), g.dtype)
-
-
 def _counts(
     size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs, like: Tensor
 ) -> Any:
@@ -191,108 +300,3 @@ def _counts(
         shape = tuple(windows if i == axis else 1 for i in range(rank))
         total = total * astype(reshape(count, shape), like.dtype)
     return total
-
-
-def _body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs) -> Tensor:
-    size, ones = x.shape[2:], (1,) * len(kernel)
-    out = out_sizes("avg_pool", size, kernel, stride, padding, ones)
-    image = padded(widened(x), padding)
-    parts = [seen_by(image, tap, out, stride, ones) for tap in taps(kernel)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return astype(total / _counts(size, kernel, stride, padding, counted, total), x.dtype)
-
-
-def _gradient_body(
-    g: Tensor, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
-) -> Tensor:
-    wide, ones = widened(g), (1,) * len(kernel)
-    share = wide / _counts(size, kernel, stride, padding, counted, wide)
-    whole = padded_sizes(size, padding)
-    parts = [put_back(share, tap, whole, stride, ones) for tap in taps(kernel)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return astype(cropped(total, padding), g.dtype)
-
-
-def _vjp(
-    g: Tensor, x_aval: Aval, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
-) -> Tensor:
-    op = AVG_POOL_GRADIENT.op(
-        size=x_aval.shape[2:], kernel=kernel, stride=stride, padding=padding, counted=counted
-    )
-    return run1(op, g._handle)
-
-
-def _gradient_vjp(
-    v: Tensor, kernel: Ints, stride: Ints, padding: Pairs, counted: Pairs
-) -> Tensor:  # fmt: skip
-    op = AVG_POOL.op(kernel=kernel, stride=stride, padding=padding, counted=counted)
-    return run1(op, v._handle)
-
-
-def avg_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
-    """`avg_pool1d`, `avg_pool2d` or `avg_pool3d`, by the rank of images with a batch axis."""
-    rank = len(handle_of(x, "avg_pool").shape) - 2
-    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True,
-            "divisor_override": None, **options}  # fmt: skip
-    return _average(rank, f"avg_pool{rank}d", x, kernel_size, **more)
-
-
-def avg_pool_gradient(g: TensorLike, size: PerAxis, kernel_size: PerAxis, **options: Any) -> Tensor:
-    """What a gradient g of a pooling's result means for its images of the given sizes."""
-    name = "avg_pool_gradient"
-    sizes = as_shape(size, name, "size")
-    if isinstance(kernel_size, (list, tuple)) and len(kernel_size) != len(sizes):
-        raise ArgumentError(
-            f"{name}: size and kernel_size must have as many numbers, got {size} and {kernel_size}"
-        )
-    more = {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, **options}
-    attributes = _attributes(name, sizes, kernel_size, **more)
-    return run1(AVG_POOL_GRADIENT.op(size=sizes, **attributes), handle_of(g, name, "g"))
-
-
-def _samples(draw: Draw, gradient: bool) -> Iterator[Sample]:
-    if not draw.dtype.is_floating:
-        return
-    cases = (*CASES, ((2, 2, 8), 3, {"stride": 2, "padding": 1, "count_include_pad": False}))
-    for written, kernel, more in cases:
-        shape = draw.shape(written)
-        if not gradient:
-            yield Sample((draw.array(shape), kernel), more, condition=4)
-            continue
-        attributes = _attributes(
-            "avg_pool", shape[2:], kernel, more.get("stride"), more.get("padding", 0),
-            more.get("ceil_mode", False), True,
-        )  # fmt: skip
-        out = _rule(Aval(shape, float32), **attributes).shape
-        yield Sample((draw.array(out), shape[2:], kernel), more, condition=4)
-
-
-_STATICS = ("kernel", "stride", "padding", "counted")
-AVG_POOL = Operation(
-    "avg_pool",
-    tensors=("x",),
-    statics=_STATICS,
-    rule=_rule,
-    traits=Traits("opaque", precision="high"),
-    vjp={"x": _vjp},
-    body=_body,
-    public=avg_pool,
-    samples=partial(_samples, gradient=False),
-    reference="ingle.tensor.ops.pooling._reference:avg_pool",
-)
-AVG_POOL_GRADIENT = Operation(
-    "avg_pool_gradient",
-    tensors=("g",),
-    statics=("size", *_STATICS),
-    rule=_gradient_rule,
-    traits=Traits("opaque", precision="high"),
-    vjp={"g": _gradient_vjp},
-    body=_gradient_body,
-    public=avg_pool_gradient,
-    samples=partial(_samples, gradient=True),
-    reference="ingle.tensor.ops.pooling._reference:avg_pool_gradient",
-)

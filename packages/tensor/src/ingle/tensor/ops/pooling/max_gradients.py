@@ -32,6 +32,8 @@ from .max_pooling import pool_attributes
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
+_STATICS = ("kernel", "stride", "padding", "dilation")
+
 
 def max_pool_gradient(
     g: TensorLike, index: TensorLike, size: PerAxis, kernel_size: PerAxis, **options: Any
@@ -52,46 +54,11 @@ def max_pool_gradient(
     return run2(MAX_POOL_GRADIENT.op(size=sizes, **attributes), *handles)
 
 
-def max_pool_select(
-    x: TensorLike, index: TensorLike, kernel_size: PerAxis, **options: Any
-) -> Tensor:
-    """The elements of images at the places that another pooling's maxima came from.
-
-    Args:
-        x: (batch, channels, *size).
-        index: int32 (batch, channels, *out): the tap to read in each window.
-        kernel_size, **options: as for the pooling.
-    """
-    name = "max_pool_select"
-    handles = handle_of(x, name), handle_of(index, name, "index")
-    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
-    attributes = pool_attributes(name, handles[0].shape[2:], kernel_size, **more)
-    return run2(MAX_POOL_SELECT.op(**attributes), *handles)
-
-
-def scatter_to_maxima(
-    g: Tensor, index: Tensor, size: Shape, kernel: Ints, stride: Ints, padding: Pairs,
-    dilation: Ints,
-) -> Tensor:  # fmt: skip
-    """`max_pool_gradient` with attributes that were checked before."""
-    op = MAX_POOL_GRADIENT.op(
-        size=size, kernel=kernel, stride=stride, padding=padding, dilation=dilation
-    )
-    return run2(op, g._handle, index._handle)
-
-
 def _select(
     x: Tensor, index: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Tensor:
     op = MAX_POOL_SELECT.op(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     return run2(op, x._handle, index._handle)
-
-
-def _check(name: str, shape: Shape, values: Aval, index: Aval) -> None:
-    if index.shape != shape or index.dtype is not int32:
-        raise ShapeError(f"{name}: index must be int32 of shape {shape}, got {index}")
-    if values.dtype.kind not in REAL:
-        raise DTypeError(f"{name}: x must be real numbers, got {values.dtype}")
 
 
 def _gradient_rule(
@@ -103,15 +70,6 @@ def _gradient_rule(
         raise ShapeError(f"{name}: g must end in {out} for size {size}, got shape {g.shape}")
     _check(name, g.shape, g, index)
     return Aval((*g.shape[:2], *size), g.dtype)
-
-
-def _select_rule(
-    x: Aval, index: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Aval:
-    name = "max_pool_select"
-    out = out_sizes(name, x.shape[2:], kernel, stride, padding, dilation)
-    _check(name, (*x.shape[:2], *out), x, index)
-    return Aval(index.shape, x.dtype)
 
 
 def _gradient_body(
@@ -146,6 +104,53 @@ def _tiled(g: Tensor, index: Tensor, kernel: Ints, size: Shape) -> Tensor:
     return padded(parts[()], rest) if any(high for _, high in rest) else parts[()]
 
 
+# In the rules v is the cotangent: g is an input of the operation.
+def _gradient_vjp(
+    v: Tensor, index: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Tensor:
+    return _select(v, index, kernel, stride, padding, dilation)
+
+
+MAX_POOL_GRADIENT = Operation(
+    "max_pool_gradient",
+    tensors=("g", "index"),
+    statics=("size", *_STATICS),
+    rule=_gradient_rule,
+    traits=Traits("opaque"),
+    vjp={"g": _gradient_vjp},
+    body=_gradient_body,
+    public=max_pool_gradient,
+    samples=lambda draw: _samples(draw, True),
+    reference="ingle.tensor.ops.pooling._reference:max_pool_gradient",
+)
+
+
+def max_pool_select(
+    x: TensorLike, index: TensorLike, kernel_size: PerAxis, **options: Any
+) -> Tensor:
+    """The elements of images at the places that another pooling's maxima came from.
+
+    Args:
+        x: (batch, channels, *size).
+        index: int32 (batch, channels, *out): the tap to read in each window.
+        kernel_size, **options: as for the pooling.
+    """
+    name = "max_pool_select"
+    handles = handle_of(x, name), handle_of(index, name, "index")
+    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
+    attributes = pool_attributes(name, handles[0].shape[2:], kernel_size, **more)
+    return run2(MAX_POOL_SELECT.op(**attributes), *handles)
+
+
+def _select_rule(
+    x: Aval, index: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Aval:
+    name = "max_pool_select"
+    out = out_sizes(name, x.shape[2:], kernel, stride, padding, dilation)
+    _check(name, (*x.shape[:2], *out), x, index)
+    return Aval(index.shape, x.dtype)
+
+
 def _select_body(
     x: Tensor, index: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
 ) -> Tensor:
@@ -158,20 +163,43 @@ def _select_body(
     return found
 
 
-# In these rules v is the cotangent: g is an input of the operation.
-
-
-def _gradient_vjp(
-    v: Tensor, index: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Tensor:
-    return _select(v, index, kernel, stride, padding, dilation)
-
-
 def _select_vjp(
     v: Tensor, index: Tensor, x_aval: Aval, kernel: Ints, stride: Ints, padding: Pairs,
     dilation: Ints,
 ) -> Tensor:  # fmt: skip
     return scatter_to_maxima(v, index, x_aval.shape[2:], kernel, stride, padding, dilation)
+
+
+MAX_POOL_SELECT = Operation(
+    "max_pool_select",
+    tensors=("x", "index"),
+    statics=_STATICS,
+    rule=_select_rule,
+    traits=Traits("opaque"),
+    vjp={"x": _select_vjp},
+    body=_select_body,
+    public=max_pool_select,
+    samples=lambda draw: _samples(draw, False),
+    reference="ingle.tensor.ops.pooling._reference:max_pool_select",
+)
+
+
+def scatter_to_maxima(
+    g: Tensor, index: Tensor, size: Shape, kernel: Ints, stride: Ints, padding: Pairs,
+    dilation: Ints,
+) -> Tensor:  # fmt: skip
+    """`max_pool_gradient` with attributes that were checked before."""
+    op = MAX_POOL_GRADIENT.op(
+        size=size, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+    )
+    return run2(op, g._handle, index._handle)
+
+
+def _check(name: str, shape: Shape, values: Aval, index: Aval) -> None:
+    if index.shape != shape or index.dtype is not int32:
+        raise ShapeError(f"{name}: index must be int32 of shape {shape}, got {index}")
+    if values.dtype.kind not in REAL:
+        raise DTypeError(f"{name}: x must be real numbers, got {values.dtype}")
 
 
 def _samples(draw: Draw, scatters: bool) -> Iterator[Sample]:
@@ -192,30 +220,3 @@ def _samples(draw: Draw, scatters: bool) -> Iterator[Sample]:
             yield Sample((draw.array(out), index, x[2:], kernel), more)
         else:
             yield Sample((draw.array(x), index, kernel), more)
-
-
-_STATICS = ("kernel", "stride", "padding", "dilation")
-MAX_POOL_GRADIENT = Operation(
-    "max_pool_gradient",
-    tensors=("g", "index"),
-    statics=("size", *_STATICS),
-    rule=_gradient_rule,
-    traits=Traits("opaque"),
-    vjp={"g": _gradient_vjp},
-    body=_gradient_body,
-    public=max_pool_gradient,
-    samples=lambda draw: _samples(draw, True),
-    reference="ingle.tensor.ops.pooling._reference:max_pool_gradient",
-)
-MAX_POOL_SELECT = Operation(
-    "max_pool_select",
-    tensors=("x", "index"),
-    statics=_STATICS,
-    rule=_select_rule,
-    traits=Traits("opaque"),
-    vjp={"x": _select_vjp},
-    body=_select_body,
-    public=max_pool_select,
-    samples=lambda draw: _samples(draw, False),
-    reference="ingle.tensor.ops.pooling._reference:max_pool_select",
-)

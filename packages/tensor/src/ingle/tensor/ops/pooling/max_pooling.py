@@ -32,11 +32,15 @@ def max_pool1d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
 ) -> Tensor: ...  # fmt: skip
+
+
 @overload
 def max_pool1d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
 @guarded
 def max_pool1d(
     x: TensorLike,
@@ -66,11 +70,15 @@ def max_pool2d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
 ) -> Tensor: ...  # fmt: skip
+
+
 @overload
 def max_pool2d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
 @guarded
 def max_pool2d(
     x: TensorLike,
@@ -114,11 +122,15 @@ def max_pool3d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
 ) -> Tensor: ...  # fmt: skip
+
+
 @overload
 def max_pool3d(
     x: TensorLike, kernel_size: PerAxis, *, stride: PerAxis | None = ..., padding: PerAxis = ...,
     dilation: PerAxis = ..., ceil_mode: bool = ..., return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
 @guarded
 def max_pool3d(
     x: TensorLike,
@@ -180,6 +192,141 @@ def pool_attributes(
     return {"kernel": kernel, "stride": steps, "padding": pairs, "dilation": spread}
 
 
+def check_images(name: str, x: Aval, rank: int) -> None:
+    """Refuses what is no batch of images of channels."""
+    if x.ndim != rank + 2:
+        raise ShapeError(
+            f"{name}: x must be (batch, channels, *size) with {rank} image axes, got shape "
+            f"{x.shape}"
+        )
+
+
+def pool_rule(
+    name: str, x: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> Aval:
+    """The shape of a pooling's result."""
+    check_images(name, x, len(kernel))
+    out = out_sizes(f"{name}{x.ndim - 2}d", x.shape[2:], kernel, stride, padding, dilation)
+    return Aval((*x.shape[:2], *out), x.dtype)
+
+
+def lowest(dtype: DType) -> float | int:
+    """What never wins a maximum."""
+    return -float("inf") if dtype.is_inexact else int(np.iinfo(dtype.dtype).min)
+
+
+CASES: tuple[tuple[Shape, PerAxis, dict[str, Any]], ...] = (
+    ((2, 3, 8, 8), 2, {}),
+    ((2, 1, 8, 5), (3, 2), {"stride": 2, "padding": (1, 0)}),
+    ((3, 2, 17), 3, {"stride": 2, "ceil_mode": True}),
+    ((1, 2, 3, 5, 3), (2, 3, 1), {"stride": 1, "padding": (1, 1, 0)}),
+    ((0, 2, 5), 2, {}),
+)
+"""Shapes, windows and options that all poolings are checked with."""
+
+
+def _max_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
+    return pool_rule("max_pool", x, kernel, stride, padding, dilation)
+
+
+def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
+    out, *others = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
+    for part in others:
+        out = maximum(out, part)
+    return out
+
+
+def _training_body(
+    x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> tuple[Tensor, Tensor]:
+    parts = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
+    out = _max_body(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    index = full(out.shape, len(parts) - 1, dtype=int32, device=out.device)
+    inside = full((1, 1, *x.shape[2:]), True, device=x.device)
+    real = _parts(inside, kernel, stride, padding, dilation, False)
+    for place in reversed(range(len(parts))):
+        # Padding wins no tie. A NaN is the maximum, though it does not equal itself.
+        part = parts[place]
+        found = ((part == out) | ((part != part) & (out != out))) & real[place]
+        index = where(found, place, index)
+    return out, index
+
+
+def _training_vjp(
+    g: tuple[Tensor, Any], index: Tensor, x_aval: Aval, kernel: Ints, stride: Ints,
+    padding: Pairs, dilation: Ints,
+) -> Tensor:  # fmt: skip
+    from .max_gradients import scatter_to_maxima
+
+    return scatter_to_maxima(g[0], index, x_aval.shape[2:], kernel, stride, padding, dilation)
+
+
+def _max_samples(draw: Draw) -> Iterator[Sample]:
+    make = draw.apart if draw.dtype.is_inexact else draw.array
+    if draw.dtype.kind in REAL:
+        for shape, kernel, more in (*CASES, ((1, 2, 8), 3, {"dilation": 2, "padding": 1})):
+            yield Sample((make(shape), kernel), more)
+
+
+def _training_rule(x: Aval, **statics: Any) -> tuple[Aval, Aval]:
+    out = _max_rule(x, **statics)
+    return out, Aval(out.shape, int32)
+
+
+def _training_samples(draw: Draw) -> Iterator[Sample]:
+    # Only floats are recorded, and among integers the border's value can tie with the image's.
+    if draw.dtype.is_floating:
+        yield from _max_samples(draw)
+
+
+_STATICS = ("kernel", "stride", "padding", "dilation")
+
+
+def max_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
+    """`max_pool1d`, `max_pool2d` or `max_pool3d`, by the rank of images with a batch axis."""
+    rank = len(handle_of(x, "max_pool").shape) - 2
+    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
+    out = _max(rank, f"max_pool{rank}d", x, kernel_size, **more, return_indices=False)
+    assert not isinstance(out, tuple)
+    return out
+
+
+def max_pool_training(x: TensorLike, kernel_size: PerAxis, **options: Any) -> tuple[Tensor, ...]:
+    """`max_pool` with the tap, counted in row-major order, at which each maximum was found."""
+    name, shape = "max_pool_training", handle_of(x, "max_pool_training").shape
+    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
+    images, _ = images_of(name, len(shape) - 2, x)
+    attributes = pool_attributes(name, shape[2:], kernel_size, **more)
+    return run(MAX_POOL_TRAINING.op(**attributes), (images,))
+
+
+MAX_POOL_TRAINING = Operation(
+    "max_pool_training",
+    tensors=("x",),
+    statics=_STATICS,
+    outputs=("out", "index"),
+    rule=_training_rule,
+    traits=Traits("opaque"),
+    vjp={"x": _training_vjp},
+    body=_training_body,
+    public=max_pool_training,
+    samples=_training_samples,
+    reference="ingle.tensor.ops.pooling._reference:max_pool_training",
+)
+MAX_POOL = Operation(
+    "max_pool",
+    tensors=("x",),
+    statics=_STATICS,
+    rule=_max_rule,
+    traits=Traits("opaque"),
+    body=_max_body,
+    training=MAX_POOL_TRAINING,
+    public=max_pool,
+    samples=_max_samples,
+    reference="ingle.tensor.ops.pooling._reference:max_pool",
+)
+
+
 def _overhang(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """How far the last window of ceil_mode reaches over the padded border."""
     room = size + 2 * padding - dilation * (kernel - 1) - 1
@@ -221,33 +368,6 @@ def _positions(
     return at + asarray(first, device=tap.device)
 
 
-def check_images(name: str, x: Aval, rank: int) -> None:
-    """Refuses what is no batch of images of channels."""
-    if x.ndim != rank + 2:
-        raise ShapeError(
-            f"{name}: x must be (batch, channels, *size) with {rank} image axes, got shape "
-            f"{x.shape}"
-        )
-
-
-def pool_rule(
-    name: str, x: Aval, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> Aval:
-    """The shape of a pooling's result."""
-    check_images(name, x, len(kernel))
-    out = out_sizes(f"{name}{x.ndim - 2}d", x.shape[2:], kernel, stride, padding, dilation)
-    return Aval((*x.shape[:2], *out), x.dtype)
-
-
-def _max_rule(x: Aval, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Aval:
-    return pool_rule("max_pool", x, kernel, stride, padding, dilation)
-
-
-def lowest(dtype: DType) -> float | int:
-    """What never wins a maximum."""
-    return -float("inf") if dtype.is_inexact else int(np.iinfo(dtype.dtype).min)
-
-
 def _parts(
     x: Tensor, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, value: float
 ) -> list[Tensor]:
@@ -255,109 +375,3 @@ def _parts(
     out = out_sizes("pool", x.shape[2:], kernel, stride, padding, dilation)
     image = padded(x, padding, value)
     return [seen_by(image, tap, out, stride, dilation) for tap in taps(kernel)]
-
-
-def _max_body(x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Tensor:
-    out, *others = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
-    for part in others:
-        out = maximum(out, part)
-    return out
-
-
-def _training_body(
-    x: Tensor, *, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints
-) -> tuple[Tensor, Tensor]:
-    parts = _parts(x, kernel, stride, padding, dilation, lowest(x.dtype))
-    out = _max_body(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
-    index = full(out.shape, len(parts) - 1, dtype=int32, device=out.device)
-    inside = full((1, 1, *x.shape[2:]), True, device=x.device)
-    real = _parts(inside, kernel, stride, padding, dilation, False)
-    for place in reversed(range(len(parts))):
-        # Padding wins no tie. A NaN is the maximum, though it does not equal itself.
-        part = parts[place]
-        found = ((part == out) | ((part != part) & (out != out))) & real[place]
-        index = where(found, place, index)
-    return out, index
-
-
-def _training_vjp(
-    g: tuple[Tensor, Any], index: Tensor, x_aval: Aval, kernel: Ints, stride: Ints,
-    padding: Pairs, dilation: Ints,
-) -> Tensor:  # fmt: skip
-    from .max_gradients import scatter_to_maxima
-
-    return scatter_to_maxima(g[0], index, x_aval.shape[2:], kernel, stride, padding, dilation)
-
-
-CASES: tuple[tuple[Shape, PerAxis, dict[str, Any]], ...] = (
-    ((2, 3, 8, 8), 2, {}),
-    ((2, 1, 8, 5), (3, 2), {"stride": 2, "padding": (1, 0)}),
-    ((3, 2, 17), 3, {"stride": 2, "ceil_mode": True}),
-    ((1, 2, 3, 5, 3), (2, 3, 1), {"stride": 1, "padding": (1, 1, 0)}),
-    ((0, 2, 5), 2, {}),
-)
-"""Shapes, windows and options that all poolings are checked with."""
-
-
-def _max_samples(draw: Draw) -> Iterator[Sample]:
-    make = draw.apart if draw.dtype.is_inexact else draw.array
-    if draw.dtype.kind in REAL:
-        for shape, kernel, more in (*CASES, ((1, 2, 8), 3, {"dilation": 2, "padding": 1})):
-            yield Sample((make(shape), kernel), more)
-
-
-def max_pool(x: TensorLike, kernel_size: PerAxis, **options: Any) -> Tensor:
-    """`max_pool1d`, `max_pool2d` or `max_pool3d`, by the rank of images with a batch axis."""
-    rank = len(handle_of(x, "max_pool").shape) - 2
-    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
-    out = _max(rank, f"max_pool{rank}d", x, kernel_size, **more, return_indices=False)
-    assert not isinstance(out, tuple)
-    return out
-
-
-def max_pool_training(x: TensorLike, kernel_size: PerAxis, **options: Any) -> tuple[Tensor, ...]:
-    """`max_pool` with the tap, counted in row-major order, at which each maximum was found."""
-    name, shape = "max_pool_training", handle_of(x, "max_pool_training").shape
-    more = {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, **options}
-    images, _ = images_of(name, len(shape) - 2, x)
-    attributes = pool_attributes(name, shape[2:], kernel_size, **more)
-    return run(MAX_POOL_TRAINING.op(**attributes), (images,))
-
-
-def _training_rule(x: Aval, **statics: Any) -> tuple[Aval, Aval]:
-    out = _max_rule(x, **statics)
-    return out, Aval(out.shape, int32)
-
-
-def _training_samples(draw: Draw) -> Iterator[Sample]:
-    # Only floats are recorded, and among integers the border's value can tie with the image's.
-    if draw.dtype.is_floating:
-        yield from _max_samples(draw)
-
-
-_STATICS = ("kernel", "stride", "padding", "dilation")
-MAX_POOL_TRAINING = Operation(
-    "max_pool_training",
-    tensors=("x",),
-    statics=_STATICS,
-    outputs=("out", "index"),
-    rule=_training_rule,
-    traits=Traits("opaque"),
-    vjp={"x": _training_vjp},
-    body=_training_body,
-    public=max_pool_training,
-    samples=_training_samples,
-    reference="ingle.tensor.ops.pooling._reference:max_pool_training",
-)
-MAX_POOL = Operation(
-    "max_pool",
-    tensors=("x",),
-    statics=_STATICS,
-    rule=_max_rule,
-    traits=Traits("opaque"),
-    body=_max_body,
-    training=MAX_POOL_TRAINING,
-    public=max_pool,
-    samples=_max_samples,
-    reference="ingle.tensor.ops.pooling._reference:max_pool",
-)

@@ -60,6 +60,43 @@ def random_normal(
     return create(op, device, Place.of("random_normal", place).scalars())
 
 
+def _body(*words: int, shape: Shape, dtype: DType) -> Tensor:
+    to = float64 if dtype is float64 else float32
+    return inverse_normal(uniform_values(words, shape, to, inside=True)).astype(dtype)
+
+
+def _rule(*words: Aval, shape: Shape, dtype: DType) -> Aval:
+    return float_rule("random_normal", shape, dtype)
+
+
+def _reference(
+    shape: int | Sequence[int], place: tuple[int, int], *, dtype: DType = float32
+) -> np.ndarray:
+    from scipy.special import ndtri
+
+    to = float64 if dtype is float64 else float32
+    return np.asarray(ndtri(reference_uniform(shape, place, dtype=to, inside=True)))
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    for sample in draw_samples(draw):
+        # The polynomials are exact to some ulp of the largest intermediate value.
+        yield replace(sample, exact=False, condition=8.0)
+
+
+RANDOM_NORMAL = Operation(
+    "random_normal",
+    tensors=WORDS,
+    statics=("shape", "dtype"),
+    rule=_rule,
+    traits=Traits("random"),
+    body=_body,
+    public=random_normal,
+    samples=_samples,
+    reference=_reference,
+)
+
+
 def inverse_normal(p: TensorLike) -> Tensor:
     """The number below which a standard normal one lies with probability `p`, 0 < p < 1.
 
@@ -83,15 +120,35 @@ def _inverse_normal(p: Tensor) -> Tensor:
     return where(r >= 0, central, where(q < 0, -outer, outer))
 
 
-def _horner(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    total = x * coefficients[0] + coefficients[1]
-    for c in coefficients[2:]:
-        total = total * x + c
-    return total
-
-
 def _ratio(x: Tensor, over: Sequence[float], under: Sequence[float]) -> Tensor:
     return _horner(x, over) / _horner(x, under)
+
+
+def _share_rule(p: Aval) -> Aval:
+    if p.dtype not in (float32, float64):
+        raise DTypeError(f"inverse_normal: p must be float32 or float64, got {p.dtype}; cast it")
+    return p
+
+
+def _share_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype in (float32, float64):
+        for low, high in ((0.1, 0.4), (0.6, 0.9), (0.001, 0.02)):
+            p = draw.array((17,), low=low, high=high)
+            yield Sample((p,), condition=4, magnitude=1.0, special=False)
+
+
+_INVERSE_NORMAL = Operation(
+    "inverse_normal",
+    tensors=("p",),
+    rule=_share_rule,
+    traits=Traits("elementwise", precision="high"),
+    # One over the density there; the bits that the logarithm works with have no gradient.
+    vjp={"p": lambda g, out: g * exp(square(out) * 0.5) * math.sqrt(2 * math.pi)},
+    body=_inverse_normal,
+    public=inverse_normal,
+    samples=_share_samples,
+    reference="scipy.special:ndtri",
+).op()
 
 
 def polynomial_log(x: TensorLike) -> Tensor:
@@ -116,6 +173,32 @@ def _polynomial_log(x: Tensor) -> Tensor:
     high, low = LOG_2[wide]
     return e * high + (s * 2.0 + (s * series + e * low))
 
+
+def _log_rule(x: Aval) -> Aval:
+    if x.dtype not in (float32, float64):
+        raise DTypeError(f"polynomial_log: x must be float32 or float64, got {x.dtype}; cast it")
+    return x
+
+
+def _log_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype in (float32, float64):
+        for low, high in ((0.6, 1.4), (0.001, 0.02), (3.0, 1e6)):
+            x = draw.array((17,), low=low, high=high)
+            # The bits that the body works with have no gradient.
+            yield Sample((x,), condition=4, gradient=False, special=False)
+
+
+_POLYNOMIAL_LOG = Operation(
+    "polynomial_log",
+    tensors=("x",),
+    rule=_log_rule,
+    traits=Traits("elementwise", precision="high"),
+    vjp={"x": lambda g, x: g / x},
+    body=_polynomial_log,
+    public=polynomial_log,
+    samples=_log_samples,
+    reference=np.log,
+).op()
 
 # By whether the dtype is float64: the bits of sqrt(1/2), and log 2 in two parts.
 SQRT_HALF_BITS = {True: 0x3FE6A09E667F3BCD, False: 0x3F3504F3}
@@ -146,88 +229,8 @@ CENTRAL, NEAR, FAR = (_A, _B), (_C, _D), (_E, _F)
 """Numerators and denominators for the middle and for the two parts of the tails."""
 
 
-def _body(*words: int, shape: Shape, dtype: DType) -> Tensor:
-    to = float64 if dtype is float64 else float32
-    return inverse_normal(uniform_values(words, shape, to, inside=True)).astype(dtype)
-
-
-def _rule(*words: Aval, shape: Shape, dtype: DType) -> Aval:
-    return float_rule("random_normal", shape, dtype)
-
-
-def _reference(
-    shape: int | Sequence[int], place: tuple[int, int], *, dtype: DType = float32
-) -> np.ndarray:
-    from scipy.special import ndtri
-
-    to = float64 if dtype is float64 else float32
-    return np.asarray(ndtri(reference_uniform(shape, place, dtype=to, inside=True)))
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    for sample in draw_samples(draw):
-        # The polynomials are exact to some ulp of the largest intermediate value.
-        yield replace(sample, exact=False, condition=8.0)
-
-
-def _share_rule(p: Aval) -> Aval:
-    if p.dtype not in (float32, float64):
-        raise DTypeError(f"inverse_normal: p must be float32 or float64, got {p.dtype}; cast it")
-    return p
-
-
-def _share_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype in (float32, float64):
-        for low, high in ((0.1, 0.4), (0.6, 0.9), (0.001, 0.02)):
-            p = draw.array((17,), low=low, high=high)
-            yield Sample((p,), condition=4, magnitude=1.0, special=False)
-
-
-def _log_rule(x: Aval) -> Aval:
-    if x.dtype not in (float32, float64):
-        raise DTypeError(f"polynomial_log: x must be float32 or float64, got {x.dtype}; cast it")
-    return x
-
-
-def _log_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype in (float32, float64):
-        for low, high in ((0.6, 1.4), (0.001, 0.02), (3.0, 1e6)):
-            x = draw.array((17,), low=low, high=high)
-            # The bits that the body works with have no gradient.
-            yield Sample((x,), condition=4, gradient=False, special=False)
-
-
-_POLYNOMIAL_LOG = Operation(
-    "polynomial_log",
-    tensors=("x",),
-    rule=_log_rule,
-    traits=Traits("elementwise", precision="high"),
-    vjp={"x": lambda g, x: g / x},
-    body=_polynomial_log,
-    public=polynomial_log,
-    samples=_log_samples,
-    reference=np.log,
-).op()
-_INVERSE_NORMAL = Operation(
-    "inverse_normal",
-    tensors=("p",),
-    rule=_share_rule,
-    traits=Traits("elementwise", precision="high"),
-    # One over the density there; the bits that the logarithm works with have no gradient.
-    vjp={"p": lambda g, out: g * exp(square(out) * 0.5) * math.sqrt(2 * math.pi)},
-    body=_inverse_normal,
-    public=inverse_normal,
-    samples=_share_samples,
-    reference="scipy.special:ndtri",
-).op()
-RANDOM_NORMAL = Operation(
-    "random_normal",
-    tensors=WORDS,
-    statics=("shape", "dtype"),
-    rule=_rule,
-    traits=Traits("random"),
-    body=_body,
-    public=random_normal,
-    samples=_samples,
-    reference=_reference,
-)
+def _horner(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    total = x * coefficients[0] + coefficients[1]
+    for c in coefficients[2:]:
+        total = total * x + c
+    return total

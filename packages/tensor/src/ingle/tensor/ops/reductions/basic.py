@@ -28,157 +28,6 @@ Axis = int | tuple[int, ...] | None
 _ANY = ("bool", *NUMERIC)
 
 
-def sum(
-    x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
-) -> Tensor:
-    """The sum over axes; 0 for no elements. Bools and small integers are summed in int64.
-
-    Args:
-        x: a numeric or bool tensor.
-        axis: an axis, several, or None for all.
-        dtype: the dtype to sum in and to return.
-        keepdims: keep reduced axes with size 1.
-
-    >>> import ingle.tensor as it
-    >>> it.sum(it.asarray([[1, 2], [3, 4]]), axis=0).tolist()
-    [4, 6]
-    """
-    return _accumulated(SUM, x, axis, dtype, keepdims)
-
-
-def prod(
-    x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
-) -> Tensor:
-    """The product over axes; 1 for no elements. Its gradient is exact at zeros as well.
-
-    Args:
-        x: a numeric or bool tensor; bools and small integers are multiplied in int64.
-        axis: an axis, several, or None for all.
-        dtype: the dtype to multiply in and to return.
-        keepdims: keep reduced axes with size 1.
-
-    >>> import ingle.tensor as it
-    >>> it.prod(it.asarray([[1, 2], [3, 4]]), axis=1).tolist()
-    [2, 12]
-    """
-    return _accumulated(_PROD, x, axis, dtype, keepdims)
-
-
-def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The largest element along axes; NaN if there is one. Its gradient is shared among ties.
-
-    Raises:
-        ShapeError: an axis that is reduced has no elements.
-
-    >>> import ingle.tensor as it
-    >>> it.max(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
-    [5, 7]
-    """
-    return run_reduction(MAX, handle_of(x, "max"), axis, keepdims)
-
-
-def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The smallest element along axes; NaN if there is one. Its gradient is shared among ties.
-
-    Raises:
-        ShapeError: an axis that is reduced has no elements.
-
-    >>> import ingle.tensor as it
-    >>> it.min(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
-    [1, 2]
-    """
-    return run_reduction(MIN, handle_of(x, "min"), axis, keepdims)
-
-
-def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether an element along axes is true; false for no elements. A number is true if not 0.
-
-    >>> import ingle.tensor as it
-    >>> it.any(it.asarray([[0, 0], [0, 2]]), axis=1).tolist()
-    [False, True]
-    """
-    return run_reduction(_ANY_OF, handle_of(x, "any"), axis, keepdims)
-
-
-def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements along axes are true; true for no elements. A number is true if not 0.
-
-    >>> import ingle.tensor as it
-    >>> it.all(it.asarray([[1, 0], [3, 2]]), axis=1).tolist()
-    [False, True]
-    """
-    return run_reduction(_ALL_OF, handle_of(x, "all"), axis, keepdims)
-
-
-@guarded
-def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements along axes are not 0, in the default integer dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.count_nonzero(it.asarray([[0, 3], [1, 2]]), axis=1).tolist()
-    [1, 2]
-    """
-    handle = handle_of(x, "count_nonzero")
-    refuse_storage("count_nonzero", "x", handle.dtype)
-    truth = cast_handle(handle, bool_)
-    return sum(wrap(truth), axis=axis, keepdims=keepdims)
-
-
-def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """`log(sum(exp(x)))` over axes without overflow; -inf for no elements.
-
-    Args:
-        x: a float or complex tensor; integers are cast to the default float dtype.
-        axis: an axis, several, or None for all.
-        keepdims: keep reduced axes with size 1.
-
-    >>> import ingle.tensor as it
-    >>> it.logsumexp(it.asarray([1000.0, float("-inf")])).tolist()
-    1000.0
-    """
-    handle = as_floating(x, "logsumexp")
-    if handle.dtype.is_complex:
-        return _complex_logsumexp(
-            wrap(handle), normalize_axes(axis, len(handle.shape), "logsumexp"), keepdims
-        )
-    return run_reduction(_LOGSUMEXP, handle, axis, keepdims)
-
-
-def run_reduction(
-    operation: Operation, x: Handle, axis: Axis, keepdims: bool, **statics: Any
-) -> Tensor:
-    """Runs an operation that reduces over `axis`, which is checked first."""
-    axes = normalize_axes(axis, len(x.shape), operation.name)
-    as_flag(keepdims, operation.name, "keepdims")
-    if statics:
-        return run1(operation.op(axis=axes, keepdims=keepdims, **statics), x)
-    return run1(_reduction_op(operation, axes, keepdims), x)
-
-
-@lru_cache(4096)
-def _reduction_op(operation: Operation, axis: tuple[int, ...], keepdims: bool) -> Op:
-    # A shorter way than interning, for arguments that are ints and bools and nothing else.
-    return operation.op(axis=axis, keepdims=keepdims)
-
-
-def _accumulated(
-    operation: Operation, x: TensorLike, axis: Axis, dtype: object, keepdims: bool
-) -> Tensor:
-    handle = handle_of(x, operation.name)
-    refuse_storage(operation.name, "x", handle.dtype)
-    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
-    out = run_reduction(operation, cast_handle(handle, to), axis, keepdims)
-    # In mixed precision it may have been computed in float32.
-    return out if dtype is None or out.dtype is to else wrap(cast_handle(out._handle, to))
-
-
-def accumulator(dtype: DType) -> DType:
-    """What sums and products of a dtype are computed in: no integer narrower than the default."""
-    if dtype.kind == "unsigned":
-        return uint64
-    return dtype if dtype.is_inexact else promote_types(dtype, default_int())
-
-
 def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
     """The shape after reducing normalised axes."""
     if keepdims:
@@ -199,111 +48,6 @@ def reduction_rule(
             "reduce over another axis, or check x.size first"
         )
     return Aval(reduced_shape(x.shape, axis, keepdims), result or x.dtype)
-
-
-def spread(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
-    """A reduction's result or cotangent, broadcast back to the shape before it."""
-    from ..movement.shapes import broadcast_to, reshape
-
-    return broadcast_to(reshape(g, reduced_shape(x_aval.shape, axis, True)), x_aval.shape)
-
-
-def _sum_vjp(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
-    return spread(g, x_aval, axis)
-
-
-def _extremum_vjp(g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
-    hits = (x == spread(out, x_aval, axis)).astype(x.dtype)
-    return hits * spread(g / sum(hits, axis=axis).reshape(g.shape), x_aval, axis)
-
-
-def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
-    from ..movement.shapes import permute_dims, reshape
-
-    kept = tuple(i for i in range(len(x_aval.shape)) if i not in axis)
-    order = kept + axis
-    moved = tuple(x_aval.shape[i] for i in order)
-    lead, size = moved[: len(kept)], math.prod(moved[len(kept) :])
-    if not size:
-        return x  # as empty as its gradient
-    flat = reshape(permute_dims(x, order), (*lead, size))
-    others = products_of_others(conj(flat), reshape(g, (*lead, 1)))
-    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return permute_dims(reshape(others, moved), inverse)
-
-
-def products_of_others(x: Tensor, factor: Tensor) -> Tensor:
-    """For each element along the last axis the product of all others, without dividing by any.
-
-    Elements are multiplied in pairs until one is left; on the way back each gets what came for
-    its product times its partner.
-    """
-    from ..movement.joining import concat
-    from ..movement.slicing import slice_axis
-
-    pairs: list[tuple[Tensor, Tensor]] = []
-    while (size := x.shape[-1]) > 1:
-        half = size // 2
-        left, right = slice_axis(x, -1, 0, half), slice_axis(x, -1, half, half)
-        pairs.append((left, right))
-        rest = [slice_axis(x, -1, size - 1, 1)] if size % 2 else []
-        x = concat([left * right, *rest], axis=-1)
-    for left, right in reversed(pairs):
-        half = left.shape[-1]
-        whole = slice_axis(factor, -1, 0, half)
-        rest = [slice_axis(factor, -1, half, 1)] if factor.shape[-1] > half else []
-        factor = concat([whole * right, whole * left, *rest], axis=-1)
-    return factor
-
-
-def _any_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    return sum(x.astype(bool_), axis=axis, keepdims=keepdims) != 0
-
-
-def _all_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    return sum(equal(x, 0), axis=axis, keepdims=keepdims) == 0
-
-
-def _logsumexp(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    from ..movement.shapes import reshape
-
-    if not x.size:
-        return log(sum(x, axis=axis, keepdims=keepdims))
-    top = max(x, axis=axis, keepdims=True)
-    # An infinite maximum would give inf - inf.
-    top = where(isfinite(top), top, 0)
-    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
-    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
-
-
-def _complex_logsumexp(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    """The largest real part goes in front: it says how large an exponential is."""
-    from ..elementwise.complex import real
-    from ..movement.shapes import reshape
-
-    as_flag(keepdims, "logsumexp", "keepdims")
-    if not x.size:
-        return log(sum(x, axis=axis, keepdims=keepdims))
-    top = max(real(x).detach(), axis=axis, keepdims=True)
-    top = where(isfinite(top), top, 0)
-    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
-    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
-
-
-def _logsumexp_vjp(
-    g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval
-) -> Tensor:
-    # Nothing but -inf has no largest element: none gets a share.
-    out = where(out == float("-inf"), 0, out)
-    return spread(g, x_aval, axis) * exp(x - spread(out, x_aval, axis))
-
-
-def _logsumexp_reference(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    from scipy.special import logsumexp as oracle
-
-    if x.size:
-        return oracle(x, axis=axis, keepdims=keepdims)
-    return np.log(np.sum(x, axis=axis, keepdims=keepdims))
 
 
 def _samples(extremum: bool, condition: float, draw: Draw) -> Iterator[Sample]:
@@ -350,20 +94,222 @@ def reduction(
     )
 
 
+def sum(
+    x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
+) -> Tensor:
+    """The sum over axes; 0 for no elements. Bools and small integers are summed in int64.
+
+    Args:
+        x: a numeric or bool tensor.
+        axis: an axis, several, or None for all.
+        dtype: the dtype to sum in and to return.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.sum(it.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+    [4, 6]
+    """
+    return _accumulated(SUM, x, axis, dtype, keepdims)
+
+
+def _sum_vjp(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
+    return spread(g, x_aval, axis)
+
+
 SUM = reduction("sum", sum, kinds=NUMERIC, vjp=_sum_vjp, reference=np.sum, precision="high")
+
+
+def prod(
+    x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
+) -> Tensor:
+    """The product over axes; 1 for no elements. Its gradient is exact at zeros as well.
+
+    Args:
+        x: a numeric or bool tensor; bools and small integers are multiplied in int64.
+        axis: an axis, several, or None for all.
+        dtype: the dtype to multiply in and to return.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.prod(it.asarray([[1, 2], [3, 4]]), axis=1).tolist()
+    [2, 12]
+    """
+    return _accumulated(_PROD, x, axis, dtype, keepdims)
+
+
+def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
+    from ..movement.shapes import permute_dims, reshape
+
+    kept = tuple(i for i in range(len(x_aval.shape)) if i not in axis)
+    order = kept + axis
+    moved = tuple(x_aval.shape[i] for i in order)
+    lead, size = moved[: len(kept)], math.prod(moved[len(kept) :])
+    if not size:
+        return x  # as empty as its gradient
+    flat = reshape(permute_dims(x, order), (*lead, size))
+    others = products_of_others(conj(flat), reshape(g, (*lead, 1)))
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return permute_dims(reshape(others, moved), inverse)
+
+
 _PROD = reduction(
     "prod", prod, kinds=NUMERIC, vjp=_prod_vjp, reference=np.prod, precision="high", condition=16
 )
+
+
+def _extremum_vjp(g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
+    hits = (x == spread(out, x_aval, axis)).astype(x.dtype)
+    return hits * spread(g / sum(hits, axis=axis).reshape(g.shape), x_aval, axis)
+
+
+def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The largest element along axes; NaN if there is one. Its gradient is shared among ties.
+
+    Raises:
+        ShapeError: an axis that is reduced has no elements.
+
+    >>> import ingle.tensor as it
+    >>> it.max(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
+    [5, 7]
+    """
+    return run_reduction(MAX, handle_of(x, "max"), axis, keepdims)
+
+
 MAX = reduction(
     "max", max, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.max,
     exactly_rounded=True,
 )  # fmt: skip
+
+
+def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The smallest element along axes; NaN if there is one. Its gradient is shared among ties.
+
+    Raises:
+        ShapeError: an axis that is reduced has no elements.
+
+    >>> import ingle.tensor as it
+    >>> it.min(it.asarray([[1, 5], [7, 2]]), axis=1).tolist()
+    [1, 2]
+    """
+    return run_reduction(MIN, handle_of(x, "min"), axis, keepdims)
+
+
 MIN = reduction(
     "min", min, kinds=ORDERED, identity=False, vjp=_extremum_vjp, reference=np.min,
     exactly_rounded=True,
 )  # fmt: skip
+
+
+def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether an element along axes is true; false for no elements. A number is true if not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.any(it.asarray([[0, 0], [0, 2]]), axis=1).tolist()
+    [False, True]
+    """
+    return run_reduction(_ANY_OF, handle_of(x, "any"), axis, keepdims)
+
+
+def _any_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    return sum(x.astype(bool_), axis=axis, keepdims=keepdims) != 0
+
+
 _ANY_OF = reduction("any", any, kinds=_ANY, result=bool_, body=_any_of, reference=np.any)
+
+
+def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements along axes are true; true for no elements. A number is true if not 0.
+
+    >>> import ingle.tensor as it
+    >>> it.all(it.asarray([[1, 0], [3, 2]]), axis=1).tolist()
+    [False, True]
+    """
+    return run_reduction(_ALL_OF, handle_of(x, "all"), axis, keepdims)
+
+
+def _all_of(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    return sum(equal(x, 0), axis=axis, keepdims=keepdims) == 0
+
+
 _ALL_OF = reduction("all", all, kinds=_ANY, result=bool_, body=_all_of, reference=np.all)
+
+
+@guarded
+def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """How many elements along axes are not 0, in the default integer dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.count_nonzero(it.asarray([[0, 3], [1, 2]]), axis=1).tolist()
+    [1, 2]
+    """
+    handle = handle_of(x, "count_nonzero")
+    refuse_storage("count_nonzero", "x", handle.dtype)
+    truth = cast_handle(handle, bool_)
+    return sum(wrap(truth), axis=axis, keepdims=keepdims)
+
+
+def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """`log(sum(exp(x)))` over axes without overflow; -inf for no elements.
+
+    Args:
+        x: a float or complex tensor; integers are cast to the default float dtype.
+        axis: an axis, several, or None for all.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.logsumexp(it.asarray([1000.0, float("-inf")])).tolist()
+    1000.0
+    """
+    handle = as_floating(x, "logsumexp")
+    if handle.dtype.is_complex:
+        return _complex_logsumexp(
+            wrap(handle), normalize_axes(axis, len(handle.shape), "logsumexp"), keepdims
+        )
+    return run_reduction(_LOGSUMEXP, handle, axis, keepdims)
+
+
+def _logsumexp(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    from ..movement.shapes import reshape
+
+    if not x.size:
+        return log(sum(x, axis=axis, keepdims=keepdims))
+    top = max(x, axis=axis, keepdims=True)
+    # An infinite maximum would give inf - inf.
+    top = where(isfinite(top), top, 0)
+    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
+    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
+
+
+def _complex_logsumexp(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    """The largest real part goes in front: it says how large an exponential is."""
+    from ..elementwise.complex import real
+    from ..movement.shapes import reshape
+
+    as_flag(keepdims, "logsumexp", "keepdims")
+    if not x.size:
+        return log(sum(x, axis=axis, keepdims=keepdims))
+    top = max(real(x).detach(), axis=axis, keepdims=True)
+    top = where(isfinite(top), top, 0)
+    out = log(sum(exp(x - top), axis=axis, keepdims=True)) + top
+    return out if keepdims else reshape(out, reduced_shape(x.shape, axis, False))
+
+
+def _logsumexp_vjp(
+    g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_aval: Aval
+) -> Tensor:
+    # Nothing but -inf has no largest element: none gets a share.
+    out = where(out == float("-inf"), 0, out)
+    return spread(g, x_aval, axis) * exp(x - spread(out, x_aval, axis))
+
+
+def _logsumexp_reference(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    from scipy.special import logsumexp as oracle
+
+    if x.size:
+        return oracle(x, axis=axis, keepdims=keepdims)
+    return np.log(np.sum(x, axis=axis, keepdims=keepdims))
+
+
 _LOGSUMEXP = reduction(
     "logsumexp",
     logsumexp,
@@ -373,3 +319,69 @@ _LOGSUMEXP = reduction(
     reference=_logsumexp_reference,
     precision="high",
 )
+
+
+def run_reduction(
+    operation: Operation, x: Handle, axis: Axis, keepdims: bool, **statics: Any
+) -> Tensor:
+    """Runs an operation that reduces over `axis`, which is checked first."""
+    axes = normalize_axes(axis, len(x.shape), operation.name)
+    as_flag(keepdims, operation.name, "keepdims")
+    if statics:
+        return run1(operation.op(axis=axes, keepdims=keepdims, **statics), x)
+    return run1(_reduction_op(operation, axes, keepdims), x)
+
+
+def accumulator(dtype: DType) -> DType:
+    """What sums and products of a dtype are computed in: no integer narrower than the default."""
+    if dtype.kind == "unsigned":
+        return uint64
+    return dtype if dtype.is_inexact else promote_types(dtype, default_int())
+
+
+def spread(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
+    """A reduction's result or cotangent, broadcast back to the shape before it."""
+    from ..movement.shapes import broadcast_to, reshape
+
+    return broadcast_to(reshape(g, reduced_shape(x_aval.shape, axis, True)), x_aval.shape)
+
+
+def products_of_others(x: Tensor, factor: Tensor) -> Tensor:
+    """For each element along the last axis the product of all others, without dividing by any.
+
+    Elements are multiplied in pairs until one is left; on the way back each gets what came for
+    its product times its partner.
+    """
+    from ..movement.joining import concat
+    from ..movement.slicing import slice_axis
+
+    pairs: list[tuple[Tensor, Tensor]] = []
+    while (size := x.shape[-1]) > 1:
+        half = size // 2
+        left, right = slice_axis(x, -1, 0, half), slice_axis(x, -1, half, half)
+        pairs.append((left, right))
+        rest = [slice_axis(x, -1, size - 1, 1)] if size % 2 else []
+        x = concat([left * right, *rest], axis=-1)
+    for left, right in reversed(pairs):
+        half = left.shape[-1]
+        whole = slice_axis(factor, -1, 0, half)
+        rest = [slice_axis(factor, -1, half, 1)] if factor.shape[-1] > half else []
+        factor = concat([whole * right, whole * left, *rest], axis=-1)
+    return factor
+
+
+@lru_cache(4096)
+def _reduction_op(operation: Operation, axis: tuple[int, ...], keepdims: bool) -> Op:
+    # A shorter way than interning, for arguments that are ints and bools and nothing else.
+    return operation.op(axis=axis, keepdims=keepdims)
+
+
+def _accumulated(
+    operation: Operation, x: TensorLike, axis: Axis, dtype: object, keepdims: bool
+) -> Tensor:
+    handle = handle_of(x, operation.name)
+    refuse_storage(operation.name, "x", handle.dtype)
+    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
+    out = run_reduction(operation, cast_handle(handle, to), axis, keepdims)
+    # In mixed precision it may have been computed in float32.
+    return out if dtype is None or out.dtype is to else wrap(cast_handle(out._handle, to))

@@ -58,11 +58,6 @@ def nan_to_num(
     return _replaced(real(tensor), nan, high, low) + _replaced(imag(tensor), nan, high, low) * 1j
 
 
-def _replaced(x: Tensor, nan: float, high: float, low: float) -> Tensor:
-    known = where(isnan(x), float(nan), x)
-    return where(x == float("inf"), float(high), where(x == float("-inf"), float(low), known))
-
-
 @guarded
 def nansum(
     x: TensorLike, /, *, axis: Axis = None, dtype: object = None, keepdims: bool = False
@@ -96,11 +91,6 @@ def nanmean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> T
     total = sum(widened(_known("nanmean", x)), axis=axis, keepdims=keepdims)
     count = count_nonzero(logical_not(isnan(x)), axis=axis, keepdims=keepdims)
     return astype(total / astype(count, real(total).dtype), handle.dtype)
-
-
-def _known(name: str, x: TensorLike) -> Tensor:
-    tensor = wrap(handle_of(x, name))
-    return where(isnan(tensor), 0, tensor) if tensor.dtype.is_inexact else tensor
 
 
 @guarded
@@ -162,46 +152,6 @@ def nanquantile(
     return quantiles("nanquantile", x, q, axis, keepdims, interpolation, found)
 
 
-def _counts(x: Tensor, axis: int) -> Tensor:
-    """How many elements along an axis are not NaN."""
-    if not x.dtype.is_floating:
-        whole = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        return broadcast_to(_size(x, axis), whole)
-    return count_nonzero(x == x, axis=axis, keepdims=True)
-
-
-def _size(x: Tensor, axis: int) -> Tensor:
-    from ..creation.filled import full
-
-    return full((), x.shape[axis], dtype=int64, device=x.device)
-
-
-def fmax(x1: Operand, x2: Operand, /) -> Tensor:
-    """The larger element of each pair, or the one that is not NaN. Equal ones share the gradient.
-
-    Args:
-        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.fmax(it.asarray([1.0, float("nan")]), 0.5).tolist()
-    [1.0, 0.5]
-    """
-    return call2(_FMAX, x1, x2)
-
-
-def fmin(x1: Operand, x2: Operand, /) -> Tensor:
-    """The smaller element of each pair, or the one that is not NaN. Equal ones share the gradient.
-
-    Args:
-        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.fmin(it.asarray([1.0, float("nan")]), 0.5).tolist()
-    [0.5, 0.5]
-    """
-    return call2(_FMIN, x1, x2)
-
-
 def _extremum(
     name: str, public: Callable[..., Any], wins: Callable[[Any, Any], Any], reference: Any
 ) -> Any:
@@ -225,5 +175,57 @@ def _extremum(
     ).op()
 
 
+def fmax(x1: Operand, x2: Operand, /) -> Tensor:
+    """The larger element of each pair, or the one that is not NaN. Equal ones share the gradient.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.fmax(it.asarray([1.0, float("nan")]), 0.5).tolist()
+    [1.0, 0.5]
+    """
+    return call2(_FMAX, x1, x2)
+
+
 _FMAX = _extremum("fmax", fmax, lambda a, b: a > b, np.fmax)
+
+
+def fmin(x1: Operand, x2: Operand, /) -> Tensor:
+    """The smaller element of each pair, or the one that is not NaN. Equal ones share the gradient.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one real dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.fmin(it.asarray([1.0, float("nan")]), 0.5).tolist()
+    [0.5, 0.5]
+    """
+    return call2(_FMIN, x1, x2)
+
+
 _FMIN = _extremum("fmin", fmin, lambda a, b: a < b, np.fmin)
+
+
+def _replaced(x: Tensor, nan: float, high: float, low: float) -> Tensor:
+    known = where(isnan(x), float(nan), x)
+    return where(x == float("inf"), float(high), where(x == float("-inf"), float(low), known))
+
+
+def _known(name: str, x: TensorLike) -> Tensor:
+    tensor = wrap(handle_of(x, name))
+    return where(isnan(tensor), 0, tensor) if tensor.dtype.is_inexact else tensor
+
+
+def _counts(x: Tensor, axis: int) -> Tensor:
+    """How many elements along an axis are not NaN."""
+    if not x.dtype.is_floating:
+        whole = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        return broadcast_to(_size(x, axis), whole)
+    return count_nonzero(x == x, axis=axis, keepdims=True)
+
+
+def _size(x: Tensor, axis: int) -> Tensor:
+    from ..creation.filled import full
+
+    return full((), x.shape[axis], dtype=int64, device=x.device)

@@ -61,85 +61,6 @@ _MEAN = reduction(
 )
 
 
-def var(
-    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> Tensor:
-    """The variance over axes: the sum of squared distances from the mean, by `n - correction`.
-
-    Args:
-        x: a real tensor; integers are cast to the default float dtype.
-        axis: an axis, several, or None for all.
-        correction: 0 for the variance of these n elements, 1 to estimate that of what they were
-            drawn from (which is PyTorch's default).
-        keepdims: keep reduced axes with size 1.
-
-    >>> import ingle.tensor as it
-    >>> it.var(it.asarray([1.0, 2.0, 3.0]), correction=1).item()
-    1.0
-    """
-    number = _number(correction, "var")
-    return run_reduction(_VAR, as_floating(x, "var"), axis, keepdims, correction=number)
-
-
-def std(
-    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> Tensor:
-    """The standard deviation over axes, the root of `var`; where it is 0, so is its gradient.
-
-    Args:
-        x: a real tensor; integers are cast to the default float dtype.
-        axis: an axis, several, or None for all.
-        correction: see `var`.
-        keepdims: keep reduced axes with size 1.
-
-    >>> import ingle.tensor as it
-    >>> it.std(it.asarray([1.0, 3.0])).item()
-    1.0
-    """
-    number = _number(correction, "std")
-    return run_reduction(_STD, as_floating(x, "std"), axis, keepdims, correction=number)
-
-
-def _number(correction: object, name: str) -> float:
-    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
-        raise ArgumentError(f"{name}: correction must be a number, got {correction!r}")
-    return float(correction)
-
-
-def _count(x: Aval | Tensor, axis: tuple[int, ...]) -> int:
-    return math.prod(x.shape[a] for a in axis)
-
-
-def _left(x: Aval | Tensor, axis: tuple[int, ...], correction: float) -> float:
-    return builtins.max(_count(x, axis) - correction, 0.0)
-
-
-def _var(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
-    wide = widened(x)
-    off = wide - mean(wide, axis=axis, keepdims=True)
-    total = sum(square(off), axis=axis, keepdims=keepdims)
-    return astype(total / _left(x, axis, correction), x.dtype)
-
-
-def _std(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
-    found = var(widened(x), axis=axis, keepdims=keepdims, correction=correction)
-    return astype(sqrt(found), x.dtype)
-
-
-def _var_vjp(
-    g: Tensor, x: Tensor, x_aval: Aval, axis: tuple[int, ...], correction: float
-) -> Tensor:
-    scale = spread(g * 2 / _left(x_aval, axis, correction), x_aval, axis)
-    return scale * (x - mean(x, axis=axis, keepdims=True))
-
-
-def _std_vjp(
-    g: Tensor, x: Tensor, out: Tensor, x_aval: Aval, axis: tuple[int, ...], correction: float
-) -> Tensor:
-    inverse = where(out == 0, 0, g / out) / _left(x_aval, axis, correction)
-    return spread(inverse, x_aval, axis) * (x - mean(x, axis=axis, keepdims=True))
-
-
 def _samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((draw.array((2, 17)),), condition=4)
     yield Sample((draw.array((3, 5, 8)),), {"axis": (0, 2), "correction": 1}, condition=4)
@@ -170,5 +91,86 @@ def _deviation(name: str, public: Any, *, vjp: Any, body: Any, reference: Any) -
     )
 
 
+def var(
+    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The variance over axes: the sum of squared distances from the mean, by `n - correction`.
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+        axis: an axis, several, or None for all.
+        correction: 0 for the variance of these n elements, 1 to estimate that of what they were
+            drawn from (which is PyTorch's default).
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.var(it.asarray([1.0, 2.0, 3.0]), correction=1).item()
+    1.0
+    """
+    number = _number(correction, "var")
+    return run_reduction(_VAR, as_floating(x, "var"), axis, keepdims, correction=number)
+
+
+def _var(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
+    wide = widened(x)
+    off = wide - mean(wide, axis=axis, keepdims=True)
+    total = sum(square(off), axis=axis, keepdims=keepdims)
+    return astype(total / _left(x, axis, correction), x.dtype)
+
+
+def _var_vjp(
+    g: Tensor, x: Tensor, x_aval: Aval, axis: tuple[int, ...], correction: float
+) -> Tensor:
+    scale = spread(g * 2 / _left(x_aval, axis, correction), x_aval, axis)
+    return scale * (x - mean(x, axis=axis, keepdims=True))
+
+
 _VAR = _deviation("var", var, vjp=_var_vjp, body=_var, reference=np.var)
+
+
+def std(
+    x: TensorLike, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
+    """The standard deviation over axes, the root of `var`; where it is 0, so is its gradient.
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+        axis: an axis, several, or None for all.
+        correction: see `var`.
+        keepdims: keep reduced axes with size 1.
+
+    >>> import ingle.tensor as it
+    >>> it.std(it.asarray([1.0, 3.0])).item()
+    1.0
+    """
+    number = _number(correction, "std")
+    return run_reduction(_STD, as_floating(x, "std"), axis, keepdims, correction=number)
+
+
+def _std(x: Tensor, *, axis: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
+    found = var(widened(x), axis=axis, keepdims=keepdims, correction=correction)
+    return astype(sqrt(found), x.dtype)
+
+
+def _std_vjp(
+    g: Tensor, x: Tensor, out: Tensor, x_aval: Aval, axis: tuple[int, ...], correction: float
+) -> Tensor:
+    inverse = where(out == 0, 0, g / out) / _left(x_aval, axis, correction)
+    return spread(inverse, x_aval, axis) * (x - mean(x, axis=axis, keepdims=True))
+
+
 _STD = _deviation("std", std, vjp=_std_vjp, body=_std, reference=np.std)
+
+
+def _number(correction: object, name: str) -> float:
+    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
+        raise ArgumentError(f"{name}: correction must be a number, got {correction!r}")
+    return float(correction)
+
+
+def _count(x: Aval | Tensor, axis: tuple[int, ...]) -> int:
+    return math.prod(x.shape[a] for a in axis)
+
+
+def _left(x: Aval | Tensor, axis: tuple[int, ...], correction: float) -> float:
+    return builtins.max(_count(x, axis) - correction, 0.0)

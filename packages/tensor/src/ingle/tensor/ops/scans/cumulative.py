@@ -25,75 +25,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-@guarded
-def cumulative_sum(
-    x: TensorLike,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: object = None,
-    include_initial: bool = False,
-) -> Tensor:
-    """The sums of the first 1, 2, … elements along an axis.
-
-    Args:
-        x: a numeric or bool tensor; bools and small integers are summed in int64.
-        axis: along which; may be left out for one axis only.
-        dtype: the dtype to sum in and to return.
-        include_initial: put the sum of no elements, 0, in front.
-
-    >>> import ingle.tensor as it
-    >>> it.cumulative_sum(it.asarray([1, 2, 3])).tolist()
-    [1, 3, 6]
-    """
-    return _run(_CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
-
-
-@guarded
-def cumulative_prod(
-    x: TensorLike,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: object = None,
-    include_initial: bool = False,
-) -> Tensor:
-    """The products of the first 1, 2, … elements along an axis. Gradients are exact at zeros.
-
-    Args:
-        x: a numeric or bool tensor; bools and small integers are multiplied in int64.
-        axis: along which; may be left out for one axis only.
-        dtype: the dtype to multiply in and to return.
-        include_initial: put the product of no elements, 1, in front.
-
-    >>> import ingle.tensor as it
-    >>> it.cumulative_prod(it.asarray([1, 2, 3])).tolist()
-    [1, 2, 6]
-    """
-    return _run(_CUMULATIVE_PROD, x, axis, dtype, 1 if include_initial else None)
-
-
-def _run(
-    operation: Operation, x: TensorLike, axis: int | None, dtype: object, initial: int | None
-) -> Tensor:
-    handle = handle_of(x, operation.name)
-    ndim = len(handle.shape)
-    if axis is None and ndim != 1:
-        raise AxisError(
-            f"{operation.name}: axis must be given for x of shape {handle.shape} with {ndim} axes; "
-            "or flatten it with x.reshape(-1)"
-        )
-    place = normalize_axis(0 if axis is None else axis, ndim, operation.name)
-    refuse_storage(operation.name, "x", handle.dtype)
-    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
-    out = run1(operation.op(axis=place), cast_handle(handle, to))
-    if initial is None:
-        return out
-    shape = tuple(1 if i == place else n for i, n in enumerate(out.shape))
-    first = full(shape, initial, dtype=to, device=out.device)
-    return concat([first, out], axis=place)
-
-
 def _scan(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, *, axis: int) -> Tensor:
     # Hillis and Steele, Data parallel algorithms (CACM 29, 1986): after the step of distance d
     # each element holds the last 2d ones up to its own.
@@ -104,15 +35,6 @@ def _scan(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, *, axis: int) 
         x = concat([slice_axis(x, axis, 0, distance), moved], axis=axis)
         distance *= 2
     return x
-
-
-def _flip(x: Tensor, axis: int) -> Tensor:
-    size = x.shape[axis]
-    return slice_axis(x, axis, size - 1, size, -1) if size else x
-
-
-def _sum_vjp(g: Tensor, axis: int) -> Tensor:
-    return _flip(cumulative_sum(_flip(g, axis), axis=axis), axis)
 
 
 def _rule(name: str, x: Aval, *, axis: int) -> Aval:
@@ -146,9 +68,89 @@ def _operation(name: str, public: Any, combine: Any, vjp: Any, reference: Any) -
     )
 
 
+@guarded
+def cumulative_sum(
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: object = None,
+    include_initial: bool = False,
+) -> Tensor:
+    """The sums of the first 1, 2, … elements along an axis.
+
+    Args:
+        x: a numeric or bool tensor; bools and small integers are summed in int64.
+        axis: along which; may be left out for one axis only.
+        dtype: the dtype to sum in and to return.
+        include_initial: put the sum of no elements, 0, in front.
+
+    >>> import ingle.tensor as it
+    >>> it.cumulative_sum(it.asarray([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    return _run(_CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
+
+
+def _flip(x: Tensor, axis: int) -> Tensor:
+    size = x.shape[axis]
+    return slice_axis(x, axis, size - 1, size, -1) if size else x
+
+
+def _sum_vjp(g: Tensor, axis: int) -> Tensor:
+    return _flip(cumulative_sum(_flip(g, axis), axis=axis), axis)
+
+
 _CUMULATIVE_SUM = _operation(
     "cumulative_sum", cumulative_sum, add, {"x": _sum_vjp}, np.cumulative_sum
 )
+
+
+@guarded
+def cumulative_prod(
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: object = None,
+    include_initial: bool = False,
+) -> Tensor:
+    """The products of the first 1, 2, … elements along an axis. Gradients are exact at zeros.
+
+    Args:
+        x: a numeric or bool tensor; bools and small integers are multiplied in int64.
+        axis: along which; may be left out for one axis only.
+        dtype: the dtype to multiply in and to return.
+        include_initial: put the product of no elements, 1, in front.
+
+    >>> import ingle.tensor as it
+    >>> it.cumulative_prod(it.asarray([1, 2, 3])).tolist()
+    [1, 2, 6]
+    """
+    return _run(_CUMULATIVE_PROD, x, axis, dtype, 1 if include_initial else None)
+
+
 _CUMULATIVE_PROD = _operation(
     "cumulative_prod", cumulative_prod, multiply, None, np.cumulative_prod
 )
+
+
+def _run(
+    operation: Operation, x: TensorLike, axis: int | None, dtype: object, initial: int | None
+) -> Tensor:
+    handle = handle_of(x, operation.name)
+    ndim = len(handle.shape)
+    if axis is None and ndim != 1:
+        raise AxisError(
+            f"{operation.name}: axis must be given for x of shape {handle.shape} with {ndim} axes; "
+            "or flatten it with x.reshape(-1)"
+        )
+    place = normalize_axis(0 if axis is None else axis, ndim, operation.name)
+    refuse_storage(operation.name, "x", handle.dtype)
+    to = accumulator(handle.dtype) if dtype is None else dtype_argument(dtype, operation.name)
+    out = run1(operation.op(axis=place), cast_handle(handle, to))
+    if initial is None:
+        return out
+    shape = tuple(1 if i == place else n for i, n in enumerate(out.shape))
+    first = full(shape, initial, dtype=to, device=out.device)
+    return concat([first, out], axis=place)

@@ -30,72 +30,6 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
-@guarded
-def cummax(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
-    """The largest of the first 1, 2, … elements along an axis, and its index.
-
-    Args:
-        x: a real or bool tensor. From the first NaN on the result is NaN.
-        axis: along which.
-
-    Returns:
-        The values, and the index of each: the last one of several that are equal.
-
-    >>> import ingle.tensor as it
-    >>> values, indices = it.cummax(it.asarray([2, 1, 3, 3]))
-    >>> values.tolist(), indices.tolist()
-    ([2, 2, 3, 3], [0, 0, 2, 3])
-    """
-    return _extrema("cummax", x, axis, True)
-
-
-@guarded
-def cummin(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
-    """The smallest of the first 1, 2, … elements along an axis, and its index.
-
-    Args:
-        x: a real or bool tensor. From the first NaN on the result is NaN.
-        axis: along which.
-
-    Returns:
-        The values, and the index of each: the last one of several that are equal.
-
-    >>> import ingle.tensor as it
-    >>> values, indices = it.cummin(it.asarray([2, 1, 3, 1]))
-    >>> values.tolist(), indices.tolist()
-    ([2, 1, 1, 1], [0, 1, 1, 3])
-    """
-    return _extrema("cummin", x, axis, False)
-
-
-@guarded
-def logcumsumexp(x: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """The logarithm of the sum of the exponentials of the first 1, 2, … elements along an axis.
-
-    Args:
-        x: a float tensor; integers are cast to the default float dtype.
-        axis: along which.
-
-    >>> import ingle.tensor as it
-    >>> it.logcumsumexp(it.asarray([1000.0, 1000.0, float("-inf")])).tolist()
-    [1000.0, 1000.6931762695312, 1000.6931762695312]
-    """
-    handle = as_floating(x, "logcumsumexp")
-    place = normalize_axis(axis, len(handle.shape), "logcumsumexp")
-    return run1(LOGCUMSUMEXP.op(axis=place), handle)
-
-
-def _extrema(name: str, x: TensorLike, axis: int, largest: bool) -> tuple[Tensor, Tensor]:
-    handle = handle_of(x, name)
-    place = normalize_axis(axis, len(handle.shape), name)
-    refuse_storage(name, "x", handle.dtype)
-    if handle.dtype.kind not in ORDERED:
-        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; use real(x) or abs(x)")
-    op = (CUMMAX_INDICES if largest else CUMMIN_INDICES).op(axis=place, dtype=default_int())
-    indices = run1(op, handle)
-    return take_along_axis(wrap(handle), indices, axis=place), indices
-
-
 def _indices(largest: bool, x: Tensor, *, axis: int, dtype: DType) -> Tensor:
     """Hillis and Steele's scan of pairs of a value and its index."""
     size, distance = x.shape[axis], 1
@@ -119,24 +53,8 @@ def _after(x: Tensor, moved: Tensor, axis: int) -> Tensor:
     return concat([slice_axis(x, axis, 0, x.shape[axis] - moved.shape[axis]), moved], axis=axis)
 
 
-def _logcumsumexp(x: Tensor, *, axis: int) -> Tensor:
-    out, distance = widened(x), 1
-    while distance < x.shape[axis]:
-        rest = x.shape[axis] - distance
-        early, late = slice_axis(out, axis, 0, rest), slice_axis(out, axis, distance, rest)
-        out = _after(out, logaddexp(late, early), axis)
-        distance *= 2
-    return astype(out, x.dtype)
-
-
 def _index_rule(x: Aval, *, axis: int, dtype: DType) -> Aval:
     return Aval(x.shape, dtype)
-
-
-def _log_rule(x: Aval, *, axis: int) -> Aval:
-    if not x.dtype.is_floating:
-        raise DTypeError(f"logcumsumexp: x must be floats, got {x.dtype}; cast with x.astype(...)")
-    return x
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -150,12 +68,6 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((odd,), gradient=False)
 
 
-def _log_samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        for shape, axis in (((17,), 0), ((3, 5, 2), 1), ((0, 3), 0)):
-            yield Sample((draw.array(shape, low=-8, high=8),), {"axis": axis}, condition=8)
-
-
 def _reference(largest: bool, x: Any, axis: int = -1) -> Any:
     function: Any = np.maximum if largest else np.minimum
     if not x.size:
@@ -165,10 +77,6 @@ def _reference(largest: bool, x: Any, axis: int = -1) -> Any:
                        -1, axis)  # fmt: skip
     hit = (x == values) | (np.isnan(x) if x.dtype.kind == "f" else False)
     return values, np.maximum.accumulate(np.where(hit, here, 0), axis=axis)
-
-
-def _log_reference(x: Any, axis: int = -1) -> Any:
-    return np.logaddexp.accumulate(x, axis=axis) if x.size else x
 
 
 def _indices_operation(name: str, public: Callable[..., Any], largest: bool) -> Operation:
@@ -187,8 +95,93 @@ def _indices_operation(name: str, public: Callable[..., Any], largest: bool) -> 
     )
 
 
+@guarded
+def cummax(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """The largest of the first 1, 2, … elements along an axis, and its index.
+
+    Args:
+        x: a real or bool tensor. From the first NaN on the result is NaN.
+        axis: along which.
+
+    Returns:
+        The values, and the index of each: the last one of several that are equal.
+
+    >>> import ingle.tensor as it
+    >>> values, indices = it.cummax(it.asarray([2, 1, 3, 3]))
+    >>> values.tolist(), indices.tolist()
+    ([2, 2, 3, 3], [0, 0, 2, 3])
+    """
+    return _extrema("cummax", x, axis, True)
+
+
 CUMMAX_INDICES = _indices_operation("cummax_indices", cummax, True)
+
+
+@guarded
+def cummin(x: TensorLike, /, *, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """The smallest of the first 1, 2, … elements along an axis, and its index.
+
+    Args:
+        x: a real or bool tensor. From the first NaN on the result is NaN.
+        axis: along which.
+
+    Returns:
+        The values, and the index of each: the last one of several that are equal.
+
+    >>> import ingle.tensor as it
+    >>> values, indices = it.cummin(it.asarray([2, 1, 3, 1]))
+    >>> values.tolist(), indices.tolist()
+    ([2, 1, 1, 1], [0, 1, 1, 3])
+    """
+    return _extrema("cummin", x, axis, False)
+
+
 CUMMIN_INDICES = _indices_operation("cummin_indices", cummin, False)
+
+
+@guarded
+def logcumsumexp(x: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """The logarithm of the sum of the exponentials of the first 1, 2, … elements along an axis.
+
+    Args:
+        x: a float tensor; integers are cast to the default float dtype.
+        axis: along which.
+
+    >>> import ingle.tensor as it
+    >>> it.logcumsumexp(it.asarray([1000.0, 1000.0, float("-inf")])).tolist()
+    [1000.0, 1000.6931762695312, 1000.6931762695312]
+    """
+    handle = as_floating(x, "logcumsumexp")
+    place = normalize_axis(axis, len(handle.shape), "logcumsumexp")
+    return run1(LOGCUMSUMEXP.op(axis=place), handle)
+
+
+def _logcumsumexp(x: Tensor, *, axis: int) -> Tensor:
+    out, distance = widened(x), 1
+    while distance < x.shape[axis]:
+        rest = x.shape[axis] - distance
+        early, late = slice_axis(out, axis, 0, rest), slice_axis(out, axis, distance, rest)
+        out = _after(out, logaddexp(late, early), axis)
+        distance *= 2
+    return astype(out, x.dtype)
+
+
+def _log_rule(x: Aval, *, axis: int) -> Aval:
+    if not x.dtype.is_floating:
+        raise DTypeError(f"logcumsumexp: x must be floats, got {x.dtype}; cast with x.astype(...)")
+    return x
+
+
+def _log_samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for shape, axis in (((17,), 0), ((3, 5, 2), 1), ((0, 3), 0)):
+            yield Sample((draw.array(shape, low=-8, high=8),), {"axis": axis}, condition=8)
+
+
+def _log_reference(x: Any, axis: int = -1) -> Any:
+    return np.logaddexp.accumulate(x, axis=axis) if x.size else x
+
+
 LOGCUMSUMEXP = Operation(
     "logcumsumexp",
     tensors=("x",),
@@ -202,3 +195,14 @@ LOGCUMSUMEXP = Operation(
     samples=_log_samples,
     reference=_log_reference,
 )
+
+
+def _extrema(name: str, x: TensorLike, axis: int, largest: bool) -> tuple[Tensor, Tensor]:
+    handle = handle_of(x, name)
+    place = normalize_axis(axis, len(handle.shape), name)
+    refuse_storage(name, "x", handle.dtype)
+    if handle.dtype.kind not in ORDERED:
+        raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; use real(x) or abs(x)")
+    op = (CUMMAX_INDICES if largest else CUMMIN_INDICES).op(axis=place, dtype=default_int())
+    indices = run1(op, handle)
+    return take_along_axis(wrap(handle), indices, axis=place), indices

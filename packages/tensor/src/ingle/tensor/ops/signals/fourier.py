@@ -61,6 +61,21 @@ def ifft(
     return _complex("ifft", IFFTN, x, None if n is None else (n,), (axis,), norm)
 
 
+def _complex_rule(name: str, x: Aval, *, axes: tuple[int, ...], norm: str) -> Aval:
+    if not x.dtype.is_complex:
+        raise DTypeError(f"{name}: x must be complex, got {x.dtype}")
+    return x
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((5, 8)),), {"axes": (1,)}, magnitude=8.0)
+    yield Sample((draw.array((3, 5, 2)),), {"axes": (0, -1), "norm": "ortho"}, magnitude=8.0)
+    yield Sample((draw.array((17,)),), {"norm": "forward"}, magnitude=2.0)
+    yield Sample((draw.array((5, 3)),), {"s": (3, 8), "axes": (0, 1)}, magnitude=16.0)
+    yield Sample((draw.array((0, 3)),), {"axes": (1,)})
+    yield Sample((draw.array((1,)),))
+
+
 @guarded
 def fftn(
     x: TensorLike,
@@ -85,6 +100,24 @@ def fftn(
     return _complex("fftn", FFTN, x, s, axes, norm)
 
 
+def _fftn_vjp(g: Tensor, axes: tuple[int, ...], norm: str) -> Tensor:
+    return _transformed(IFFTN, g, axes, _MIRRORED[norm])
+
+
+FFTN = Operation(
+    "fftn",
+    tensors=("x",),
+    statics=("axes", "norm"),
+    rule=partial(_complex_rule, "fftn"),
+    traits=_TRANSFORM,
+    vjp={"x": _fftn_vjp},
+    batch=("axes",),
+    public=fftn,
+    samples=_samples,
+    reference=np.fft.fftn,
+)
+
+
 @guarded
 def ifftn(
     x: TensorLike,
@@ -101,6 +134,32 @@ def ifftn(
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
     return _complex("ifftn", IFFTN, x, s, axes, norm)
+
+
+def _ifftn_vjp(g: Tensor, axes: tuple[int, ...], norm: str) -> Tensor:
+    return _transformed(FFTN, g, axes, _MIRRORED[norm])
+
+
+IFFTN = Operation(
+    "ifftn",
+    tensors=("x",),
+    statics=("axes", "norm"),
+    rule=partial(_complex_rule, "ifftn"),
+    traits=_TRANSFORM,
+    vjp={"x": _ifftn_vjp},
+    batch=("axes",),
+    public=ifftn,
+    samples=_samples,
+    reference=np.fft.ifftn,
+)
+
+
+def _real_samples(draw: Draw) -> Iterator[Sample]:
+    for norm in _MIRRORED:
+        yield Sample((draw.array((5, 8)),), {"norm": norm}, magnitude=8.0)
+    for n in (1, 5, 8):
+        yield Sample((draw.array((3, 7, 2)),), {"axis": 1, "n": n}, magnitude=8.0)
+    yield Sample((draw.array((0, 3)),))
 
 
 @guarded
@@ -120,6 +179,32 @@ def rfft(
     return _real_input("rfft", x, None if n is None else (n,), (axis,), norm)
 
 
+def _rfft_rule(x: Aval, *, axis: int, norm: str) -> Aval:
+    shape = tuple(n // 2 + 1 if i == axis else n for i, n in enumerate(x.shape))
+    return Aval(shape, complex_dtype(x.dtype))
+
+
+def _rfft_vjp(g: Tensor, x_aval: Aval, axis: int, norm: str) -> Tensor:
+    n = x_aval.shape[axis]
+    # Of each pair of conjugate coefficients `irfft` counts both, and the gradient has only one.
+    halved = g * (1 / _multiplicity(g, n, axis))
+    return run1(_IRFFT.op(n=n, axis=axis, norm=_MIRRORED[norm]), halved._handle)
+
+
+_RFFT = Operation(
+    "rfft",
+    tensors=("x",),
+    statics=("axis", "norm"),
+    rule=_rfft_rule,
+    traits=_TRANSFORM,
+    vjp={"x": _rfft_vjp},
+    batch=("axis",),
+    public=rfft,
+    samples=_real_samples,
+    reference=np.fft.rfft,
+)
+
+
 @guarded
 def irfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
@@ -137,6 +222,30 @@ def irfft(
     [1.0, 2.0, 4.0]
     """
     return _real_output("irfft", x, None if n is None else (n,), (axis,), norm)
+
+
+def _irfft_rule(x: Aval, *, n: int, axis: int, norm: str) -> Aval:
+    shape = tuple(n if i == axis else size for i, size in enumerate(x.shape))
+    return Aval(shape, real_dtype(x.dtype))
+
+
+def _irfft_vjp(g: Tensor, n: int, axis: int, norm: str) -> Tensor:
+    half = run1(_RFFT.op(axis=axis, norm=_MIRRORED[norm]), g._handle)
+    return half * _multiplicity(half, n, axis)
+
+
+_IRFFT = Operation(
+    "irfft",
+    tensors=("x",),
+    statics=("n", "axis", "norm"),
+    rule=_irfft_rule,
+    traits=_TRANSFORM,
+    vjp={"x": _irfft_vjp},
+    batch=("axis",),
+    public=irfft,
+    samples=_real_samples,
+    reference=np.fft.irfft,
+)
 
 
 @guarded
@@ -309,112 +418,9 @@ def _resized(x: Handle, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor
     return pad(wrap(x), widths) if any(w for _, w in widths) else wrap(x)
 
 
-def _complex_rule(name: str, x: Aval, *, axes: tuple[int, ...], norm: str) -> Aval:
-    if not x.dtype.is_complex:
-        raise DTypeError(f"{name}: x must be complex, got {x.dtype}")
-    return x
-
-
-def _rfft_rule(x: Aval, *, axis: int, norm: str) -> Aval:
-    shape = tuple(n // 2 + 1 if i == axis else n for i, n in enumerate(x.shape))
-    return Aval(shape, complex_dtype(x.dtype))
-
-
-def _irfft_rule(x: Aval, *, n: int, axis: int, norm: str) -> Aval:
-    shape = tuple(n if i == axis else size for i, size in enumerate(x.shape))
-    return Aval(shape, real_dtype(x.dtype))
-
-
-def _fftn_vjp(g: Tensor, axes: tuple[int, ...], norm: str) -> Tensor:
-    return _transformed(IFFTN, g, axes, _MIRRORED[norm])
-
-
-def _ifftn_vjp(g: Tensor, axes: tuple[int, ...], norm: str) -> Tensor:
-    return _transformed(FFTN, g, axes, _MIRRORED[norm])
-
-
-def _rfft_vjp(g: Tensor, x_aval: Aval, axis: int, norm: str) -> Tensor:
-    n = x_aval.shape[axis]
-    # Of each pair of conjugate coefficients `irfft` counts both, and the gradient has only one.
-    halved = g * (1 / _multiplicity(g, n, axis))
-    return run1(_IRFFT.op(n=n, axis=axis, norm=_MIRRORED[norm]), halved._handle)
-
-
-def _irfft_vjp(g: Tensor, n: int, axis: int, norm: str) -> Tensor:
-    half = run1(_RFFT.op(axis=axis, norm=_MIRRORED[norm]), g._handle)
-    return half * _multiplicity(half, n, axis)
-
-
 def _multiplicity(half: Tensor, n: int, axis: int) -> Tensor:
     """How many coefficients each one of the half stands for, along the axis."""
     shape = tuple(size if i == axis else 1 for i, size in enumerate(half.shape))
     place = arange(half.shape[axis], device=half.device).reshape(shape)
     alone = (place == 0) | (place * 2 == n)
     return where(alone, 1.0, 2.0).astype(real_dtype(half.dtype))
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((5, 8)),), {"axes": (1,)}, magnitude=8.0)
-    yield Sample((draw.array((3, 5, 2)),), {"axes": (0, -1), "norm": "ortho"}, magnitude=8.0)
-    yield Sample((draw.array((17,)),), {"norm": "forward"}, magnitude=2.0)
-    yield Sample((draw.array((5, 3)),), {"s": (3, 8), "axes": (0, 1)}, magnitude=16.0)
-    yield Sample((draw.array((0, 3)),), {"axes": (1,)})
-    yield Sample((draw.array((1,)),))
-
-
-def _real_samples(draw: Draw) -> Iterator[Sample]:
-    for norm in _MIRRORED:
-        yield Sample((draw.array((5, 8)),), {"norm": norm}, magnitude=8.0)
-    for n in (1, 5, 8):
-        yield Sample((draw.array((3, 7, 2)),), {"axis": 1, "n": n}, magnitude=8.0)
-    yield Sample((draw.array((0, 3)),))
-
-
-FFTN = Operation(
-    "fftn",
-    tensors=("x",),
-    statics=("axes", "norm"),
-    rule=partial(_complex_rule, "fftn"),
-    traits=_TRANSFORM,
-    vjp={"x": _fftn_vjp},
-    batch=("axes",),
-    public=fftn,
-    samples=_samples,
-    reference=np.fft.fftn,
-)
-IFFTN = Operation(
-    "ifftn",
-    tensors=("x",),
-    statics=("axes", "norm"),
-    rule=partial(_complex_rule, "ifftn"),
-    traits=_TRANSFORM,
-    vjp={"x": _ifftn_vjp},
-    batch=("axes",),
-    public=ifftn,
-    samples=_samples,
-    reference=np.fft.ifftn,
-)
-_RFFT = Operation(
-    "rfft",
-    tensors=("x",),
-    statics=("axis", "norm"),
-    rule=_rfft_rule,
-    traits=_TRANSFORM,
-    vjp={"x": _rfft_vjp},
-    batch=("axis",),
-    public=rfft,
-    samples=_real_samples,
-    reference=np.fft.rfft,
-)
-_IRFFT = Operation(
-    "irfft",
-    tensors=("x",),
-    statics=("n", "axis", "norm"),
-    rule=_irfft_rule,
-    traits=_TRANSFORM,
-    vjp={"x": _irfft_vjp},
-    batch=("axis",),
-    public=irfft,
-    samples=_real_samples,
-    reference=np.fft.irfft,
-)

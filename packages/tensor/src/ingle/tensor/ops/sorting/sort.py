@@ -23,6 +23,21 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _samples(values: bool, draw: Draw) -> Iterator[Sample]:
+    for shape, kwargs in (
+        ((17,), {}), ((3, 5, 2), {"axis": 1}), ((5, 8), {"axis": -1, "descending": True}),
+        ((2, 0), {}), ((1,), {}),
+    ):  # fmt: skip
+        make = draw.apart if draw.dtype.is_inexact else draw.array
+        yield Sample((make(shape),), kwargs, gradient=values, exact=True)
+    ties = np.asarray([2, 1, 2, 0, 1], draw.dtype.dtype)
+    yield Sample((ties,), gradient=False, exact=True)
+    yield Sample((ties,), {"descending": True}, gradient=False, exact=True)
+    if draw.dtype.is_floating:
+        odd = np.asarray([2, np.nan, -np.inf, np.inf, 1], draw.dtype.dtype)
+        yield Sample((odd,), gradient=False, exact=True)
+
+
 @guarded
 def sort(
     x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -42,6 +57,44 @@ def sort(
     handle = handle_of(x, "sort")
     place = normalize_axis(axis, len(handle.shape), "sort")
     return run1(_SORT.op(axis=place, descending=bool(descending)), handle)
+
+
+def _sort_rule(x: Aval, *, axis: int, descending: bool) -> Aval:
+    _ordered("sort", x)
+    return x
+
+
+def _sort(x: Tensor, *, axis: int, descending: bool) -> Tensor:
+    return take_along_axis(x, argsort(x, axis=axis, descending=descending), axis=axis)
+
+
+def _sort_reference(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    out = np.sort(_wide(x), axis=axis)
+    return np.flip(out, axis) if descending else out
+
+
+_SORT = Operation(
+    "sort",
+    tensors=("x",),
+    statics=("axis", "descending"),
+    rule=_sort_rule,
+    traits=Traits("opaque", exactly_rounded=True),
+    body=_sort,
+    batch=("axis",),
+    public=sort,
+    samples=partial(_samples, True),
+    reference=_sort_reference,
+)
+
+
+def _argsort_reference(
+    x: Any, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Any:
+    x = _wide(x)
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(order, axis)
 
 
 @guarded
@@ -64,6 +117,25 @@ def argsort(
     place = normalize_axis(axis, len(handle.shape), "argsort")
     op = _ARGSORT.op(axis=place, descending=bool(descending), dtype=default_int())
     return run1(op, handle)
+
+
+def _argsort_rule(x: Aval, *, axis: int, descending: bool, dtype: DType) -> Aval:
+    _ordered("argsort", x)
+    return Aval(x.shape, dtype)
+
+
+_ARGSORT = Operation(
+    "argsort",
+    tensors=("x",),
+    statics=("axis", "descending", "dtype"),
+    rule=_argsort_rule,
+    traits=Traits("opaque", family="argsort", exactly_rounded=True),
+    vjp={},
+    batch=("axis",),
+    public=argsort,
+    samples=partial(_samples, False),
+    reference=_argsort_reference,
+)
 
 
 @guarded
@@ -93,21 +165,6 @@ def topk(
     return values, indices
 
 
-def _ordered(name: str, x: Aval) -> None:
-    if x.dtype.kind not in ORDERED:
-        raise DTypeError(f"{name}: x must be ordered, got {x.dtype}; sort by real(x) or abs(x)")
-
-
-def _sort_rule(x: Aval, *, axis: int, descending: bool) -> Aval:
-    _ordered("sort", x)
-    return x
-
-
-def _argsort_rule(x: Aval, *, axis: int, descending: bool, dtype: DType) -> Aval:
-    _ordered("argsort", x)
-    return Aval(x.shape, dtype)
-
-
 def _topk_rule(x: Aval, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple[Aval, Aval]:
     _ordered("topk", x)
     if not 0 <= k <= x.shape[axis]:
@@ -119,29 +176,10 @@ def _topk_rule(x: Aval, *, k: int, axis: int, largest: bool, dtype: DType) -> tu
     return Aval(shape, x.dtype), Aval(shape, dtype)
 
 
-def _sort(x: Tensor, *, axis: int, descending: bool) -> Tensor:
-    return take_along_axis(x, argsort(x, axis=axis, descending=descending), axis=axis)
-
-
 def _topk(x: Tensor, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple[Tensor, Tensor]:
     order = argsort(x, axis=axis, descending=largest).astype(dtype)
     indices = slice_axis(order, axis, 0, k)
     return take_along_axis(x, indices, axis=axis), indices
-
-
-def _samples(values: bool, draw: Draw) -> Iterator[Sample]:
-    for shape, kwargs in (
-        ((17,), {}), ((3, 5, 2), {"axis": 1}), ((5, 8), {"axis": -1, "descending": True}),
-        ((2, 0), {}), ((1,), {}),
-    ):  # fmt: skip
-        make = draw.apart if draw.dtype.is_inexact else draw.array
-        yield Sample((make(shape),), kwargs, gradient=values, exact=True)
-    ties = np.asarray([2, 1, 2, 0, 1], draw.dtype.dtype)
-    yield Sample((ties,), gradient=False, exact=True)
-    yield Sample((ties,), {"descending": True}, gradient=False, exact=True)
-    if draw.dtype.is_floating:
-        odd = np.asarray([2, np.nan, -np.inf, np.inf, 1], draw.dtype.dtype)
-        yield Sample((odd,), gradient=False, exact=True)
 
 
 def _topk_samples(draw: Draw) -> Iterator[Sample]:
@@ -152,55 +190,11 @@ def _topk_samples(draw: Draw) -> Iterator[Sample]:
     yield Sample((make((2, 3)), 0), exact=True)
 
 
-def _sort_reference(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    out = np.sort(_wide(x), axis=axis)
-    return np.flip(out, axis) if descending else out
-
-
-def _argsort_reference(
-    x: Any, axis: int = -1, descending: bool = False, stable: bool = True
-) -> Any:
-    x = _wide(x)
-    if not descending:
-        return np.argsort(x, axis=axis, kind="stable")
-    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return x.shape[axis] - 1 - np.flip(order, axis)
-
-
-def _wide(x: Any) -> Any:
-    # The comparison of bfloat16 that NumPy sorts by does not order NaN.
-    return x.astype(np.float64) if x.dtype.kind == "V" else x
-
-
 def _topk_reference(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     order = np.take(_argsort_reference(x, axis, largest), range(k), axis)
     return np.take_along_axis(x, order, axis), order
 
 
-_ARGSORT = Operation(
-    "argsort",
-    tensors=("x",),
-    statics=("axis", "descending", "dtype"),
-    rule=_argsort_rule,
-    traits=Traits("opaque", family="argsort", exactly_rounded=True),
-    vjp={},
-    batch=("axis",),
-    public=argsort,
-    samples=partial(_samples, False),
-    reference=_argsort_reference,
-)
-_SORT = Operation(
-    "sort",
-    tensors=("x",),
-    statics=("axis", "descending"),
-    rule=_sort_rule,
-    traits=Traits("opaque", exactly_rounded=True),
-    body=_sort,
-    batch=("axis",),
-    public=sort,
-    samples=partial(_samples, True),
-    reference=_sort_reference,
-)
 _TOPK = Operation(
     "topk",
     tensors=("x",),
@@ -214,3 +208,13 @@ _TOPK = Operation(
     samples=_topk_samples,
     reference=_topk_reference,
 )
+
+
+def _ordered(name: str, x: Aval) -> None:
+    if x.dtype.kind not in ORDERED:
+        raise DTypeError(f"{name}: x must be ordered, got {x.dtype}; sort by real(x) or abs(x)")
+
+
+def _wide(x: Any) -> Any:
+    # The comparison of bfloat16 that NumPy sorts by does not order NaN.
+    return x.astype(np.float64) if x.dtype.kind == "V" else x

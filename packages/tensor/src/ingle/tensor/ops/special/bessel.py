@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def _reference(name: str) -> Callable[[Any], Any]:
+    """SciPy's function, which is NaN where the limit is infinite."""
+
+    def function(x: Any) -> Any:
+        from scipy import special
+
+        limit = np.abs(x) if name == "i0" else x
+        return np.where(np.isinf(x), limit, getattr(special, name)(x))
+
+    return function
+
+
 def i0(x: TensorLike, /) -> Tensor:
     """The modified Bessel function of order 0, which grows like `exp(abs(x))`.
 
@@ -34,6 +46,28 @@ def i0(x: TensorLike, /) -> Tensor:
     [1.0]
     """
     return run1(_I0, as_floating(x, "i0"))
+
+
+_TERMS = range(33, -1, -1)
+_SERIES_0 = [0.25**k / math.factorial(k) ** 2 for k in _TERMS]
+
+
+def _i0(x: Tensor) -> Tensor:
+    size = abs(astype(x, float64))
+    near = size < _NEAR
+    inside, outside = where(near, size, 0.0), where(near, _NEAR, size)
+    found = where(near, polynomial(inside * inside, _SERIES_0), _far(outside, fits.I0))
+    return astype(where(size == math.inf, math.inf, found), x.dtype)
+
+
+_I0 = special(
+    "i0",
+    i0,
+    vjp=lambda g, x: g * i1(x),
+    domain=(-12.0, 12.0),
+    body=_i0,
+    reference=_reference("i0"),
+).op()
 
 
 def i1(x: TensorLike, /) -> Tensor:
@@ -49,25 +83,8 @@ def i1(x: TensorLike, /) -> Tensor:
     return run1(_I1, as_floating(x, "i1"))
 
 
-_NEAR = 8.0
-_TERMS = range(33, -1, -1)
-_SERIES_0 = [0.25**k / math.factorial(k) ** 2 for k in _TERMS]
 _SERIES_1 = [0.5 * 0.25**k / (math.factorial(k) * math.factorial(k + 1)) for k in _TERMS]
 """Powers of x²: all terms are positive, so that nothing cancels."""
-
-
-def _far(size: Tensor, coefficients: tuple[float, ...]) -> Tensor:
-    half = exp(size * 0.5)
-    scaled: Tensor = polynomial(_NEAR * 2 / size - 1, coefficients) / sqrt(size)
-    return half * scaled * half
-
-
-def _i0(x: Tensor) -> Tensor:
-    size = abs(astype(x, float64))
-    near = size < _NEAR
-    inside, outside = where(near, size, 0.0), where(near, _NEAR, size)
-    found = where(near, polynomial(inside * inside, _SERIES_0), _far(outside, fits.I0))
-    return astype(where(size == math.inf, math.inf, found), x.dtype)
 
 
 def _i1(x: Tensor) -> Tensor:
@@ -88,26 +105,6 @@ def _i1_by_x(x: Tensor) -> Tensor:
     return where(near, series, i1(outside) / outside)
 
 
-def _reference(name: str) -> Callable[[Any], Any]:
-    """SciPy's function, which is NaN where the limit is infinite."""
-
-    def function(x: Any) -> Any:
-        from scipy import special
-
-        limit = np.abs(x) if name == "i0" else x
-        return np.where(np.isinf(x), limit, getattr(special, name)(x))
-
-    return function
-
-
-_I0 = special(
-    "i0",
-    i0,
-    vjp=lambda g, x: g * i1(x),
-    domain=(-12.0, 12.0),
-    body=_i0,
-    reference=_reference("i0"),
-).op()
 _I1 = special(
     "i1",
     i1,
@@ -116,3 +113,11 @@ _I1 = special(
     body=_i1,
     reference=_reference("i1"),
 ).op()
+
+_NEAR = 8.0
+
+
+def _far(size: Tensor, coefficients: tuple[float, ...]) -> Tensor:
+    half = exp(size * 0.5)
+    scaled: Tensor = polynomial(_NEAR * 2 / size - 1, coefficients) / sqrt(size)
+    return half * scaled * half

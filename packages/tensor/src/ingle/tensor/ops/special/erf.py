@@ -30,6 +30,20 @@ def erf(x: TensorLike, /) -> Tensor:
     return run1(_ERF, as_floating(x, "erf"))
 
 
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+_ERF = unary(
+    "erf",
+    erf,
+    vjp=lambda g, x: g * (exp(-(x * x)) * _TWO_OVER_ROOT_PI),
+    kinds=("float",),
+    domain=(-4.0, 4.0),
+    reference="scipy.special:erf",
+    precision="high",
+    cost="expensive",
+).op()
+
+
 def copysign(x1: Operand, x2: Operand, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`, that of -0.0 included.
 
@@ -41,19 +55,6 @@ def copysign(x1: Operand, x2: Operand, /) -> Tensor:
     [-1.0, 2.0]
     """
     return call2_floating(_COPYSIGN, x1, x2)
-
-
-def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
-    """The neighbour of `x1` in its dtype in the direction of `x2`; `x2` if the two are equal.
-
-    Args:
-        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.nextafter(it.asarray([1.0]), 2.0).tolist()
-    [1.0000001192092896]
-    """
-    return call2_floating(_NEXTAFTER, x1, x2)
 
 
 def _copysign(x1: Any, x2: Any) -> Tensor:
@@ -69,24 +70,6 @@ def _copysign_vjp(g: Tensor, x1: Tensor, out: Tensor) -> Tensor:
     return where(x1 == 0, 0, where(signbit(x1) == signbit(out), g, -g))
 
 
-def _nextafter_reference(x1: Any, x2: Any) -> Any:
-    # Its steps are those of the result's dtype: integers have become the default float dtype.
-    dtype = x1.dtype if x1.dtype.kind in "fV" else np.dtype(np.float32)
-    return np.nextafter(np.asarray(x1, dtype), np.asarray(x2, dtype))
-
-
-_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-
-_ERF = unary(
-    "erf",
-    erf,
-    vjp=lambda g, x: g * (exp(-(x * x)) * _TWO_OVER_ROOT_PI),
-    kinds=("float",),
-    domain=(-4.0, 4.0),
-    reference="scipy.special:erf",
-    precision="high",
-    cost="expensive",
-).op()
 _COPYSIGN = binary(
     "copysign",
     copysign,
@@ -95,6 +78,27 @@ _COPYSIGN = binary(
     body=_copysign,
     reference=np.copysign,
 ).op()
+
+
+def nextafter(x1: Operand, x2: Operand, /) -> Tensor:
+    """The neighbour of `x1` in its dtype in the direction of `x2`; `x2` if the two are equal.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.nextafter(it.asarray([1.0]), 2.0).tolist()
+    [1.0000001192092896]
+    """
+    return call2_floating(_NEXTAFTER, x1, x2)
+
+
+def _nextafter_reference(x1: Any, x2: Any) -> Any:
+    # Its steps are those of the result's dtype: integers have become the default float dtype.
+    dtype = x1.dtype if x1.dtype.kind in "fV" else np.dtype(np.float32)
+    return np.nextafter(np.asarray(x1, dtype), np.asarray(x2, dtype))
+
+
 _NEXTAFTER = binary(
     "nextafter",
     nextafter,

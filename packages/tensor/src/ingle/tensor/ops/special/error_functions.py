@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+
 def erfc(x: TensorLike, /) -> Tensor:
     """`1 - erf(x)`, exact to the last places where that is small.
 
@@ -33,19 +36,6 @@ def erfc(x: TensorLike, /) -> Tensor:
     [1.0, 0.0]
     """
     return run1(_ERFC, as_floating(x, "erfc"))
-
-
-def erfinv(x: TensorLike, /) -> Tensor:
-    """The inverse of `erf`: infinite at -1 and 1, NaN beyond.
-
-    Args:
-        x: a real tensor; integers are cast to the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.erfinv(it.asarray([0.0, 1.0])).tolist()
-    [0.0, inf]
-    """
-    return run1(_ERFINV, as_floating(x, "erfinv"))
 
 
 def _erfc(x: Tensor) -> Tensor:
@@ -62,6 +52,28 @@ def _erfc(x: Tensor) -> Tensor:
     return astype(where(far, decay * scaled, 1 - erf(where(far, 0.0, wide))), x.dtype)
 
 
+_ERFC = special(
+    "erfc",
+    erfc,
+    vjp=lambda g, x: g * (exp(-(x * x)) * -_TWO_OVER_ROOT_PI),
+    domain=(-4.0, 6.0),
+    body=_erfc,
+).op()
+
+
+def erfinv(x: TensorLike, /) -> Tensor:
+    """The inverse of `erf`: infinite at -1 and 1, NaN beyond.
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.erfinv(it.asarray([0.0, 1.0])).tolist()
+    [0.0, inf]
+    """
+    return run1(_ERFINV, as_floating(x, "erfinv"))
+
+
 def _erfinv(x: Tensor) -> Tensor:
     """Giles, Approximating the erfinv function (2010), with polynomials for float64."""
     wide = astype(x, float64)
@@ -75,14 +87,6 @@ def _erfinv(x: Tensor) -> Tensor:
     return astype(where(size == 1, where(wide > 0, math.inf, -math.inf), wide * factor), x.dtype)
 
 
-_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
-_ERFC = special(
-    "erfc",
-    erfc,
-    vjp=lambda g, x: g * (exp(-(x * x)) * -_TWO_OVER_ROOT_PI),
-    domain=(-4.0, 6.0),
-    body=_erfc,
-).op()
 _ERFINV = special(
     "erfinv",
     erfinv,

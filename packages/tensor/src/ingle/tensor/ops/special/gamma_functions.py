@@ -44,44 +44,6 @@ def lgamma(x: TensorLike, /) -> Tensor:
     return run1(_LGAMMA, as_floating(x, "lgamma"))
 
 
-def digamma(x: TensorLike, /) -> Tensor:
-    """The derivative of `lgamma`: infinite at 0, with the other sign, and NaN at -1, -2, …
-
-    Args:
-        x: a real tensor; integers are cast to the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.digamma(it.asarray([1.0])).item()  # minus Euler's constant
-    -0.5772156715393066
-    """
-    return run1(_DIGAMMA, as_floating(x, "digamma"))
-
-
-@guarded
-def polygamma(n: int, x: TensorLike, /) -> Tensor:
-    """The derivative of `digamma` of order `n`: infinite at 0, -1, -2, …
-
-    Args:
-        n: from 0, which gives `digamma` itself, to 100.
-        x: a real tensor; integers are cast to the default float dtype.
-
-    >>> import ingle.tensor as it
-    >>> it.polygamma(1, it.asarray([1.0])).item()  # pi² / 6
-    1.644934058189392
-    """
-    order = as_int(n, "polygamma", "n")
-    if not 0 <= order <= _MOST:
-        raise ArgumentError(f"polygamma: n must be from 0 to {_MOST}, got {order}")
-    if not order:
-        return digamma(x)
-    return run1(_POLYGAMMA.op(n=order), as_floating(x, "polygamma"))
-
-
-_MOST = 100
-_STIRLING = 8
-"""From here on series in powers of 1/x are exact enough."""
-
-
 def _bernoulli(count: int) -> list[Fraction]:
     """Bernoulli's numbers B(2), B(4), … by their recurrence."""
     b = [Fraction(1)]
@@ -92,7 +54,7 @@ def _bernoulli(count: int) -> list[Fraction]:
 
 _B = _bernoulli(14)
 _LGAMMA_SERIES = [float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(_B[:10], 1)][::-1]
-_DIGAMMA_SERIES = [float(b / (2 * k)) for k, b in enumerate(_B[:10], 1)][::-1]
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -122,6 +84,31 @@ def _lgamma(x: Tensor) -> Tensor:
     return astype(where(wide == -math.inf, math.inf, found), x.dtype)
 
 
+_LGAMMA = special(
+    "lgamma",
+    lgamma,
+    vjp=lambda g, x: g * digamma(x),
+    domain=(0.1, 12.0),
+    body=_lgamma,
+    reference="scipy.special:gammaln",
+).op()
+
+
+def digamma(x: TensorLike, /) -> Tensor:
+    """The derivative of `lgamma`: infinite at 0, with the other sign, and NaN at -1, -2, …
+
+    Args:
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.digamma(it.asarray([1.0])).item()  # minus Euler's constant
+    -0.5772156715393066
+    """
+    return run1(_DIGAMMA, as_floating(x, "digamma"))
+
+
+_DIGAMMA_SERIES = [float(b / (2 * k)) for k, b in enumerate(_B[:10], 1)][::-1]
+
 _ROOT, _ROOT_REST = 1.4616321449683622, 9.549995429965697e-17
 """Where the digamma function is 0, in two parts."""
 
@@ -146,6 +133,42 @@ def _digamma(x: Tensor) -> Tensor:
     pole = where(wide == 0, where(signbit(wide), math.inf, -math.inf), math.nan)
     turned = where(wide == round(wide), pole, turned)
     return astype(where(negative, turned, found), x.dtype)
+
+
+def _digamma_vjp(g: Tensor, x: Tensor) -> Tensor:
+    return g * polygamma(1, x)
+
+
+_DIGAMMA = special(
+    "digamma",
+    digamma,
+    vjp=_digamma_vjp,
+    domain=(0.1, 12.0),
+    body=_digamma,
+).op()
+
+
+@guarded
+def polygamma(n: int, x: TensorLike, /) -> Tensor:
+    """The derivative of `digamma` of order `n`: infinite at 0, -1, -2, …
+
+    Args:
+        n: from 0, which gives `digamma` itself, to 100.
+        x: a real tensor; integers are cast to the default float dtype.
+
+    >>> import ingle.tensor as it
+    >>> it.polygamma(1, it.asarray([1.0])).item()  # pi² / 6
+    1.644934058189392
+    """
+    order = as_int(n, "polygamma", "n")
+    if not 0 <= order <= _MOST:
+        raise ArgumentError(f"polygamma: n must be from 0 to {_MOST}, got {order}")
+    if not order:
+        return digamma(x)
+    return run1(_POLYGAMMA.op(n=order), as_floating(x, "polygamma"))
+
+
+_MOST = 100
 
 
 def _cotangent(n: int) -> list[float]:
@@ -207,21 +230,6 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample((1, draw.array((8,), low=-0.9, high=-0.1)), condition=64)
 
 
-_LGAMMA = special(
-    "lgamma",
-    lgamma,
-    vjp=lambda g, x: g * digamma(x),
-    domain=(0.1, 12.0),
-    body=_lgamma,
-    reference="scipy.special:gammaln",
-).op()
-_DIGAMMA = special(
-    "digamma",
-    digamma,
-    vjp=lambda g, x: g * polygamma(1, x),
-    domain=(0.1, 12.0),
-    body=_digamma,
-).op()
 _POLYGAMMA = Operation(
     "polygamma",
     tensors=("x",),
@@ -234,3 +242,6 @@ _POLYGAMMA = Operation(
     samples=_samples,
     reference="scipy.special:polygamma",
 )
+
+_STIRLING = 8
+"""From here on series in powers of 1/x are exact enough."""

@@ -21,36 +21,6 @@ Rules = Mapping[str | tuple[str, ...], Callable[..., Any]]
 """Gradient rules by the names of inputs."""
 
 
-def igamma(x1: Operand, x2: Operand, /) -> Tensor:
-    """The integral of `t**(x1 - 1) * exp(-t)` from 0 to `x2`, divided by `gamma(x1)`.
-
-    It is the share of a gamma distribution of shape `x1` below `x2`; NaN for negative numbers.
-
-    Args:
-        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
-            The first derivative by `x1` has none by `x1` in turn.
-
-    >>> import ingle.tensor as it
-    >>> it.igamma(it.asarray([1.0, 1.0]), it.asarray([0.0, float("inf")])).tolist()
-    [0.0, 1.0]
-    """
-    return call2_floating(_IGAMMA, x1, x2)
-
-
-def igammac(x1: Operand, x2: Operand, /) -> Tensor:
-    """`1 - igamma(x1, x2)`, exact to the last places where that is small.
-
-    Args:
-        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
-            The first derivative by `x1` has none by `x1` in turn.
-
-    >>> import ingle.tensor as it
-    >>> it.igammac(it.asarray([1.0, 1.0]), it.asarray([0.0, float("inf")])).tolist()
-    [1.0, 0.0]
-    """
-    return call2_floating(_IGAMMAC, x1, x2)
-
-
 def _density(x1: Any, x2: Any, like: Tensor) -> Tensor:
     """The density of the gamma distribution of shape `x1` at `x2`."""
     from ..elementwise.exponential import exp
@@ -67,6 +37,71 @@ def _as_tensor(x: Any, like: Tensor) -> Tensor:
     if isinstance(x, (bool, int, float)):
         return full((), x, dtype=like.dtype, device=like.device)
     return x  # type: ignore[no-any-return]
+
+
+def _samples(draw: Draw) -> Iterator[Sample]:
+    if draw.dtype.is_floating:
+        for a, b in (((17,), (17,)), ((3, 1), (5,)), ((), (0,))):
+            x1, x2 = draw.array(a, low=0.3, high=9), draw.array(b, low=0.1, high=12)
+            # There is no second derivative by x1; the first has samples of its own.
+            yield Sample((x1, x2), gradient=(1,), condition=64)
+
+
+def _operation(name: str, public: Callable[..., Any], vjp: Rules, reference: Any) -> Any:
+    return Operation(
+        name,
+        tensors=("x1", "x2"),
+        rule=elementwise_rule(name, ("float",)),
+        # All take as many steps as their series need, so that they are kernels and not bodies.
+        traits=Traits("elementwise", precision="high", bound="compute"),
+        vjp=vjp,
+        public=public,
+        samples=_samples,
+        reference=reference,
+    ).op()
+
+
+def _rules(sign: int) -> Rules:
+    return {
+        "x1": lambda g, x1, x2: g * _by_shape(x1, x2) * sign,
+        "x2": lambda g, x1, x2, out: g * _density(x1, x2, out) * sign,
+    }
+
+
+def igamma(x1: Operand, x2: Operand, /) -> Tensor:
+    """The integral of `t**(x1 - 1) * exp(-t)` from 0 to `x2`, divided by `gamma(x1)`.
+
+    It is the share of a gamma distribution of shape `x1` below `x2`; NaN for negative numbers.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
+            The first derivative by `x1` has none by `x1` in turn.
+
+    >>> import ingle.tensor as it
+    >>> it.igamma(it.asarray([1.0, 1.0]), it.asarray([0.0, float("inf")])).tolist()
+    [0.0, 1.0]
+    """
+    return call2_floating(_IGAMMA, x1, x2)
+
+
+_IGAMMA = _operation("igamma", igamma, _rules(1), "scipy.special:gammainc")
+
+
+def igammac(x1: Operand, x2: Operand, /) -> Tensor:
+    """`1 - igamma(x1, x2)`, exact to the last places where that is small.
+
+    Args:
+        x1, x2: tensors that broadcast, or one of them a number; promoted to one float dtype.
+            The first derivative by `x1` has none by `x1` in turn.
+
+    >>> import ingle.tensor as it
+    >>> it.igammac(it.asarray([1.0, 1.0]), it.asarray([0.0, float("inf")])).tolist()
+    [1.0, 0.0]
+    """
+    return call2_floating(_IGAMMAC, x1, x2)
+
+
+_IGAMMAC = _operation("igammac", igammac, _rules(-1), "scipy.special:gammaincc")
 
 
 def _by_shape(x1: Operand, x2: Operand) -> Tensor:
@@ -87,14 +122,6 @@ def _mixed(g: Tensor, x1: Any, x2: Any, out: Tensor) -> Tensor:
     from .gamma_functions import digamma
 
     return g * _density(x1, x2, out) * (log(_as_tensor(x2, out)) - digamma(_as_tensor(x1, out)))
-
-
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype.is_floating:
-        for a, b in (((17,), (17,)), ((3, 1), (5,)), ((), (0,))):
-            x1, x2 = draw.array(a, low=0.3, high=9), draw.array(b, low=0.1, high=12)
-            # There is no second derivative by x1; the first has samples of its own.
-            yield Sample((x1, x2), gradient=(1,), condition=64)
 
 
 def _slope_reference(a: Any, x: Any) -> Any:
@@ -121,29 +148,6 @@ def _slope_reference(a: Any, x: Any) -> Any:
     return np.where(inside, np.where(lower, total, -total), edges)
 
 
-def _operation(name: str, public: Callable[..., Any], vjp: Rules, reference: Any) -> Any:
-    return Operation(
-        name,
-        tensors=("x1", "x2"),
-        rule=elementwise_rule(name, ("float",)),
-        # All take as many steps as their series need, so that they are kernels and not bodies.
-        traits=Traits("elementwise", precision="high", bound="compute"),
-        vjp=vjp,
-        public=public,
-        samples=_samples,
-        reference=reference,
-    ).op()
-
-
-def _rules(sign: int) -> Rules:
-    return {
-        "x1": lambda g, x1, x2: g * _by_shape(x1, x2) * sign,
-        "x2": lambda g, x1, x2, out: g * _density(x1, x2, out) * sign,
-    }
-
-
-_IGAMMA = _operation("igamma", igamma, _rules(1), "scipy.special:gammainc")
-_IGAMMAC = _operation("igammac", igammac, _rules(-1), "scipy.special:gammaincc")
 _IGAMMA_BY_SHAPE = _operation(
     "igamma_by_shape",
     _by_shape,
