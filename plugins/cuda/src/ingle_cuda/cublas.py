@@ -7,8 +7,8 @@ import math
 from typing import Any, NamedTuple
 
 from ingle.fusion.device.kernels import SIZES, ContractionCall, accumulator_dtype
-from ingle.tensor.errors import BackendError
 
+from .errors import CudaError
 from .libraries import library
 
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
@@ -19,6 +19,11 @@ _TENSOR_FLOAT = 77
 _WORKSPACE = 32 << 20
 """Bytes that the library may use; what it takes by itself would be gone in a captured graph."""
 _DEFAULT_ALGORITHM = -1
+_STATUS = {
+    1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH",
+    11: "MAPPING_ERROR", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED",
+}  # fmt: skip
+"""Of `cublasStatus_t`."""
 
 
 class Operand(NamedTuple):
@@ -107,7 +112,7 @@ class Cublas:
     def _check(self, name: str, *args: Any) -> None:
         status = getattr(self._library, name)(*args)
         if status:
-            raise BackendError(f"cuda: {name} failed with error {status}")
+            raise CudaError(f"{name} answers {_STATUS.get(status, f'error {status}')}")
 
     def multiply(
         self, product: Product, stream: int, a: int, b: int, out: int, row: int,

@@ -10,7 +10,7 @@ from ingle.tensor.errors import BackendError, IngleError, LostDeviceError, OutOf
 from . import rocm
 from .libraries import driver
 
-_MEMORY = ("OUT_OF_MEMORY", "MemoryAllocation", *rocm.MEMORY)
+_MEMORY = ("OUT_OF_MEMORY", "MemoryAllocation", "ALLOC_FAILED", *rocm.MEMORY)
 _LOST = (
     "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "HARDWARE_STACK_ERROR", "ECC_UNCORRECT",
     "DEVICE_UNAVAILABLE", "ASSERT", "MISALIGNED_ADDRESS", "INVALID_PC", "IllegalAddress",
@@ -20,7 +20,7 @@ _LOST = (
 
 
 class CudaError(Exception):
-    """A function of the driver failed."""
+    """A function of the driver, or of cuBLAS, failed."""
 
 
 def checked(status: int) -> None:

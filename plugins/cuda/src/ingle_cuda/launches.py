@@ -12,6 +12,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import DonationState, Launch
@@ -260,15 +261,20 @@ class Executable:
         if self._table is None and self._numbers:
             self._table = self._backend.allocate(8 * self._numbers)
         stream = self._backend.capturing()
-        stream.begin_capture(1)  # of this thread alone
         try:
+            stream.begin_capture(1)  # of this thread alone
             at = 0 if self._table is None else self._table.address
             for step in self._steps:
                 self._put(step, buffers, None, stream, at)
                 if isinstance(step, KernelStep):
                     at += 8 * step.numbers[1]
-        finally:
-            graph = stream.end_capture()
+        except BaseException:
+            # Without an end, this thread could neither capture nor allocate any more; what the
+            # end itself says of an incomplete graph is nothing new.
+            with suppress(RuntimeError):
+                stream.end_capture()
+            raise
+        graph = stream.end_capture()
         self._graphs[buffers] = graph
         if len(self._graphs) > _GRAPHS:
             self._graphs.popitem(last=False)
@@ -311,6 +317,7 @@ class Executable:
         if values == self._written:
             return
         kernel = self._backend.kernel(numbers_source(), NUMBERS)
+        self._written = None  # some of both, if this is interrupted
         for start in range(0, len(values), NUMBERS_AT_ONCE):
             part = values[start : start + NUMBERS_AT_ONCE]
             given = (ctypes.c_int64 * (2 + NUMBERS_AT_ONCE))(

@@ -47,7 +47,8 @@ class DeviceSource:
         except runtime.CUDARuntimeError as error:
             free, total = runtime.memGetInfo()
             raise MemoryError(
-                f"the driver refuses {nbytes} bytes ({error}); {free} of {total} bytes are free"
+                f"cuda:{self._index} refuses {nbytes} bytes ({error}); {free} of {total} bytes "
+                "are free"
             ) from None
 
     def free(self, memory: Memory) -> None:

@@ -1,0 +1,372 @@
+"""A GPU played by the processor: driver, CuPy and cuBLAS, which compute what a GPU would.
+
+Kernels are the plugin's own in CUDA C++, compiled by g++: threads of a block run in turn up to each
+barrier, from the first to the last and back, so that a missing barrier shows. As on a GPU, what is
+put into a stream happens when somebody waits, memory has no content before it is written, and
+nothing may be allocated or copied while a graph is captured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ingle.tensor.device import Device
+from ingle_cuda import devices
+from ingle_cuda.backend import CudaBackend
+
+_FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing"]
+_FLAGS += ["-march=native", "-w", "-shared", "-fPIC"]
+_ALIGNED = 256
+_NOTHING = 0xA5
+"""What every byte of new memory is."""
+_TYPES: dict[int, Any] = {0: np.float32, 1: np.float64, 2: np.float16, 14: ml_dtypes.bfloat16}
+"""Of `cudaDataType`."""
+
+_THREADS = r"""
+#include <ucontext.h>
+#include <stdlib.h>
+extern "C" {
+struct place { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+enum { MOST = 1024, STACK = 1 << 18 };
+static ucontext_t home, fibers[MOST];
+static char *stacks[MOST];
+static int done[MOST];
+static void (*body)(void **);
+static void **given;
+void barrier_of_block() { swapcontext(&fibers[threadIdx.x], &home); }
+static void fiber(int n) { body(given); done[n] = 1; }
+void run_kernel(void (*call)(void **), void **params, unsigned blocks, unsigned threads, int waits)
+{
+    body = call;
+    given = params;
+    gridDim.x = blocks;
+    blockDim.x = threads;
+    for (unsigned block = 0; block < blocks; block++) {
+        blockIdx.x = block;
+        if (!waits) {
+            for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)
+                call(params);
+            continue;
+        }
+        for (unsigned n = 0; n < threads; n++) {
+            if (!stacks[n])
+                stacks[n] = (char *)malloc(STACK);
+            getcontext(&fibers[n]);
+            fibers[n].uc_stack.ss_sp = stacks[n];
+            fibers[n].uc_stack.ss_size = STACK;
+            fibers[n].uc_link = &home;
+            done[n] = 0;
+            makecontext(&fibers[n], (void (*)())fiber, 1, (int)n);
+        }
+        unsigned left = threads;
+        for (int turn = 0; left; turn++) {
+            for (unsigned k = 0; k < threads; k++) {
+                const unsigned n = turn % 2 ? threads - 1 - k : k;
+                if (done[n])
+                    continue;
+                threadIdx.x = n;
+                swapcontext(&home, &fibers[n]);
+                left -= done[n];
+            }
+        }
+    }
+}
+}
+"""
+
+_PROLOGUE = """
+extern "C" {
+struct place { unsigned x, y, z; };
+extern place threadIdx, blockIdx, blockDim, gridDim;
+void barrier_of_block();
+float fmaf(float, float, float); float sqrtf(float); float floorf(float); float ceilf(float);
+float truncf(float); float rintf(float); float fabsf(float);
+double fma(double, double, double); double sqrt(double); double floor(double); double ceil(double);
+double trunc(double); double rint(double); double fabs(double);
+}
+#define __global__
+#define __device__
+#define __shared__ static
+#define __grid_constant__
+#define __syncthreads barrier_of_block
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+template <class T> static T min(T a, T b) { return a < b ? a : b; }
+"""
+
+_EPILOGUE = """
+template <int... I> struct numbers_of {{}};
+template <class... A, int... I>
+static void applied(void (*f)(A...), void **p, numbers_of<I...>) {{ f(*(A *)p[I]...); }}
+template <class... A> static void apply(void (*f)(A...), void **p)
+{{ applied(f, p, numbers_of<__integer_pack(sizeof...(A))...>()); }}
+template <class... A> static int sized(void (*f)(A...), long long *out)
+{{
+    const long long found[] = {{(long long)sizeof(A)..., 0}};
+    for (unsigned n = 0; n < sizeof...(A); n++)
+        out[n] = found[n];
+    return sizeof...(A);
+}}
+extern "C" void call_kernel(void **p) {{ apply({name}, p); }}
+extern "C" int sizes_of_arguments(long long *out) {{ return sized({name}, out); }}
+"""
+
+
+class FaultError(RuntimeError):
+    """CuPy's error of the runtime."""
+
+
+class HostKernel:
+    """A kernel, compiled for the processor.
+
+    Attributes:
+        function: itself, as what the driver is given.
+    """
+
+    def __init__(self, library: ctypes.PyDLL, waits: bool) -> None:
+        self.call = ctypes.cast(library.call_kernel, ctypes.c_void_p)
+        sizes = (ctypes.c_longlong * 64)()
+        self.sizes = sizes[: library.sizes_of_arguments(sizes)]
+        self.waits = waits
+        self.function = self
+
+
+class Stream:
+    """A stream: what is put into it happens when somebody waits for it."""
+
+    def __init__(self, gpu: HostGpu) -> None:
+        self._gpu = gpu
+        self.ptr = len(gpu.streams) + 1
+        gpu.streams[self.ptr] = self
+        self._waiting: list[Callable[[], None]] = []
+        self._captured: list[Callable[[], None]] | None = None
+
+    def put(self, work: Callable[[], None]) -> None:
+        (self._waiting if self._captured is None else self._captured).append(work)
+
+    def synchronize(self) -> None:
+        if self._captured is not None:
+            raise FaultError("cudaErrorStreamCaptureUnsupported")
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            work()
+
+    def begin_capture(self, mode: int) -> None:
+        if self._captured is not None:
+            raise FaultError("cudaErrorIllegalState: the stream is capturing already")
+        self._gpu.counts["captured"] += 1
+        self._gpu.capturing = True
+        self._captured = []
+
+    def end_capture(self) -> Any:
+        assert self._captured is not None
+        steps, self._captured, self._gpu.capturing = self._captured, None, False
+
+        def launch(stream: Stream) -> None:
+            self._gpu.counts["replayed"] += 1
+            for step in steps:
+                stream.put(step)
+
+        return SimpleNamespace(launch=launch, steps=steps)
+
+
+class HostGpu:
+    """What a driver, CuPy and cuBLAS do, on the processor.
+
+    Args:
+        folder: for compiled kernels.
+        total: bytes of memory that it has.
+
+    Attributes:
+        counts: what happened, by name.
+        fails: names of functions that fail from now on, with what they answer or raise.
+    """
+
+    def __init__(self, folder: Path, total: int = 1 << 30) -> None:
+        self.counts: Counter[str] = Counter()
+        self.fails: dict[str, Any] = {}
+        self.streams: dict[int, Stream] = {}
+        self.capturing = False
+        self.total = total
+        self._folder = folder
+        self._held: dict[int, np.ndarray] = {}
+        self._threads = self._built(_THREADS, "threads")
+        self._stream_of_products = 0
+        runtime = SimpleNamespace(
+            setDevice=lambda number: None, malloc=self._malloc, free=self._free,
+            memcpyAsync=self._copy, memGetInfo=self._memory, CUDARuntimeError=FaultError,
+        )  # fmt: skip
+        self.cupy = SimpleNamespace(
+            cuda=SimpleNamespace(runtime=runtime, Stream=lambda non_blocking: Stream(self))
+        )
+
+    # The runtime -------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[int, int]:
+        return self.total - sum(a.nbytes for a in self._held.values()), self.total
+
+    def _malloc(self, nbytes: int) -> int:
+        if self.capturing:
+            raise FaultError("cudaErrorStreamCaptureUnsupported: allocation during a capture")
+        if nbytes + _ALIGNED > self._memory()[0]:
+            raise FaultError("cudaErrorMemoryAllocation: out of memory")
+        array = np.full(nbytes + _ALIGNED, _NOTHING, np.uint8)
+        address = -(-array.ctypes.data // _ALIGNED) * _ALIGNED
+        self._held[address] = array
+        return int(address)
+
+    def _free(self, address: int) -> None:
+        for stream in self.streams.values():
+            stream.synchronize()
+        if address:
+            self._held.pop(address)
+
+    def _copy(self, to: int, of: int, nbytes: int, kind: int, stream: int) -> None:
+        if self.capturing:
+            raise FaultError("cudaErrorStreamCaptureUnsupported: a copy during a capture")
+        if "memcpyAsync" in self.fails:
+            raise self.fails["memcpyAsync"]
+        # Ordinary memory is copied at once; the GPU's when it is its turn.
+        source = ctypes.string_at(of, nbytes) if kind == 1 else None
+
+        def work() -> None:
+            ctypes.memmove(to, of if source is None else source, nbytes)
+
+        self.streams[stream].put(work)
+
+    # The driver --------------------------------------------------------------------------------
+
+    def cuCtxGetCurrent(self, context: Any) -> int:  # noqa: N802 - the driver's names
+        return 0
+
+    def cuGetErrorName(self, status: int, name: Any) -> int:  # noqa: N802
+        names = {700: b"CUDA_ERROR_ILLEGAL_ADDRESS", 2: b"CUDA_ERROR_OUT_OF_MEMORY"}
+        name._obj.value = names.get(status)
+        return 0
+
+    def cuLaunchKernel(  # noqa: N802
+        self, kernel: HostKernel, blocks: int, _y: int, _z: int, threads: int, _ty: int, _tz: int,
+        _shared: int, stream: ctypes.c_void_p, params: Any, _extra: Any,
+    ) -> int:  # fmt: skip
+        if "cuLaunchKernel" in self.fails:
+            return int(self.fails["cuLaunchKernel"])
+        self.counts["launched"] += not self.capturing
+        kept = [
+            ctypes.create_string_buffer(ctypes.string_at(params[n], size), size)
+            for n, size in enumerate(kernel.sizes)
+        ]
+        given = (ctypes.c_void_p * len(kept))(*[ctypes.addressof(k) for k in kept])
+
+        def work() -> None:
+            assert kept
+            self._threads.run_kernel(kernel.call, given, blocks, threads, int(kernel.waits))
+
+        assert stream.value is not None
+        self.streams[stream.value].put(work)
+        return 0
+
+    def compiled(self, source: str, name: str) -> HostKernel:
+        """A kernel of a source in CUDA C++."""
+        text = _PROLOGUE + source + _EPILOGUE.format(name=name)
+        return HostKernel(self._built(text, name), "__syncthreads()" in source)
+
+    def _built(self, text: str, name: str) -> ctypes.PyDLL:
+        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+        library = self._folder / f"{key}.so"
+        if not library.exists():
+            self.counts["compiled"] += 1
+            path = self._folder / f"{key}.cpp"
+            path.write_text(text)
+            done = subprocess.run(
+                ["g++", *_FLAGS, "-o", str(library), str(path)], capture_output=True, text=True,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{name}: {done.stderr}\n{text}"
+        return ctypes.PyDLL(str(library), mode=ctypes.RTLD_GLOBAL if name == "threads" else 0)
+
+    # cuBLAS ------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cublas"):
+            raise AttributeError(name)
+        return lambda *args: self.fails.get(name, 0)
+
+    def cublasSetStream_v2(self, _handle: Any, stream: ctypes.c_void_p) -> int:  # noqa: N802
+        assert stream.value is not None
+        self._stream_of_products = stream.value
+        return 0
+
+    def cublasGemmStridedBatchedEx(  # noqa: N802
+        self, _handle: Any, a_turned: int, b_turned: int, m: int, n: int, k: int, _one: Any,
+        a: Any, a_type: int, a_lead: int, a_step: Any, b: Any, b_type: int, b_lead: int,
+        b_step: Any, _zero: Any, c: Any, c_type: int, c_lead: int, c_step: Any, count: int,
+        *_how: int,
+    ) -> int:  # fmt: skip
+        """The product by the library's documentation: matrices lie by columns."""
+        if "cublasGemmStridedBatchedEx" in self.fails:
+            return int(self.fails["cublasGemmStridedBatchedEx"])
+        self.counts["multiplied"] += not self.capturing
+        wide = np.float64 if a_type == 1 else np.float32
+
+        def work() -> None:
+            for i in range(count):
+                left = matrix(a, i * a_step.value, a_type, a_lead, a_turned, m, k)
+                right = matrix(b, i * b_step.value, b_type, b_lead, b_turned, k, n)
+                out = matrix(c, i * c_step.value, c_type, c_lead, 0, m, n)
+                out[:] = (left.astype(wide) @ right.astype(wide)).astype(out.dtype)
+
+        self.streams[self._stream_of_products].put(work)
+        return 0
+
+
+def matrix(
+    place: Any, step: int, kind: int, lead: int, turned: int, rows: int, columns: int
+) -> np.ndarray:
+    """Memory as a matrix that lies by columns, or by rows if it is turned."""
+    dtype = np.dtype(_TYPES[kind])
+    size, near, far = dtype.itemsize, *((columns, rows) if turned else (rows, columns))
+    count = lead * (far - 1) + near
+    data = (ctypes.c_uint8 * (count * size)).from_address(place.value + step * size)
+    flat = np.frombuffer(data, dtype)
+    strides = (lead * size, size) if turned else (size, lead * size)
+    return np.lib.stride_tricks.as_strided(flat, (rows, columns), strides)
+
+
+class HostBackend(CudaBackend):
+    """The plugin's backend on a played GPU."""
+
+    gpu: HostGpu
+
+    def compile_source(self, source: str, name: str) -> Any:
+        self.enter()
+        return self.gpu.compiled(source, name)
+
+
+def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
+    """A device `name`, which is that GPU until the test's end."""
+    import ingle_cuda.cublas
+    from ingle.tensor import plugins
+    from ingle_cuda import backend, errors, memory
+
+    for module in (backend, memory):
+        monkeypatch.setattr(module, "cupy", lambda: gpu.cupy)
+    for module in (backend, errors):
+        monkeypatch.setattr(module, "driver", lambda: gpu)
+    monkeypatch.setattr(ingle_cuda.cublas, "library", lambda name: gpu)
+    made = HostBackend.__new__(HostBackend)
+    made.gpu = gpu
+    HostBackend.__init__(made, Device(name), devices.Limits(0, "host", 4, "sm_90", gpu.total))
+    device, whole = Device(name), made.composition()
+    description = plugins.BackendDescription(create=lambda index: whole)
+    monkeypatch.setitem(plugins._descriptions, name, description)
+    monkeypatch.setitem(plugins._backends, device, whole)
+    return made

@@ -1,0 +1,215 @@
+"""What plans and graphs compute, on a GPU played by the processor (`host_gpu`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostBackend, HostGpu, Stream, opened
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.tensor.errors import (
+    BackendError,
+    LostDeviceError,
+    OutOfMemoryError,
+    OutOfRangeError,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
+]
+
+PLAYED = "played"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kernels are compiled."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture
+def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
+    """The backend of the device `played`."""
+    return opened(HostGpu(folder), PLAYED, monkeypatch)
+
+
+def trained(device: str, steps: int) -> list[float]:
+    """The losses of a small network with every kind of kernel, whose learning rate changes."""
+    it.random.seed(0)
+    with it.device(device):
+        model = nn.Sequential(
+            nn.Embedding(16, 8), nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.3), nn.LayerNorm(8),
+            nn.Linear(8, 16),
+        )  # fmt: skip
+        ids = it.asarray(np.arange(12) % 16)
+    optimizer = optim.AdamW(model, lr=1e-2)
+
+    @compile
+    def step(ids: it.Tensor) -> it.Tensor:
+        loss = it.cross_entropy(model(ids), ids)
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    losses = []
+    for n in range(steps):
+        optimizer.lr = 1e-2 / (1 + n)
+        losses.append(step(ids).item())
+    return losses
+
+
+def test_a_training_in_graphs_has_the_numbers_of_the_processor(backend: HostBackend) -> None:
+    """Random numbers go on within a graph, and numbers that change are written for it."""
+    counts = backend.gpu.counts
+    found = trained(PLAYED, 12)
+    assert counts["replayed"] > counts["captured"] > 0
+    np.testing.assert_allclose(found, trained("cpu", 12), rtol=1e-5)
+
+
+def test_an_index_out_of_range_within_a_graph(backend: HostBackend) -> None:
+    with it.device(PLAYED):
+        model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 16))
+    optimizer = optim.Adam(model, lr=0.01)
+
+    @compile
+    def step(ids: it.Tensor) -> it.Tensor:
+        loss = it.cross_entropy(model(ids), ids)
+        optimizer.step(loss.backward())
+        return loss
+
+    good, bad = (it.asarray([1, 2, n, 0], device=PLAYED) for n in (3, 30))
+    losses = [step(good).item() for _ in range(6)]
+    assert backend.gpu.counts["replayed"]
+    before = [p.value.numpy() for p in model.parameters()]
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError):
+            step(bad).item()
+    for was, now in zip(before, model.parameters(), strict=True):
+        assert np.array_equal(was, now.value.numpy())
+    assert step(good).item() < losses[-1]
+
+
+def test_more_memory_than_there_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(HostGpu(folder, total=1 << 26), PLAYED, monkeypatch)
+    x = it.ones((8, 8), device=PLAYED)
+    step = compile(lambda x: it.softmax(it.softmax(x, axis=0), axis=1) @ x)
+    wanted = step(x).numpy()
+    with pytest.raises(OutOfMemoryError, match=r"cuda:0 refuses .* of 67108864 bytes are free"):
+        it.ones((1 << 25,), device=PLAYED).numpy()
+    for _ in range(4):
+        assert np.array_equal(step(x).numpy(), wanted)
+
+
+def test_a_kernel_that_the_driver_refuses(backend: HostBackend) -> None:
+    x = it.ones(3, device=PLAYED)
+    x.numpy()
+    backend.gpu.fails["cuLaunchKernel"] = 700
+    with pytest.raises(LostDeviceError, match=r"ILLEGAL_ADDRESS.*checkpoint"):
+        (x + 1.0).numpy()
+    del backend.gpu.fails["cuLaunchKernel"]
+    assert (x + 1.0).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_child(backend: HostBackend) -> None:
+    x = it.ones(3, device=PLAYED)
+    assert (x + 1.0).tolist() == [2.0, 2.0, 2.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of threads
+        child = os.fork()
+    if not child:
+        told = 0
+        for use in (lambda: it.ones(3, device=PLAYED).tolist(), lambda: x.tolist()):
+            try:
+                use()
+            except LostDeviceError as error:
+                told += "spawn" in str(error)
+        os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert (x + 1.0).tolist() == [2.0, 2.0, 2.0]
+
+
+def scaled(backend: HostBackend) -> Any:
+    """A plan of several kernels with a number that changes, as a graph."""
+    square = it.asarray(np.eye(4, dtype=np.float32), device=PLAYED)
+
+    @compile
+    def run(x: it.Tensor, factor: float) -> it.Tensor:
+        return it.softmax((x @ square) * factor, axis=-1) @ square * factor
+
+    x = it.asarray(np.arange(24, dtype=np.float32).reshape(6, 4), device=PLAYED)
+
+    def call(factor: float) -> np.ndarray:
+        return run(x, factor).numpy()
+
+    return call
+
+
+def several(call: Any, times: int) -> None:
+    for _ in range(times):
+        call(1.0)
+
+
+def test_an_interrupt_while_numbers_are_written(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph never takes the numbers of the run that was interrupted for its own."""
+    call = scaled(backend)
+    wanted = {factor: call(factor) for factor in (1.0, 2.0)}
+    for _ in range(6):
+        assert np.array_equal(call(1.0), wanted[1.0])
+    assert backend.gpu.counts["replayed"]
+    enqueue = backend.enqueue
+
+    def interrupted(*args: Any) -> None:
+        enqueue(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend, "enqueue", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(2.0)
+    monkeypatch.setattr(backend, "enqueue", enqueue)
+    assert np.array_equal(call(1.0), wanted[1.0])
+    assert np.array_equal(call(2.0), wanted[2.0])
+
+
+def test_an_interrupt_while_a_graph_is_captured(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = scaled(backend)
+    wanted = call(1.0)
+    begin = Stream.begin_capture
+
+    def interrupted(self: Stream, mode: int) -> None:
+        begin(self, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stream, "begin_capture", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        several(call, 4)
+    monkeypatch.setattr(Stream, "begin_capture", begin)
+    before = backend.gpu.counts["replayed"]
+    for _ in range(6):
+        assert np.array_equal(call(1.0), wanted)
+    assert backend.gpu.counts["replayed"] > before
+
+
+@pytest.mark.parametrize("when", ["at once", "in a graph"])
+def test_a_product_that_the_library_refuses(backend: HostBackend, when: str) -> None:
+    call = scaled(backend)
+    wanted = call(1.0)
+    backend.gpu.fails["cublasGemmStridedBatchedEx"] = 13
+    with pytest.raises(BackendError, match=r"played.*EXECUTION_FAILED"):
+        several(call, 1 if when == "at once" else 6)
+    del backend.gpu.fails["cublasGemmStridedBatchedEx"]
+    for _ in range(6):
+        assert np.array_equal(call(1.0), wanted)
