@@ -39,6 +39,7 @@ from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
 from .eager.single_operation import SingleOperations
+from .fourier import KERNELS
 from .memory import (
     CpuHandle,
     PendingHandle,
@@ -70,6 +71,7 @@ class Cpu(NumpyBackend):
     """
 
     name = "cpu"
+    kernels = KERNELS
     language = "llvm"
     spreads_products = True
     splits_sums = False
