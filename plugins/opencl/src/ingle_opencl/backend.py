@@ -21,6 +21,7 @@ from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
 from .attention import Attention
+from .autotune import Tiles
 from .devices import Limits, limits_of
 from .errors import told
 from .launches import Enqueued
@@ -48,6 +49,9 @@ class OpenCLBackend(KernelBackend):
         wide: whether work items are many and small, and groups of them share rows; if not given, of
             what is not a processor.
         limits: what kernels may ask of it; what it says itself if not given.
+
+    Attributes:
+        tiles: of its products.
     """
 
     name = "opencl"
@@ -83,6 +87,7 @@ class OpenCLBackend(KernelBackend):
         self._launching = renewed(self, "_launching")
         self._arguments_of: Any = None
         self.offers = (Attention(self),) if self.wide else ()
+        self.tiles = Tiles(self)
 
     def memory(self) -> Pool:
         """The pool of the device's buffers."""

@@ -25,12 +25,12 @@ from .matmul import NAME as PRODUCT
 from .matmul import (
     PACK,
     Problem,
+    Tile,
     pack_source,
     pack_table,
     problem_of,
     product_source,
     product_table,
-    tile_for,
 )
 from .window_pack import window_pack_source, window_table
 
@@ -82,16 +82,22 @@ class Many(NamedTuple):
 
 
 class Enqueued:
-    """Kernels that are put into the queue one after the other."""
+    """Kernels that are put into the queue one after the other.
+
+    Args:
+        tile: of all products; if not given, what the device's measurements say.
+    """
 
     prepacks: tuple[int, ...] = ()
     renewed = False
     long = False
 
     def __init__(
-        self, backend: OpenCLBackend, launches: Sequence[Launch], scalars: Sequence[str]
-    ) -> None:
+        self, backend: OpenCLBackend, launches: Sequence[Launch], scalars: Sequence[str],
+        tile: Tile | None = None,
+    ) -> None:  # fmt: skip
         self._backend = backend
+        self._tile = tile
         self._dtypes = list(scalars)
         table: list[int] = []
         self._scratch = 0
@@ -176,7 +182,7 @@ class Enqueued:
 
     def _product(self, launch: Launch, call: ContractionCall, table: list[int]) -> list[Step]:
         """Packs A and B into scratch memory, and multiplies."""
-        tile = tile_for(call.dtype, self._backend.limits.register)
+        tile = self._tile or self._backend.tiles.tile_of(call)
         problem = problem_of(call, tile)
         if not problem.products or not problem.m or not problem.n:
             return []

@@ -1,17 +1,15 @@
 """Measuring how a contraction runs best on this machine, once for all problems of about its size.
 
-A winner is kept on disk as JSON beside the compiled kernels, in an entry for each kind of machine,
-whose file can be copied to another one of the same kind. What is tried gives the same bits as the
-first guess; a candidate that does not is reported and never chosen. A process spends at most
-`SECONDS` on it, on its first large contractions, so that a start is never slow; the next process
-goes on where it ended. `INGLE_AUTOTUNE=0` takes the first guess always.
+A winner is kept on disk, beside the compiled kernels (`ingle.fusion.device.tuning`). What is tried
+gives the same bits as the first guess; a candidate that does not is reported and never chosen. A
+process spends at most `SECONDS` on it, on its first large contractions. `INGLE_AUTOTUNE=0` takes
+the first guess always.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 import time
 import warnings
@@ -20,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ingle.fusion.device import DiskStore, disk, is_measured
+from ingle.fusion.device import DiskStore, disk, is_measured, tuning
 from ingle.fusion.device.kernels import SIZES
+from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_size
 from ingle.tensor.dtypes import as_dtype
-from ingle.tensor.locks import renewed
 
 from ..jit.engine import engine
 from ..threads.abi import WITH_PREVIOUS
@@ -42,10 +40,6 @@ SMALLEST = 20_000_000
 LARGEST_BYTES = 1 << 28
 WORTHWHILE = 0.97
 """A candidate must take less than this part of the guess's time: smaller gains are noise."""
-
-
-class TuningWarning(UserWarning):
-    """Candidates of a measurement disagree."""
 
 
 class Asked(NamedTuple):
@@ -85,21 +79,13 @@ def rounded(problem: Problem) -> Problem:
     >>> rounded(p)[3:8]
     (1024, 768, 128, (128, 1), (768, 1))
     """
-    batch, m, n, k = problem.batch, *map(_rounded, (problem.m, problem.n, problem.k))
+    batch, m, n, k = problem.batch, *map(rounded_size, (problem.m, problem.n, problem.k))
     count = math.prod(batch)
-    shape = (_rounded(count),) if count > 1 else ()
+    shape = (rounded_size(count),) if count > 1 else ()
     return Problem(
         problem.a_dtype, problem.b_dtype, shape, m, n, k,
         _strides(problem.a_strides, shape, m, k), _strides(problem.b_strides, shape, k, n),
     )  # fmt: skip
-
-
-def _rounded(size: int) -> int:
-    """The nearest of 1, 2, 3, 4, 6, 8, 12, 16 …"""
-    if size <= 4:
-        return size
-    power = 1 << (size.bit_length() - 1)
-    return min((power, power * 3 // 2, power * 2), key=lambda x: abs(x - size))
 
 
 def _strides(
@@ -122,11 +108,12 @@ class Tuner:
     """
 
     def __init__(self, store: DiskStore, name: str, seconds: float = SECONDS) -> None:
-        self.left = seconds
-        self._store = store
-        self._name = name
-        self._lock = renewed(self, "_lock")
-        self._known = self._read()
+        self._kept = tuning.Tuner(store, name, engine().machine.cpu, _variation, seconds)
+
+    @property
+    def left(self) -> float:
+        """How many seconds may still be spent."""
+        return self._kept.left
 
     def variation(self, problem: Problem, workers: int) -> Variation | None:
         """The winner for a problem, measured if it is not known and there is time; else None."""
@@ -136,47 +123,30 @@ class Tuner:
         """The name of a problem and the winner, measured if need be and there is time."""
         alike = rounded(problem)
         key = _key(alike, workers)
-        found = self._known.get(key)
+        found = self._kept.known(key)
         if found is None or not _was_tried(found["variation"], alike, workers):
             due = _worth_it(alike) and bool(variations(alike, workers))
             if self.left <= 0 or not due:
                 return key, Asked(None, due)
-            with self._lock:
-                # Another thread may have measured it meanwhile.
-                known = self._known.get(key)
-                if known is None or known is found:
-                    known = self._measure(alike, workers, key)
-                found = known
-        return key, Asked(Variation(*found["variation"]), False)
+            measure = functools.partial(self._measure, alike, workers)
+            found = self._kept.measured(key, found, measure)
+        return key, Asked(_variation(found), False)
 
     def agrees(self, key: str, asked: Asked) -> bool:
         """Whether the answer about a problem would be the same now."""
-        found = self._known.get(key)
+        found = self._kept.known(key)
         if found is None:
             return asked.variation is None and not (asked.due and self.left > 0)
-        return Variation(*found["variation"]) == asked.variation
+        return _variation(found) == asked.variation
 
-    def _measure(self, problem: Problem, workers: int, key: str) -> dict[str, Any]:
-        begin = time.perf_counter()
-        budget = min(SHARE, self.left)
-        winner, guess, best = tune(problem, workers, budget)
-        self.left -= time.perf_counter() - begin
-        found = {"variation": list(winner), "seconds": best, "guess_seconds": guess}
-        self._known[key] = found
-        problems = {**self._read(), key: found}
-        content = {"machine": engine().machine.cpu, "problems": problems}
-        self._store.put(self._name, json.dumps(content, indent=1, sort_keys=True).encode())
-        return found
+    def _measure(self, problem: Problem, workers: int) -> Entry:
+        winner, guess, best = tune(problem, workers, min(SHARE, self.left))
+        return {"variation": list(winner), "seconds": best, "guess_seconds": guess}
 
-    def _read(self) -> dict[str, dict[str, Any]]:
-        """What this process and others have measured; nothing if it is not in this form."""
-        try:
-            problems = json.loads(self._store.get(self._name) or b"{}")["problems"]
-            for entry in problems.values():
-                Variation(*entry["variation"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return {}  # absent, or of another form: measured anew
-        return dict(problems)
+
+def _variation(entry: Entry) -> Variation:
+    """What an entry says has won."""
+    return Variation(*entry["variation"])
 
 
 def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float]:
@@ -249,18 +219,7 @@ class _Trial:
                 stacklevel=2,
             )
             return math.inf
-        return _shortest(run, seconds)
-
-
-def _shortest(run: Callable[[], None], seconds: float) -> float:
-    best, end = math.inf, time.perf_counter() + seconds
-    runs = 0
-    while runs < 3 or (time.perf_counter() < end and runs < 1000):
-        begin = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - begin)
-        runs += 1
-    return best
+        return quickest(run, seconds)
 
 
 def _operand(numbers: np.random.Generator, dtype: str, count: int) -> np.ndarray:
