@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 import ingle.tensor as it
 from ingle import nn
+from ingle.nn import functional
 from ingle.tensor.errors import ArgumentError
 
 
@@ -82,3 +84,22 @@ def test_what_modules_lack_is_told_with_what_to_write(module: nn.Module, name: s
     assert not hasattr(module, "anything")
     with pytest.raises(AttributeError, match=r"has no attribute 'wieght'$"):
         getattr(nn.Linear(2, 2), "wieght")  # noqa: B009
+
+
+def test_activations_take_inplace_where_pytorch_does() -> None:
+    theirs_of = pytest.importorskip("torch").nn.functional
+    x = it.asarray([-2.0, -0.2, 0.3, 8.0])
+    for name in functional._IN_PLACE:
+        theirs = list(inspect.signature(getattr(theirs_of, name)).parameters)
+        assert theirs[-1] == "inplace"
+        options = {"threshold": (0.1, 3.0), "dropout": (0.5, False)}.get(name, ())
+        want = getattr(it, name)(x, *options).tolist()
+        assert getattr(functional, name)(x, *options, inplace=True).tolist() == want
+        missing = len(theirs) - 2 - len(options)
+        if not missing:
+            assert getattr(functional, name)(x, *options, True).tolist() == want
+    assert functional.leaky_relu(x, 0.5, True).tolist() == it.leaky_relu(x, 0.5).tolist()
+    with pytest.raises(TypeError):
+        functional.relu(x, 3)
+    with pytest.raises(ArgumentError, match="tensors never change, softmax returns"):
+        functional.softmax(x, axis=0, inplace=True)

@@ -1,15 +1,17 @@
-"""PyTorch's later arguments: the error says what to write."""
+"""PyTorch's later arguments: they go by position, or the error says what to write."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError
-from ingle.tensor.later_arguments import _OPTIONS
+from ingle.tensor.habits import _LAST
+from ingle.tensor.later_arguments import _OPTIONS, _ORDERS
 
 x = it.reshape(it.arange(24, dtype="float32"), (2, 3, 4))
 matrix = it.eye(3)
@@ -19,8 +21,10 @@ image = it.ones((1, 2, 6, 6))
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: it.avg_pool2d(image, 3, 2), r"2 positional arguments, got 3; the others are str"),
-        (lambda: it.max_pool1d(image[0], 3, 2, 1), "max_pool1d: .* the others are stride=, pad"),
+        (lambda: it.avg_pool2d(image, 3, 2, 0, True, True, 4, 5), "got 8; the others are stride=,"),
+        (lambda: it.layer_norm(x, (4,), None, None, 1e-5, 1), "got 6; the other is eps="),
+        (lambda: it.layer_norm(x, (4,), None, None, 1e-5, eps=1), "got 5; the other is eps="),
+        (lambda: it.mse_loss(x, x, "sum"), "mse_loss: .* the other is reduction="),
         (lambda: x.topk(2, 1, True, True), "topk: .* the others are axis=, largest="),
         (lambda: it.tril(matrix, 1), "tril: takes 1 positional argument, got 2; the other is k="),
         (lambda: matrix.triu(1), "the other is k="),
@@ -57,6 +61,60 @@ def test_arguments_by_position(call, said):
 def test_arguments_by_name(call, said):
     with pytest.raises(ArgumentError, match=said):
         call()
+
+
+signal, volume = it.ones((1, 2, 6)), it.ones((1, 2, 6, 6, 6))
+SPACES = {"1d": signal, "2d": image, "3d": volume}
+BEHIND: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
+    **{f"conv{d}": ((s, it.ones((4, 1, *[3] * (s.ndim - 2)))), (None, 2, 1, 2, 2))
+       for d, s in SPACES.items()},
+    **{f"conv_transpose{d}": ((s, it.ones((2, 3, *[3] * (s.ndim - 2)))), (None, 3, 1, 2, 2, 2))
+       for d, s in SPACES.items()},
+    **{f"max_pool{d}": ((s, 2), (3, 1, 2, True, True)) for d, s in SPACES.items()},
+    "avg_pool1d": ((signal, 3), (2, 1, True, False)),
+    "avg_pool2d": ((image, 3), (2, 1, True, False, 5)),
+    "avg_pool3d": ((volume, 3), (2, 1, True, False, 5)),
+    **{f"adaptive_max_pool{d}": ((s, 4), (True,)) for d, s in SPACES.items()},
+    **{f"lp_pool{d}": ((s, 2.0, 2), (3, True)) for d, s in SPACES.items()},
+    **{f"max_unpool{d}": ((*getattr(it, f"max_pool{d}")(s, 2, return_indices=True), 2),
+       (2, 0, list(s.shape[2:]))) for d, s in SPACES.items()},
+    "fold": ((it.ones((1, 8, 9)), (6, 6), 2), (3, 1, 2)),
+    "unfold": ((image, 2), (2, 1, 3)),
+    "layer_norm": ((x, (4,)), (None, None, 0.5)),
+    "rms_norm": ((x, (4,)), (None, 0.5)),
+    "group_norm": ((x, 3), (None, None, 0.5)),
+    "local_response_norm": ((x, 2), (0.1, 0.5, 2.0)),
+    "dropout": ((x, 0.5), (False,)),
+    "embedding": ((it.asarray([1, 2]), matrix), (2,)),
+    "scaled_dot_product_attention": ((x, x, x), (None, 0.0, True)),
+    "interpolate": ((image,), ((4, 4), None, "bilinear", True, False)),
+    "grid_sample": ((image, it.full((1, 2, 2, 2), 0.9)), ("nearest", "border", True)),
+    "affine_grid": ((it.ones((1, 2, 3)), (1, 2, 2, 2)), (True,)),
+    "pairwise_distance": ((matrix, x[0, :, :3]), (1.0, 0.5, True)),
+    "ctc_loss": ((it.log_softmax(it.ones((6, 1, 4)), axis=-1), it.asarray([[1, 2]]),
+                  it.asarray([6]), it.asarray([2])), (3, "sum", True)),
+    "gaussian_nll_loss": ((x, x + 1.0, x + 0.5), (True, 0.1, "sum")),
+    "normalize": ((x,), (1.0, 2, 0.5)),
+    "cosine_similarity": ((x, x + 1.0), (2, 0.5)),
+}  # fmt: skip
+"""A call of each function whose options go by position: its first arguments, and what is behind."""
+
+
+@pytest.mark.parametrize("name", [*_ORDERS, *_LAST])
+def test_layers_functions_take_pytorchs_order(name):
+    torch = pytest.importorskip("torch")
+    first, behind = BEHIND[name]
+
+    def flat(found):
+        found = found if isinstance(found, tuple) else (found,)
+        return [np.asarray(one) for one in found]
+
+    given = [torch.tensor(a.numpy()) if isinstance(a, it.Tensor) else a for a in first]
+    theirs = flat(getattr(torch.nn.functional, name)(*given, *behind))
+    ours = flat(getattr(it, name)(*first, *behind))
+    for found, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        assert found.shape == wanted.shape
 
 
 def test_advice_names_functions_and_options_that_are_there():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from ingle.tensor import Device
 from ingle.tensor.errors import ArgumentError
@@ -14,37 +12,6 @@ from .init import Init
 from .parameter import Parameter
 
 Sizes = int | Sequence[int]
-T = TypeVar("T", bound=type)
-
-
-def also(**names: str | None) -> Callable[[T], T]:
-    """A class that takes arguments by PyTorch's names, too.
-
-    Args:
-        names: PyTorch's name and the name here; None for a switch that changes no result, as
-            `inplace`, which may also come by position behind all others.
-    """
-
-    def wrapped(cls: T) -> T:
-        made: Callable[..., None] = vars(cls).get("__init__") or cls.__init__  # type: ignore[misc]
-        count = made.__code__.co_argcount - 1 if hasattr(made, "__code__") else 0
-
-        @functools.wraps(made)
-        def init(self: Any, *args: Any, **options: Any) -> None:
-            for theirs, ours in names.items():
-                if theirs in options:
-                    value = options.pop(theirs)
-                    if ours is not None:
-                        options[ours] = value
-            if len(args) == count + 1 and None in names.values() and isinstance(args[-1], bool):
-                args = args[:-1]
-            made(self, *args, **options)
-
-        cls.__init__ = init  # type: ignore[misc]
-        cls.__also__ = names  # type: ignore[attr-defined]
-        return cls
-
-    return wrapped
 
 
 def size(layer: str, argument: str, value: object, least: int = 1) -> int:

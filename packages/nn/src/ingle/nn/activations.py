@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
+from ingle.tensor.other_names import also
 
-from ._arguments import also
 from .module import Module
 
 

@@ -8,8 +8,8 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ShapeError
+from ingle.tensor.other_names import also
 
-from ._arguments import also
 from .activations import _Activation
 from .linear import Linear
 from .module import Module

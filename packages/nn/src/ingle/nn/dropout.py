@@ -8,9 +8,10 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.other_names import also
 from ingle.tensor.random import Generator
 
-from ._arguments import also, probability
+from ._arguments import probability
 from .module import Module
 
 

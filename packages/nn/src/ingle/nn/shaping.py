@@ -9,8 +9,8 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import AxisError, ShapeError
+from ingle.tensor.other_names import also
 
-from ._arguments import also
 from .module import Module
 
 

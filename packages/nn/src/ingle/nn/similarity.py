@@ -8,9 +8,10 @@ import ingle.tensor as it
 from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ShapeError
+from ingle.tensor.other_names import also
 from ingle.tensor.random import Generator
 
-from ._arguments import also, make, size
+from ._arguments import make, size
 from .init import Init, Uniform
 from .module import Module
 from .parameter import Parameter

@@ -23,7 +23,7 @@ class Adam(Optimizer):
     Args:
         params: a module, parameters or groups; see `Optimizer`.
         lr: the learning rate, or a schedule.
-        betas: how slowly the first and second moments forget.
+        betas: how slowly the first and second moments forget; numbers or schedules.
         eps: added to the root of the second moment.
         weight_decay: added to the gradient as this times the parameter.
         amsgrad: divide by the largest second moment so far; Reddi et al. (ICLR 2018).
@@ -47,7 +47,7 @@ class Adam(Optimizer):
         self,
         params: Parameters,
         lr: Rate = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[Rate, Rate] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
@@ -138,7 +138,7 @@ class AdamW(Adam):
         self,
         params: Parameters,
         lr: Rate = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[Rate, Rate] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,

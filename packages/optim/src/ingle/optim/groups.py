@@ -15,6 +15,7 @@ from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen, Structured
 
 from .counts import shared
+from .options import at_step
 from .schedule import Rate, Schedule, rate_at
 
 Parameters: TypeAlias = (
@@ -204,12 +205,16 @@ class Group(Structured):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Numbers and flags by name, such as `weight_decay`; they may be changed in place."""
+        """Numbers, flags and schedules by name, such as `weight_decay`; they may be changed."""
         return self._options.raw
 
     @options.setter
     def options(self, options: dict[str, Any]) -> None:
         self._options.value = options
+
+    def options_at(self, step: int) -> Mapping[str, Any]:
+        """The options of a step: numbers in place of schedules, such as of a momentum."""
+        return at_step(self.options, step)
 
     @property
     def names(self) -> list[str]:

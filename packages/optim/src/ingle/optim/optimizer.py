@@ -90,7 +90,7 @@ class Optimizer(Structured):
         self._lr, self._defaults = lr, defaults
         self._steps: Cell[int] = Cell(0)
         for group in self.groups:
-            self.check_options(group.options)
+            self.check_options(group.options_at(0))
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises `ArgumentError` for options that make no sense."""
@@ -137,7 +137,7 @@ class Optimizer(Structured):
         groups = list(self.groups)
         add_groups(name, groups, group, self._lr, self._defaults)
         for added in groups[len(self.groups) :]:
-            self.check_options(added.options)
+            self.check_options(added.options_at(0))
         self.groups = groups
         structure.changed()
 
@@ -189,7 +189,7 @@ class Optimizer(Structured):
                 (slot, slot.fitting(mine[slot.parameter])) for g, slot, _ in work if g is group
             ]
             advance([slot.steps for slot, _ in updates])
-            self.update_group(updates, group.rate.raw, group.options)
+            self.update_group(updates, group.rate.raw, group.options_at(self.steps.raw))
         self.steps.value = self.steps.raw + 1
 
     def backward_step(self, loss: Tensor) -> Gradients:

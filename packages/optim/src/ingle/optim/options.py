@@ -8,6 +8,31 @@ from typing import Any
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
+from .schedule.rates import number_at
+
+
+def scheduled(value: Any) -> bool:
+    """Whether an option is a schedule, or several numbers with one among them."""
+    return callable(value) or (type(value) is tuple and any(map(callable, value)))
+
+
+def at_step(options: Mapping[str, Any], step: int) -> Mapping[str, Any]:
+    """The options with what the schedules among them give for a step.
+
+    >>> at_step({"betas": (lambda step: 1.0 / (step + 2), 0.99), "eps": 0.0}, 2)
+    {'betas': (0.25, 0.99), 'eps': 0.0}
+    """
+    moving = {name: value for name, value in options.items() if scheduled(value)}
+    if not moving:
+        return options
+    found = {
+        name: tuple(number_at(v, step) for v in value)
+        if isinstance(value, tuple)
+        else number_at(value, step)
+        for name, value in moving.items()
+    }
+    return {**options, **found}
+
 
 def at_least(who: str, options: Mapping[str, Any], *names: str, least: float = 0.0) -> None:
     """Raises `ArgumentError` unless these options are numbers of at least `least`."""

@@ -27,9 +27,9 @@ SequentialLR: optim.schedule.Sequential(schedules, milestones)
 CosineAnnealingLR: optim.schedule.CosineAnnealing(lr, T_max, eta_min); optim.schedule.Cosine stays at its end
 ChainedScheduler: optim.schedule.Chain, optim.schedule.Composed
 ReduceLROnPlateau: optim.schedule.Plateau(lr, mode, factor, patience)
-CyclicLR: optim.schedule.Cyclic(base_lr, max_lr, step_size_up, step_size_down)
+CyclicLR: optim.schedule.Cyclic(base_lr, max_lr, step_size_up, step_size_down), its momentum() for the momentum
 CosineAnnealingWarmRestarts: optim.schedule.WarmRestarts(lr, T_0, T_mult, eta_min)
-OneCycleLR: optim.schedule.OneCycle(max_lr, total_steps, pct_start)
+OneCycleLR: optim.schedule.OneCycle(max_lr, epochs * steps_per_epoch, pct_start), its momentum() for the momentum
 PolynomialLR: optim.schedule.Polynomial(lr, total_iters, power)
 """)  # noqa: E501
 

@@ -22,7 +22,8 @@ class SGD(Optimizer):
     Args:
         params: a module, parameters or groups; see `Optimizer`.
         lr: the learning rate, or a schedule.
-        momentum: how much of the last update goes into the next; Polyak (1964).
+        momentum: how much of the last update goes into the next; Polyak (1964). A number or, as
+            `OneCycle.momentum` makes one, a schedule.
         dampening: the part of the gradient that momentum leaves out.
         weight_decay: added to the gradient as this times the parameter.
         nesterov: look ahead along the momentum; Sutskever et al. (ICML 2013).
@@ -45,7 +46,7 @@ class SGD(Optimizer):
         self,
         params: Parameters,
         lr: Rate = 1e-3,
-        momentum: float = 0.0,
+        momentum: Rate = 0.0,
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,

@@ -2,7 +2,7 @@
 
 - `kind`: the optimizer's class
 - `steps`: how many steps were done
-- `groups.0.lr`, `groups.0.OPTION`: options of the first group
+- `groups.0.lr`, `groups.0.OPTION`: options of the first group that are no schedules
 - `groups.0.parameters`: the names of its parameters
 - `state.NAME.steps`: how many updates the parameter had
 - `state.NAME.MOMENT`: a moment, as a tensor
@@ -19,6 +19,7 @@ from ingle.tensor import Cell, Tensor, transaction
 from ingle.tensor.errors import OperandError
 
 from .counts import assign
+from .options import scheduled
 
 if TYPE_CHECKING:
     from .groups import Slot
@@ -31,6 +32,8 @@ def collect(optimizer: Optimizer) -> dict[str, Any]:
     for i, group in enumerate(optimizer.groups):
         found[f"groups.{i}.lr"] = group.rate.raw
         for option, value in group.options.items():
+            if scheduled(value):
+                continue
             found[f"groups.{i}.{option}"] = list(value) if isinstance(value, tuple) else value
         found[f"groups.{i}.parameters"] = group.names
         for slot in group.slots:
@@ -108,7 +111,9 @@ def _set(
         for i, group in enumerate(optimizer.groups):
             group.rate.value = float(mapping.get(f"groups.{i}.lr", group.rate.raw))
             group.options = {
-                option: _like(old, mapping.get(f"groups.{i}.{option}", old))
+                option: old
+                if scheduled(old)
+                else _like(old, mapping.get(f"groups.{i}.{option}", old))
                 for option, old in group.options.items()
             }
         assign({s.steps: int(mapping[f"state.{s.name}.steps"]) for s in moments})

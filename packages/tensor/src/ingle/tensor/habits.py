@@ -40,7 +40,8 @@ _FIRST = {
     "irfftn": "s", **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), "n"),
 }  # fmt: skip
 """What PyTorch and NumPy take by position before the axis, by function."""
-
+_LAST = {"normalize": "eps", "cosine_similarity": "eps"}
+"""What PyTorch takes by position behind the axis, by function."""
 
 _MOST_OF_PYTORCH = 3
 """Arguments that PyTorch's functions with another meaning take behind the first."""
@@ -89,7 +90,8 @@ def _with_dim(
 ) -> Callable[..., Any]:
     behind = names[positional:]
     first = _FIRST.get(function.__name__, axis)
-    wanted = dict.fromkeys((first, axis, "keepdims"))
+    last = _LAST.get(function.__name__, "keepdims")
+    wanted = dict.fromkeys((first, axis, last))
     by_position = [n for n in wanted if n in behind] if axis in behind else []
 
     def spelled(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Arguments of PyTorch's calls that come after the first ones, by name or by position.
 
-Functions here take most of their options by name. What a call with PyTorch's options has to be is
-said where the call fails: one that goes through costs nothing more.
+Functions here take most of their options by name; layers' functions take them in PyTorch's order
+as well, as programs that are moved over write them. What another call with PyTorch's options has to
+be is said where it fails: one that goes through costs nothing more.
 """
 
 from __future__ import annotations
@@ -45,6 +46,32 @@ _OPTIONS: dict[tuple[str, str] | str, str] = {
 """What to write for an option that only PyTorch has, by function and option, or by option alone."""
 
 
+_DIMENSIONS = ("1d", "2d", "3d")
+_ORDERS = {
+    **{f"conv{d}": ("stride", "padding", "dilation", "groups") for d in _DIMENSIONS},
+    **{f"conv_transpose{d}": ("stride", "padding", "output_padding", "groups", "dilation")
+       for d in _DIMENSIONS},
+    **{f"max_pool{d}": ("stride", "padding", "dilation", "ceil_mode", "return_indices")
+       for d in _DIMENSIONS},
+    **{f"avg_pool{d}": ("stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+       for d in _DIMENSIONS},
+    **{f"adaptive_max_pool{d}": ("return_indices",) for d in _DIMENSIONS},
+    **{f"lp_pool{d}": ("stride", "ceil_mode") for d in _DIMENSIONS},
+    **{f"max_unpool{d}": ("stride", "padding", "output_size") for d in _DIMENSIONS},
+    "fold": ("dilation", "padding", "stride"), "unfold": ("dilation", "padding", "stride"),
+    "layer_norm": ("eps",), "group_norm": ("eps",), "rms_norm": ("eps",),
+    "local_response_norm": ("alpha", "beta", "k"),
+    "dropout": ("training",), "embedding": ("padding_idx",),
+    "scaled_dot_product_attention": ("dropout_p", "is_causal"),
+    "interpolate": ("mode", "align_corners", "recompute_scale_factor"),
+    "grid_sample": ("mode", "padding_mode", "align_corners"), "affine_grid": ("align_corners",),
+    "pairwise_distance": ("p", "eps", "keepdims"),
+    "ctc_loss": ("blank", "reduction", "zero_infinity"),
+    "gaussian_nll_loss": ("full", "eps", "reduction"),
+}  # fmt: skip
+"""Options that PyTorch's functions of layers take by position, too, behind ours, by function."""
+
+
 def with_advice(function: FunctionType) -> Callable[..., Any]:
     """A function whose error for arguments that it does not take says how they are called here;
     itself if it takes none by name and nothing is known of it."""
@@ -52,9 +79,15 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
     known = any(key[0] == function.__name__ for key in _OPTIONS if isinstance(key, tuple))
     if not code.co_kwonlyargcount and not known:
         return function
+    order, positional = _ORDERS.get(function.__name__, ()), code.co_argcount
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        if len(args) > positional:
+            extra = args[positional:]
+            if len(extra) <= len(order) and options.keys().isdisjoint(order[: len(extra)]):
+                options.update(zip(order, extra, strict=False))
+                args = args[:positional]
         try:
             return function(*args, **options)
         except TypeError:

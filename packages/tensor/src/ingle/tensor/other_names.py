@@ -1,14 +1,18 @@
 """What a package answers for a name of PyTorch's that is called otherwise here.
 
 Tables are lines of names and what to write. Errors, documentation and tests share them.
+Arguments of classes may go by both names.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T", bound=type)
 
 
 def table(text: str) -> dict[str, str]:
@@ -53,3 +57,33 @@ here: optim.clip_grad_norm(grads, max_norm)
     """
     _answers[module] = names
     importlib.import_module(module).__class__ = Answering
+
+
+def also(**names: str | None) -> Callable[[T], T]:
+    """A class that takes arguments by PyTorch's names, too.
+
+    Args:
+        names: PyTorch's name and the name here; None for a switch that changes no result, as
+            `inplace`, which may also come by position behind all others.
+    """
+
+    def wrapped(cls: T) -> T:
+        made: Callable[..., None] = vars(cls).get("__init__") or cls.__init__  # type: ignore[misc]
+        count = made.__code__.co_argcount - 1 if hasattr(made, "__code__") else 0
+
+        @functools.wraps(made)
+        def init(self: Any, *args: Any, **options: Any) -> None:
+            for theirs, ours in names.items():
+                if theirs in options:
+                    value = options.pop(theirs)
+                    if ours is not None:
+                        options[ours] = value
+            if len(args) == count + 1 and None in names.values() and isinstance(args[-1], bool):
+                args = args[:-1]
+            made(self, *args, **options)
+
+        cls.__init__ = init  # type: ignore[misc]
+        cls.__also__ = names  # type: ignore[attr-defined]
+        return cls
+
+    return wrapped

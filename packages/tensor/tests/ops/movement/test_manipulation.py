@@ -253,6 +253,8 @@ def test_pad_refuses() -> None:
         it.pad(x, 1, mode="mirror")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="pair for each of the 2 axes"):
         it.pad(x, ((1, 1),))
+    with pytest.raises(ArgumentError, match=r"PyTorch's.* is \(\(0, 0\), \(3, 4\), \(1, 2\)\)$"):
+        it.pad(it.ones((2, 2, 2)), (1, 2, 3, 4))
     with pytest.raises(ShapeError, match="at least 3 elements along axis 0"):
         it.pad(x, 2, mode="reflect")
     with pytest.raises(ShapeError, match="at least 3 elements along axis 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from typing import Literal
 
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.numbers import cos
+from ingle.tensor.other_names import also
 
 from .closed_form import ClosedForm
 from .rates import Rate, _count, rate_at
 
 
+@also(total_iters="steps")
 @dataclass(frozen=True)
 class Factor(ClosedForm):
     """`factor` times `lr` for the first steps, then `lr`; PyTorch's ConstantLR.
@@ -34,6 +37,7 @@ class Factor(ClosedForm):
         return self.lr * self.factor if step < self.steps else self.lr
 
 
+@also(lr_lambda="function")
 @dataclass(frozen=True)
 class Lambda(ClosedForm):
     """`lr` times a function of the step; PyTorch's LambdaLR.
@@ -50,6 +54,7 @@ class Lambda(ClosedForm):
         return self.lr * self.function(step)
 
 
+@also(T_max="half", eta_min="final")
 @dataclass(frozen=True)
 class CosineAnnealing(ClosedForm):
     """A cosine between `lr` and `final` that goes on, up and down; PyTorch's CosineAnnealingLR.
@@ -78,6 +83,7 @@ class CosineAnnealing(ClosedForm):
         return self.final + (self.lr - self.final) * wave / 2.0
 
 
+@also(T_0="first", T_mult="factor", eta_min="final")
 @dataclass(frozen=True)
 class WarmRestarts(ClosedForm):
     """Half cosines one after the other, each longer than the one before; SGDR (ICLR 2017).
@@ -115,6 +121,7 @@ class WarmRestarts(ClosedForm):
         return self.final + (self.lr - self.final) * wave / 2.0
 
 
+@also(base_lr="low", max_lr="high", step_size_up="up", step_size_down="down")
 @dataclass(frozen=True)
 class Cyclic(ClosedForm):
     """Up and down between two rates; Smith (WACV 2017), PyTorch's CyclicLR.
@@ -159,6 +166,17 @@ class Cyclic(ClosedForm):
         elif self.mode == "exp_range":
             height = height * self.gamma**step
         return self.low + height
+
+    def momentum(self, low: float = 0.8, high: float = 0.9) -> Cyclic:
+        """The schedule of a momentum that is high where the rate is low, as PyTorch cycles it.
+
+        >>> from ingle import nn, optim
+        >>> cycle = optim.schedule.Cyclic(0.1, 0.5, up=2)
+        >>> sgd = optim.SGD(nn.Linear(2, 1), lr=cycle, momentum=cycle.momentum())
+        >>> [round(cycle.momentum()(i), 3) for i in range(5)]
+        [0.9, 0.85, 0.8, 0.85, 0.9]
+        """
+        return dataclasses.replace(self, low=high, high=low)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ingle.tensor.errors import ArgumentError
 from ingle.tensor.followed import as_float
 from ingle.tensor.hosting import called
 from ingle.tensor.numbers import cos
+from ingle.tensor.other_names import also
 
 from .closed_form import ClosedForm
 
@@ -23,14 +24,19 @@ def rate_at(rate: Rate, step: int) -> float:
     """A number as it is, or what a schedule gives for a step; checked to be a learning rate."""
     if isinstance(rate, str):
         raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r}")
-    # Compiled steps call a schedule again, so that it may use `math`, tables and branches.
-    value = called(_Floats(rate), step) if callable(rate) else as_float(rate)
+    value = number_at(rate, step)
     if not 0.0 <= value < math.inf:
         raise ArgumentError(
             f"learning rate: must be a finite number of at least 0, got {value} at step {step}"
             + (f" from {rate!r}" if callable(rate) else "")
         )
     return value
+
+
+def number_at(number: Rate, step: int) -> float:
+    """A number as it is, or what a schedule gives for a step."""
+    # Compiled steps call a schedule again, so that it may use `math`, tables and branches.
+    return called(_Floats(number), step) if callable(number) else as_float(number)
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Constant(ClosedForm):
         return self.lr
 
 
+@also(step_size="every")
 @dataclass(frozen=True)
 class Step(ClosedForm):
     """Times `gamma` every `every` steps; PyTorch's StepLR.
@@ -118,6 +125,7 @@ class Exponential(ClosedForm):
         return self.lr * self.gamma**step
 
 
+@also(total_iters="steps", start_factor="start", end_factor="end")
 @dataclass(frozen=True)
 class Linear(ClosedForm):
     """A straight line from `start` times `lr` to `end` times `lr`; PyTorch's LinearLR.
@@ -210,6 +218,7 @@ class Cosine(ClosedForm):
         return self.final + (self.lr - self.final) * (1.0 + cos(math.pi * done)) / 2.0
 
 
+@also(total_iters="steps")
 @dataclass(frozen=True)
 class Polynomial(ClosedForm):
     """`lr` times (1 - step / steps) ** power, down to `final`; PyTorch's PolynomialLR.
@@ -233,6 +242,8 @@ class Polynomial(ClosedForm):
         return rate
 
 
+@also(max_lr="lr", total_steps="steps", pct_start="rise", anneal_strategy="anneal",
+      div_factor="start_divisor", final_div_factor="final_divisor")  # fmt: skip
 @dataclass(frozen=True)
 class OneCycle(ClosedForm):
     """Up to `lr` and down to almost nothing; Smith and Topin (2017), PyTorch's OneCycleLR.
@@ -267,19 +278,37 @@ class OneCycle(ClosedForm):
         if self.anneal not in ("cos", "linear"):
             raise ArgumentError(f"OneCycle: anneal must be 'cos' or 'linear', got {self.anneal!r}")
 
-    def _phases(self) -> list[tuple[float, float, float]]:
-        """The last step of each phase, its first and its last rate."""
+    def __call__(self, step: int) -> float:
         first = self.lr / self.start_divisor
-        last, top = first / self.final_divisor, float(self.rise * self.steps) - 1.0
+        return self._along(step, first, self.lr, first / self.final_divisor)
+
+    def momentum(self, low: float = 0.85, high: float = 0.95) -> Schedule:
+        """The schedule of a momentum, or of Adam's first beta, that falls while the rate grows.
+
+        PyTorch's OneCycleLR sets it so unless it is told `cycle_momentum=False`.
+
+        >>> from ingle import nn, optim
+        >>> cycle = optim.schedule.OneCycle(0.1, steps=10, anneal="linear")
+        >>> sgd = optim.SGD(nn.Linear(2, 1), lr=cycle, momentum=cycle.momentum())
+        >>> [round(cycle.momentum()(i), 3) for i in (0, 2, 9)]
+        [0.95, 0.85, 0.95]
+        """
+        return _CycledMomentum(self, low, high)
+
+    def _phases(
+        self, first: float, highest: float, last: float
+    ) -> list[tuple[float, float, float]]:
+        """The last step of each phase, its first and its last value."""
+        top = float(self.rise * self.steps) - 1.0
         end = self.steps - 1.0
         if self.three_phase:
             middle = 2.0 * self.rise * self.steps - 2.0
-            return [(top, first, self.lr), (middle, self.lr, first), (end, first, last)]
-        return [(top, first, self.lr), (end, self.lr, last)]
+            return [(top, first, highest), (middle, highest, first), (end, first, last)]
+        return [(top, first, highest), (end, highest, last)]
 
-    def __call__(self, step: int) -> float:
+    def _along(self, step: int, first: float, highest: float, last: float) -> float:
         begin, place = 0.0, min(step, self.steps - 1)
-        *early, (end, low, high) = self._phases()
+        *early, (end, low, high) = self._phases(first, highest, last)
         for phase in early:
             if place <= phase[0]:
                 end, low, high = phase
@@ -289,6 +318,18 @@ class OneCycle(ClosedForm):
         if self.anneal == "linear":
             return low + (high - low) * done
         return high + (low - high) / 2.0 * (1.0 + cos(math.pi * done))
+
+
+@dataclass(frozen=True)
+class _CycledMomentum(ClosedForm):
+    """From `high` to `low` and back, as the rate of a `OneCycle` goes up and down."""
+
+    cycle: OneCycle
+    low: float
+    high: float
+
+    def __call__(self, step: int) -> float:
+        return self.cycle._along(step, self.high, self.low, self.high)
 
 
 @dataclass(frozen=True)

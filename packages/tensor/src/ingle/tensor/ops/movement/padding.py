@@ -123,9 +123,18 @@ def _pairs(widths: Any, shape: Shape) -> list[tuple[int, int]]:
     if len(given) != len(shape) or any(hasattr(p, "__index__") or len(p) != 2 for p in given):
         raise ArgumentError(
             f"pad: widths={widths!r} must be a number, a pair (before, after), or a pair for each "
-            f"of the {len(shape)} axes of shape {shape}"
+            f"of the {len(shape)} axes of shape {shape}{_of_pytorch(given, len(shape))}"
         )
     return [(as_int(a, "pad", "widths"), as_int(b, "pad", "widths")) for a, b in given]
+
+
+def _of_pytorch(given: list[Any], axes: int) -> str:
+    """What a flat list of PyTorch's, the last axis first, has to be; empty for anything else."""
+    if len(given) % 2 or len(given) > 2 * axes or not all(isinstance(n, int) for n in given):
+        return ""
+    pairs = [(given[i], given[i + 1]) for i in range(0, len(given), 2)]
+    whole = [(0, 0)] * (axes - len(pairs)) + pairs[::-1]
+    return f"; PyTorch's, which begins with the last axis, is {tuple(whole)}"
 
 
 def _cropped(x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
