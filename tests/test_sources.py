@@ -125,6 +125,23 @@ def test_files_are_small() -> None:
     assert not long, "split these by subject; aim at 400 lines"
 
 
+COMPILERS = [m for m in MEMBERS if str(m) in {"tensor", "autodiff", "fusion"} or m.is_plugin]
+LANGUAGES = ("render/c/", "render/llvm/")
+"""What renders the same in another language has the same name there."""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids=str)
+def test_a_class_name_has_one_meaning(compiler: Member) -> None:
+    found: dict[str, set[str]] = {}
+    for file in compiler.sources:
+        place = str(file.relative_to(compiler.folder))
+        written = re.sub("|".join(LANGUAGES), "render/", place)
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).add(written)
+    assert not {name: sorted(files) for name, files in found.items() if len(files) > 1}
+
+
 def test_public_modules_only_export(member: Member) -> None:
     """The `__init__` that users import holds a docstring and lines `from .x import y as y`."""
     if member.module is None:

@@ -10,7 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import stream
 from ingle.fusion.ir.graph import read_log
-from ingle.fusion.record.cut_log import Loop, in_pieces, loop_of, places_to_cut, trimmed
+from ingle.fusion.record.cut_log import Repetition, in_pieces, loop_of, places_to_cut, trimmed
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -36,11 +36,11 @@ def below(fused):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("abcdefgh" * 10, Loop(8, 0, 80)),
-        ("xyz" + "abcdefgh" * 10 + "q", Loop(8, 3, 83)),
-        ("x" * 100, Loop(1, 0, 100)),
+        ("abcdefgh" * 10, Repetition(8, 0, 80)),
+        ("xyz" + "abcdefgh" * 10 + "q", Repetition(8, 3, 83)),
+        ("x" * 100, Repetition(1, 0, 100)),
         # Ten equal layers in each of the iterations.
-        (("i" + "abcde" * 10 + "ooo") * 6, Loop(54, 0, 324)),
+        (("i" + "abcde" * 10 + "ooo") * 6, Repetition(54, 0, 324)),
         ("abcdefghijklmnopqrstuvwxyz", None),
         ("abcdefghijklm" * 2, None),
     ],

@@ -15,7 +15,7 @@ from ingle.fusion.ir.repeated_runs import Run, runs_of
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule import repeated_layers, scheduler
 from ingle.fusion.schedule.donation import donors
-from ingle.fusion.schedule.repeated_layers import Group, UnlikeError, ordered, shortened
+from ingle.fusion.schedule.repeated_layers import LoweredGroup, UnlikeError, ordered, shortened
 from ingle.fusion.schedule.schedule import laid_out
 from ingle.fusion.schedule.scheduler import Scheduler
 from ingle.tensor.contract import Aval
@@ -264,15 +264,15 @@ def test_few_layers_are_none():
 
 def test_groups_wait_for_what_they_need():
     groups = [
-        Group((5,), (), ()),
-        Group((2,), (5,), ()),
-        Group((9,), (2,), ()),
-        Group((3,), (), ()),
+        LoweredGroup((5,), (), ()),
+        LoweredGroup((2,), (5,), ()),
+        LoweredGroup((9,), (2,), ()),
+        LoweredGroup((3,), (), ()),
     ]
     assert [g.first for g in ordered(groups)] == [3, 5, 2, 9]
     with pytest.raises(UnlikeError):
-        ordered([Group((1,), (2,), ())])
+        ordered([LoweredGroup((1,), (2,), ())])
     with pytest.raises(UnlikeError):
-        ordered([Group((1,), (2,), ()), Group((2,), (1,), ())])
+        ordered([LoweredGroup((1,), (2,), ()), LoweredGroup((2,), (1,), ())])
     with pytest.raises(UnlikeError):
-        ordered([Group((1,), (), ()), Group((1,), (), ())])
+        ordered([LoweredGroup((1,), (), ()), LoweredGroup((1,), (), ())])

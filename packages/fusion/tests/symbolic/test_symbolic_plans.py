@@ -237,7 +237,7 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
             return self._sequence if numbers == attempts[-1][-1] else None
 
     monkeypatch.setattr(families, "_of", type(families._of)())
-    monkeypatch.setattr(pipeline, "SymbolicGraph", Own)
+    monkeypatch.setattr(pipeline, "Generalization", Own)
     monkeypatch.setattr(pipeline, "SymbolicSequence", Never)
     double = compile(lambda x: it.exp(x) * 2)
     for n in range(20, 40):

@@ -24,7 +24,7 @@ FEWEST = 16
 """Queries that the library is worth calling for."""
 
 
-class Problem(NamedTuple):
+class AttentionProblem(NamedTuple):
     """What a plan is made for.
 
     Attributes:
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-) -> Problem | None:
+) -> AttentionProblem | None:
     """The problem of an attention or its gradient; None for what the library does not take.
 
     Args:
@@ -72,7 +72,9 @@ def problem_of(
     if backward and given[5] != contiguous(tensors[5].shape):
         return None
     training = op.operation is ATTENTION_TRAINING
-    return Problem(dtype, tuple(layouts[:3]), tuple(layouts[3:]), op.attributes["causal"], training)
+    return AttentionProblem(
+        dtype, tuple(layouts[:3]), tuple(layouts[3:]), op.attributes["causal"], training
+    )
 
 
 def _shares(tensors: Sequence[Aval]) -> bool:
@@ -110,10 +112,10 @@ class Attention(LibraryOffer):
 
     def problem(
         self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-    ) -> Problem | None:
+    ) -> AttentionProblem | None:
         return problem_of(op, avals, strides)
 
-    def describe(self, cudnn: Any, graph: Any, problem: Problem) -> None:
+    def describe(self, cudnn: Any, graph: Any, problem: AttentionProblem) -> None:
         describe(cudnn, graph, problem)
 
     def reads(self, handle: Any) -> bool:
@@ -133,7 +135,7 @@ class Attention(LibraryOffer):
         return tuple(results)
 
 
-def describe(cudnn: Any, graph: Any, problem: Problem) -> None:
+def describe(cudnn: Any, graph: Any, problem: AttentionProblem) -> None:
     """The graph of a problem, its tensors numbered as they come in and as `RESULTS` says."""
     dtype = problem.dtype
     first = 2 if problem.given else 1

@@ -20,7 +20,7 @@ _NAMED = {"fprop": ("image", "weight"), "dgrad": ("loss", "filter"), "wgrad": ("
 RANKS = (1, 2, 3)
 
 
-class Problem(NamedTuple):
+class ConvolutionProblem(NamedTuple):
     """What a plan is made for.
 
     Attributes:
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-) -> Problem | None:
+) -> ConvolutionProblem | None:
     """The problem of a convolution; None for dtypes and sizes that the library does not take.
 
     Args:
@@ -64,7 +64,7 @@ def problem_of(
     layouts = [_layout(a.shape, s) for a, s in zip(avals, given, strict=True)]
     one = (1,) if rank == 1 else ()
     none = (0,) if rank == 1 else ()
-    return Problem(
+    return ConvolutionProblem(
         kind, x.dtype.name, (layouts[0], layouts[1]),
         _layout(result.shape, contiguous(result.shape)),
         (*none, *[p[0] for p in padding]), (*none, *[p[1] for p in padding]),
@@ -87,10 +87,10 @@ class Convolutions(LibraryOffer):
 
     def problem(
         self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-    ) -> Problem | None:
+    ) -> ConvolutionProblem | None:
         return problem_of(op, avals, strides)
 
-    def describe(self, cudnn: Any, graph: Any, problem: Problem) -> None:
+    def describe(self, cudnn: Any, graph: Any, problem: ConvolutionProblem) -> None:
         describe(cudnn, graph, problem)
 
     def reads(self, handle: Any) -> bool:
@@ -111,7 +111,7 @@ def _has_channels_last(handle: StridedHandle) -> bool:
     return (batch, *rest, channel) == contiguous((n, *image, c))
 
 
-def describe(cudnn: Any, graph: Any, problem: Problem) -> None:
+def describe(cudnn: Any, graph: Any, problem: ConvolutionProblem) -> None:
     """The graph of a problem: tensors 1 and 2 are the operands, 3 is the result."""
     named = {
         name: tensor(cudnn, graph, number, layout, problem.dtype)

@@ -44,7 +44,7 @@ FEWEST = 4
 """Queries that a group is worth waking for."""
 
 
-class Problem(NamedTuple):
+class AttentionProblem(NamedTuple):
     """What the source of the kernel depends on.
 
     Attributes:
@@ -107,7 +107,7 @@ class Attention:
         query, key, value = handles = [self._handle(x) for x in tensors]
         keys = keys_of_tile(key.shape[-1], value.shape[-1], self._local)
         assert keys is not None, "takes() has found room"
-        problem = Problem(
+        problem = AttentionProblem(
             query.dtype.name, key.shape[-1], value.shape[-1], keys,
             hidden[0].dtype.name if hidden else "", op.attributes["causal"], len(results) > 1,
         )  # fmt: skip
@@ -160,7 +160,7 @@ def _padded(columns: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def source(problem: Problem) -> str:
+def source(problem: AttentionProblem) -> str:
     """The kernel, for any numbers of queries and keys and any strides."""
     of, back = rounded(problem.dtype)
     features, columns, keys = problem.features, _padded(problem.columns), problem.keys
@@ -290,7 +290,7 @@ __kernel void {NAME}({"".join(f"__global uint8_t *memory{k}, " for k in range(le
 """
 
 
-def _masked(problem: Problem) -> str:
+def _masked(problem: AttentionProblem) -> str:
     """Whether key k counts for query `at`, and its score."""
     place = "mask[mask_at + at * mask_row + k * mask_column]"
     noted = "seen |= 1 << j;\n                most = fmax(most, score[j]);"

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingle.tensor import Tensor
-from ingle.tensor.blocks import Block, block, holding
+from ingle.tensor.blocks import WithBlock, block, holding
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.dispatch import highest
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError
@@ -146,7 +146,7 @@ keeping = _keeping.get
 """What is kept of what is recorded here; None where nothing is recorded."""
 
 
-def kept_by(how: Keeping | None) -> Block[Keeping | None]:
+def kept_by(how: Keeping | None) -> WithBlock[Keeping | None]:
     """Recording inside keeps its results in this way; None records nothing."""
     return holding(_keeping, how)
 
@@ -198,7 +198,7 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
 _made: ContextVar[dict[Recipe, tuple[Handle, ...]] | None] = ContextVar("ingle_made", default=None)
 
 
-def making() -> Block[dict[Recipe, tuple[Handle, ...]]]:
+def making() -> WithBlock[dict[Recipe, tuple[Handle, ...]]]:
     """A backward pass: values that are computed again inside are found in the dict."""
     return holding(_made, {})
 

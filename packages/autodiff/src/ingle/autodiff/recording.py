@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingle.tensor import Cell, Tensor
-from ingle.tensor.blocks import Block, holding
+from ingle.tensor.blocks import WithBlock, holding
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import execute_body, highest
@@ -342,7 +342,7 @@ def lift(cell: Cell[Any], value: Any) -> Any:
     return value if value._handle.backend.level else Tensor(leaf(value._handle, 1, cell))
 
 
-def showing(cells: Shown) -> Block[tuple[Shown, int]]:
+def showing(cells: Shown) -> WithBlock[tuple[Shown, int]]:
     """Cells show the given tensors inside, as long as they hold the raw values named with them."""
     shown = {**_shown.get()[0], **cells}
     level = max([x.backend.level for _, x in shown.values()], default=0)
@@ -387,7 +387,7 @@ def require_grad(x: Tensor) -> Tensor:
     return Tensor(leaf(handle, 1))
 
 
-def no_grad() -> Block[Keeping | None]:
+def no_grad() -> WithBlock[Keeping | None]:
     """Nothing is recorded inside, for this thread or task only.
 
     >>> import ingle.tensor as it

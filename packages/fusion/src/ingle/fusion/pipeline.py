@@ -34,7 +34,7 @@ from .schedule.scheduler import Scheduler
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.families import families_of
-from .symbolic.sequences import FilledSequence, SymbolicGraph, SymbolicSequence
+from .symbolic.sequences import FilledSequence, Generalization, SymbolicSequence
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -100,7 +100,7 @@ def _general(
 ) -> SymbolicSequence | None:
     """The kernels for all sizes, or a warning that a pass can do with numbers only."""
     try:
-        symbolic = SymbolicGraph(graph, examples)
+        symbolic = Generalization(graph, examples)
         return SymbolicSequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
     except Exception as error:
         warnings.warn(

@@ -27,7 +27,7 @@ After = Callable[[], None]
 class _Enter:
     """`__enter__`: of a block the C function that begins it, which `with` looks up and calls."""
 
-    def __get__(self, block: Block[Any] | None, kind: type) -> Callable[..., Any]:
+    def __get__(self, block: WithBlock[Any] | None, kind: type) -> Callable[..., Any]:
         if block is None:
             return _enter
         running: Any = block._running
@@ -40,23 +40,23 @@ class _Enter:
 class _Exit:
     """`__exit__`: of a block the C function that ends it, which `with` looks up when it begins."""
 
-    def __get__(self, block: Block[Any] | None, kind: type) -> Callable[..., Any]:
+    def __get__(self, block: WithBlock[Any] | None, kind: type) -> Callable[..., Any]:
         if block is None:
             return _exit
         # Sends all of them, one after the other, and returns the first, as all keys are equal.
         return partial(max, (), key=block._running.send)
 
 
-def _enter(block: Block[Any]) -> Any:
+def _enter(block: WithBlock[Any]) -> Any:
     """What `ExitStack` finds in the class."""
     return block.__enter__()
 
 
-def _exit(block: Block[Any], *error: object) -> None:
+def _exit(block: WithBlock[Any], *error: object) -> None:
     block.__exit__(*error)
 
 
-class Block(Generic[T]):
+class WithBlock(Generic[T]):
     """Entered by one `with` statement, or as a decorator by each call of a function.
 
     Args:
@@ -84,13 +84,13 @@ class Block(Generic[T]):
 
         @wraps(function)
         def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Block(begun):
+            with WithBlock(begun):
                 return function(*args, **kwargs)
 
         return inside
 
 
-def block(work: Callable[P, Generator[T, Any, After | None]]) -> Callable[P, Block[T]]:
+def block(work: Callable[P, Generator[T, Any, After | None]]) -> Callable[P, WithBlock[T]]:
     """Makes blocks of a generator function, as `contextlib.contextmanager` makes managers.
 
     The function yields once, what `as` names, and never learns what the block raises; what it
@@ -114,13 +114,13 @@ def block(work: Callable[P, Generator[T, Any, After | None]]) -> Callable[P, Blo
     """
 
     @wraps(work)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Block[T]:
-        return Block(partial(_driven, partial(work, *args, **kwargs)))
+    def made(*args: P.args, **kwargs: P.kwargs) -> WithBlock[T]:
+        return WithBlock(partial(_driven, partial(work, *args, **kwargs)))
 
     return made
 
 
-def holding(variable: ContextVar[Any], value: T) -> Block[T]:
+def holding(variable: ContextVar[Any], value: T) -> WithBlock[T]:
     """A context variable has the value inside; what `as` names.
 
     >>> from contextvars import ContextVar
@@ -132,7 +132,7 @@ def holding(variable: ContextVar[Any], value: T) -> Block[T]:
     >>> depth.get()
     0
     """
-    return Block(partial(_held, variable, value))
+    return WithBlock(partial(_held, variable, value))
 
 
 def call_holding(

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from .blocks import After, Block, block, holding
+from .blocks import After, WithBlock, block, holding
 from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
@@ -193,7 +193,7 @@ def current_scope() -> Scope | None:
     return scope
 
 
-def scope_of(scope: Scope) -> Block[Scope | None]:
+def scope_of(scope: Scope) -> WithBlock[Scope | None]:
     """Reads and writes of cells pass through this scope inside; nothing is committed."""
     return holding(_scope, scope)
 

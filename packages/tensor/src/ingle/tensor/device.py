@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from .blocks import Block, call_holding, holding
+from .blocks import WithBlock, call_holding, holding
 from .errors import BackendError, DeviceError, SettingError
 from .precision import low, suspended, used
 
@@ -112,7 +112,7 @@ def _named(named: str) -> Device:
         raise SettingError(f"the variable INGLE_DEVICE is {named!r}: {error}") from None
 
 
-def device(name: str | Device) -> Block[Device]:
+def device(name: str | Device) -> WithBlock[Device]:
     """Makes a device the default inside a `with` block, for this thread or task only.
 
     >>> import ingle.tensor as it
@@ -136,7 +136,7 @@ def call_on(where: Device, function: Callable[P, R], /, *args: P.args, **kwargs:
     return call_holding(_chosen, where, function, *args, **kwargs)
 
 
-def staged_on(backend: Backend) -> Block[Backend]:
+def staged_on(backend: Backend) -> WithBlock[Backend]:
     """Inside, a backend stands for its device's own: what is created goes to a recording."""
     return holding(_staged, backend)
 

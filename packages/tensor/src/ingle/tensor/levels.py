@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from .blocks import Block, holding
+from .blocks import WithBlock, holding
 
 _level: ContextVar[int] = ContextVar("ingle_transform_level", default=1)
 
 
-def next_level() -> Block[int]:
+def next_level() -> WithBlock[int]:
     """A level above all that surround this call, and one more for the replay of what they did."""
     return holding(_level, _level.get() + 2)
 
 
-def at_level(level: int) -> Block[int]:
+def at_level(level: int) -> WithBlock[int]:
     """Transforms inside take levels above this one, and above those that surround the call."""
     return holding(_level, max(level, _level.get()))

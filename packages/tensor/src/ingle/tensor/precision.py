@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from .blocks import Block, holding
+from .blocks import WithBlock, holding
 from .dtypes import DType, as_dtype, bfloat16, float16, float32
 from .errors import DTypeError
 
@@ -35,7 +35,7 @@ used = _Used()
 _MIXED = frozenset({float16, bfloat16, float32})
 
 
-def precision(dtype: object) -> Block[DType | None]:
+def precision(dtype: object) -> WithBlock[DType | None]:
     """Mixed precision inside a `with` block or a decorated function, for this thread or task only.
 
     Each operation's room says what it does with half types:
@@ -89,7 +89,7 @@ def chosen_precision() -> DType | None:
     return low.get()
 
 
-def suspended() -> Block[Any]:
+def suspended() -> WithBlock[Any]:
     """Inside, operations compute in the dtypes that they are given."""
     return holding(low, None)
 

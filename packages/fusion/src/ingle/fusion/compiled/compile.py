@@ -23,7 +23,7 @@ from ..support.gc_pauses import uncollected
 from .arguments import Gone, key_of, kind_of
 from .fast_call import MISSED, bind, bindable
 from .specialization import Missed, Specialization
-from .specialize import Tape
+from .specialize import RecordedRun
 
 MOST_RECORDED = 512
 """Kinds of arguments that a compiled function keeps recordings for."""
@@ -186,7 +186,7 @@ class Compiled(Generic[P, R]):
             self._fast = None  # so that `_run` hears of what is used
             now = epoch()
             before = kept.entries[0].why_not(leaves) if kept.entries else None
-            recording = Tape(self.function, args, kwargs, leaves)
+            recording = RecordedRun(self.function, args, kwargs, leaves)
             entry, repeats = recording.entry()
             below = recording.fusion.inner
             if not repeats:

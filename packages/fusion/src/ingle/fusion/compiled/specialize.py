@@ -24,7 +24,7 @@ from .snapshots import Same, Snapshot, content, is_users, seen, stays
 from .specialization import Result, Specialization, found_at, is_twice
 
 
-class Tape:
+class RecordedRun:
     """One run of a function on promises."""
 
     def __init__(self, function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:

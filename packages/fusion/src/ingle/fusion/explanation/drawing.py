@@ -41,7 +41,7 @@ class Card(NamedTuple):
     writes: tuple[int, ...]
 
 
-class _Row(NamedTuple):
+class _DrawnRow(NamedTuple):
     """A card with what stands beside it: buffers first read here, and those written here."""
 
     card: Card
@@ -69,8 +69,8 @@ def drawn(title: str, cards: Sequence[Card], buffers: Sequence[Buffer]) -> str:
     )
 
 
-def _rows(cards: Sequence[Card]) -> list[_Row]:
-    rows: list[_Row] = []
+def _rows(cards: Sequence[Card]) -> list[_DrawnRow]:
+    rows: list[_DrawnRow] = []
     known = {buffer for card in cards for buffer in card.writes}
     top = 58
     for card in cards:
@@ -78,7 +78,7 @@ def _rows(cards: Sequence[Card]) -> list[_Row]:
         known.update(first)
         lines = _wrapped([*_chips(card.operations), *_chips(card.again, " again")])
         height = max(34 + CHIP * len(lines), ROW * max(len(first), len(card.writes)))
-        rows.append(_Row(card, lines, first, top, height))
+        rows.append(_DrawnRow(card, lines, first, top, height))
         top += height + GAP
     return rows
 
@@ -106,7 +106,7 @@ def _wide(chip: str) -> float:
     return len(chip) * LETTER + 12
 
 
-def _ends(rows: Sequence[_Row]) -> dict[int, tuple[int, float]]:
+def _ends(rows: Sequence[_DrawnRow]) -> dict[int, tuple[int, float]]:
     """Where the pill of each buffer is: its left edge, and the middle of its height."""
     ends: dict[int, tuple[int, float]] = {}
     for row in rows:
@@ -117,7 +117,7 @@ def _ends(rows: Sequence[_Row]) -> dict[int, tuple[int, float]]:
     return ends
 
 
-def _wires(rows: Sequence[_Row], ends: dict[int, tuple[int, float]]) -> list[str]:
+def _wires(rows: Sequence[_DrawnRow], ends: dict[int, tuple[int, float]]) -> list[str]:
     parts = []
     for row in rows:
         for wires, direction in ((row.card.writes, 1), (row.card.reads, -1)):
@@ -151,7 +151,7 @@ def _hue(buffer: int) -> str:
     return HUES[buffer % len(HUES)]
 
 
-def _card(number: int, row: _Row) -> list[str]:
+def _card(number: int, row: _DrawnRow) -> list[str]:
     card, top = row.card, row.top
     parts = [
         f'<rect class="card" x="{CARD}" y="{top}" width="{CARD_WIDTH}" height="{row.height}" '

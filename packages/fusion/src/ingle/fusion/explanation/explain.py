@@ -17,7 +17,7 @@ from ingle.tensor.pytree import flatten
 
 from ..compiled.compile import Compiled
 from ..compiled.specialization import Specialization
-from ..compiled.specialize import Tape
+from ..compiled.specialize import RecordedRun
 from ..ir.graph import Graph
 from ..ir.views import Views
 from ..lowering.nests import NestCall
@@ -233,9 +233,9 @@ def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
 
 def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Tape, Specialization, list[Any]]:
+) -> tuple[RecordedRun, Specialization, list[Any]]:
     leaves = flatten((args, kwargs))
-    recording = Tape(_written(function), args, kwargs, leaves)
+    recording = RecordedRun(_written(function), args, kwargs, leaves)
     return recording, recording.entry()[0], leaves
 
 

@@ -89,7 +89,7 @@ LONGEST = 2048
 _GRAM, _TRIES = 8, 8
 
 
-class Loop(NamedTuple):
+class Repetition(NamedTuple):
     """Operations that repeat.
 
     Attributes:
@@ -121,7 +121,7 @@ class LogPiece(NamedTuple):
     dying: tuple[int, ...]
 
 
-def loop_of(names: Sequence[object]) -> Loop | None:
+def loop_of(names: Sequence[object]) -> Repetition | None:
     """The longest loop among operations, by what they are; None if nothing comes three times.
 
     Shapes may differ from iteration to iteration. Of loops within loops it is the one that covers
@@ -134,7 +134,7 @@ def loop_of(names: Sequence[object]) -> Loop | None:
         if gram in last:
             votes[i - last[gram]] += 1
         last[gram] = i
-    found: list[Loop] = []
+    found: list[Repetition] = []
     candidates = [d for d, _ in votes.most_common(_TRIES)]
     # An outer loop has fewer of its distances than what repeats inside of it.
     candidates += sorted((d for d, n in votes.items() if n >= _GRAM), reverse=True)[:_TRIES]
@@ -145,7 +145,7 @@ def loop_of(names: Sequence[object]) -> Loop | None:
             if run > longest:
                 longest, begin = run, i - run + 1 - period
         if longest >= 2 * period:
-            found.append(Loop(period, begin, begin + longest + period))
+            found.append(Repetition(period, begin, begin + longest + period))
     if not found:
         return None
     most = max(loop.end - loop.begin for loop in found)
@@ -165,7 +165,7 @@ def crossing(graph: Graph) -> list[int]:
     return list(accumulate(change))
 
 
-def cheapest_cut(loop: Loop, bytes_at: Sequence[int]) -> int:
+def cheapest_cut(loop: Repetition, bytes_at: Sequence[int]) -> int:
     """Where in the loop an iteration is best taken to begin: where least is carried over."""
     middle = range(loop.begin + loop.period, loop.begin + 2 * loop.period)
     return min(middle, key=lambda place: (bytes_at[place], place))

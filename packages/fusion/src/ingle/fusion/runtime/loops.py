@@ -108,7 +108,7 @@ class _Rows:
         return first, away
 
 
-class _Place(NamedTuple):
+class _OutputPlace(NamedTuple):
     """Where an output lies: the number of a value of the plan, and how many bytes into it."""
 
     number: int
@@ -126,8 +126,8 @@ class _Places(NamedTuple):
             they were read.
     """
 
-    carries: Sequence[_Place]
-    stacked: Sequence[_Place]
+    carries: Sequence[_OutputPlace]
+    stacked: Sequence[_OutputPlace]
     twice: Sequence[int]
     once: Sequence[int]
 
@@ -156,10 +156,10 @@ class _Chunk:
         self.scalars: Any = self.plan.host()
         self.linear_plan = self.plan.linear_plan
         self.places = None if self.linear_plan is None else _places(self.linear_plan, loop)
-        self.layout: _Layout | None = None
+        self.layout: _AddressLayout | None = None
         if self.linear_plan is not None and self.places is not None:
             given = [graph.values[n].aval for n in graph.inputs]
-            self.layout = _Layout(self.linear_plan, self.places, loop, given, self.outputs)
+            self.layout = _AddressLayout(self.linear_plan, self.places, loop, given, self.outputs)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:
@@ -183,7 +183,7 @@ def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: i
 def _places(linear: LinearPlan, loop: Loop) -> _Places | None:
     """Where values can lie; None where an output is elsewhere than in memory of its own."""
     first = linear.inputs + len(linear.constants)
-    found: list[_Place] = []
+    found: list[_OutputPlace] = []
     for number, view in linear.outputs:
         if first <= number:
             aval = linear.own[number - first]
@@ -191,7 +191,7 @@ def _places(linear: LinearPlan, loop: Loop) -> _Places | None:
             if place is None:
                 return None
         elif view is None and number == len(found) < loop.carries:
-            place = _Place(number, 0, True)  # a carry that no step changes
+            place = _OutputPlace(number, 0, True)  # a carry that no step changes
         else:
             return None
         found.append(place)
@@ -201,7 +201,7 @@ def _places(linear: LinearPlan, loop: Loop) -> _Places | None:
         return None
     # The next run would find what it wrote over in another carry of the same value.
     alone = {n for n, count in Counter([c.number for c in carries]).items() if count == 1}
-    over = {n for n, given in linear.donors.items() if carries[given] == _Place(n, 0, True)}
+    over = {n for n, given in linear.donors.items() if carries[given] == _OutputPlace(n, 0, True)}
     kept = over & alone
     flags = {n for n, _ in linear.checks}
     own = [n for n in range(first, first + len(linear.own)) if n not in (*numbers, *flags)]
@@ -211,13 +211,13 @@ def _places(linear: LinearPlan, loop: Loop) -> _Places | None:
     )
 
 
-def _place(number: int, aval: Aval, view: View | None) -> _Place | None:
+def _place(number: int, aval: Aval, view: View | None) -> _OutputPlace | None:
     if view is None:
-        return _Place(number, 0, True)
+        return _OutputPlace(number, 0, True)
     if not view.contiguous:
         return None
     whole = math.prod(view.shape) == math.prod(aval.shape)
-    return _Place(number, view.offset * aval.dtype.itemsize, whole)
+    return _OutputPlace(number, view.offset * aval.dtype.itemsize, whole)
 
 
 def _run_by_address(
@@ -239,7 +239,7 @@ def _run_by_address(
     ]
 
 
-class _Layout:
+class _AddressLayout:
     """The part of the addresses of a chunk's values that is the same in all its runs.
 
     Attributes:
@@ -361,7 +361,7 @@ class _Memory:
         return True in self._device.download(flags[self._layout.flags.index(number)])
 
     def _after(
-        self, carry: tuple[Ordered, int], place: _Place, at: np.ndarray, turns: int
+        self, carry: tuple[Ordered, int], place: _OutputPlace, at: np.ndarray, turns: int
     ) -> tuple[Ordered, int]:
         number = place.number
         if number < self._linear.inputs:

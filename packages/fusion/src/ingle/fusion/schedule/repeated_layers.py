@@ -28,7 +28,7 @@ FEWEST_NODES = 512
 """Graphs of fewer operations are planned in less time than layers are found."""
 
 
-class Group(NamedTuple):
+class LoweredGroup(NamedTuple):
     """The calls of a group of operations, which run one after the other.
 
     Attributes:
@@ -128,10 +128,10 @@ class Shortened:
         Raises:
             UnlikeError: other ones were chosen in the next layer.
         """
-        groups = [Group((p,), (), ()) for p in chosen]
+        groups = [LoweredGroup((p,), (), ()) for p in chosen]
         return sorted([g.first for g in self._written(groups)])
 
-    def groups(self, groups: Sequence[Group]) -> list[Group]:
+    def groups(self, groups: Sequence[LoweredGroup]) -> list[LoweredGroup]:
         """Those of the whole graph, in an order in which they can run.
 
         Raises:
@@ -139,8 +139,8 @@ class Shortened:
         """
         return ordered(self._written(groups))
 
-    def _written(self, groups: Sequence[Group]) -> list[Group]:
-        by_layer: dict[int | None, list[Group]] = {}
+    def _written(self, groups: Sequence[LoweredGroup]) -> list[LoweredGroup]:
+        by_layer: dict[int | None, list[LoweredGroup]] = {}
         for group in groups:
             group = self._in_whole(group)
             layer = self._layer_of(group.first)
@@ -171,7 +171,7 @@ class Shortened:
             return range(self._left_out + 1)
         return (0,) if layer < self._from else (self._left_out,)
 
-    def _in_whole(self, group: Group) -> Group:
+    def _in_whole(self, group: LoweredGroup) -> LoweredGroup:
         """With the positions of the whole graph; values stay those of the layers that are there."""
         at = self._positions
         calls = [
@@ -181,7 +181,7 @@ class Shortened:
             for c in group.calls
         ]
         nodes = tuple([at[p] for p in group.nodes])
-        return Group(nodes, tuple([at[p] for p in group.needs]), tuple(calls))
+        return LoweredGroup(nodes, tuple([at[p] for p in group.needs]), tuple(calls))
 
     def _layer_of(self, position: int) -> int | None:
         """The layer, among those that are there, of a node; None if it is in none."""
@@ -191,7 +191,7 @@ class Shortened:
             return None
         return self._kept(spot[1])
 
-    def _check_apart(self, group: Group) -> None:
+    def _check_apart(self, group: LoweredGroup) -> None:
         """A group that is not written again computes nothing of the layer that is, and does not
         reach over what was left out."""
         within = [layer for p in group.nodes if (layer := self._layer_of(p)) is not None]
@@ -199,9 +199,9 @@ class Shortened:
         if over or self._from in within or not self._over.isdisjoint(group.nodes):
             raise UnlikeError
 
-    def _moved(self, group: Group, whole: Numbered) -> Group:
+    def _moved(self, group: LoweredGroup, whole: Numbered) -> LoweredGroup:
         """The group of another layer; `whole` says which each of the layers that are there is."""
-        return Group(
+        return LoweredGroup(
             tuple([self._node(p, whole) for p in group.nodes]),
             tuple([self._node(p, whole) for p in group.needs]),
             tuple([self._moved_call(c, whole) for c in group.calls]),
@@ -255,7 +255,7 @@ def shortened(graph: Graph) -> Shortened | None:
         return None
 
 
-def is_complete(graph: Graph, views: Views, groups: Sequence[Group]) -> bool:
+def is_complete(graph: Graph, views: Views, groups: Sequence[LoweredGroup]) -> bool:
     """Whether every value is written before it is read, and so are the outputs."""
     known = {number for number, value in enumerate(graph.values) if value.kind != "result"}
     for call in [call for group in groups for call in group.calls]:
@@ -272,7 +272,7 @@ def is_complete(graph: Graph, views: Views, groups: Sequence[Group]) -> bool:
     return known.issuperset([views.of(o).root for o in graph.outputs])
 
 
-def ordered(groups: Sequence[Group]) -> list[Group]:
+def ordered(groups: Sequence[LoweredGroup]) -> list[LoweredGroup]:
     """Each group behind those that it needs, and otherwise in the order of first nodes."""
     by_first = {group.first: group for group in groups}
     if len(by_first) != len(groups):
@@ -286,7 +286,7 @@ def ordered(groups: Sequence[Group]) -> list[Group]:
             needed_by.setdefault(need, []).append(group.first)
     ready = [first for first, count in missing.items() if not count]
     heapq.heapify(ready)
-    found: list[Group] = []
+    found: list[LoweredGroup] = []
     while ready:
         first = heapq.heappop(ready)
         found.append(by_first[first])

@@ -80,10 +80,10 @@ class Schedule:
 
 def laid_out(sequence: KernelSequence) -> Schedule:
     """The steps and their memory."""
-    return _Layout(sequence).schedule()
+    return _MemoryLayout(sequence).schedule()
 
 
-class _Layout:
+class _MemoryLayout:
     """Finds memory for what lies between calls."""
 
     def __init__(self, sequence: KernelSequence) -> None:

@@ -19,8 +19,7 @@ from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..support.time_slices import tick
 from .rematerialize import rematerialized
-from .repeated_layers import Group as ScheduledGroup
-from .repeated_layers import UnlikeError, is_complete, shortened
+from .repeated_layers import LoweredGroup, UnlikeError, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
 Begin: TypeAlias = Callable[[Sequence["Call | HostStep"]], None]
@@ -81,7 +80,7 @@ class Scheduler:
         calls = [call for group in groups for call in group.calls]
         return KernelSequence(self._graph, self._views, calls, self._inline)
 
-    def _repeated(self) -> list[ScheduledGroup] | None:
+    def _repeated(self) -> list[LoweredGroup] | None:
         """The groups of a graph of layers, of which a few are planned; None of any other."""
         try:
             short = shortened(self._graph)
@@ -106,7 +105,7 @@ class Scheduler:
         """The same for a part of the graph."""
         return Scheduler(graph, self._legality, self._donors, self._begin_compiling)
 
-    def _groups_in_two_steps(self) -> list[ScheduledGroup]:
+    def _groups_in_two_steps(self) -> list[LoweredGroup]:
         sums = self.sums_in_two_steps()
         if sums:
             self._take(in_two_steps(self._graph, sums))
@@ -118,7 +117,7 @@ class Scheduler:
         self._first = self._grouping()
         return sums_in_two_steps(self._graph, self._views, self._first)
 
-    def groups(self) -> list[ScheduledGroup]:
+    def groups(self) -> list[LoweredGroup]:
         """The groups in order, with their calls."""
         if self._first is None:
             self._begin()
@@ -135,13 +134,13 @@ class Scheduler:
             grouping = self._grouping()
         nodes = {group: tuple(group.nodes) for group in grouping.groups}
         self._rematerialize(begun, grouping, stored, placed)
-        found: list[ScheduledGroup] = []
+        found: list[LoweredGroup] = []
         for group, own in nodes.items():
             tick("writing kernels", 16)
             made = begun.get(group, ())
             calls = (made.build(),) if isinstance(made, NestBuilder) else tuple(made)
             needs = tuple([nodes[g][0] for g in grouping.needs(group)])
-            found.append(ScheduledGroup(own, needs, calls))
+            found.append(LoweredGroup(own, needs, calls))
         if self._begin_compiling is not None:
             self._begin_compiling([call for group in found for call in group.calls])
         return found

@@ -33,8 +33,8 @@ class FilledSequence(NamedTuple):
     constants: Sequence[Any] = ()
 
 
-class SymbolicGraph:
-    """A graph in which the sizes that vary are symbols, as passes take it for all of its form.
+class Generalization:
+    """A graph for all of its form: passes take a symbol for each size that varies.
 
     Args:
         graph: the last of the examples.
@@ -75,7 +75,7 @@ class SymbolicSequence:
         sequence: of its graph.
     """
 
-    def __init__(self, general: SymbolicGraph, sequence: KernelSequence) -> None:
+    def __init__(self, general: Generalization, sequence: KernelSequence) -> None:
         self._fixed, self._symbols, self._whole = general.fixed, general.symbols, general.whole
         self._sources = general.sources
         self._sequence = sequence

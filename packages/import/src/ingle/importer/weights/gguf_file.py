@@ -46,7 +46,7 @@ STRING, ARRAY = 8, 9
 ALIGNMENT = "general.alignment"
 
 
-class _Entry(NamedTuple):
+class _TensorInfo(NamedTuple):
     kind: str
     shape: tuple[int, ...]
     start: int
@@ -117,7 +117,7 @@ class Gguf(Weights):
         for _ in range(settings):
             name = cursor.text()
             self.metadata[name] = cursor.value(cursor.number("I"))
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _TensorInfo] = {}
         for _ in range(tensors):
             self._read_entry(cursor)
         align = self.metadata.get(ALIGNMENT, 32)
@@ -152,7 +152,7 @@ class Gguf(Weights):
             if not shape or shape[-1] % each:
                 raise cursor.wrong(f"{name!r} of shape {shape} is no row of blocks of {each}")
             size = count // each * block
-        self._entries[name] = _Entry(kind, shape, start, size)
+        self._entries[name] = _TensorInfo(kind, shape, start, size)
 
     def raw(self, name: str) -> np.ndarray:
         """The bytes of a tensor as they are stored."""

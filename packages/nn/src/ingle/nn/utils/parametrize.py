@@ -7,7 +7,7 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
-from ingle.tensor.blocks import Block, holding
+from ingle.tensor.blocks import WithBlock, holding
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
 from .. import structure
@@ -176,7 +176,7 @@ _kept: ContextVar[dict[tuple[int, str], Tensor] | None] = ContextVar(
 )
 
 
-def cached() -> Block[Any]:
+def cached() -> WithBlock[Any]:
     """Inside, a parametrized parameter is computed at its first read alone.
 
     For a model that reads one often, such as in a loop over time. What is assigned inside to what

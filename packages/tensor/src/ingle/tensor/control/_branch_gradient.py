@@ -29,7 +29,7 @@ from ._rules import (
 
 
 @dataclass(frozen=True, slots=True)
-class _Linear:
+class _LinearBranches:
     """Both branches' derivatives, made to fit each other.
 
     Attributes:
@@ -49,7 +49,9 @@ class _Linear:
 
 
 @remembered
-def _linear(then: Program, otherwise: Program, needs: tuple[bool, ...], device: Device) -> _Linear:
+def _linear(
+    then: Program, otherwise: Program, needs: tuple[bool, ...], device: Device
+) -> _LinearBranches:
     parts = [linear_of("cond", p, needs, device) for p in (then, otherwise)]
     avals = [*then.inputs, *[Aval(c.shape, c.dtype) for p in parts for c in p.constants]]
     places = [
@@ -79,7 +81,7 @@ def _linear(then: Program, otherwise: Program, needs: tuple[bool, ...], device: 
         for p, own in zip(parts, sources, strict=True)
     ]
     constants = tuple([c for p in parts for c in p.constants])
-    return _Linear(
+    return _LinearBranches(
         (forward[0], forward[1]), (backward[0], backward[1]), active, parts[0].wanted, used,
         constants,
     )  # fmt: skip

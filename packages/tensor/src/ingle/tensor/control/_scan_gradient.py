@@ -48,7 +48,7 @@ class _Source(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Linear:
+class _LinearBody:
     """A body's derivative as a scan uses it.
 
     Attributes:
@@ -67,12 +67,12 @@ class _Linear:
 @remembered
 def _linear(
     body: Program, carries: int, sequences: int, needs: tuple[bool, ...], device: Device
-) -> _Linear:
+) -> _LinearBody:
     step = linear_of("scan", body, carried_needs(body, carries, needs), device)
     numbers = list(step.forward.outputs)
     sources = [_source(step, i, carries, sequences, numbers) for i in step.sources]
     forward = Program.of(step.forward.inputs, step.forward.steps, numbers)
-    return _Linear(step, forward, tuple(sources), step.constants)
+    return _LinearBody(step, forward, tuple(sources), step.constants)
 
 
 def _source(step: Linear, i: int, carries: int, sequences: int, numbers: list[int]) -> _Source:

@@ -77,7 +77,7 @@ def scan(
     carry = as_tensors("scan", "init", init, where)
     slices = as_tensors("scan", "xs", xs, where)
     steps = _length(slices, length)
-    loop = _Loop(function, carry, where)
+    loop = _Scan(function, carry, where)
     if writing_down():
         return _one_step(loop, slices, steps, bool(reverse))
     rows = [unstack(x) for x in tensors_of(slices)]
@@ -90,7 +90,7 @@ def scan(
     return carry, _stacked(results) if results else _no_results(loop, slices)
 
 
-class _Loop:
+class _Scan:
     """The function of a scan, whose results are checked."""
 
     def __init__(self, function: Function, init: Any, where: Device | None) -> None:
@@ -151,7 +151,7 @@ def _stacked(results: Sequence[Any]) -> Any:
     return filled(first, [stack(column) for column in zip(*leaves, strict=True)])
 
 
-def _no_results(loop: _Loop, xs: Any) -> Any:
+def _no_results(loop: _Scan, xs: Any) -> Any:
     """What stacking no results gives: the function says their shapes and dtypes."""
     given = tensors_of(xs)
     count = len(tensors_of(loop.init))
@@ -166,7 +166,7 @@ def _no_results(loop: _Loop, xs: Any) -> Any:
     return filled(traced.result, empty)
 
 
-def _one_step(loop: _Loop, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+def _one_step(loop: _Scan, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
     """The function is written down once; cells that it writes are carried too."""
     init, slices = tensors_of(loop.init), tensors_of(xs)
     count = len(init)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..blocks import Block, block, holding
+from ..blocks import WithBlock, block, holding
 from ..cell import Cell, Scope, current_scope, scope_of
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of, staged_on
@@ -43,12 +43,12 @@ def writing_down() -> bool:
     return _writing.get()
 
 
-def written_down() -> Block[bool]:
+def written_down() -> WithBlock[bool]:
     """What runs inside is written down: `call`, `scan` and `while_loop` become one step each."""
     return holding(_writing, True)
 
 
-def loops_once() -> Block[bool]:
+def loops_once() -> WithBlock[bool]:
     """What runs inside is written down, as with `written_down`, unless somebody watches operations:
     who looks for a NaN or counts operations wants to see each step of a loop.
     """

@@ -127,7 +127,7 @@ class ColumnScanNest(_Columns, ColumnScan):
     """Writes running results down columns."""
 
 
-class _Loaded(RowPlace):
+class _LoadedGroup(RowPlace):
     """The environment of code whose operands were loaded for some elements at once."""
 
     def load(self, operand: int, dtype: str) -> str:
@@ -172,7 +172,7 @@ class GroupNest(InnerNest):
         return f"for (int64_t i = {first}; i < {stop}; i += {self._group})"
 
     def place_at(self, index: str) -> Environment:
-        return (_Loaded if self._ahead > 1 else RowPlace)(self, index)
+        return (_LoadedGroup if self._ahead > 1 else RowPlace)(self, index)
 
     def _stage(self, number: int, rows: Scope) -> None:
         self._ahead, self._number = self._at_once(number), number

@@ -131,7 +131,7 @@ class Wide(OpenCL):
         return group_item(nest, self.group, f"args[{nest.outer - 1}]")
 
 
-class Member(OpenCL):
+class MemberFunction(OpenCL):
     """A function that a kernel of many launches calls, instead of a kernel.
 
     Operands come as pointers to their first element, the scalars in an array.
@@ -152,7 +152,7 @@ class Member(OpenCL):
         return f"numbers[{number}]"
 
 
-class Epilogue(OpenCL):
+class EpilogueFunction(OpenCL):
     """A function that a tile's kernel calls, instead of a kernel.
 
     Operand 0 is the tile, in private memory. The other operands come as pointers, the scalars in an
@@ -187,8 +187,8 @@ class Epilogue(OpenCL):
 
 OPENCL = OpenCL()
 WIDE = Wide()
-MEMBER = Member()
-EPILOGUE = Epilogue()
+MEMBER = MemberFunction()
+EPILOGUE = EpilogueFunction()
 
 
 def render(nest: Nest, name: str) -> str:

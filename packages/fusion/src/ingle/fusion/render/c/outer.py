@@ -14,7 +14,7 @@ COLUMN = "for (int64_t column = 0; column < width; column++)"
 
 
 @dataclass
-class _Place:
+class _ColumnPlace:
     """The environment of code in a column of a block, at an inner index."""
 
     owner: OuterNest
@@ -61,7 +61,7 @@ class OuterNest(NestRenderer):
     def body(self) -> Scope:
         for number, stage in enumerate(self.stages):
             self.known[number] = self.code.render(
-                stage.code, _Place(self, "0"), self.head, {}, stage.places(UNIFORM)
+                stage.code, _ColumnPlace(self, "0"), self.head, {}, stage.places(UNIFORM)
             )
         least = helpers.least(self.source)
         columns = self.size(self.nest.outer - 1)
@@ -142,7 +142,7 @@ class OuterNest(NestRenderer):
         """One inner index in one column: its code, its stores, its part in the reductions."""
         stage, body = self.stages[number], Scope()
         done = self.code.render(
-            stage.code, _Place(self, walk), body, self.known[number], stage.places(VARYING)
+            stage.code, _ColumnPlace(self, walk), body, self.known[number], stage.places(VARYING)
         )
         for k, at in stage.stores:
             self.store(body, k, self.element(k, walk), done[at])
@@ -160,7 +160,7 @@ class OuterNest(NestRenderer):
     def _once(self, number: int, stages: Scope) -> None:
         stage, body = self.stages[number], Scope()
         done = self.code.render(
-            stage.code, _Place(self, "0"), body, self.known[number], stage.places(VARYING)
+            stage.code, _ColumnPlace(self, "0"), body, self.known[number], stage.places(VARYING)
         )
         for k, at in stage.stores:
             self.store(body, k, self.element(k, "0"), done[at])

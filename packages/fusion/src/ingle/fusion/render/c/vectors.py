@@ -43,7 +43,7 @@ def vectors_in_flight(nest: Nest) -> int:
     return _IN_FLIGHT if registers * _IN_FLIGHT <= _MOST_REGISTERS else 1
 
 
-class _Loaded(RowPlace):
+class _LoadedVector(RowPlace):
     """The environment of code whose operands were loaded."""
 
     def load(self, operand: int, dtype: str) -> str:
@@ -104,7 +104,7 @@ class VectorNest(InnerNest):
         element = Scope()
         element.add("const int64_t i = first + u * apart + n;")
         known = self.known[0]
-        done = self.code.render(stage.code, _Loaded(self, "i"), element, known,
+        done = self.code.render(stage.code, _LoadedVector(self, "i"), element, known,
                                 stage.places(VARYING))  # fmt: skip
         for k, at in stage.stores:
             self.store(element, k, f"part{k}[u].at[n]", done[at])

@@ -40,7 +40,7 @@ VECTORS = 4
 """How many vectors of rows a stage goes over at a time."""
 
 
-class Waiting(NamedTuple):
+class StackedVectors(NamedTuple):
     """Vectors on the stack."""
 
     pointer: str
@@ -48,7 +48,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass
-class _Place:
+class _LanePlace:
     """Where lanes are: the environment of code at one element of some rows.
 
     Attributes:
@@ -112,7 +112,7 @@ class AcrossNest(NestRenderer):
         self.apart = [self._apart(k) for k in range(len(self.nest.operands))]
         self.mask = ""
         for number in range(len(self.stages)):
-            self._emit(number, UNIFORM, _Place(self), self.values[number])
+            self._emit(number, UNIFORM, _LanePlace(self), self.values[number])
         self._reserve()
         w.loop("block", "%begin", "%end", str(VECTORS * self.lanes), [], self._block)
         w.do("ret void")
@@ -127,13 +127,13 @@ class AcrossNest(NestRenderer):
     def _reserve(self) -> None:
         """Makes room for what is needed again, is reduced, or is known of rows."""
         nest, short = self.nest, self.nest.short
-        self._held: dict[int, Waiting] = {}
+        self._held: dict[int, StackedVectors] = {}
         for k, operand in enumerate(nest.operands):
             if len(self._stages_with(k)) > 1 and (operand.output or operand.lane != "zero"):
                 self._held[k] = self._array(operand.dtype, VECTORS * short)
-        self._reduced: list[list[Waiting]] = []
-        self.results: dict[tuple[int, int], Waiting] = {}
-        self.kept: dict[tuple[int, int], Waiting] = {}
+        self._reduced: list[list[StackedVectors]] = []
+        self.results: dict[tuple[int, int], StackedVectors] = {}
+        self.kept: dict[tuple[int, int], StackedVectors] = {}
         for number, stage in enumerate(self.stages):
             self._reduced.append([self._array(dtype, short) for _, dtype, _ in stage.reduced])
             for j, (combine, dtype, _) in enumerate(stage.reduced):
@@ -155,19 +155,19 @@ class AcrossNest(NestRenderer):
         """The positions of what a stage computes once a row for others."""
         return stage.roots[len(stage.stage.stores) :] if isinstance(stage.stage, Row) else ()
 
-    def _array(self, dtype: str, vectors: int) -> Waiting:
+    def _array(self, dtype: str, vectors: int) -> StackedVectors:
         room = f"alloca [{vectors * self.lanes} x {memory_type(dtype)}], align 64"
-        return Waiting(self.writer.let("room", room), dtype)
+        return StackedVectors(self.writer.let("room", room), dtype)
 
     # -- places ------------------------------------------------------------------------------
 
-    def _slot(self, array: Waiting, element: str) -> str:
+    def _slot(self, array: StackedVectors, element: str) -> str:
         vector = vector_type(memory_type(array.dtype), self.lanes)
         return self.writer.let(
             "slot", f"getelementptr {vector}, ptr {array.pointer}, i64 {element}"
         )
 
-    def waiting(self, array: Waiting, number: str) -> str:
+    def waiting(self, array: StackedVectors, number: str) -> str:
         """A vector of an array."""
         vector = vector_type(memory_type(array.dtype), self.lanes)
         place = f"ptr {self._slot(array, number)}, align {SIZES[array.dtype]}"
@@ -175,7 +175,7 @@ class AcrossNest(NestRenderer):
             array.dtype, self.writer.let("waiting", f"load {vector}, {place}")
         )
 
-    def _keep(self, array: Waiting, number: str, value: str) -> None:
+    def _keep(self, array: StackedVectors, number: str, value: str) -> None:
         vector = vector_type(memory_type(array.dtype), self.lanes)
         value = self.vector.as_memory(array.dtype, value)
         place = f"ptr {self._slot(array, number)}, align {SIZES[array.dtype]}"
@@ -241,7 +241,7 @@ class AcrossNest(NestRenderer):
         self.row_pointers = self.offsets([first])
         for place in self.stages[number].places[FIXED]:
             self.values[number][place] = None
-        self._emit(number, FIXED, _Place(self), self.values[number])
+        self._emit(number, FIXED, _LanePlace(self), self.values[number])
         if isinstance(self.stages[number].stage, Row):
             self._once(number)
         else:
@@ -249,13 +249,13 @@ class AcrossNest(NestRenderer):
             self._fold(number)
         return []
 
-    def _emit(self, number: int, level: int, place: _Place, values: Operands) -> Operands:
+    def _emit(self, number: int, level: int, place: _LanePlace, values: Operands) -> Operands:
         stage = self.stages[number]
         return self.vector.render(stage.code, place, values, stage.places[level])
 
     def _once(self, number: int) -> None:
         stage = self.stages[number]
-        values = self._emit(number, VARYING, _Place(self), list(self.values[number]))
+        values = self._emit(number, VARYING, _LanePlace(self), list(self.values[number]))
         for k, at in stage.stored:
             self._store(k, "0", values[at] or "")
         for j, at in enumerate(self._values(stage)):
@@ -264,7 +264,7 @@ class AcrossNest(NestRenderer):
     def _at(self, number: int, element: str, _: Values) -> Values:
         """Writes a stage at one element of the rows."""
         stage = self.stages[number]
-        values = self._emit(number, VARYING, _Place(self, element), list(self.values[number]))
+        values = self._emit(number, VARYING, _LanePlace(self, element), list(self.values[number]))
         for k, at in stage.stored:
             self._store(k, element, values[at] or "")
         for array, reduced in zip(self._reduced[number], stage.reduced, strict=True):
@@ -287,7 +287,7 @@ class AcrossNest(NestRenderer):
             result = combiner.finish(self.vector, whole, str(self.nest.short))
             self._keep(self.results[number, j], self.group, result)
 
-    def _part(self, combiner: Combiner, array: Waiting, element: int) -> Values:
+    def _part(self, combiner: Combiner, array: StackedVectors, element: int) -> Values:
         value = self.waiting(array, str(element))
         if not combiner.indexed:
             return [value]

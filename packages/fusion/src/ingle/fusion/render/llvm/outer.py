@@ -22,7 +22,7 @@ from .text import Values, memory_type, scalar_type, value_type
 Operands = list[str | None]
 
 
-class Waiting(NamedTuple):
+class StackedColumns(NamedTuple):
     """An array with a value for each column of a unit.
 
     Attributes:
@@ -116,9 +116,9 @@ class OuterNest(NestRenderer):
 
     def _reserve(self) -> None:
         """Makes room for partial results, totals, results and values of rows."""
-        self.partials: list[list[list[Waiting]]] = []
-        self.results: dict[tuple[int, int], Waiting] = {}
-        self.kept: dict[tuple[int, int], Waiting] = {}
+        self.partials: list[list[list[StackedColumns]]] = []
+        self.results: dict[tuple[int, int], StackedColumns] = {}
+        self.kept: dict[tuple[int, int], StackedColumns] = {}
         for number, stage in enumerate(self.stages):
             parts = []
             for j, (combine, dtype, _) in enumerate(stage.reduced):
@@ -134,16 +134,16 @@ class OuterNest(NestRenderer):
                 for j, at in enumerate(stage.roots[len(stage.stage.stores) :]):
                     self.kept[number, j] = self._array(stage.code[at].dtype)
 
-    def _array(self, dtype: str, start: str = "") -> Waiting:
+    def _array(self, dtype: str, start: str = "") -> StackedColumns:
         room = f"alloca [{COLUMNS} x {memory_type(dtype)}], align 64"
-        return Waiting(self.writer.let("room", room), dtype, start)
+        return StackedColumns(self.writer.let("room", room), dtype, start)
 
-    def _slot(self, array: Waiting, vector: int) -> str:
+    def _slot(self, array: StackedColumns, vector: int) -> str:
         w, kind = self.writer, memory_type(array.dtype)
         number = w.let("number", f"add i64 {self.offset_in_unit}, {vector * self.lanes}")
         return w.let("slot", f"getelementptr {kind}, ptr {array.pointer}, i64 {number}")
 
-    def waiting(self, array: Waiting, vector: int) -> str:
+    def waiting(self, array: StackedColumns, vector: int) -> str:
         """The values of a vector of columns in an array."""
         w, kind = self.writer, value_type(array.dtype, self.lanes)
         if array.dtype == "bool":
@@ -151,7 +151,7 @@ class OuterNest(NestRenderer):
         place = f"ptr {self._slot(array, vector)}, align {SIZES[array.dtype]}"
         return self.vector.as_value(array.dtype, w.let("waiting", f"load {kind}, {place}"))
 
-    def keep(self, array: Waiting, vector: int, value: str) -> None:
+    def keep(self, array: StackedColumns, vector: int, value: str) -> None:
         """Puts the values of a vector of columns into an array."""
         kind = value_type(array.dtype, self.lanes)
         if array.dtype == "bool":
