@@ -198,7 +198,8 @@ class HostGpu:
         self.capturing = False
         self.total = total
         self._folder = folder
-        self._held: dict[int, np.ndarray] = {}
+        self._all = np.empty(total + _ALIGNED, np.uint8)
+        self._held: dict[int, int] = {}
         self._threads = self._built(_THREADS, "threads")
         self._stream_of_products = 0
         runtime = SimpleNamespace(
@@ -212,17 +213,23 @@ class HostGpu:
     # The runtime -------------------------------------------------------------------------------
 
     def _memory(self) -> tuple[int, int]:
-        return self.total - sum(a.nbytes for a in self._held.values()), self.total
+        return self.total - sum(self._held.values()), self.total
 
     def _malloc(self, nbytes: int) -> int:
+        """The lowest place that is large enough."""
         if self.capturing:
             raise FaultError("cudaErrorStreamCaptureUnsupported: allocation during a capture")
-        if nbytes + _ALIGNED > self._memory()[0]:
+        first = -(-self._all.ctypes.data // _ALIGNED) * _ALIGNED
+        place, size = first, max(-(-nbytes // _ALIGNED) * _ALIGNED, _ALIGNED)
+        for address, held in sorted(self._held.items()):
+            if address - place >= size:
+                break
+            place = address + held
+        if place + size > first + self.total:
             raise FaultError("cudaErrorMemoryAllocation: out of memory")
-        array = np.full(nbytes + _ALIGNED, _NOTHING, np.uint8)
-        address = -(-array.ctypes.data // _ALIGNED) * _ALIGNED
-        self._held[address] = array
-        return int(address)
+        ctypes.memset(place, _NOTHING, size)
+        self._held[place] = size
+        return place
 
     def _free(self, address: int) -> None:
         for stream in self.streams.values():

@@ -9,13 +9,13 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.device.executables import Span, apart
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle.testkit.bits import same_bits
 from ingle_opencl import launches
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of
-from ingle_opencl.many import Span, apart
 
 SIZES = (64, 1, 200, 7, 64, 33, 5, 100, 64, 12)
 

@@ -53,6 +53,7 @@ class CudaBackend(KernelBackend):
         lock: of whoever puts something into the stream.
         stream: CuPy's, in which everything happens in order.
         graphs: whether plans that run again become graphs.
+        joins: whether neighbouring launches of one flat kernel become one.
     """
 
     name = "cuda"
@@ -64,6 +65,7 @@ class CudaBackend(KernelBackend):
         super().__init__(device)
         self.limits = limits
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
+        self.joins = settings.switch("INGLE_CUDA_JOINED", True)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
         self._process = os.getpid()
         self._cupy = cupy()

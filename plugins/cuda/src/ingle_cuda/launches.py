@@ -34,6 +34,7 @@ from ingle.fusion.device.kernels import (
 
 from .cublas import Product, product_of
 from .errors import told
+from .joined import JoinedStep, with_joined
 from .sources import (
     COPY,
     NUMBERS,
@@ -112,7 +113,11 @@ class Executable:
         self._backend = backend
         self._dtypes = list(scalars)
         self._scratch = 0
-        self._steps = [step for launch in launches for step in self._steps_of(launch)]
+        self._parts = [self._steps_of(launch) for launch in launches]
+        self._steps = [step for part in self._parts for step in part]
+        self._runs: list[Step | JoinedStep] = [*self._steps]
+        if backend.joins:
+            self._runs = with_joined(backend, launches, self._parts)
         kernels = [s for s in self._steps if isinstance(s, KernelStep)]
         self._read = sorted({number for step in kernels for number in step.scalars})
         self._numbers = sum(step.numbers[1] for step in kernels)
@@ -231,7 +236,7 @@ class Executable:
             buffers = (*addresses, scratch)
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
-                for step in self._steps:
+                for step in self._runs:
                     self._put(step, buffers, numbers, backend.stream)
                 return
             self._write(numbers)
@@ -264,10 +269,8 @@ class Executable:
         try:
             stream.begin_capture(1)  # of this thread alone
             at = 0 if self._table is None else self._table.address
-            for step in self._steps:
-                self._put(step, buffers, None, stream, at)
-                if isinstance(step, KernelStep):
-                    at += 8 * step.numbers[1]
+            for step in self._runs:
+                at = self._put(step, buffers, None, stream, at)
         except BaseException:
             # Without an end, this thread could neither capture nor allocate any more; what the
             # end itself says of an incomplete graph is nothing new.
@@ -281,28 +284,36 @@ class Executable:
         return graph
 
     def _put(
-        self, step: Step, buffers: Sequence[int], numbers: dict[int, int] | None, stream: Any,
-        table: int = 0,
-    ) -> None:  # fmt: skip
+        self, step: Step | JoinedStep, buffers: Sequence[int], numbers: dict[int, int] | None,
+        stream: Any, table: int = 0,
+    ) -> int:  # fmt: skip
         """Puts a step into a stream.
 
         Args:
             numbers: the plan's scalars; None where kernels read them at `table`.
+
+        Returns:
+            Where the next step's scalars lie.
         """
+        if isinstance(step, JoinedStep):
+            if not step.is_apart(buffers):
+                for one in step.steps:
+                    table = self._put(one, buffers, numbers, stream, table)
+                return table
+            given = []
+            for one in step.steps:
+                given.append(_argument(one, buffers, numbers, table))
+                table += 8 * one.numbers[1]
+            whole, blocks = step.together(given)
+            self._backend.enqueue(step.kernel, whole, blocks, step.steps[0].threads, stream)
+            return table
         if isinstance(step, ProductStep):
             a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
             self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps)
-            return
-        given = type(step.given).from_buffer_copy(step.given)
-        for k, (buffer, offset) in enumerate(step.pointers):
-            given[k] = buffers[buffer] + offset
-        place, count = step.numbers
-        if numbers is None and count:
-            given[max(len(step.pointers), 1)] = table
-        elif numbers is not None:
-            for n, number in enumerate(step.scalars):
-                given[place + n] = numbers[number]
-        self._backend.enqueue(step.kernel, given, step.blocks, step.threads, stream)
+            return table
+        argument = _argument(step, buffers, numbers, table)
+        self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream)
+        return table + 8 * step.numbers[1]
 
     def _write(self, numbers: dict[int, int]) -> None:
         """Writes the scalars where a graph reads them, if they are others than before."""
@@ -336,11 +347,12 @@ class Executable:
         backend.enter()
         with backend.lock, told(backend.device, "a plan was profiled"):
             buffers = (*addresses, backend.scratch(self._scratch) if self._scratch else 0)
-            for step in self._steps:
+            for part in self._parts:
                 backend.synchronize()
                 start = time.perf_counter()
                 for _ in range(runs):
-                    self._put(step, buffers, numbers, backend.stream)
+                    for step in part:
+                        self._put(step, buffers, numbers, backend.stream)
                 backend.synchronize()
                 seconds.append((time.perf_counter() - start) / runs)
         return seconds
@@ -352,6 +364,22 @@ class Executable:
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps
         ]  # fmt: skip
+
+
+def _argument(
+    step: KernelStep, buffers: Sequence[int], numbers: dict[int, int] | None, table: int
+) -> Any:
+    """What a kernel is given: addresses, where its scalars lie, and numbers."""
+    given = type(step.given).from_buffer_copy(step.given)
+    for k, (buffer, offset) in enumerate(step.pointers):
+        given[k] = buffers[buffer] + offset
+    place, count = step.numbers
+    if numbers is None and count:
+        given[max(len(step.pointers), 1)] = table
+    elif numbers is not None:
+        for n, number in enumerate(step.scalars):
+            given[place + n] = numbers[number]
+    return given
 
 
 def ordering(call: ContractionCall, first: bool) -> list[int]:

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.executables import bits_of_number, compiled
+from ingle.fusion.device.executables import (
+    Span,
+    apart,
+    apart_in_plan,
+    bits_of_number,
+    compiled,
+    spans_of,
+)
 from ingle.fusion.device.kernels import (
     ContractionCall,
     NestCall,
     epilogue_of,
-    is_flat,
     layout,
     units,
 )
 
-from .many import MANY, Span, apart, at_once, many_source, spans_of
+from .many import MANY, at_once, many_source
 from .matmul import NAME as PRODUCT
 from .matmul import (
     PACK,
@@ -37,8 +43,6 @@ from .window_pack import window_pack_source, window_table
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
 
-_FAR = 1 << 62
-"""Between two buffers whose addresses are not known yet."""
 SCRATCH = -1
 """The number of the buffer behind those of the plan."""
 
@@ -102,6 +106,7 @@ class Enqueued:
         table: list[int] = []
         self._scratch = 0
         parts = [self._steps_of(launch, table) for launch in launches]
+        self._parts = parts
         self._steps = [step for part in parts for step in part]
         self._runs = self._with_many(launches, parts, table) if backend.wide else self._steps
         self._table = backend.table(table)
@@ -140,7 +145,7 @@ class Enqueued:
         while at < len(launches):
             call = launches[at].call
             most = 1
-            if isinstance(call, NestCall) and is_flat(call.nest):
+            if isinstance(call, NestCall):
                 most = at_once(call.nest, self._backend.limits.parameters)
             end = at + 1
             while end < len(launches) and end - at < most and _joins(launches[at : end + 1]):
@@ -278,11 +283,12 @@ class Enqueued:
         scratch = self._backend.allocate(max(self._scratch, 1))
         addresses = (*addresses, scratch.address)
         seconds = []
-        for step in self._steps:
+        for part in self._parts:
             self._backend.synchronize()
             start = time.perf_counter()
             for _ in range(runs):
-                self._enqueue(step, addresses, numbers)
+                for step in part:
+                    self._enqueue(step, addresses, numbers)
             self._backend.synchronize()
             seconds.append((time.perf_counter() - start) / runs)
         return seconds
@@ -297,10 +303,7 @@ class Enqueued:
 
 def _joins(launches: Sequence[Launch]) -> bool:
     """Whether the last launch is like the first one, and meets none of them in the plan."""
-    if not _alike(launches[0], launches[-1]):
-        return False
-    places = [[p.buffer * _FAR + p.offset for p in launch.pointers] for launch in launches]
-    return apart(places, [spans_of(x.call) for x in launches if isinstance(x.call, NestCall)])
+    return _alike(launches[0], launches[-1]) and apart_in_plan(launches)
 
 
 def _alike(launch: Launch, other: Launch) -> bool:

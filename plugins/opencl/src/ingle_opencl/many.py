@@ -7,71 +7,21 @@ is what it computes in a launch alone, so no bit changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from ingle.fusion.device.kernels import SIZES, Nest, NestCall
+from ingle.fusion.device.executables import joins
+from ingle.fusion.device.kernels import Nest
 from ingle.fusion.device.opencl import MEMBER, rendered
 
 MANY = "many"
 
 
-class Span(NamedTuple):
-    """What a launch touches of an operand.
-
-    Attributes:
-        first, last: bytes from its place; `last` is behind the last one.
-        written: whether it is an output.
-    """
-
-    first: int
-    last: int
-    written: bool
-
-
 def at_once(nest: Nest, parameters: int) -> int:
     """How many launches fit into a kernel that takes so many bytes of arguments; 1 for none."""
-    gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    if gathers or any(operand.beyond is not None for operand in nest.operands):
-        return 1  # where it reads or writes is known in the kernel alone
+    if not joins(nest):
+        return 1
     others = 2 + len(nest.scalars)
     return max(1, (parameters // 8 - others) // (2 * len(nest.operands)))
-
-
-def spans_of(call: NestCall) -> tuple[Span, ...]:
-    """What a call touches of each of its operands."""
-    found = []
-    for operand, strides in zip(call.nest.operands, call.strides, strict=True):
-        ends = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
-        size = SIZES[operand.dtype]
-        first, last = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + 1
-        found.append(Span(first * size, last * size, operand.output))
-    return tuple(found)
-
-
-def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[Span]]) -> bool:
-    """Whether no launch writes where another one reads or writes.
-
-    Args:
-        places: the address of each operand of each launch.
-        spans: what it touches.
-    """
-    touched = sorted(
-        (place + span.first, place + span.last, number, span.written)
-        for number, (own, of) in enumerate(zip(places, spans, strict=True))
-        for place, span in zip(own, of, strict=True)
-    )
-    end, owner, several, written = -1, -1, False, False
-    for first, last, number, writes in touched:
-        if first >= end:  # nothing before reaches here
-            end, owner, several, written = last, number, False, writes
-            continue
-        end = max(end, last)
-        several, written = several or number != owner, written or writes
-        if several and written:
-            return False
-    return True
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,11 @@
 """What makes launches ready to run, and keeps them between processes."""
 
+from ..runtime.joined_launches import Span as Span
+from ..runtime.joined_launches import apart as apart
+from ..runtime.joined_launches import apart_in_plan as apart_in_plan
+from ..runtime.joined_launches import joins as joins
+from ..runtime.joined_launches import neighbours as neighbours
+from ..runtime.joined_launches import spans_of as spans_of
 from ..runtime.launch import bits_of_number as bits_of_number
 from ..runtime.launch import compiled as compiled
 from ..runtime.launch_records import read_launches as read_launches

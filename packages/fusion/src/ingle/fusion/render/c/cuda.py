@@ -93,7 +93,27 @@ class Cuda:
         return f"(given.numbers ? given.numbers[{number}] : {at})"
 
 
+class Member(Cuda):
+    """A function that a kernel of many launches calls for one of them, instead of a kernel.
+
+    It takes the launch's argument, and the number of the block among the launch's own.
+    """
+
+    group = "block"
+
+    def item(self, nest: Nest) -> str:
+        return "(block * (int64_t)blockDim.x + threadIdx.x)"
+
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+        head = f"static __device__ void {name}(const given_t &given, const int64_t block)"
+        return [head if "__global__" in line else line for line in super().opening(nest, name)]
+
+
 CUDA = Cuda()
+MEMBER = Member()
+MEMBER_NAME = "member"
+PARAMETERS = 4096
+"""Bytes that a kernel's arguments may take on every GPU."""
 
 
 def given_struct(operands: int, numbers: int) -> list[str]:
@@ -111,10 +131,44 @@ def render(nest: Nest, name: str) -> str:
     """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`."""
     if is_wide(nest):
         return grouped(nest, name, CUDA)
+    return _alone(nest, name, CUDA)
+
+
+def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
+    """A nest whose threads have nothing to do with one another."""
     if vector_elements(nest):
         validate(nest)
-        return VectorNest(nest, name, CUDA).render()
-    return rendered(nest, name, CUDA)
+        return VectorNest(nest, name, dialect).render()
+    return rendered(nest, name, dialect)
+
+
+def at_once(nest: Nest) -> int:
+    """How many launches of a flat nest fit into the arguments of a kernel."""
+    numbers = layout(nest).scalar(len(nest.scalars)) + 3
+    return PARAMETERS // (8 * (max(len(nest.operands), 1) + 1 + numbers + 1))
+
+
+def render_many(nest: Nest, name: str, count: int) -> str:
+    """The source of a kernel that does what up to so many launches of a flat nest do.
+
+    Its argument holds the first block of each, ascending from 0, and behind these their arguments;
+    in the place of a launch that is none the first block is one that there is not. What a thread
+    computes is what it computes in a launch alone.
+    """
+    member = _alone(nest, MEMBER_NAME, MEMBER)
+    return f"""{member}
+struct many_t {{
+    int64_t first[{count}];
+    given_t of[{count}];
+}};
+extern "C" __global__ void {name}(const __grid_constant__ many_t given)
+{{
+    int n = 0;
+    while (n < {count - 1} && blockIdx.x >= given.first[n + 1])
+        n++;
+    {MEMBER_NAME}(given.of[n], (int64_t)blockIdx.x - given.first[n]);
+}}
+"""
 
 
 class Grid(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, is_copy, is_flat
-from .dialect import Dialect
+from .dialect import GroupDialect
 from .inner import InnerNest, RowPlace
 from .rows import VARYING
 from .text import Scope
@@ -55,7 +55,9 @@ class _LoadedVector(RowPlace):
 class VectorNest(InnerNest):
     """Writes a flat map whose threads take vectors."""
 
-    def __init__(self, nest: Nest, name: str, dialect: Dialect) -> None:
+    dialect: GroupDialect
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
         super().__init__(nest, name, dialect)
         self._each, self._many = vector_elements(nest), vectors_in_flight(nest)
         self._units = [k for k, o in enumerate(nest.operands) if o.lane == "unit"]
@@ -66,7 +68,7 @@ class VectorNest(InnerNest):
         addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in self._units])
         self.head.add(
             f"const int64_t apart = (int64_t)blockDim.x * {each};",
-            f"const int64_t first = {many} * apart * blockIdx.x + threadIdx.x * {each};",
+            f"const int64_t first = {many} * apart * {self.dialect.group} + threadIdx.x * {each};",
             f"const bool whole = first + {many - 1} * apart + {each} <= end",
             f"    && (({addresses}) & {BYTES - 1}) == 0;",
         )

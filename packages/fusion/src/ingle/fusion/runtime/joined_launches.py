@@ -1,0 +1,98 @@
+"""Which launches a device may take as one: neighbours of one flat kernel whose memory is apart.
+
+An optimizer has a kernel for each of its parameters, which takes less time than its launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..kernel.code import SIZES
+from ..kernel.nest import Nest, is_flat
+from ..lowering.nests import NestCall
+from .device import Launch
+
+_FAR = 1 << 62
+"""Between two buffers whose addresses are not known yet."""
+
+
+class Span(NamedTuple):
+    """What a launch touches of an operand.
+
+    Attributes:
+        first, last: bytes from its place; `last` is behind the last one.
+        written: whether it is an output.
+    """
+
+    first: int
+    last: int
+    written: bool
+
+
+def joins(nest: Nest) -> bool:
+    """Whether launches of a nest may be joined: it is flat, and all that it touches is known."""
+    gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
+    return is_flat(nest) and not gathers and all(o.beyond is None for o in nest.operands)
+
+
+def spans_of(call: NestCall) -> tuple[Span, ...]:
+    """What a call touches of each of its operands."""
+    found = []
+    for operand, strides in zip(call.nest.operands, call.strides, strict=True):
+        ends = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
+        size = SIZES[operand.dtype]
+        first, last = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + 1
+        found.append(Span(first * size, last * size, operand.output))
+    return tuple(found)
+
+
+def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[Span]]) -> bool:
+    """Whether no launch writes where another one reads or writes.
+
+    Args:
+        places: the address of each operand of each launch.
+        spans: what it touches.
+    """
+    touched = sorted(
+        (place + span.first, place + span.last, number, span.written)
+        for number, (own, of) in enumerate(zip(places, spans, strict=True))
+        for place, span in zip(own, of, strict=True)
+    )
+    end, owner, several, written = -1, -1, False, False
+    for first, last, number, writes in touched:
+        if first >= end:  # nothing before reaches here
+            end, owner, several, written = last, number, False, writes
+            continue
+        end = max(end, last)
+        several, written = several or number != owner, written or writes
+        if several and written:
+            return False
+    return True
+
+
+def apart_in_plan(launches: Sequence[Launch]) -> bool:
+    """Whether launches of nests meet nowhere in the plan's buffers; they may share memory still,
+    when it runs."""
+    places = [[p.buffer * _FAR + p.offset for p in launch.pointers] for launch in launches]
+    return apart(places, [spans_of(x.call) for x in launches if isinstance(x.call, NestCall)])
+
+
+def neighbours(launches: Sequence[Launch], first: int, most: int) -> int:
+    """Behind the last of the launches from `first` on that run the nest of the first one and meet
+    none of the others.
+
+    Args:
+        most: so many at most.
+    """
+    call, end = launches[first].call, first + 1
+    if not isinstance(call, NestCall) or not joins(call.nest):
+        return end
+    while end < len(launches) and end - first < most:
+        other = launches[end].call
+        if not isinstance(other, NestCall) or other.nest != call.nest:
+            break
+        if not apart_in_plan(launches[first : end + 1]):
+            break
+        end += 1
+    return end

@@ -1,0 +1,98 @@
+"""Launches of one kernel on several operands, as one launch: an optimizer has one for each of its
+parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingle.fusion.device import Launch
+from ingle.fusion.device.cuda import at_once, render_many
+from ingle.fusion.device.executables import Span, apart, compiled, neighbours, spans_of
+from ingle.fusion.device.kernels import NestCall
+from ingle.tensor.errors import BackendError
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+    from .launches import KernelStep, Step
+
+MANY = "many"
+_NEVER = 1 << 62
+"""The first block of a launch that is none."""
+
+
+class JoinedStep(NamedTuple):
+    """Launches that are one where their memory is apart.
+
+    Attributes:
+        steps: what it is in the place of.
+        kernel: compiled, of all of them.
+        places: how many launches it takes at most.
+        spans: what each of the steps touches of its operands.
+    """
+
+    steps: tuple[KernelStep, ...]
+    kernel: Any
+    places: int
+    spans: tuple[tuple[Span, ...], ...]
+
+    def is_apart(self, buffers: Sequence[int]) -> bool:
+        """Whether none of the steps writes what another one reads or writes: memory is given to
+        the next value as soon as its last reader is in the stream, be it the step before."""
+        places = [[buffers[n] + offset for n, offset in s.pointers] for s in self.steps]
+        return apart(places, self.spans)
+
+    def together(self, given: Sequence[Any]) -> tuple[Any, int]:
+        """The argument of the kernel, of those of the steps, and how many blocks it has."""
+        ends = list(accumulate([step.blocks for step in self.steps]))
+        missing = self.places - len(given)
+        size = self.places * (1 + len(given[0]))
+        firsts = [0, *ends[:-1], *[_NEVER] * missing]
+        return (ctypes.c_int64 * size)(*firsts, *[n for one in given for n in one]), ends[-1]
+
+
+def with_joined(
+    backend: CudaBackend, launches: Sequence[Launch], parts: Sequence[list[Step]]
+) -> list[Step | JoinedStep]:
+    """The steps of launches, neighbours of one flat kernel together.
+
+    Args:
+        parts: the steps of each launch.
+    """
+    found: list[Step | JoinedStep] = []
+    at = 0
+    while at < len(launches):
+        call = launches[at].call
+        most = at_once(call.nest) if isinstance(call, NestCall) else 1
+        end = neighbours(launches, at, most)
+        steps: list[Any] = [step for part in parts[at:end] for step in part]
+        joined = _joined(backend, launches[at:end], steps, most) if len(steps) > 1 else None
+        found += steps if joined is None or end - at == 1 else [joined]
+        at = end
+    return found
+
+
+def _joined(
+    backend: CudaBackend, launches: Sequence[Launch], steps: list[KernelStep], most: int
+) -> JoinedStep | None:
+    """The launches as one; None, with a warning, if their kernel cannot be compiled."""
+    calls = [x.call for x in launches if isinstance(x.call, NestCall)]
+    if len(calls) != len(steps):  # some are of no elements
+        return None
+    places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
+    source = render_many(calls[0].nest, MANY, places)
+    try:
+        kernel = compiled(backend, launches[0], source, MANY)
+    except BackendError as error:
+        warnings.warn(
+            f"{backend.device}: {len(steps)} kernels are launched one by one, since their joined "
+            f"kernel failed: {error}; please report it (INGLE_CUDA_JOINED=0 does without)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return JoinedStep(tuple(steps), kernel, places, tuple([spans_of(call) for call in calls]))
