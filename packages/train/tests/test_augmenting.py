@@ -7,7 +7,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.dataset import ArrayDataset, Loader, augment
 from ingle.testkit.bits import same_bits
-from ingle.train import Accuracy, Learner, NonFiniteLossError
+from ingle.train import Accuracy, AugmentationWarning, Learner, NonFiniteLossError
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.random((12, 3, 10, 10)).astype(np.float32)
@@ -16,9 +16,9 @@ MOVES = augment.Compose(
     [
         augment.RandomHorizontalFlip(),
         augment.RandomCrop(8),
-        augment.Normalize([0.5] * 3, [0.2] * 3),
     ]
 )
+NORMALIZE = augment.Normalize([0.5] * 3, [0.2] * 3)
 
 
 class Segments(nn.Module):
@@ -36,7 +36,7 @@ def learner(**options):
     model = Segments()
     return Learner(
         model, optim.SGD(model, lr=0.1), it.cross_entropy,
-        progress=False, augment=MOVES, **options,
+        progress=False, augment=MOVES, transform=NORMALIZE, **options,
     )  # fmt: skip
 
 
@@ -54,6 +54,31 @@ def test_only_what_it_trains_on_and_the_same_when_resumed(tmp_path):
     resumed.fit(batches(), epochs=3, valid=batches(), resume=True)
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert same_bits(a.value, b.value)
+
+
+def test_what_is_evaluated_is_transformed_too():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(300, 2))
+    plain = Learner(model, optim.SGD(model, lr=0.0), it.cross_entropy, progress=False)
+    whole = Learner(
+        model, optim.SGD(model, lr=0.0), it.cross_entropy, progress=False, transform=NORMALIZE
+    )
+    labels = np.arange(12) % 2
+    normalized = (IMAGES - np.float32(0.5)) / np.float32(0.2)
+    want = plain.evaluate(Loader(ArrayDataset(normalized, labels), 4))["loss"]
+    data = Loader(ArrayDataset(IMAGES, labels), 4)
+    assert whole.evaluate(data)["loss"] == pytest.approx(want, rel=1e-6)
+    (record,) = whole.fit(data, epochs=1, valid=data)
+    assert record["train/loss"] == pytest.approx(want, rel=1e-6)
+    assert record["valid/loss"] == pytest.approx(want, rel=1e-6)
+
+
+def test_an_augmentation_that_normalizes_warns_where_something_is_evaluated():
+    for change in (NORMALIZE, augment.Compose([augment.Compose([NORMALIZE])])):
+        made = learner()
+        made.augment = change
+        made.fit(batches(), epochs=1)
+        with pytest.warns(AugmentationWarning, match=r"give it as Learner\(..., transform=Norm"):
+            made.fit(batches(), epochs=2, valid=batches())
 
 
 def test_metrics_get_the_targets_that_it_gives():

@@ -4,6 +4,7 @@ from . import other_names as _other_names
 from .averaging import WeightAverage as WeightAverage
 from .callbacks import Callback as Callback
 from .callbacks import EarlyStopping as EarlyStopping
+from .errors import AugmentationWarning as AugmentationWarning
 from .errors import CheckpointWarning as CheckpointWarning
 from .errors import NonFiniteLossError as NonFiniteLossError
 from .errors import TrainingError as TrainingError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
 from .callbacks import Callback
-from .errors import TrainingError
+from .errors import AugmentationWarning, TrainingError
 from .metrics import Metric
 
 
@@ -45,6 +46,26 @@ def _be(name: str, given: object, kind: type, meant: str) -> None:
         )
     if not isinstance(given, kind):
         raise ArgumentError(f"Learner: {name} must be {meant}, got {given!r:.80}")
+
+
+def check_augment(augment: object, evaluated: bool) -> None:
+    """Warns of an augmentation that changes what trains into numbers of another size."""
+    if augment is None or not evaluated:
+        return
+    from ingle.dataset.augment import Compose, Normalize
+
+    def normalizes(part: object) -> bool:
+        if isinstance(part, Compose):
+            return any(map(normalizes, part.transforms))
+        return isinstance(part, Normalize)
+
+    if normalizes(augment):
+        warnings.warn(
+            "fit: augment has Normalize, which batches to evaluate do not get; give it as "
+            "Learner(..., transform=Normalize(...)), which all batches go through",
+            AugmentationWarning,
+            stacklevel=3,
+        )
 
 
 def check_loss(loss: Any) -> None:

@@ -24,12 +24,21 @@ def to_tensors(batch: Any, model: Module) -> Any:
 
 
 def to_train_on(batch: Any, learner: Learner) -> Any:
-    """The batch as tensors where the model is, augmented."""
+    """The batch as tensors where the model is, augmented and transformed."""
     tensors = to_tensors(batch, learner.model)
-    if learner.augment is None:
-        return tensors
     with no_grad():
-        return learner.augment(tensors)
+        if learner.augment is not None:
+            tensors = learner.augment(tensors)
+        return _transformed(tensors, learner)
+
+
+def to_evaluate(batch: Any, learner: Learner) -> Any:
+    """The batch as tensors where the model is, transformed."""
+    return _transformed(to_tensors(batch, learner.model), learner)
+
+
+def _transformed(tensors: Any, learner: Learner) -> Any:
+    return tensors if learner.transform is None else learner.transform(tensors)
 
 
 def _convert(part: Any, device: Device | None) -> Any:

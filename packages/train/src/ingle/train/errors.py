@@ -59,6 +59,16 @@ class TrainingInterruptedError(KeyboardInterrupt):
         self.checkpoint = checkpoint
 
 
+class AugmentationWarning(UserWarning):
+    """What trains is normalized, what is evaluated is not.
+
+    >>> import warnings
+    >>> from ingle.train import AugmentationWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", AugmentationWarning)  # the loader does it already
+    """
+
+
 class CheckpointWarning(UserWarning):
     """A folder of checkpoints is not as it was left; the training goes on.
 

@@ -20,7 +20,7 @@ from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
 from . import arguments, batch_gradients, interrupting, nonfinite, resuming
-from .batches import samples_in, targets_of, to_tensors
+from .batches import samples_in, targets_of, to_evaluate
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
 from .errors import NonFiniteLossError, TrainingError
@@ -49,6 +49,7 @@ class Learner:
         accumulate: how many batches make up one step; their gradients are averaged by samples.
         augment: what is done with batches to train on, as tensors where the model is: those of
             `ingle.dataset.augment`, or any function. Metrics get the targets that it gives.
+        transform: what is done with all batches, behind `augment` and in evaluations: `Normalize`.
         max_grad_norm: gradients are scaled down to this global norm.
         precision: `"bfloat16"` or `"float16"` for mixed precision, in training and validation; with
             float16 the loss is scaled, and a step whose gradients overflow is left out.
@@ -97,6 +98,7 @@ class Learner:
         metrics: Sequence[Metric] = (),
         accumulate: int = 1,
         augment: Callable[[Any], Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
         max_grad_norm: float | None = None,
         precision: str | DType | None = None,
         checkpoints: CheckpointStore | str | os.PathLike[str] | None = None,
@@ -115,7 +117,7 @@ class Learner:
         self.loss = loss
         self.metrics: list[Metric] = [m.fresh() for m in (MeanLoss(), *metrics)]
         _different_names(self.metrics)
-        self.accumulate, self.augment = accumulate, augment
+        self.accumulate, self.augment, self.transform = accumulate, augment, transform
         self.max_grad_norm = max_grad_norm
         self.precision = None if precision is None else as_dtype(precision)
         it.precision(self.precision)  # refuses other dtypes
@@ -179,6 +181,7 @@ class Learner:
         self.stopped = None
         self._ends_now = False
         self._evaluated = None
+        arguments.check_augment(self.augment, valid is not None)
         resumed = self._checkpoints.prepare(self, batches, resume)
         with interrupting.gently(self), ExitStack() as stack:
             stack.callback(self._checkpoints.finish)
@@ -324,7 +327,7 @@ class Learner:
                 stack.callback(callback.on_evaluate_end, self)
             with no_grad():
                 for batch in batches:
-                    tensors = to_tensors(batch, self.model)
+                    tensors = to_evaluate(batch, self)
                     outputs, loss = self.forward_precisely(tensors)
                     for metric in gathered:
                         metric.update(outputs, targets_of(tensors), float(loss))

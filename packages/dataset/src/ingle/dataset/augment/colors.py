@@ -122,7 +122,7 @@ class RandomGrayscale(OfColors):
 
 
 class Normalize(OfColors):
-    """`(x - mean) / std` for each channel.
+    """`(x - mean) / std` for each channel; for evaluations, too: `Learner(..., transform=...)`.
 
     Args:
         mean, std: a number for each channel; no std is 0.
