@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.fusion.device.executables import Span, apart
+from ingle.fusion.device.executables import TouchedBytes, apart
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle.testkit.bits import same_bits
@@ -84,7 +84,7 @@ def test_spans_that_meet(seed: int) -> None:
     launched, operands = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     places = rng.integers(0, 150, (launched, operands)).tolist()
     spans = [
-        [Span(0, int(rng.integers(1, 12)), bool(rng.integers(2))) for _ in range(operands)]
+        [TouchedBytes(0, int(rng.integers(1, 12)), bool(rng.integers(2))) for _ in range(operands)]
         for _ in range(launched)
     ]
     flat = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch
 from ingle.fusion.device.cuda import at_once, render_many
-from ingle.fusion.device.executables import Span, apart, compiled, neighbours, spans_of
+from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
 
@@ -38,7 +38,7 @@ class JoinedStep(NamedTuple):
     steps: tuple[KernelStep, ...]
     kernel: Any
     places: int
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[tuple[TouchedBytes, ...], ...]
 
     def is_apart(self, buffers: Sequence[int]) -> bool:
         """Whether none of the steps writes what another one reads or writes: memory is given to

@@ -11,7 +11,7 @@ import numpy as np
 
 from ingle.fusion.device import Launch
 from ingle.fusion.device.executables import (
-    Span,
+    TouchedBytes,
     apart,
     apart_in_plan,
     bits_of_number,
@@ -82,7 +82,7 @@ class Many(NamedTuple):
 
     steps: tuple[Step, ...]
     together: Step
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[tuple[TouchedBytes, ...], ...]
 
 
 class Enqueued:

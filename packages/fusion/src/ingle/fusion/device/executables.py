@@ -1,6 +1,6 @@
 """What makes launches ready to run, and keeps them between processes."""
 
-from ..runtime.joined_launches import Span as Span
+from ..runtime.joined_launches import TouchedBytes as TouchedBytes
 from ..runtime.joined_launches import apart as apart
 from ..runtime.joined_launches import apart_in_plan as apart_in_plan
 from ..runtime.joined_launches import joins as joins

@@ -17,7 +17,7 @@ _FAR = 1 << 62
 """Between two buffers whose addresses are not known yet."""
 
 
-class Span(NamedTuple):
+class TouchedBytes(NamedTuple):
     """What a launch touches of an operand.
 
     Attributes:
@@ -36,18 +36,18 @@ def joins(nest: Nest) -> bool:
     return is_flat(nest) and not gathers and all(o.beyond is None for o in nest.operands)
 
 
-def spans_of(call: NestCall) -> tuple[Span, ...]:
+def spans_of(call: NestCall) -> tuple[TouchedBytes, ...]:
     """What a call touches of each of its operands."""
     found = []
     for operand, strides in zip(call.nest.operands, call.strides, strict=True):
         ends = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
         size = SIZES[operand.dtype]
         first, last = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + 1
-        found.append(Span(first * size, last * size, operand.output))
+        found.append(TouchedBytes(first * size, last * size, operand.output))
     return tuple(found)
 
 
-def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[Span]]) -> bool:
+def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[TouchedBytes]]) -> bool:
     """Whether no launch writes where another one reads or writes.
 
     Args:
