@@ -100,6 +100,8 @@ class Traits:
         access: what it reads or writes where, of movements that are not one view (see `Access`).
         updates: how a scatter combines.
         laws: rules that simplify it without changing a bit (see `Laws`).
+        indexes_inside: the indices that its body computes are inside of what they index, whatever
+            its inputs are: nobody need check them.
 
     >>> from ingle.tensor.operation import OPERATIONS
     >>> OPERATIONS["exp"].traits.cost, OPERATIONS["floor"].traits.discontinuous
@@ -121,6 +123,7 @@ class Traits:
     access: Access | None = None
     updates: Updates | None = None
     laws: Laws = LAWLESS
+    indexes_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

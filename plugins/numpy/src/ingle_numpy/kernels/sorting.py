@@ -1,7 +1,8 @@
 """Sorting, always stable, and what rests on it; NaN counts as the largest.
 
 NumPy's stable sort of positions is many times slower than its sort of numbers. So elements of up
-to 32 bits are sorted as integers of 64: the element's order above, its position below.
+to 32 bits are sorted as integers of 64: the element's order above, its position below. Of elements
+of 64 bits as many go above as there is room for, which mostly tells them apart.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .elementwise import is_half
 Array = np.ndarray[Any, Any]
 
 _POSITION = 0xFFFFFFFF
+_LONG = 1 << 13
+"""Elements of a row that are worth some calls of NumPy."""
 
 
 def _sort(op: Op, x: Array) -> Array:
@@ -49,6 +52,10 @@ def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
         return np.moveaxis(order, -1, axis)
     rows = last.reshape(-1, size)
     order = np.empty((len(rows), k), np.int64)
+    if size >= _LONG and 0 < 8 * k <= size:
+        for number, row in enumerate(rows):
+            order[number] = _first_of_many(row, k, descending)
+        return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
     for here in row_blocks(*rows.shape):
         keys = _keys(rows[here], descending)
         if 0 < k < size:
@@ -56,6 +63,17 @@ def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
         keys.sort(axis=-1)
         np.bitwise_and(keys[:, :k], _POSITION, out=order[here])
     return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
+
+
+def _first_of_many(row: Array, k: int, descending: bool) -> Array:
+    """The same of one row, of which most elements can be passed over: the `k`-th says which."""
+    place = len(row) - k if descending else k - 1
+    last = np.partition(row, place)[place]
+    with np.errstate(invalid="ignore"):  # what is compared with NaN stays
+        near = np.flatnonzero(~(row < last) if descending else ~(row > last))
+    keys = _keys(row[near], descending)
+    keys.sort()
+    return near[keys[:k] & _POSITION]
 
 
 def _keys(x: Array, descending: bool) -> Array:
@@ -71,6 +89,9 @@ def _keys(x: Array, descending: bool) -> Array:
 
 def _stable_argsort(x: Array, descending: bool) -> Any:
     """Where no two elements are equal any sort is stable, and the unstable one is faster."""
+    short = _by_short_keys(x, descending)
+    if short is not None:
+        return short
     quick = np.argsort(x, axis=-1)
     ordered = np.take_along_axis(x, quick, -1)
     if (ordered[..., 1:] > ordered[..., :-1]).all():
@@ -80,6 +101,44 @@ def _stable_argsort(x: Array, descending: bool) -> Any:
     # Sorted from behind and read from behind, equal elements keep their order.
     order = np.argsort(np.flip(x, -1), axis=-1, kind="stable")
     return x.shape[-1] - 1 - np.flip(order, -1)
+
+
+def _by_short_keys(x: Array, descending: bool) -> Any:
+    """Places by integers with the first bits of an element above and its place below.
+
+    None where these bits are the same of two elements.
+    """
+    bits = max(1, (x.shape[-1] - 1).bit_length())
+    if x.dtype.itemsize != 8 or x.shape[-1] < 2 or not x.size:
+        return None
+    keys = _whole(x)
+    if descending:
+        np.invert(keys, out=keys)
+    if x.dtype.kind != "f":
+        keys -= keys.min()
+    # Numbers that lie close together have room for all of their bits.
+    whole = int(keys.max()).bit_length() + bits <= 64
+    below = np.uint64((1 << bits) - 1)
+    if whole:
+        keys <<= np.uint64(bits)
+    else:
+        keys &= ~below
+    keys |= np.arange(x.shape[-1], dtype=np.uint64)
+    keys.sort(axis=-1)
+    order = (keys & below).view(np.int64)
+    keys >>= np.uint64(bits)
+    return order if whole or (keys[..., 1:] != keys[..., :-1]).all() else None
+
+
+def _whole(x: Array) -> Array:
+    """Elements of 64 bits as unsigned integers in their order; of the same bits only equal ones."""
+    if x.dtype.kind == "u":
+        return x.copy()
+    sign = np.uint64(1 << 63)
+    if x.dtype.kind == "i":
+        return x.view(np.uint64) ^ sign
+    whole = np.where(x != x, np.nan, x + 0.0).view(np.int64)
+    return (whole ^ ((whole >> 63) & np.int64((1 << 63) - 1))).view(np.uint64) ^ sign
 
 
 def _comparable(x: Array) -> Array:

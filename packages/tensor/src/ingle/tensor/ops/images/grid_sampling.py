@@ -137,7 +137,7 @@ GRID_SAMPLE = Operation(
     tensors=("x", "grid"),
     statics=("mode", "border", "corners"),
     rule=_rule,
-    traits=Traits("opaque", precision="high"),
+    traits=Traits("opaque", precision="high", indexes_inside=True),
     body=_body,
     public=grid_sample,
     samples=_samples,

@@ -17,7 +17,6 @@ from .._guarding import guarded
 from .._rules import ORDERED
 from ..creation.filled import full, zeros
 from ..elementwise.comparison import isnan
-from ..elementwise.extrema import minimum
 from ..elementwise.where import where
 from ..indexing.gathering import take, take_along_axis
 
@@ -80,20 +79,20 @@ def _rule(x1: Aval, x2: Aval, *, side: str) -> Aval:
 
 
 def _body(x1: Tensor, x2: Tensor, *, side: str) -> Tensor:
-    """Halves the interval of each element, all at once."""
+    """Halves the interval of each element, all at once.
+
+    All intervals are as long, so that only where they begin is a tensor: the element in front of an
+    interval's second half says whether it begins there.
+    """
     size = x1.shape[-1]
-    if x1.ndim > 1 and not size:
-        return zeros(x2.shape, dtype=int64, device=x2.device)
-    low = zeros(x2.shape, dtype=int64, device=x2.device)
-    high = full(x2.shape, size, dtype=int64, device=x2.device)
-    last = full((), max(size - 1, 0), dtype=int64, device=x2.device)
-    for _ in range(size.bit_length()):
-        middle = (low + high) // 2
-        place = minimum(middle, last)
+    begin = zeros(x2.shape, dtype=int64, device=x2.device)
+    while size:
+        half = size // 2
+        place = begin + (half - 1) if half > 1 else begin
         found = take(x1, place) if x1.ndim == 1 else take_along_axis(x1, place, axis=-1)
-        beyond = _before(found, x2, side) & (low < high)
-        low, high = where(beyond, middle + 1, low), where(beyond, high, middle)
-    return low
+        begin = where(_before(found, x2, side), begin + max(half, 1), begin)
+        size = size - half if half else 0
+    return begin
 
 
 def _before(x1: Tensor, x2: Tensor, side: str) -> Tensor:
@@ -138,7 +137,7 @@ _SEARCHSORTED = Operation(
     tensors=("x1", "x2"),
     statics=("side",),
     rule=_rule,
-    traits=Traits("opaque"),
+    traits=Traits("opaque", indexes_inside=True),
     vjp={},
     body=_body,
     public=searchsorted,
