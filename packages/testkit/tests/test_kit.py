@@ -8,7 +8,7 @@ import pytest
 from ingle.autodiff import recording
 from ingle.tensor.dtypes import bfloat16, complex64, float32, float64, int32
 from ingle.tensor.operation import OPERATIONS
-from ingle.testkit import BackendContract, checks, honesty, overrides
+from ingle.testkit import BackendContract, checks, override_policy, overrides
 from ingle.testkit.cases import TIERS, cases
 from ingle.testkit.checks import Findings
 from ingle.testkit.table import report, rows
@@ -157,7 +157,7 @@ def test_an_override_without_a_reason_fails():
         def test_training(self): ...
 
     with pytest.raises(AssertionError, match="overrides test_training without a reason"):
-        honesty.check_overrides(Silent, BackendContract)
+        override_policy.check_overrides(Silent, BackendContract)
 
 
 def test_an_override_with_a_reason_passes():
@@ -165,7 +165,7 @@ def test_an_override_with_a_reason_passes():
         @overrides("the device cannot hold weights")
         def test_training(self): ...
 
-    honesty.check_overrides(Honest, BackendContract)
+    override_policy.check_overrides(Honest, BackendContract)
 
 
 @pytest.mark.parametrize("name", ["test_overrides_have_reasons", "test_exceptions_are_needed"])
@@ -187,12 +187,12 @@ def test_the_honesty_checks_cannot_be_overridden(name):
 )
 def test_exceptions_that_are_not_needed_fail(key, reason, message):
     with pytest.raises(AssertionError, match=message):
-        honesty.check_exception("numpy", key, reason)
+        override_policy.check_exception("numpy", key, reason)
 
 
 def test_an_exception_that_is_needed_passes(wrong):
     where = wrong(exp=lambda op, x: x)
-    honesty.check_exception(where, "exp", "it is the identity")
+    override_policy.check_exception(where, "exp", "it is the identity")
 
 
 def test_each_so_many_th_operation_is_checked_by_every_test_in_another_place():

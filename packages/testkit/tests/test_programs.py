@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.testkit.judging import Wrong, check, errors, judge, shrink
+from ingle.testkit.error_bounds import Wrong, check, errors, judge, shrink
+from ingle.testkit.program_generator import random_program
 from ingle.testkit.programs import Call, Input, Program, execute
-from ingle.testkit.writing import random_program
 
 
 def chain(*calls, outputs=None, inputs=((4, 5),), dtype="float32"):

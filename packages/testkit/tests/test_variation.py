@@ -10,7 +10,7 @@ from ingle.tensor.sample import FUNCTIONS, Draw, Sample
 from ingle.testkit import checks, properties
 from ingle.testkit.cases import Case, cases
 from ingle.testkit.layouts import LAYOUTS
-from ingle.testkit.pasting import call_text, tensor_text
+from ingle.testkit.repro_source import call_text, tensor_text
 from ingle.testkit.running import run_case
 from ingle.testkit.variation import Variation, VariedDraw, varied
 

@@ -8,8 +8,8 @@ import pytest
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
-from ingle.autodiff import custom_gradient, grad, repeated
-from ingle.optim.together import together
+from ingle.autodiff import cached_backward, custom_gradient, grad
+from ingle.optim.batched_update import batched
 from ingle.tensor.operation import OPERATIONS
 
 
@@ -22,17 +22,17 @@ def on_cpu():
 @pytest.fixture(params=["one operation", "many"])
 def way(request, monkeypatch):
     if request.param == "many":
-        monkeypatch.setattr(repeated, "FEW", 1 << 30)
+        monkeypatch.setattr(cached_backward, "FEW", 1 << 30)
     return request.param
 
 
 @pytest.fixture
 def recorded(monkeypatch):
     """How many backward passes were run as one operation, and how many were looked at."""
-    monkeypatch.setattr(repeated, "_known", {})
-    monkeypatch.setattr(repeated, "_seen", set())
+    monkeypatch.setattr(cached_backward, "_known", {})
+    monkeypatch.setattr(cached_backward, "_seen", set())
     counts = {"one": 0, "asked": 0}
-    plain = repeated.repeated
+    plain = cached_backward.cached_backward
 
     def counted(*args):
         found = plain(*args)
@@ -40,7 +40,7 @@ def recorded(monkeypatch):
         counts["one"] += found is not None
         return found
 
-    monkeypatch.setattr("ingle.autodiff.engine.repeated", counted)
+    monkeypatch.setattr("ingle.autodiff.engine.cached_backward", counted)
     return counts
 
 
@@ -92,7 +92,7 @@ def test_training_gives_the_numbers_of_the_reference_backend(make, way):
 def test_training_is_bit_for_bit_the_same(monkeypatch, recorded):
     one = trained(OPTIMIZERS["adam"])
     assert recorded["one"] == 7
-    monkeypatch.setattr(repeated, "FEW", 1 << 30)
+    monkeypatch.setattr(cached_backward, "FEW", 1 << 30)
     many = trained(OPTIMIZERS["adam"])
     for name, value in many.items():
         np.testing.assert_array_equal(one[name], value, err_msg=name)
@@ -219,6 +219,6 @@ def test_updates_together_are_updates_one_by_one():
     op = OPERATIONS["multiply"].op()
     tensors = [it.asarray(numbers(n, seed=n)) for n in (3, 5, 7)]
     for _ in range(3):
-        found = together(op, [(x,) for x in tensors], [2.0])
+        found = batched(op, [(x,) for x in tensors], [2.0])
         for x, (y,) in zip(tensors, found, strict=True):
             np.testing.assert_array_equal(y.numpy(), x.numpy() * 2)

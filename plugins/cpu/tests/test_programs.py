@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ingle.fusion import compile
-from ingle.testkit.judging import check
+from ingle.testkit.error_bounds import check
+from ingle.testkit.program_generator import random_program
 from ingle.testkit.programs import execute
-from ingle.testkit.writing import random_program
 
 WAYS = {"recorded": lambda f: f, "compiled": compile}
 DTYPES = {

@@ -8,7 +8,7 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, value_and_grad
 from ingle.fusion import compile, explain
-from ingle.testkit.judging import errors
+from ingle.testkit.error_bounds import errors
 
 WIDTH, LAYERS = 64, 6
 

@@ -17,8 +17,8 @@ from ingle.fusion.schedule import scheduler
 from ingle.fusion.schedule.arena import ALIGNMENT
 from ingle.fusion.schedule.schedule import laid_out
 from ingle.testkit.bits import same_bits
+from ingle.testkit.program_generator import random_program
 from ingle.testkit.programs import execute
-from ingle.testkit.writing import random_program
 
 
 def nothing_again(graph, views, roles, inline, grouping, stored, placed, donors):

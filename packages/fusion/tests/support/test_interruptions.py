@@ -286,7 +286,8 @@ def looping(way, part, every):
 
 @pytest.mark.parametrize("way", [lambda f: f, compile], ids=["plain", "compiled"])
 @pytest.mark.parametrize(
-    "part", ["programs/tracing", "autodiff/repeated", "tensor/control/", "compiled/specialize"]
+    "part",
+    ["programs/tracing", "autodiff/cached_backward", "tensor/control/", "compiled/specialize"],
 )
 def test_a_finalizer_while_a_function_is_written_down(way, part):
     with it.device("cpu"):

@@ -16,8 +16,8 @@ from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.schedule.schedule import HostStep, arguments_of
 from ingle.fusion.symbolic import families
 from ingle.tensor.pytree import flatten
-from ingle.testkit import writing
-from ingle.testkit.judging import check
+from ingle.testkit import program_generator
+from ingle.testkit.error_bounds import check
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
 
@@ -195,9 +195,9 @@ def test_random_programs_of_other_sizes(made, monkeypatch, start):
     """The programs are the same but for their sizes wherever these do not decide otherwise."""
     for seed in range(start, start + 8):
         for sizes in SIZES:
-            monkeypatch.setattr(writing, "SIZES", sizes)
+            monkeypatch.setattr(program_generator, "SIZES", sizes)
             dtype = ("float32", "int32", "bfloat16", "float64")[seed % 4]
-            program = writing.random_program(
+            program = program_generator.random_program(
                 seed, dtype=dtype, gradient=dtype == "float32", pieces=True, calls=(3, 25)
             )
             check(program, "cpu", compile)

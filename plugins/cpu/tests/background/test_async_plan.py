@@ -18,9 +18,9 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile, run_ahead
 from ingle.tensor.errors import ArgumentError
-from ingle.testkit.judging import check
+from ingle.testkit.error_bounds import check
+from ingle.testkit.program_generator import random_program
 from ingle.testkit.programs import execute
-from ingle.testkit.writing import random_program
 from ingle_cpu.background import async_plan
 from ingle_cpu.background.queue import queue
 from ingle_cpu.launch import executable

@@ -9,8 +9,6 @@ from .jacobians import hessian as hessian
 from .jacobians import hvp as hvp
 from .jacobians import jacobian as jacobian
 from .jacobians import vhp as vhp
-from .keeping import checkpointing as checkpointing
-from .keeping import saved_bytes as saved_bytes
 from .products import jvp as jvp
 from .products import linearize as linearize
 from .products import vjp as vjp
@@ -18,6 +16,8 @@ from .recording import Autodiff as Autodiff
 from .recording import is_recording as is_recording
 from .recording import no_grad as no_grad
 from .recording import require_grad as require_grad
+from .residuals import checkpointing as checkpointing
+from .residuals import saved_bytes as saved_bytes
 from .transforms import grad as grad
 from .transforms import value_and_grad as value_and_grad
 from .vectorization import vmap as vmap

@@ -16,7 +16,6 @@ from ingle.tensor.pytree import flatten, tree_map, unflatten
 
 from .batching import batching_of, below_batch
 from .engine import pull
-from .keeping import fetch, kept_in, shed
 from .lifting import lowered, tracked_at
 from .nodes import Node, TrackedHandle
 from .recording import (
@@ -31,6 +30,7 @@ from .recording import (
     shown_below,
     shown_level,
 )
+from .residuals import dropped, fetch, kept_in
 from .ruled_programs import is_written_down
 
 
@@ -216,7 +216,7 @@ class _Replay(Node):
         self.block = block
         self.plain = list(plain)
         for i, h in origins.items():
-            self.plain[i] = shed(h.inner, (h.node, h.index))
+            self.plain[i] = dropped(h.inner, (h.node, h.index))
         self.origins = {i: (h.backend, h.node, h.index) for i, h in origins.items()}
         self.cells = {c: (h.backend, h.inner, h.node, h.index) for c, h in cells.items()}
         self.places = places

@@ -11,10 +11,10 @@ from ingle.tensor.errors import DTypeError, GradientError, ShapeError
 from ingle.tensor.in_place import summed
 from ingle.tensor.precision import low, used
 
-from .keeping import making
+from .cached_backward import Roots, cached_backward
 from .nodes import Node, TrackedHandle, ordered
 from .recording import Autodiff, is_recording
-from .repeated import Roots, repeated
+from .residuals import making
 
 
 def backward(
@@ -66,7 +66,7 @@ def pull(roots: Roots, tracked: bool) -> dict[object, Tensor]:
         return call_holding(low, None, pull, roots, tracked)
     nodes = ordered([h.node for h, _ in roots])
     if not tracked and nan_watch.current() is None:
-        found = repeated(nodes, roots, _through)
+        found = cached_backward(nodes, roots, _through)
         if found is not None:
             return found
     return _through(nodes, roots, tracked)

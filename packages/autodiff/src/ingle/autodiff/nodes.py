@@ -12,8 +12,8 @@ from ingle.tensor.contract import Handle, Scalar
 if TYPE_CHECKING:
     from ingle.tensor.device import Device
 
-    from .keeping import Recipe
     from .recording import Autodiff
+    from .residuals import Recipe
 
 Parents = Sequence["tuple[Node, int] | None"]
 

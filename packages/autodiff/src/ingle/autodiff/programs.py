@@ -11,8 +11,8 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.programs import Program, TracedHandle, Tracer, tracing
 
-from .keeping import KEEP_ALL, kept_by
 from .products import jvp, vjp
+from .residuals import KEEP_ALL, kept_by
 from .vectorization import vmap
 
 _LIMIT = 1024

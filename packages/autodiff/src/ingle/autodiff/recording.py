@@ -20,9 +20,18 @@ from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
 from ingle.tensor.programs import is_unrolled
 
-from .keeping import KEEP_ALL, Keeping, Value, fetch, keeping, kept_by, kept_in, shed
+from .cached_backward import carries_programs
 from .nodes import Kept, Moved, Node, Parents, TrackedHandle, below, order
-from .repeated import carries_programs
+from .residuals import (
+    KEEP_ALL,
+    ResidualPolicy,
+    Value,
+    dropped,
+    fetch,
+    kept_by,
+    kept_in,
+    residual_policy,
+)
 
 
 class Autodiff:
@@ -57,14 +66,14 @@ class Autodiff:
     def move(self, handle: TrackedHandle, target: Backend) -> Handle:
         """The value on another device; its cotangent comes back to this one."""
         inner = moved(handle.inner, target)
-        if keeping() is None:
+        if residual_policy() is None:
             return inner
         step = Moved((handle.node, handle.index), self.device)
         return TrackedHandle(decorator(target, self.level), inner, step, 0)
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         operation = op.operation
-        how = keeping()
+        how = residual_policy()
         if how is None:
             lowered = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
             return highest(op, lowered).execute(op, lowered)
@@ -187,7 +196,7 @@ class Step(Node):
         parents: Parents,
         inner: Sequence[Handle | Scalar],
         outputs: tuple[Handle, ...],
-        how: Keeping,
+        how: ResidualPolicy,
     ) -> None:
         self.order = next(order)
         self.parents = parents
@@ -201,8 +210,8 @@ class Step(Node):
         self.saved_outputs: Sequence[Value] = ()
         if how.recompute is not None:
             self.recipe = how.recipe(op, inner, parents, outputs)
-            self.saved_inputs = [shed(inner[i], parents[i]) for i in plan.saved_inputs]
-            self.saved_outputs = [shed(outputs[i], (self, i)) for i in plan.saved_outputs]
+            self.saved_inputs = [dropped(inner[i], parents[i]) for i in plan.saved_inputs]
+            self.saved_outputs = [dropped(outputs[i], (self, i)) for i in plan.saved_outputs]
         else:
             if plan.saved_inputs:
                 self.saved_inputs = [inner[i] for i in plan.saved_inputs]
@@ -333,7 +342,7 @@ _shown: ContextVar[tuple[Shown, int]] = ContextVar("ingle_shown", default=({}, 0
 
 def lift(cell: Cell[Any], value: Any) -> Any:
     """A differentiable cell's value, tracked; as it is inside `no_grad`."""
-    if not isinstance(value, Tensor) or keeping() is None:
+    if not isinstance(value, Tensor) or residual_policy() is None:
         return value
     found = _shown.get()[0].get(cell)
     if found is not None and found[0] is value._handle:
@@ -387,7 +396,7 @@ def require_grad(x: Tensor) -> Tensor:
     return Tensor(leaf(handle, 1))
 
 
-def no_grad() -> WithBlock[Keeping | None]:
+def no_grad() -> WithBlock[ResidualPolicy | None]:
     """Nothing is recorded inside, for this thread or task only.
 
     >>> import ingle.tensor as it
@@ -403,4 +412,4 @@ def no_grad() -> WithBlock[Keeping | None]:
 
 def is_recording() -> bool:
     """Whether operations are recorded here: False inside `no_grad`."""
-    return keeping() is not None
+    return residual_policy() is not None

@@ -9,11 +9,11 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.numbers import sqrt
 
+from .batched_update import alike, batched_update
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least, fractions
 from .schedule import Rate
-from .together import alike, update_together
 from .updates import ADAM_UPDATE, Decay, adam_numbers, adam_update
 
 
@@ -87,7 +87,7 @@ class Adam(Optimizer):
         op, rest = ADAM_UPDATE.op(decay=decay), (options["weight_decay"], decay)
         for steps, some in alike(updates):
             numbers = adam_numbers(steps, lr, options["betas"], options["eps"], *rest)
-            update_together(op, some, ("exp_avg", "exp_avg_sq"), numbers)
+            batched_update(op, some, ("exp_avg", "exp_avg_sq"), numbers)
 
     def _decay(self, options: Mapping[str, Any]) -> Decay:
         if not options["weight_decay"]:

@@ -8,11 +8,11 @@ from typing import Any
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
+from .batched_update import alike, batched_update
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
-from .together import alike, update_together
 from .updates import momentum_op, momentum_update
 
 
@@ -78,7 +78,7 @@ class SGD(Optimizer):
         numbers = (momentum, 1.0 - options["dampening"], lr, decay)
         for steps, some in alike(updates):
             if steps > 1:
-                update_together(op, some, ("momentum_buffer",), numbers)
+                batched_update(op, some, ("momentum_buffer",), numbers)
             else:
                 super().update_group(some, lr, options)
 

@@ -13,14 +13,14 @@ from ingle.tensor.dtypes import STORAGE_DTYPES
 from . import (
     basics,
     checks,
-    honesty,
-    judging,
+    error_bounds,
+    override_policy,
     own_memory,
+    program_generator,
     properties,
     storage,
     training,
     traps,
-    writing,
     wrong_calls,
 )
 from .cases import TIERS, Case, Subject, Tier, cases, differentiable, is_composite, subjects
@@ -91,7 +91,7 @@ class BackendContract:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        honesty.refuse_silenced_checks(cls, BackendContract)
+        override_policy.refuse_silenced_checks(cls, BackendContract)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         tier = TIERS[self.tier or metafunc.config.getoption("--tier", "standard")]
@@ -339,17 +339,17 @@ class BackendContract:
         calls = (3, 20) if gradient else (5, 40)
         with host_allowed():
             for seed in range(tier.programs):
-                program = writing.random_program(
+                program = program_generator.random_program(
                     seed, dtype=kind, gradient=gradient, calls=calls, pieces=seed % 2 == 1
                 )
-                judging.check(program, self.device)
+                error_bounds.check(program, self.device)
 
     # Honesty.
 
     def test_exceptions_are_needed(self, exception: str) -> None:
         """What is declared as unsupported has a reason and indeed does not work."""
-        honesty.check_exception(self.device, exception, self.unsupported[exception])
+        override_policy.check_exception(self.device, exception, self.unsupported[exception])
 
     def test_overrides_have_reasons(self) -> None:
         """Standard tests are replaced only with a stated reason."""
-        honesty.check_overrides(type(self), BackendContract)
+        override_policy.check_overrides(type(self), BackendContract)

@@ -10,7 +10,7 @@ for _module in (
     "contract",
     "basics",
     "checks",
-    "honesty",
+    "override_policy",
     "oracle",
     "traps",
     "own_memory",

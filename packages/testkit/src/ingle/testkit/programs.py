@@ -2,7 +2,7 @@
 
 A program runs on any device and in any way of executing (plain, recorded, compiled), and in float64
 on the reference, which says how far off each of the others is. It prints as code that one can
-paste. `writing` draws random ones, `judging` says whether a run of one is right.
+paste. `program_generator` draws random ones, `error_bounds` says whether a run of one is right.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .cases import Case, Subject, cases, differentiable, names_of
 from .checks import check_first_order, with_values
 from .layouts import LAYOUTS
 from .oracle import Oracle, check_values
-from .pasting import call_text
+from .repro_source import call_text
 from .running import NothingToCheckError, run_case
 from .variation import Shape, Variation, varied
 

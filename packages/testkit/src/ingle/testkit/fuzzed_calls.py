@@ -23,7 +23,7 @@ from ingle.tensor.errors import IngleError
 
 from .cases import Case, Subject, cases, names_of, subjects
 from .oracle import Oracle
-from .pasting import argument_text, function_text, tensor_text
+from .repro_source import argument_text, function_text, tensor_text
 from .running import NothingToCheckError, run_case
 from .trees import arrays_of, fill_arrays, map_leaves, tensors_of
 

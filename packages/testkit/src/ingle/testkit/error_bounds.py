@@ -34,7 +34,7 @@ import ingle.tensor as it
 from ingle.tensor.device import staged_on
 from ingle.tensor.dtypes import as_dtype
 
-from .noisy import noisy
+from .perturbed_oracle import perturbed
 from .programs import Array, Input, Program, Results, execute
 
 DRAWS = 64
@@ -116,7 +116,7 @@ def _plain_errors(program: Program, dtype: str, times: int) -> Iterator[Array]:
         near = _near(program, draw, 8 * eps if draw else 0.0, kind)
         want = execute(near, "numpy", times=times, exact=True)
         if draw % 2:
-            with staged_on(noisy(draw, eps)) if kind == "float32" else nullcontext():
+            with staged_on(perturbed(draw, eps)) if kind == "float32" else nullcontext():
                 got = execute(near, "numpy", times=times, exact=True, noise=eps / 2, seed=draw)
         else:
             got = execute(near, "numpy", times=times)

@@ -19,7 +19,7 @@ _ELEMENTARY = (
 )  # fmt: skip
 
 
-def noisy(seed: int, eps: float) -> Backend:
+def perturbed(seed: int, eps: float) -> Backend:
     """The reference backend with composites as their bodies and errors where precision is lost.
 
     Elementary functions are off by up to `eps` of their result at random, sums by up to `eps` of

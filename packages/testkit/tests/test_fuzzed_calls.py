@@ -10,7 +10,7 @@ from ingle.tensor.errors import ArgumentError, IngleError
 from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.sample import FUNCTIONS, Checked
 from ingle.testkit.cases import subjects
-from ingle.testkit.mistakes import complaint, is_public, mistakes
+from ingle.testkit.fuzzed_calls import complaint, is_public, mistakes
 
 
 def complaints(count, seed, where, elsewhere):

@@ -17,7 +17,7 @@ _regions: dict[object, Op] = {}
 _LIMIT = 1024
 
 
-def together(
+def batched(
     op: Op, operands: Sequence[Sequence[Tensor]], numbers: Sequence[float]
 ) -> list[tuple[Tensor, ...]]:
     """The results of an operation on each of some groups of tensors, with the same numbers.
@@ -29,7 +29,7 @@ def together(
 
     >>> import ingle.tensor as it
     >>> add = it.operation.OPERATIONS["add"].op()
-    >>> [y.item() for y, in together(add, [[it.asarray(1.0)], [it.asarray(2.0)]], [0.5])]
+    >>> [y.item() for y, in batched(add, [[it.asarray(1.0)], [it.asarray(2.0)]], [0.5])]
     [1.5, 2.5]
     """
     handles = [x._handle for group in operands for x in group]
@@ -50,7 +50,7 @@ def together(
     return [tuple(results[i : i + each]) for i in range(0, len(results), each)]
 
 
-def update_together(
+def batched_update(
     op: Op,
     updates: Sequence[tuple[Slot, Tensor]],
     moments: Sequence[str],
@@ -70,7 +70,7 @@ def update_together(
         (slot.value, grad, *[m.raw for m in mine])
         for (slot, grad), mine in zip(updates, cells, strict=True)
     ]
-    found = together(op, operands, numbers)
+    found = batched(op, operands, numbers)
     for (slot, _), mine, (value, *new) in zip(updates, cells, found, strict=True):
         slot.value = value
         for cell, moment in zip(mine, new, strict=True):

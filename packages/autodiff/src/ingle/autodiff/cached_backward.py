@@ -20,8 +20,8 @@ from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program, tracing
 from ingle.tensor.tape import Tape
 
-from .keeping import KEEP_ALL, kept_by
 from .nodes import Node, TrackedHandle
+from .residuals import KEEP_ALL, kept_by
 
 if TYPE_CHECKING:
     from .recording import Autodiff
@@ -56,7 +56,7 @@ _known: dict[Any, _Pass | None] = {}
 _seen: set[Any] = set()
 
 
-def repeated(nodes: Sequence[Node], roots: Roots, plain: Plain) -> Gradients | None:
+def cached_backward(nodes: Sequence[Node], roots: Roots, plain: Plain) -> Gradients | None:
     """The gradients by key as one operation; None where the pass has to be gone through.
 
     Args:

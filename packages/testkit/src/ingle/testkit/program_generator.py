@@ -11,8 +11,8 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dtypes import as_dtype
 
+from .program_pieces import piece_step
 from .programs import Call, Input, Program, World
-from .writing_pieces import piece_step
 
 SIZES = (1, 2, 3, 5, 8, 17, 33)
 MOST_ELEMENTS, MOST_AXES = 20000, 5

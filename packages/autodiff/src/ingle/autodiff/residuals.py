@@ -31,12 +31,12 @@ class Recipe:
 
     __slots__ = ("inputs", "op")
 
-    def __init__(self, op: Op, inputs: Sequence[Handle | Scalar | Made]) -> None:
+    def __init__(self, op: Op, inputs: Sequence[Handle | Scalar | Recomputed]) -> None:
         self.op = op
         self.inputs = inputs
 
 
-class Made:
+class Recomputed:
     """A value that is not kept: an output of a recipe, with the steps that it is a value of.
 
     Attributes:
@@ -54,10 +54,10 @@ class Made:
         self.levels = levels
 
 
-Value: TypeAlias = Handle | Scalar | Made
+Value: TypeAlias = Handle | Scalar | Recomputed
 
 
-class Keeping:
+class ResidualPolicy:
     """Which results are kept while recording.
 
     Args:
@@ -93,7 +93,7 @@ class Keeping:
         size = sum(_bytes(h) for h in outputs)
         if any(_bytes(x) > size for x in inputs):
             return None
-        return Recipe(op, [_base(shed(x, p)) for x, p in zip(inputs, parents, strict=True)])
+        return Recipe(op, [_base(dropped(x, p)) for x, p in zip(inputs, parents, strict=True)])
 
     def _chosen(self, operation: Operation) -> bool:
         chosen = self._known.get(operation)
@@ -115,12 +115,12 @@ def _bytes(x: Handle | Scalar) -> int:
 
 def _base(value: Value) -> Value:
     """A value without the levels that track it."""
-    if isinstance(value, Made):
-        return Made(value.recipe, value.index) if value.levels else value
+    if isinstance(value, Recomputed):
+        return Recomputed(value.recipe, value.index) if value.levels else value
     return value if isinstance(value, Scalar) else below(value)
 
 
-def shed(value: Handle | Scalar, origin: tuple[Node, int] | None) -> Value:
+def dropped(value: Handle | Scalar, origin: tuple[Node, int] | None) -> Value:
     """A value as a step keeps it: by its recipe, where there is one.
 
     Args:
@@ -135,20 +135,20 @@ def shed(value: Handle | Scalar, origin: tuple[Node, int] | None) -> Value:
         inner = inner.inner
     if origin is None or origin[0].recipe is None:
         return value
-    return Made(origin[0].recipe, origin[1], levels)
+    return Recomputed(origin[0].recipe, origin[1], levels)
 
 
-KEEP_ALL = Keeping(None)
-_BALANCED = Keeping(lambda operation: operation.traits.bound == "memory")
-_keeping: ContextVar[Keeping | None] = ContextVar("ingle_keeping", default=KEEP_ALL)
+KEEP_ALL = ResidualPolicy(None)
+_BALANCED = ResidualPolicy(lambda operation: operation.traits.bound == "memory")
+_policy: ContextVar[ResidualPolicy | None] = ContextVar("ingle_residual_policy", default=KEEP_ALL)
 
-keeping = _keeping.get
+residual_policy = _policy.get
 """What is kept of what is recorded here; None where nothing is recorded."""
 
 
-def kept_by(how: Keeping | None) -> WithBlock[Keeping | None]:
+def kept_by(how: ResidualPolicy | None) -> WithBlock[ResidualPolicy | None]:
     """Recording inside keeps its results in this way; None records nothing."""
-    return holding(_keeping, how)
+    return holding(_policy, how)
 
 
 @block
@@ -181,9 +181,9 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
     >>> bool(it.all(plain.backward()[w] == lean.backward()[w]))
     True
     """
-    how: Keeping | None
+    how: ResidualPolicy | None
     if callable(policy):
-        how = Keeping(policy)
+        how = ResidualPolicy(policy)
     elif policy in ("none", "balanced"):
         how = _BALANCED if policy == "balanced" else KEEP_ALL
     else:
@@ -191,7 +191,7 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
             f"checkpointing: policy must be 'balanced', 'none' or a function of an operation, "
             f"got {policy!r}"
         )
-    with kept_by(None if keeping() is None else how):
+    with kept_by(None if residual_policy() is None else how):
         yield
 
 
@@ -205,7 +205,7 @@ def making() -> WithBlock[dict[Recipe, tuple[Handle, ...]]]:
 
 def fetch(value: Value) -> Handle | Scalar:
     """A kept value, computed again if need be."""
-    if not isinstance(value, Made):
+    if not isinstance(value, Recomputed):
         return value
     values = _made.get()
     handle = _outputs(value.recipe, {} if values is None else values)[value.index]
@@ -219,13 +219,17 @@ def _outputs(recipe: Recipe, values: dict[Recipe, tuple[Handle, ...]]) -> tuple[
     todo = [recipe]
     while todo:
         last = todo[-1]
-        missing = [x.recipe for x in last.inputs if isinstance(x, Made) and x.recipe not in values]
+        missing = [
+            x.recipe for x in last.inputs if isinstance(x, Recomputed) and x.recipe not in values
+        ]
         if missing and last not in values:
             todo.extend(missing)
             continue
         todo.pop()
         if last not in values:
-            inputs = [values[x.recipe][x.index] if isinstance(x, Made) else x for x in last.inputs]
+            inputs = [
+                values[x.recipe][x.index] if isinstance(x, Recomputed) else x for x in last.inputs
+            ]
             values[last] = highest(last.op, inputs).execute(last.op, inputs)
     return values[recipe]
 
@@ -272,6 +276,6 @@ def kept_in(values: Sequence[Value]) -> Iterator[Handle]:
         value = todo.pop()
         if isinstance(value, Handle):
             yield value
-        elif isinstance(value, Made) and value.recipe not in seen:
+        elif isinstance(value, Recomputed) and value.recipe not in seen:
             seen.add(value.recipe)
             todo.extend(value.recipe.inputs)
