@@ -13,7 +13,7 @@ from ingle.fusion.ir.graph import Graph
 from ingle.fusion.ir.merge_axes import merged
 from ingle.fusion.ir.views import View, Views, strides_of
 from ingle.fusion.passes.simplify import simplify
-from ingle.fusion.schedule.arena import Span, packed
+from ingle.fusion.schedule.arena import LiveBuffer, packed
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import float32, int64
 from ingle.tensor.operation import OPERATIONS
@@ -89,7 +89,7 @@ def test_views_show_what_numpy_shows(data):
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
 def test_values_that_live_together_do_not_overlap(raw):
-    spans = [Span(i, n, min(a, b), max(a, b)) for i, (n, a, b) in enumerate(raw)]
+    spans = [LiveBuffer(i, n, min(a, b), max(a, b)) for i, (n, a, b) in enumerate(raw)]
     offsets, size = packed(spans)
     for s in spans:
         assert offsets[s.value] % 64 == 0
@@ -102,7 +102,7 @@ def test_values_that_live_together_do_not_overlap(raw):
 
 
 def test_memory_is_used_again():
-    _, size = packed([Span(i, 1000, i, i + 1) for i in range(50)])
+    _, size = packed([LiveBuffer(i, 1000, i, i + 1) for i in range(50)])
     assert size == 2048
 
 

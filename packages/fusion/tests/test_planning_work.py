@@ -16,7 +16,7 @@ from ingle.fusion.grouping.topological_order import GroupOrder
 from ingle.fusion.ir.graph import Graph
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.runtime.plan_cache import with_donors
-from ingle.fusion.schedule.arena import ALIGNMENT, Span, packed
+from ingle.fusion.schedule.arena import ALIGNMENT, LiveBuffer, packed
 from ingle.fusion.schedule.donation import FOREVER, _Waiting
 from ingle.fusion.schedule.peak_memory import PeakTracker
 from ingle.tensor.contract import Aval
@@ -240,7 +240,7 @@ def test_values_have_the_lowest_places_that_are_free(seed):
         first = draw.randrange(steps)
         last = min(steps - 1, first + int(draw.expovariate(0.2)))
         nbytes = draw.choice([0, 1, 64, 100, 256, 4096, draw.randint(1, 9999)])
-        spans.append(Span(value, nbytes, first, last))
+        spans.append(LiveBuffer(value, nbytes, first, last))
     offsets, size = packed(spans)
     assert offsets == places_one_by_one(spans)
     assert size == max([offsets[s.value] + -(-s.nbytes // 64) * 64 for s in spans], default=0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 ALIGNMENT = 64
 
 
-class Span(NamedTuple):
+class LiveBuffer(NamedTuple):
     """Memory that is needed from one step to another, both included."""
 
     value: int
@@ -18,7 +18,7 @@ class Span(NamedTuple):
     last: int
 
 
-def packed(spans: Sequence[Span]) -> tuple[dict[int, int], int]:
+def packed(spans: Sequence[LiveBuffer]) -> tuple[dict[int, int], int]:
     """Offsets in an arena in which no two values overlap that live at the same time.
 
     Large values first, each at the lowest place that is free while it lives.
@@ -26,7 +26,7 @@ def packed(spans: Sequence[Span]) -> tuple[dict[int, int], int]:
     Returns:
         Offsets by value, and the size of the arena.
 
-    >>> packed([Span(7, 100, 0, 1), Span(8, 64, 1, 2), Span(9, 100, 2, 3)])
+    >>> packed([LiveBuffer(7, 100, 0, 1), LiveBuffer(8, 64, 1, 2), LiveBuffer(9, 100, 2, 3)])
     ({7: 0, 9: 0, 8: 128}, 192)
     """
     offsets: dict[int, int] = {}

@@ -16,7 +16,7 @@ from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from ..support.time_slices import tick
-from .arena import Span, packed
+from .arena import LiveBuffer, packed
 
 Call: TypeAlias = "NestCall | ContractionCall"
 
@@ -112,7 +112,7 @@ class _MemoryLayout:
                     first.setdefault(root, at)
                 last[root] = at
         spans = [
-            Span(v, self._nbytes(v), at, last[v])
+            LiveBuffer(v, self._nbytes(v), at, last[v])
             for v, at in first.items()
             if v not in own and v not in self._by_host
         ]
