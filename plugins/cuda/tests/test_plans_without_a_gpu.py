@@ -16,6 +16,8 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.tensor.contract import Scalar
+from ingle.tensor.device import backend_of, call_staged
 from ingle.tensor.errors import (
     BackendError,
     LostDeviceError,
@@ -96,6 +98,55 @@ def test_an_index_out_of_range_within_a_graph(backend: HostBackend) -> None:
     for was, now in zip(before, model.parameters(), strict=True):
         assert np.array_equal(was, now.value.numpy())
     assert step(good).item() < losses[-1]
+
+
+class OnHost:
+    """An offer of attention and its gradient, computed by the device numpy."""
+
+    def __init__(self, backend: HostBackend) -> None:
+        self.backend = backend
+        self.runs = 0
+
+    def takes(self, op: Any, avals: Any) -> bool:
+        return str(op.operation.name).startswith("scaled_dot_product_attention")
+
+    def run(self, op: Any, inputs: Any) -> Any:
+        self.runs += 1
+        host = backend_of("numpy")
+        given = [
+            x if isinstance(x, Scalar) else host.upload(self.backend.download(x)) for x in inputs
+        ]
+        results = call_staged(host, host.execute, op, given)
+        return tuple([self.backend.upload(host.download(r)) for r in results])
+
+
+def test_a_step_with_an_offer_writes_over_its_state(backend: HostBackend) -> None:
+    """What the library computes lies before all that writes over parameters and moments."""
+    offer = OnHost(backend)
+    backend.offers = (offer,)
+    losses: dict[str, list[float]] = {}
+    places = []
+    for device in (PLAYED, "cpu"):
+        it.random.seed(0)
+        with it.device(device):
+            model = nn.Sequential(nn.Linear(8, 24), nn.ReLU())
+            x = it.asarray(np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32))
+        optimizer = optim.Adam(model, lr=0.01)
+
+        @compile
+        def step(x: it.Tensor, model: Any, optimizer: Any) -> it.Tensor:
+            q, k, v = it.split(model(x), 8, axis=-1)
+            loss = it.mean(it.scaled_dot_product_attention(q, k, v) ** 2)
+            optimizer.step(loss.backward())
+            return loss
+
+        losses[device] = []
+        for _ in range(7):
+            losses[device].append(step(x, model, optimizer).item())
+            places.append([p._value._handle.computed().address for p in model.parameters()])
+    assert offer.runs == 14  # forward and gradient
+    assert places[6] == places[5] == places[4]
+    np.testing.assert_allclose(losses[PLAYED], losses["cpu"], rtol=1e-4)
 
 
 def test_more_memory_than_there_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,9 +64,9 @@ def compile_graph(
     flags = schedule.graph.outputs[len(graph.outputs) :]
     donations = donors(schedule, pairs, flags)
     if donations.taken and donations.start:
-        (calls,) = schedule.steps
+        *before, calls = schedule.steps
         assert isinstance(calls, list)
-        schedule.steps = [calls[: donations.start], calls[donations.start :]]
+        schedule.steps = [*before, calls[: donations.start], calls[donations.start :]]
     data = plan_data_of(
         device, schedule, scalars, [device.in_order(h) for h in decomposed.constants],
         decomposed.checks, donations.taken,

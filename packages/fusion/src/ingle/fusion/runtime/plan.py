@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,10 @@ from ingle.tensor.errors import OutOfRangeError
 from ..fusion import Fusion
 from ..grouping.legality import Legality
 from ..schedule.schedule import Schedule
+from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
-from .plan_codegen import Run, plan_function
+from .plan_codegen import DonationState, Run, plan_function
 from .plan_data import KernelRun, PlanData
 
 
@@ -63,39 +64,89 @@ class CompiledPlan:
         self.run = plan_function(self._device, self.linear_plan)
         return self.run(given, scalars, *donated)
 
-    def _in_steps(self, given: Sequence[Handle], scalars: Any) -> list[Handle]:
-        device = self._device
-        known = self._memory([device.in_order(h) for h in given])
+    def _in_steps(
+        self, given: Sequence[Handle], scalars: Any, donatable: Sequence[bool] = (),
+        donation: DonationState | None = None,
+    ) -> list[Handle]:  # fmt: skip
+        device, data = self._device, self.data
+        known = self._memory([device.in_order(h) for h in given], data.donors)
         # Not the thread's arena: the backend's own operations may run plans, which use that.
-        within = device.empty(Aval((self.data.arena,), uint8))
-        arena = within.address
-        for step in self.data.steps:
+        within = device.empty(Aval((data.arena,), uint8))
+        first, last = data.steps, None
+        if data.donors:
+            *first, last = data.steps
+        for step in first:
             if isinstance(step, KernelRun):
-                executable, roots = step
-                prepacks = self._lasting(executable, roots, known)
-                executable([arena, *[known[r].address for r in roots]], scalars, prepacks=prepacks)
+                self._launched(step, known, within.address, scalars)
             else:
                 self._by_host.run(step, known, scalars)
-        for number, text in self.data.checks:
+        for number, text in data.checks:
             if device.flag(known[number]):
                 raise OutOfRangeError(text)
-        return [
+        givers: set[int] = set()
+        if last is not None:
+            assert isinstance(last, KernelRun)
+            givers = self._land(known, () if last.executable.long else donatable)
+        out = [
             known[n] if view is None else viewed(device, known[n], view)
-            for n, view in self.data.outputs
+            for n, view in data.outputs
         ]
+        if last is not None:  # which may write over inputs: everything else is done before
+            if donation is not None:
+                donation.outputs = out
+            self._launched(last, known, within.address, scalars, donation, givers)
+        return out
+
+    def _land(self, known: list[Ordered], donatable: Sequence[bool]) -> set[int]:
+        """Finds memory for the values that may lie in an input's, and returns these inputs.
+
+        What the backend's own operations gave may be inputs or views of them, which only now shows.
+        """
+        data = self.data
+        made = known[data.inputs + len(data.constants) + len(data.own) :]
+        givers = set()
+        for number, giver in data.donors.items():
+            handle = known[giver]
+            mine = donatable and donatable[giver] and exclusive(handle)
+            if mine and not any(handle is other for other in made):
+                handle.prepacked = None
+                known[number] = handle
+                givers.add(giver)
+            else:
+                aval = data.own[number - data.inputs - len(data.constants)]
+                known[number] = self._device.empty(aval)
+        return givers
+
+    def _launched(
+        self, step: KernelRun, known: Sequence[Ordered], arena: int, scalars: Any,
+        donation: DonationState | None = None, givers: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """Runs kernels; of what is written over nothing is kept."""
+        executable, roots = step
+        prepacks = self._lasting(executable, roots, known, givers)
+        places = [arena, *[known[r].address for r in roots]]
+        if donation is None:
+            executable(places, scalars, prepacks=prepacks)
+        else:
+            executable(places, scalars, donation, prepacks=prepacks)
 
     def _lasting(
-        self, executable: NativeExecutable, roots: Sequence[int], known: Sequence[Ordered]
-    ) -> list[Ordered | None]:
+        self, executable: NativeExecutable, roots: Sequence[int], known: Sequence[Ordered],
+        givers: Container[int] = (),
+    ) -> list[Ordered | None]:  # fmt: skip
         """The handles that an executable may keep something of: those of inputs and constants."""
         count = self.data.inputs + len(self.data.constants)
         numbers = [roots[buffer - 1] for buffer in executable.prepacks]
-        return [known[n] if n < count else None for n in numbers]
+        return [known[n] if n < count and n not in givers else None for n in numbers]
 
-    def _memory(self, given: Sequence[Ordered]) -> list[Ordered]:
-        """The values that lie outside of the arena: inputs, then what the plan makes."""
+    def _memory(self, given: Sequence[Ordered], later: Container[int] = ()) -> list[Ordered]:
+        """The values that lie outside of the arena: inputs, then what the plan makes, where those
+        whose memory is found later stand for nothing."""
         empty = self._device.empty
-        return [*given, *self.data.constants, *[empty(aval) for aval in self.data.own]]
+        known: list[Any] = [*given, *self.data.constants]
+        for number, aval in enumerate(self.data.own, len(known)):
+            known.append(None if number in later else empty(aval))
+        return known
 
     def profile(
         self, given: Sequence[Ordered], numbers: Sequence[Any], runs: int

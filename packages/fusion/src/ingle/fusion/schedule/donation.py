@@ -20,8 +20,8 @@ class Donations(NamedTuple):
     """What a plan may do in place.
 
     Attributes:
-        start: the number of the call from which on it does. Before that everything is known that
-            could make the run fail.
+        start: the number of the call from which on it does, among those behind all operations that
+            the backend runs itself. Before that everything is known that could make the run fail.
         taken: for each output that may lie in an input's memory, by the number of the value, the
             position of the input.
     """
@@ -43,18 +43,22 @@ def donors(
         pairs: what may be tried; of several inputs for an output the first that can.
         flags: values that say after a run whether it has failed.
     """
-    calls: list[Step] = []
+    # What the backend runs itself may fail, and give views of inputs: what is behind all of it may
+    # write over them, unless it finds a view.
+    calls: list[Step | HostStep] = []
     for step in schedule.steps:
-        if isinstance(step, HostStep):
-            return NONE
-        calls.extend(step)
+        calls.extend([step] if isinstance(step, HostStep) else step)
+    if not calls or isinstance(calls[-1], HostStep):
+        return NONE
+    begin = 1 + max([n for n, call in enumerate(calls) if isinstance(call, HostStep)], default=-1)
     graph, views = schedule.graph, schedule.views
     makers: dict[int, int] = {}  # the first of those that write a value
     for number, call in enumerate(calls):
         for root, argument, _ in _operands(call):
             if argument.output:
                 makers.setdefault(root, number)
-    start = max([makers.get(views.of(f).root, len(calls)) for f in flags], default=-1) + 1
+    known = [makers.get(views.of(f).root, len(calls)) + 1 for f in flags]
+    start = max([begin, *known])
     last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
     gone = {views.of(o).root for o in graph.outputs}
     taken: dict[int, int] = {}
@@ -70,12 +74,14 @@ def donors(
             if not whole(views.of(output), aval.shape):
                 continue
             for number in waiting.until(at):
-                if _in_place(calls[at], sources[number], root):
+                call = calls[at]
+                assert not isinstance(call, HostStep)
+                if _in_place(call, sources[number], root):
                     taken[root] = given[number]
                     gone.add(sources[number])
                     waiting.give(number)
                     break
-    return Donations(start, taken)
+    return Donations(start - begin, taken)
 
 
 FOREVER = 1 << 62
@@ -112,8 +118,10 @@ class _Waiting:
             self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
 
 
-def _operands(call: Step) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
+def _operands(call: Step | HostStep) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
     """Each operand's root, itself, and its strides along the axes of the call."""
+    if isinstance(call, HostStep):  # which comes before all that writes over something
+        return
     if isinstance(call, NestCall):
         for argument, strides in zip(call.arguments, call.strides, strict=True):
             yield argument.root, argument, strides
