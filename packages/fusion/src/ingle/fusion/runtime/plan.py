@@ -88,8 +88,7 @@ class CompiledPlan:
             assert isinstance(last, KernelRun)
             givers = self._land(known, () if last.executable.long else donatable)
         out = [
-            known[n] if view is None else viewed(device, known[n], view)
-            for n, view in data.outputs
+            known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
             if donation is not None:
