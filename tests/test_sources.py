@@ -183,6 +183,33 @@ def test_public_names_have_docstrings(member: Member) -> None:
     assert not silent
 
 
+TRAINING = (
+    "nn", "nn.init", "nn.quantization", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize",
+    "nn.utils.parametrizations", "optim", "optim.schedule", "train", "train.metrics.perceptual",
+    "dataset", "dataset.augment", "dashboard",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_names_for_training_have_an_example(name: str) -> None:
+    module = importlib.import_module(f"ingle.{name}")
+    tree = ast.parse(Path(inspect.getfile(module)).read_text("utf-8"))
+    taken = [
+        a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname
+    ]
+    made = [n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))]
+    public = [n for n in {*taken, *made} if not n.startswith("_")]
+    assert public
+    found = {n: getattr(module, n) for n in public}
+    bare = [
+        n
+        for n, value in found.items()
+        if (inspect.isclass(value) or inspect.isfunction(value))
+        and ">>>" not in (value.__doc__ or "")
+    ]
+    assert not bare
+
+
 def test_operations_have_an_example_samples_and_a_reference() -> None:
     import ingle.tensor as it
     from ingle.tensor.operation import OPERATIONS

@@ -40,6 +40,14 @@ class Series:
     Attributes:
         steps: after how many steps it was taken.
         values: what it was.
+
+    >>> from ingle.dashboard import Series
+    >>> losses = Series()
+    >>> for step, loss in ((1, 0.9), (2, 0.5), (3, 0.4)):
+    ...     losses.add(step, loss)
+    >>> losses.cut(2)  # a training that went on from step 2
+    >>> losses.values.tolist()
+    [0.9, 0.5]
     """
 
     steps: array[float] = field(default_factory=lambda: array("d"))
@@ -85,6 +93,25 @@ class Run:
 
     Raises:
         RunError: there is nothing to show.
+
+    >>> import json, pathlib, tempfile
+    >>> from ingle.dashboard import Run
+    >>> from ingle.train import JSONLLogger
+    >>> import ingle.tensor as it
+    >>> from ingle import nn, optim
+    >>> from ingle.dataset import ArrayDataset, Loader
+    >>> from ingle.train import Learner
+    >>> folder, model = tempfile.mkdtemp(), nn.Linear(1, 1)
+    >>> logger = JSONLLogger(f"{folder}/history.jsonl")
+    >>> learner = Learner(
+    ...     model, optim.SGD(model, lr=0.1), it.mse_loss, callbacks=[logger], progress=False
+    ... )
+    >>> data = Loader(ArrayDataset([[1.0], [2.0]], [[2.0], [4.0]]), 1)
+    >>> history = learner.fit(data, epochs=2)
+    >>> run = Run(folder)
+    >>> _ = run.update()
+    >>> run.step, sorted(run.series)[:2]
+    (4, ['lr', 'train/loss'])
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

@@ -28,6 +28,16 @@ class Dataset(Protocol[T_co]):
 
     A dataset may also have `take(indices)`, which returns a whole batch at once; loaders then call
     it in place of one `dataset[i]` after the other.
+
+    >>> from ingle.dataset import Dataset, Loader
+    >>> class Squares:
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, index):
+    ...         return float(index * index)
+    >>> data: Dataset = Squares()
+    >>> [batch.tolist() for batch in Loader(data, 2)]
+    [[0.0, 1.0], [4.0, 9.0]]
     """
 
     def __len__(self) -> int: ...
@@ -40,6 +50,14 @@ class IterableDataset(Protocol[T_co]):
 
     Each `iter(dataset)` must begin again from the first sample; loaders go through it once an
     epoch, and skip what they have seen when training resumes.
+
+    >>> from ingle.dataset import IterableDataset, Loader
+    >>> class Counted:
+    ...     def __iter__(self):
+    ...         return iter([0.0, 1.0, 2.0])
+    >>> data: IterableDataset = Counted()
+    >>> [batch.tolist() for batch in Loader(data, 2)]
+    [[0.0, 1.0], [2.0]]
     """
 
     def __iter__(self) -> Iterator[T_co]: ...

@@ -30,6 +30,10 @@ def cache_folder() -> Path:
 
     Raises:
         DownloadError: this user has no home folder, or `INGLE_DATA` begins with the `~` of nobody.
+
+    >>> from ingle.dataset import cache_folder
+    >>> cache_folder().is_absolute()
+    True
     """
     name, usual = {
         "darwin": ("", "~/Library/Caches"),
@@ -85,6 +89,14 @@ def download(
         DownloadError: no mirror delivered the file; the message says what each of them did.
         DataValueError: there is no checksum, more than one, or too short a one.
         MissingExtraError: pooch is not installed.
+
+    >>> import hashlib, pathlib, tempfile
+    >>> from ingle.dataset import download
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "words.txt"
+    >>> _ = path.write_text("a b")  # is there already, so that nothing is fetched
+    >>> checksum = hashlib.sha256(b"a b").hexdigest()
+    >>> download(["https://example.org/words.txt"], path, sha256=checksum) == path
+    True
     """
     if sum(given is not None for given in (sha256, md5, git_sha1)) != 1:
         raise DataValueError(

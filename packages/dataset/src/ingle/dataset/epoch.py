@@ -22,6 +22,13 @@ class LoaderStats:
         batches: how many were handed out.
         waited: seconds that the caller waited for them. Near zero, the loader keeps up.
         produced: seconds that it took to make them.
+
+    >>> from ingle.dataset import Loader
+    >>> loader = Loader([1.0, 2.0, 3.0], 2)
+    >>> for batch in loader:
+    ...     pass
+    >>> loader.stats.batches, loader.stats.waited >= 0.0
+    (2, True)
     """
 
     batches: int = 0

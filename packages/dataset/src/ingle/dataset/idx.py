@@ -41,6 +41,12 @@ def read_idx(path: str | Path, *, max_bytes: int = MOST) -> NDArray[Any]:
         MissingDataError: there is no such file.
         DataFileError: the file is truncated, has bytes left over, is of another format, cannot be
             read, or unpacks to more than `max_bytes`.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels"
+    >>> _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))  # bytes, one axis of 3
+    >>> read_idx(path).tolist()
+    [7, 2, 1]
     """
     path = Path(path)
     try:

@@ -58,6 +58,12 @@ def mnist(
         MissingDataError: a file is missing and `download` is False.
         DownloadError: a file is missing and no mirror delivered it.
         DataFileError: a file is truncated, corrupt, or does not fit the others.
+
+    >>> from ingle.dataset import mnist
+    >>> mnist("data", download=False)
+    Traceback (most recent call last):
+    ...
+    ingle.dataset.errors.MissingDataError: mnist: data has no train-images-idx3-ubyte.gz ...
     """
     check_split("mnist", split)
     base = cache_folder() / "mnist" if folder is None else Path(folder).expanduser()

@@ -19,7 +19,12 @@ from .parameter import Parameter
 
 
 class RNNCellBase(Module):
-    """What the cells share: weights of input and state, and their shapes."""
+    """What the cells share: weights of input and state, and their shapes.
+
+    >>> from ingle import nn
+    >>> isinstance(nn.GRUCell(3, 4), nn.RNNCellBase), sorted(nn.GRUCell(3, 4).state_dict())
+    (True, ['bias_hh', 'bias_ih', 'weight_hh', 'weight_ih'])
+    """
 
     _gates: ClassVar[int] = 1
     _states: ClassVar[tuple[str, ...]] = ("hx",)

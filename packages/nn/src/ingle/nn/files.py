@@ -21,6 +21,15 @@ class FileWriteError(IngleError, OSError):
 
     Attributes:
         errno: the system's number for the reason.
+
+    >>> import errno
+    >>> from ingle import nn
+    >>> try:
+    ...     with nn.writing("/disk/last.safetensors"):
+    ...         raise OSError(errno.ENOSPC, "No space left on device")
+    ... except nn.FileWriteError as error:
+    ...     print(error.errno == errno.ENOSPC, "last.safetensors" in str(error))
+    True True
     """
 
 
@@ -51,6 +60,12 @@ def writing(path: str | os.PathLike[str], advice: str = "") -> Iterator[None]:
 
     Raises:
         FileWriteError: in place of an `OSError`.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> with nn.writing(path):
+    ...     _ = path.write_text("kept")
     """
     try:
         yield
@@ -69,6 +84,10 @@ def require_writable(folder: str | os.PathLike[str]) -> None:
 
     Raises:
         FileWriteError: it is on a read-only disk, another user's, or below a file.
+
+    >>> import tempfile
+    >>> from ingle import nn
+    >>> nn.require_writable(tempfile.mkdtemp())
     """
     place = Path(folder).absolute()
     with writing(place):

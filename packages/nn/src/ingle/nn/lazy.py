@@ -123,10 +123,18 @@ class Lazy(Module):
 
 def _lazy(kind: type[Module], size: str, axis: int, **defaults: Any) -> Any:
     name = f"Lazy{kind.__name__}"
-    text = (
-        f"A `{kind.__name__}` whose `{size}` is the size of the first input's axis {axis}.\n\n"
-        f"    The arguments are those of `{kind.__name__}` without `{size}`.\n    "
-    )
+    shape = (2, 3, *[4] * int(name[-2]))
+    text = f"""A `{kind.__name__}` whose `{size}` is the size of the first input's axis {axis}.
+
+    The arguments are those of `{kind.__name__}` without `{size}`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> layer = nn.{name}({"8, 2" if size == "in_channels" else ""})
+    >>> out = layer(it.ones({shape}))
+    >>> type(layer).__name__, layer.{size}
+    ('{kind.__name__}', 3)
+    """
     space = {
         "__doc__": text, "__module__": __name__, "_kind": kind, "_size": size, "_axis": axis,
         "_defaults": defaults,

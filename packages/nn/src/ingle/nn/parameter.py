@@ -94,7 +94,16 @@ class Buffer(Cell[Tensor]):
 
 
 class UninitializedBuffer(Buffer):
-    """A buffer of a lazy layer whose shape is not known yet; it becomes a `Buffer` in place."""
+    """A buffer of a lazy layer whose shape is not known yet; it becomes a `Buffer` in place.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> norm = nn.LazyBatchNorm1d()
+    >>> isinstance(norm.running_mean, nn.UninitializedBuffer)
+    True
+    >>> norm(it.ones((4, 3))).shape, norm.running_mean.shape
+    ((4, 3), (3,))
+    """
 
     __slots__ = ()
 

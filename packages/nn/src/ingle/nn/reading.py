@@ -30,11 +30,29 @@ _NONSENSE = (
 
 
 class CheckpointError(IngleError, ValueError):
-    """A checkpoint cannot be written or read; the message says why and what to do."""
+    """A checkpoint cannot be written or read; the message says why and what to do.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "torn.safetensors"
+    >>> _ = path.write_bytes(b"half")
+    >>> try:
+    ...     nn.load(path)
+    ... except nn.CheckpointError as error:
+    ...     print("torn.safetensors" in str(error))
+    True
+    """
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
-    """There is no file of that name."""
+    """There is no file of that name.
+
+    >>> from ingle import nn
+    >>> nn.load("nothing.safetensors")
+    Traceback (most recent call last):
+    ...
+    ingle.nn.reading.CheckpointNotFoundError: nothing.safetensors: there is no such file; ...
+    """
 
 
 @dataclass

@@ -28,6 +28,10 @@ class RNNBase(Module):
 
     A layer computes the products with its inputs for the whole sequence at once, and goes through
     the sequence with `ingle.tensor.scan`, whose step is written down once, in plain code too.
+
+    >>> from ingle import nn
+    >>> isinstance(nn.LSTM(3, 4), nn.RNNBase), isinstance(nn.LSTMCell(3, 4), nn.RNNBase)
+    (True, False)
     """
 
     _gates: ClassVar[int] = 1

@@ -49,6 +49,14 @@ class Checkpoint(dict[str, Any]):
     Attributes:
         metadata: what was given to `save`.
         format: the format version; None for a safetensors file that Ingle did not write.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "last.safetensors"
+    >>> nn.save(path, {"model": nn.Linear(2, 1), "epoch": 3}, metadata={"data": "digits"})
+    >>> held = nn.load(path)
+    >>> held["epoch"], held.metadata, sorted(held.section("model"))
+    (3, {'data': 'digits'}, ['bias', 'weight'])
     """
 
     def __init__(self, values: Mapping[str, Any], metadata: Any, version: int | None) -> None:

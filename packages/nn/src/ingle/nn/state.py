@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
 
 class StateError(IngleError, ValueError):
-    """A state dict does not fit: the message lists everything that is wrong with it."""
+    """A state dict does not fit: the message lists everything that is wrong with it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> try:
+    ...     nn.Linear(2, 1).load_state_dict({"weight": it.ones((1, 3))})
+    ... except nn.StateError as error:
+    ...     print(error)
+    load_state_dict: the state does not fit Linear, nothing was set:
+      missing: bias
+      weight: expected shape (1, 2), got (1, 3)
+    strict=False passes over missing and unexpected paths
+    """
 
 
 def named_cells(module: Module) -> Iterator[tuple[str, Cell[Tensor]]]:

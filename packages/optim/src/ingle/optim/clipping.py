@@ -11,7 +11,17 @@ from ingle.tensor.errors import ArgumentError, IngleError, OperandError
 
 
 class NonFiniteError(IngleError, ArithmeticError):
-    """A loss or a gradient is NaN or infinite."""
+    """A loss or a gradient is NaN or infinite.
+
+    >>> from ingle import nn, optim
+    >>> w = nn.Parameter([1e30])
+    >>> sgd = optim.SGD([w], lr=0.1, error_if_nonfinite=True)
+    >>> try:
+    ...     sgd.step((w * w).sum().backward())
+    ... except optim.NonFiniteError as error:
+    ...     print("nothing was changed" in str(error))
+    True
+    """
 
 
 def clip_grad_norm(

@@ -76,6 +76,12 @@ class Slot:
         steps: how many updates the parameter had.
         moments: cells of moments by name; made at the first update, as zeros.
         label: the name before groups whose names meet are told apart by number.
+
+    >>> from ingle import nn, optim
+    >>> model = nn.Linear(2, 1)
+    >>> slot = optim.SGD(model, lr=0.1).groups[0].slots[0]
+    >>> slot.name, slot.parameter is model.weight, slot.value.shape
+    ('weight', True, (1, 2))
     """
 
     name: str
@@ -166,6 +172,11 @@ class Group(Structured):
     Attributes:
         slots: the parameters.
         schedule: the learning rate as a function of steps, or None where it is a number.
+
+    >>> from ingle import nn, optim
+    >>> group = optim.AdamW(nn.Linear(2, 1), lr=0.01).groups[0]
+    >>> group.names, group.lr(0), group.options["weight_decay"]
+    (['weight', 'bias'], 0.01, 0.01)
     """
 
     def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:

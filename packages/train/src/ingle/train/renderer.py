@@ -18,6 +18,11 @@ class ModuleFacts:
         path: where it is, such as "layers.0"; empty for the model itself.
         kind: the name of its class.
         parameters: the number of elements of each parameter of its own, by name.
+
+    >>> from ingle.train import ModuleFacts
+    >>> facts = ModuleFacts("head", "Linear", {"weight": 20, "bias": 2})
+    >>> facts.path, sum(facts.parameters.values())
+    ('head', 22)
     """
 
     path: str
@@ -36,6 +41,13 @@ class RunFacts:
         devices: where the parameters are.
         modules: of the model, parents first.
         saves: whether checkpoints can be written.
+
+    >>> from ingle.train import Renderer, RunFacts
+    >>> class Begins(Renderer):
+    ...     def begin(self, facts):
+    ...         print(f"{facts.epochs - facts.epoch} epochs on {', '.join(facts.devices)}")
+    >>> Begins().begin(RunFacts(epochs=5, epoch=2, steps=80, devices=("cpu",)))
+    3 epochs on cpu
     """
 
     epochs: int
@@ -62,6 +74,13 @@ class StepFacts:
         spans: seconds by what was done: "data", "forward", "metrics", "backward", "optimizer".
         exact: whether the device was waited for between them. Elsewhere "optimizer" contains
             what backward asked for, as nothing is waited for without need.
+
+    >>> from ingle.train import Renderer, StepFacts
+    >>> class Losses(Renderer):
+    ...     def step(self, facts):
+    ...         print(f"{facts.step}: {facts.loss:.2f}")
+    >>> Losses().step(StepFacts(7, 0, 7, 40, 0.25, 1e-3, 64, 0.01, {}))
+    7: 0.25
     """
 
     step: int

@@ -145,7 +145,13 @@ class MelSpectrogram(Augmentation):
 
 
 class LogMelSpectrogram(MelSpectrogram):
-    """The natural logarithm of a `MelSpectrogram`, of which nothing is below 1e-10."""
+    """The natural logarithm of a `MelSpectrogram`, of which nothing is below 1e-10.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import LogMelSpectrogram
+    >>> LogMelSpectrogram(16000, n_mels=64)(it.ones((2, 16000))).shape
+    (2, 64, 81)
+    """
 
     def __call__(self, x: Any, generator: Generator | None = None) -> Tensor:
         return it.log(it.maximum(super().__call__(x, generator), 1e-10))
@@ -156,6 +162,13 @@ class AddNoise(Augmentation):
 
     Args:
         snr: signal to noise in dB, from and to.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import AddNoise
+    >>> sound = it.ones((4, 16000))
+    >>> noise = AddNoise(snr=(20.0, 20.0))(sound) - sound
+    >>> round(noise.std().item(), 1)
+    0.1
     """
 
     def __init__(self, snr: tuple[float, float] = (10.0, 30.0)) -> None:
@@ -177,6 +190,12 @@ class TimeMasking(Augmentation):
     Args:
         most: the longest run.
         value: what it is filled with.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import TimeMasking
+    >>> masked = TimeMasking(8)(it.ones((4, 64, 100)))
+    >>> bool(((masked == 0.0).sum(axis=-1) <= 8).all())
+    True
     """
 
     _axis = -1
@@ -197,6 +216,12 @@ class TimeMasking(Augmentation):
 
 
 class FrequencyMasking(TimeMasking):
-    """Fills a run of bands of each spectrogram; see `TimeMasking`."""
+    """Fills a run of bands of each spectrogram; see `TimeMasking`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import FrequencyMasking
+    >>> FrequencyMasking(8)(it.ones((4, 64, 100))).shape
+    (4, 64, 100)
+    """
 
     _axis = -2

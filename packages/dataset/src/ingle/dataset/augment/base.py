@@ -90,6 +90,11 @@ class RandomApply(Augmentation):
     Args:
         transform: which.
         p: the probability.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import ColorJitter, RandomApply
+    >>> RandomApply(ColorJitter(0.4), p=0.3)(it.ones((8, 3, 4, 4))).shape
+    (8, 3, 4, 4)
     """
 
     def __init__(self, transform: Any, p: float = 0.5) -> None:

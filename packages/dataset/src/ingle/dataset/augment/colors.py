@@ -112,7 +112,14 @@ def _factors(name: str, value: Any) -> tuple[float, float]:
 
 
 class RandomGrayscale(OfColors):
-    """Makes images gray, with as many channels as before, with a probability."""
+    """Makes images gray, with as many channels as before, with a probability.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomGrayscale
+    >>> gray = RandomGrayscale(p=1.0)(it.random.uniform((2, 3, 4, 4)))
+    >>> bool(it.allclose(gray[:, 0], gray[:, 2]))
+    True
+    """
 
     def __init__(self, p: float = 0.1) -> None:
         self.p = probability("RandomGrayscale", p)

@@ -33,7 +33,13 @@ class RandomHorizontalFlip(OfImages):
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):
-    """Mirrors images top to bottom with a probability."""
+    """Mirrors images top to bottom with a probability.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomVerticalFlip
+    >>> RandomVerticalFlip(p=1.0)(it.asarray([[[[1.0], [2.0]]]])).tolist()
+    [[[[2.0], [1.0]]]]
+    """
 
     _axis = 2
 
@@ -45,6 +51,11 @@ class Resize(OfImages):
         size: height and width, or one number for both.
         mode: of `it.interpolate`: `"bilinear"`, `"bicubic"`, `"nearest"`, ….
         antialias: whether pixels of smaller images are averages, as Pillow's are.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import Resize
+    >>> Resize((2, 3))(it.ones((8, 3, 32, 32))).shape
+    (8, 3, 2, 3)
     """
 
     def __init__(self, size: Size, mode: str = "bilinear", antialias: bool = True) -> None:
@@ -63,7 +74,13 @@ class Resize(OfImages):
 
 
 class CenterCrop(OfImages):
-    """The middle of images."""
+    """The middle of images.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import CenterCrop
+    >>> CenterCrop(24)(it.ones((8, 3, 32, 40))).shape
+    (8, 3, 24, 24)
+    """
 
     def __init__(self, size: Size) -> None:
         self.size = both("CenterCrop", size)
@@ -83,6 +100,11 @@ class RandomCrop(OfImages):
         padding: how many pixels of `fill` are put around before.
         fill: their value.
         mask_fill: their class, in masks.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomCrop
+    >>> RandomCrop(32, padding=4)(it.ones((8, 3, 32, 32))).shape
+    (8, 3, 32, 32)
     """
 
     def __init__(
@@ -159,6 +181,11 @@ class RandomResizedCrop(OfImages):
         size: of what comes out.
         scale: between which shares of the area.
         ratio: between which quotients of width and height.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomResizedCrop
+    >>> RandomResizedCrop(24, scale=(0.5, 1.0))(it.ones((8, 3, 32, 40))).shape
+    (8, 3, 24, 24)
     """
 
     def __init__(
@@ -247,7 +274,13 @@ def _about(value: Any) -> Any:
 
 
 class RandomRotation(RandomAffine):
-    """Turns images about their middle, bilinear; see `RandomAffine`."""
+    """Turns images about their middle, bilinear; see `RandomAffine`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomRotation
+    >>> RandomRotation(15)(it.ones((8, 3, 32, 32))).shape
+    (8, 3, 32, 32)
+    """
 
     def __init__(self, degrees: Any, fill: float = 0.0, *, mask_fill: int = 0) -> None:
         super().__init__(degrees, fill=fill, mask_fill=mask_fill)
@@ -261,6 +294,12 @@ class RandomErasing(OfColors):
         scale: between which shares of the area.
         ratio: between which quotients of height and width.
         value: what it is filled with.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import RandomErasing
+    >>> erased = RandomErasing(p=1.0, scale=(0.2, 0.3))(it.ones((8, 1, 32, 32)))
+    >>> 0.65 < erased.mean().item() < 0.85
+    True
     """
 
     def __init__(

@@ -74,6 +74,12 @@ class CutMix(MixUp):
     Args:
         num_classes: how many there are.
         alpha: the share of the area that stays is drawn from Beta(alpha, alpha).
+
+    >>> import ingle.tensor as it
+    >>> from ingle.dataset.augment import CutMix
+    >>> images, shares = CutMix(num_classes=3)((it.ones((4, 1, 8, 8)), it.asarray([0, 1, 2, 0])))
+    >>> images.shape, bool(it.allclose(shares.sum(axis=1), it.ones(4)))
+    ((4, 1, 8, 8), True)
     """
 
     def __init__(self, num_classes: int, alpha: float = 1.0) -> None:

@@ -47,7 +47,13 @@ def uniform_(tensor: P, a: float = 0.0, b: float = 1.0, generator: Generator | N
 def normal_(
     tensor: P, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> P:
-    """From a normal distribution."""
+    """From a normal distribution.
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.normal_(Linear(100, 100).weight, mean=1.0, std=0.1)
+    >>> round(weight.mean().item(), 1), round(weight.std().item(), 1)
+    (1.0, 0.1)
+    """
     return _filled("normal_", tensor, init.Normal(mean, std), generator)
 
 
@@ -55,27 +61,53 @@ def trunc_normal_(
     tensor: P, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Generator | None = None,
 ) -> P:  # fmt: skip
-    """From a normal distribution within [a, b]."""
+    """From a normal distribution within [a, b].
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.trunc_normal_(Linear(100, 100).weight, a=-1.0, b=1.0)
+    >>> bool((abs(weight) <= 1.0).all())
+    True
+    """
     return _filled("trunc_normal_", tensor, init.TruncatedNormal(mean, std, a, b), generator)
 
 
 def constant_(tensor: P, val: float) -> P:
-    """One value everywhere."""
+    """One value everywhere.
+
+    >>> from ingle.nn import Linear, init
+    >>> init.constant_(Linear(2, 1).weight, 0.5).tolist()
+    [[0.5, 0.5]]
+    """
     return _filled("constant_", tensor, init.Constant(val))
 
 
 def ones_(tensor: P) -> P:
-    """Ones."""
+    """Ones.
+
+    >>> from ingle.nn import Linear, init
+    >>> init.ones_(Linear(2, 1).bias).tolist()
+    [1.0]
+    """
     return _filled("ones_", tensor, init.Ones())
 
 
 def zeros_(tensor: P) -> P:
-    """Zeros."""
+    """Zeros.
+
+    >>> from ingle.nn import Linear, init
+    >>> init.zeros_(Linear(2, 1).bias).tolist()
+    [0.0]
+    """
     return _filled("zeros_", tensor, init.Zeros())
 
 
 def eye_(tensor: P) -> P:
-    """Ones on the diagonal of a matrix."""
+    """Ones on the diagonal of a matrix.
+
+    >>> from ingle.nn import Linear, init
+    >>> init.eye_(Linear(3, 2).weight).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: needs 2 axes, got shape {tensor.shape}")
     return _given("eye_", tensor, np.eye(tensor.shape[0], tensor.shape[1]))
@@ -103,12 +135,24 @@ def dirac_(tensor: P, groups: int = 1) -> P:
 
 
 def xavier_uniform_(tensor: P, gain: float = 1.0, generator: Generator | None = None) -> P:
-    """Evenly within gain * sqrt(6 / (fan_in + fan_out)); see `XavierUniform`."""
+    """Evenly within gain * sqrt(6 / (fan_in + fan_out)); see `XavierUniform`.
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.xavier_uniform_(Linear(4, 2).weight)
+    >>> bool((abs(weight) <= 1.0).all())
+    True
+    """
     return _filled("xavier_uniform_", tensor, init.XavierUniform(gain), generator)
 
 
 def xavier_normal_(tensor: P, gain: float = 1.0, generator: Generator | None = None) -> P:
-    """Normal with deviation gain * sqrt(2 / (fan_in + fan_out)); see `XavierNormal`."""
+    """Normal with deviation gain * sqrt(2 / (fan_in + fan_out)); see `XavierNormal`.
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.xavier_normal_(Linear(100, 100).weight)
+    >>> round(weight.std().item(), 2)
+    0.1
+    """
     return _filled("xavier_normal_", tensor, init.XavierNormal(gain), generator)
 
 
@@ -116,7 +160,13 @@ def kaiming_uniform_(
     tensor: P, a: float = 0.0, mode: init.Mode = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> P:  # fmt: skip
-    """Evenly within gain * sqrt(3 / fan); see `KaimingUniform`."""
+    """Evenly within gain * sqrt(3 / fan); see `KaimingUniform`.
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.kaiming_uniform_(Linear(6, 2).weight, nonlinearity="relu")
+    >>> bool((abs(weight) <= 1.0).all())
+    True
+    """
     made = init.KaimingUniform(a, mode, nonlinearity)
     return _filled("kaiming_uniform_", tensor, made, generator)
 
@@ -125,18 +175,37 @@ def kaiming_normal_(
     tensor: P, a: float = 0.0, mode: init.Mode = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> P:  # fmt: skip
-    """Normal with deviation gain / sqrt(fan); see `KaimingNormal`."""
+    """Normal with deviation gain / sqrt(fan); see `KaimingNormal`.
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.kaiming_normal_(Linear(200, 100).weight, nonlinearity="relu")
+    >>> round(weight.std().item(), 1)
+    0.1
+    """
     made = init.KaimingNormal(a, mode, nonlinearity)
     return _filled("kaiming_normal_", tensor, made, generator)
 
 
 def orthogonal_(tensor: P, gain: float = 1.0, generator: Generator | None = None) -> P:
-    """Orthonormal rows or columns times gain; see `Orthogonal`."""
+    """Orthonormal rows or columns times gain; see `Orthogonal`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.orthogonal_(Linear(3, 3).weight)
+    >>> bool(it.allclose(weight @ weight.mT, it.eye(3), atol=1e-5))
+    True
+    """
     return _filled("orthogonal_", tensor, init.Orthogonal(gain), generator)
 
 
 def sparse_(tensor: P, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> P:
-    """Normal values, and in each column as many zeros as the part `sparsity`; Martens (2010)."""
+    """Normal values, and in each column as many zeros as the part `sparsity`; Martens (2010).
+
+    >>> from ingle.nn import Linear, init
+    >>> weight = init.sparse_(Linear(4, 10).weight, sparsity=0.5)
+    >>> (weight == 0.0).sum(axis=0).tolist()
+    [5, 5, 5, 5]
+    """
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_: needs 2 axes, got shape {tensor.shape}")
     if not 0.0 <= sparsity <= 1.0:

@@ -18,7 +18,15 @@ Mode = Literal["fan_in", "fan_out"]
 
 
 class Init(Protocol):
-    """What layers take as `weight_init` and `bias_init`: an `Initializer`, or any such function."""
+    """What layers take as `weight_init` and `bias_init`: an `Initializer`, or any such function.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> def halves(shape, dtype=None, device=None, generator=None):
+    ...     return it.full(shape, 0.5, dtype=dtype, device=device)
+    >>> nn.Linear(2, 1, weight_init=halves).weight.tolist()
+    [[0.5, 0.5]]
+    """
 
     def __call__(
         self,
@@ -30,7 +38,13 @@ class Init(Protocol):
 
 
 class Place(TypedDict):
-    """What `random`'s functions take besides a shape and numbers."""
+    """What `random`'s functions take besides a shape and numbers.
+
+    >>> from ingle.nn.init import Place
+    >>> place: Place = {"dtype": "float32", "device": None, "generator": None}
+    >>> random.normal((2, 3), **place).shape
+    (2, 3)
+    """
 
     dtype: object
     device: Device | str | None

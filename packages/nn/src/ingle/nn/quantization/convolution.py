@@ -84,7 +84,13 @@ def _of_all(x: Tensor) -> Tensor:
 
 
 class QuantizedConv1d(_QuantizedConv):
-    """`QuantizedConv2d` over one axis."""
+    """`QuantizedConv2d` over one axis.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> nn.QuantizedConv1d(nn.Conv1d(3, 8, 3))(it.ones((2, 3, 9))).shape
+    (2, 8, 7)
+    """
 
     _axes = 1
 
@@ -111,7 +117,13 @@ class QuantizedConv2d(_QuantizedConv):
 
 
 class QuantizedConv3d(_QuantizedConv):
-    """`QuantizedConv2d` over three axes."""
+    """`QuantizedConv2d` over three axes.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> nn.QuantizedConv3d(nn.Conv3d(3, 8, 3))(it.ones((2, 3, 5, 5, 5))).shape
+    (2, 8, 3, 3, 3)
+    """
 
     _axes = 3
 

@@ -20,6 +20,21 @@ class Observer(Module):
     """The base: passes on what it gets, and keeps its range in buffers.
 
     A subclass writes `observe(x)`, which changes buffers, and `range()`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn import Buffer
+    >>> from ingle.nn.quantization import Observer
+    >>> class Newest(Observer):
+    ...     def __init__(self):
+    ...         self.ends = Buffer(it.zeros(2))
+    ...     def observe(self, x):
+    ...         self.ends.value = it.stack([it.min(x), it.max(x)])
+    ...     def range(self):
+    ...         return self.ends[0], self.ends[1]
+    >>> observer = Newest()
+    >>> _ = observer(it.asarray([1.0, -3.0]))
+    >>> [end.item() for end in observer.range()]
+    [-3.0, 1.0]
     """
 
     def observe(self, x: Tensor) -> None:
@@ -82,6 +97,14 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     Args:
         averaging_constant: the share of the newest batch.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.nn.quantization import MovingAverageMinMaxObserver
+    >>> observer = MovingAverageMinMaxObserver(0.5)
+    >>> for batch in ([0.0, 2.0], [-1.0, 1.0]):
+    ...     x = observer(it.asarray(batch))
+    >>> [v.item() for v in observer.range()]
+    [-0.5, 1.5]
     """
 
     def __init__(self, averaging_constant: float = 0.01) -> None:

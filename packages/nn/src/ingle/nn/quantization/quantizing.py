@@ -106,6 +106,14 @@ def convert(model: M) -> M:
 
     Raises:
         OperandError: nothing is prepared, or a layer has observed nothing.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> config = nn.QuantizationConfig(activations="static")
+    >>> model = nn.prepare(nn.Sequential(nn.Linear(4, 2)), config)
+    >>> seen = model(it.ones((8, 4)))
+    >>> type(nn.convert(model)[0]).__name__
+    'QuantizedLinear'
     """
     found = {p: m for p, m in model.named_modules() if is_prepared(m)}
     if not found:

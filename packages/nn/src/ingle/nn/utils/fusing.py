@@ -82,6 +82,14 @@ def fuse_linear_bn_weights(
     """The weight and bias of a linear layer that is followed by a batch normalization.
 
     The arguments are those of `fuse_conv_bn_weights`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> weight, bias = nn.utils.fuse_linear_bn_weights(
+    ...     it.ones((1, 2)), None, it.ones(1), it.full(1, 4.0), 0.0, it.ones(1), it.zeros(1)
+    ... )
+    >>> weight.tolist(), bias.tolist()
+    ([[0.5, 0.5]], [-0.5])
     """
     return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
@@ -111,6 +119,14 @@ def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
     """A linear layer that computes what it and the batch normalization behind it did.
 
     The arguments are those of `fuse_conv_bn_eval`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> linear, norm = nn.Linear(3, 2).eval(), nn.BatchNorm1d(2).eval()
+    >>> x = it.ones((4, 3))
+    >>> fused = nn.utils.fuse_linear_bn_eval(linear, norm)
+    >>> bool(it.allclose(fused(x), norm(linear(x)), atol=1e-6))
+    True
     """
     return _fused("fuse_linear_bn_eval", linear, bn, False)
 

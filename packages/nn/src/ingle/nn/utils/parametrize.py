@@ -194,7 +194,13 @@ def cached() -> WithBlock[Any]:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has parametrizations, or one of that parameter."""
+    """Whether a module has parametrizations, or one of that parameter.
+
+    >>> from ingle import nn
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> is_parametrized(layer), is_parametrized(layer, "bias")
+    (True, False)
+    """
     found = vars(module).get("parametrizations")
     if not isinstance(found, ModuleDict):
         return False

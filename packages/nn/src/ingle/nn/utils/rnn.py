@@ -25,6 +25,11 @@ class PackedSequence(NamedTuple):
         batch_sizes: how many sequences have a first step, a second, and so on.
         sorted_indices: which sequence was put at which place, or None if they came sorted.
         unsorted_indices: the inverse of that.
+
+    >>> import ingle.tensor as it
+    >>> packed = pack_sequence([it.ones((3, 2)), it.ones((1, 2))])
+    >>> packed.data.shape, packed.batch_sizes
+    ((4, 2), (2, 1, 1))
     """
 
     data: Tensor
@@ -47,7 +52,12 @@ def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def padded(sequence: PackedSequence) -> tuple[Tensor, Tensor]:
-    """The steps as (longest, batch, ...), and (longest, batch, 1): which of them there are."""
+    """The steps as (longest, batch, ...), and (longest, batch, 1): which of them there are.
+
+    >>> steps, there = padded(pack_sequence([it.ones((2, 3)), it.ones((1, 3))]))
+    >>> steps.shape, there[..., 0].tolist()
+    ((2, 2, 3), [[True, True], [True, False]])
+    """
     there, places = _places(sequence.lengths)
     data = sequence.data
     steps = it.take(data, it.asarray(places.reshape(-1), device=data.device), axis=0)
@@ -56,7 +66,12 @@ def padded(sequence: PackedSequence) -> tuple[Tensor, Tensor]:
 
 
 def packed(steps: Tensor, like: PackedSequence) -> PackedSequence:
-    """The steps that `like` has, of (longest, batch, ...)."""
+    """The steps that `like` has, of (longest, batch, ...).
+
+    >>> sequence = pack_sequence([it.ones((2, 3)), it.ones((1, 3))])
+    >>> packed(padded(sequence)[0] * 2.0, sequence).data.tolist() == (sequence.data * 2.0).tolist()
+    True
+    """
     there, _ = _places(like.lengths)
     rows = it.reshape(steps, (there.size, *steps.shape[2:]))
     found = it.asarray(np.flatnonzero(there), device=steps.device)

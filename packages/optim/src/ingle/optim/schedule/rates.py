@@ -21,7 +21,11 @@ Rate: TypeAlias = "float | Schedule"
 
 
 def rate_at(rate: Rate, step: int) -> float:
-    """A number as it is, or what a schedule gives for a step; checked to be a learning rate."""
+    """A number as it is, or what a schedule gives for a step; checked to be a learning rate.
+
+    >>> rate_at(0.1, 5), rate_at(lambda step: 0.1 / (step + 1), 4)
+    (0.1, 0.02)
+    """
     if isinstance(rate, str):
         raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r}")
     value = number_at(rate, step)
