@@ -92,3 +92,57 @@ def test_gradients_of_images_are_one_product_and_one_kernel():
     np.testing.assert_allclose(found, want, rtol=2e-4, atol=2e-3 * abs(want).max())
     steps = explain(gradient, it.asarray(x), it.asarray(weight), runs=0).steps
     assert sum("fold" in step.operations for step in steps) == 1
+
+
+def one_channel_each(x, weight, g, more):
+    """A convolution of each channel by itself, and the gradient of its images."""
+    rank = x.ndim - 2
+    x = x.require_grad()
+    y = (it.conv1d if rank == 1 else it.conv2d)(x, weight, groups=weight.shape[0], **more)
+    return y.detach(), y.backward(g)[x]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("size", "kernel", "more"), CASES)
+def test_convolutions_of_each_channel_by_itself(size, kernel, more, dtype):
+    rank = len(size)
+    around, spread = more.get("padding", (0,) * rank), more.get("dilation", (1,) * rank)
+    images = [n + d * (k - 1) for n, k, d in zip(size, kernel, spread, strict=True)]
+    out = [n + 2 * p for n, p in zip(size, around, strict=True)]
+    rng = np.random.default_rng(len(out))
+    shapes = (2, 3, *images), (3, 1, *kernel), (2, 3, *out)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+    def function(x, weight, g):
+        return one_channel_each(x, weight, g, more)
+
+    with it.device("numpy"):
+        wanted = [y.numpy() for y in function(*map(it.asarray, arrays))]
+    tensors = [it.asarray(a) for a in arrays]
+    compiled = compile(function)
+    tolerance = 1e-5 if dtype == "float32" else 1e-13
+    plain = [y.numpy() for y in function(*tensors)]
+    for want, found in zip(wanted, plain, strict=True):
+        np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance * math.prod(kernel))
+    for call in (compiled, compiled):
+        for want, found in zip(plain, call(*tensors), strict=True):
+            np.testing.assert_array_equal(found.numpy(), want)
+    steps = explain(function, *tensors, runs=0).steps
+    assert [step.operations for step in steps] == [("conv",), ("conv_input_gradient",)]
+
+
+def test_other_convolutions_of_each_channel_are_left_to_others():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 2, 9, 9)).astype("float32")
+    weight = rng.standard_normal((2, 1, 3, 3)).astype("float32")
+    for more in ({"stride": 2}, {"padding": 1}):
+        with it.device("numpy"):
+            want = it.conv2d(it.asarray(x), it.asarray(weight), groups=2, **more).numpy()
+        found = it.conv2d(it.asarray(x), it.asarray(weight), groups=2, **more).numpy()
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+    half = it.conv2d(
+        it.asarray(x).astype("float16"), it.asarray(weight).astype("float16"), groups=2
+    )
+    assert half.dtype is it.float16
+    one = it.ones((1, 2, 5, 5))
+    assert it.conv2d(one, it.ones((2, 1, 3, 3)), groups=2).tolist() == [[[[9.0] * 3] * 3] * 2]

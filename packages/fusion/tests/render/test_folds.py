@@ -16,13 +16,17 @@ from .test_every_second import before_a_wall
 from .test_targets import MACHINES, undefined_symbols
 
 
-def fold_nest(dtype: str, lane: str = "unit") -> Nest:
+def fold_nest(dtype: str, lane: str = "unit", factors: bool = False) -> Nest:
     """Rows of windows along one image axis."""
     b = CodeBuilder()
-    code, (root,) = b.finish(b.load(0, dtype))
-    operands = Operand(dtype, False, lane), Operand(dtype, True)
+    element = b.load(0, dtype)
+    operands = [Operand(dtype, False, lane), Operand(dtype, True)]
+    if factors:
+        element = b.append("mul", dtype, (element, b.load(1, dtype)))
+        operands.insert(1, Operand(dtype, False, "zero"))
+    code, (root,) = b.finish(element)
     scalars = ("int64",) * len(FoldNumbers._fields)
-    return Nest(1, operands, scalars, (Fold(code, ((1, root),)),))
+    return Nest(1, tuple(operands), scalars, (Fold(code, ((1 + factors, root),)),))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -48,9 +52,10 @@ def test_nothing_else_is_read_or_written(machine: Any, dtype: str, windows: int)
 
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("lane", ["unit", "strided"])
-def test_objects_call_nothing(machine: Any, name: str, lane: str) -> None:
+@pytest.mark.parametrize("factors", [False, True])
+def test_objects_call_nothing(machine: Any, name: str, lane: str, factors: bool) -> None:
     target, triple, cpu = MACHINES[name]
-    text = render(fold_nest("float32", lane), "kernel", target)
+    text = render(fold_nest("float32", lane, factors), "kernel", target)
     module = machine.binding.parse_assembly(text)
     module.triple = triple
     compiler = machine.binding.Target.from_triple(triple).create_target_machine(
@@ -69,6 +74,7 @@ def test_windows_are_added_up_alone() -> None:
         nest._replace(stages=(stage, Map(stage.code, stage.stores))),
         nest._replace(operands=nest.operands[::-1]),
         nest._replace(lanes="outer"),
+        nest._replace(operands=fold_nest("float32", factors=True).operands),
     ):
         with pytest.raises(ValueError, match="bad nest"):
             validate(wrong)

@@ -73,7 +73,8 @@ def _first_of_many(row: Array, k: int, descending: bool) -> Array:
         near = np.flatnonzero(~(row < last) if descending else ~(row > last))
     keys = _keys(row[near], descending)
     keys.sort()
-    return near[keys[:k] & _POSITION]
+    found: Array = near[keys[:k] & _POSITION]
+    return found
 
 
 def _keys(x: Array, descending: bool) -> Array:

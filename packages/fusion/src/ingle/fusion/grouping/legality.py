@@ -45,10 +45,14 @@ def sorts(op: Op, avals: Sequence[Aval]) -> bool:
 def folds(op: Op, avals: Sequence[Aval]) -> bool:
     """Whether there is a nest for the windows that an operation adds up."""
     given = op.attributes
-    plain = len(given["kernel"]) <= 2 and all(s == 1 for s in given["stride"])
-    return (
-        plain and given["size"][-1] < LONGEST_AXIS and avals[0].dtype.name in ("float32", "float64")
-    )
+    size, rank = given.get("size") or avals[0].shape[2:], len(given["stride"])
+    if rank > 2 or any(s != 1 for s in given["stride"]) or size[-1] >= LONGEST_AXIS:
+        return False
+    if len(avals) > 1:  # a convolution, or its gradient: each channel by itself
+        weight, groups = avals[1], given["groups"]
+        if not weight.shape[0] == avals[0].shape[1] == groups > 1 or weight.shape[1] != 1:
+            return False
+    return avals[0].dtype.name in ("float32", "float64")
 
 
 class Answer(NamedTuple):

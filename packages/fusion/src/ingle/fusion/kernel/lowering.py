@@ -31,6 +31,7 @@ CREATIONS = frozenset(lowering_creation.RULES)
 _REDUCTIONS = frozenset(COMBINES)
 _SCANS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
             "cummin_indices": "argmin"}  # fmt: skip
+_FOLDS = frozenset({"fold", "conv", "conv_input_gradient"})
 _SORTS = {"argsort": "places", "sort": "values"}
 
 
@@ -65,8 +66,8 @@ def sort_of(op: Op) -> str | None:
 
 
 def is_fold(op: Op) -> bool:
-    """Whether an operation adds up windows that overlap."""
-    return op.operation.name == "fold"
+    """Whether an operation adds up windows that overlap, or may: of each channel by itself."""
+    return op.operation.name in _FOLDS
 
 
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:

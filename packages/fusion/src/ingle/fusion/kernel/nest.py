@@ -131,13 +131,18 @@ class Row(NamedTuple):
 class Fold(NamedTuple):
     """Windows of rows that overlap, added up: the one stage of its nest, whose lanes are inner.
 
+    What a tap gives may be multiplied by a factor of its own, which makes it a convolution of each
+    channel by itself: windows are places of the image then, and all taps see the same.
+
     The last outer axis and the inner axis are those of an image, and the operand that is loaded has
     no stride along the former. Place p of an axis gets, for each tap t of the windows, what lies at
     `p + start - t * spread` of this tap, if that is between 0 and the number of windows. The nest's
-    scalars say what these are; see `FoldNumbers`. Taps are added in row-major order.
+    scalars say what these are; see `FoldNumbers`. Taps are added in row-major order, factors in one
+    rounding with the sum where the machine does so.
 
     Attributes:
-        code: of one element: a load.
+        code: of one element: a load of operand 0, or its product with operand 1, which has an
+            element for each tap and is the same along the inner axis.
         stores: (operand, instruction).
         columns: none; see `Map`.
         often: tells it from a `Map`, as that of `Row` does.
@@ -159,6 +164,7 @@ class FoldNumbers(NamedTuple):
         start0, start1: see `Fold`.
         windows0, windows1: how many windows there are.
         step0, step1: elements from tap to tap.
+        factor0, factor1: likewise of the factors.
     """
 
     row: int
@@ -172,6 +178,8 @@ class FoldNumbers(NamedTuple):
     windows1: int
     step0: int
     step1: int
+    factor0: int = 0
+    factor1: int = 0
 
 
 Stage = Reduce | Map | Row | Fold

@@ -83,12 +83,14 @@ def _folds_alone(nest: Nest) -> bool:
     plain = not (nest.ragged or nest.short or nest.scattered or nest.lanes == "outer")
     if not (plain and nest.outer and len(nest.stages) == 1 and nest.scalars == numbers):
         return False
-    (stage,) = nest.stages
-    loads = [i.name for i in stage.code] == ["load"] and stage.code[0].value == 0
+    (stage,), count = nest.stages, len(nest.operands) - 1
+    loads = [(i.name, i.value) for i in stage.code[:2]] == [("load", 0), ("load", 1)][:count]
+    loads = loads and [i.name for i in stage.code[2:]] == ["mul"][: count - 1]
     floats = {operand.dtype for operand in nest.operands} <= {"float32", "float64"}
     moved = any(operand.beyond is not None for operand in nest.operands)
     kinds = [(operand.output, operand.lane) for operand in nest.operands]
-    ends = kinds in ([(False, lane), (True, "unit")] for lane in ("unit", "strided"))
+    factor = [(False, "zero")][: count - 1]
+    ends = kinds in ([(False, lane), *factor, (True, "unit")] for lane in ("unit", "strided"))
     return loads and floats and ends and not moved and isinstance(stage, Fold)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ingle.tensor.operation import Op
 
 from ..ir.graph import Graph
@@ -13,15 +15,19 @@ from .nests import NestCall
 from .operands import Argument, Unnestable
 
 
-def fold_call(graph: Graph, position: int, source: View, target: View) -> NestCall:
-    """The kernel of a `fold` of one or two image axes, whose windows are next to each other.
+def fold_call(
+    graph: Graph, position: int, source: View, factors: View | None, target: View
+) -> NestCall:
+    """The kernel of a `fold` of one or two image axes, whose windows are next to each other, or of
+    a convolution of each channel by itself, or of its gradient.
 
     Images of one axis are rows of one image. Channels are the outermost axis, so that neighbouring
     rows read neighbouring memory also where the batch lies inside of the taps.
 
     Args:
         graph, position: the node.
-        source: the columns.
+        source: the columns, or images.
+        factors: the weight of a convolution.
         target: where the images lie.
 
     Raises:
@@ -29,36 +35,42 @@ def fold_call(graph: Graph, position: int, source: View, target: View) -> NestCa
     """
     node = graph.nodes[position]
     dtype = graph.values[node.results[0]].aval.dtype.name
-    if graph.values[source.root].kind in ("constant", "scalar"):
+    views = [source] if factors is None else [source, factors]
+    if any(graph.values[v.root].kind in ("constant", "scalar") for v in views):
         raise Unnestable
+    numbers, channel = _numbers(node.op, source, factors)
     batch, channels, height, width = _spread(target.shape)
     steps = target.strides
-    rows = steps[2] if len(steps) == 4 else 0
-    numbers, channel = _numbers(node.op, source)
-    sizes = (channels, batch, height, width)
-    strides = (
-        (channel, source.strides[0], 0, source.strides[2]),
-        (steps[1], steps[0], rows, steps[-1]),
-    )
     if steps[-1] != 1 and width > 1:
         raise Unnestable
-    arguments = (
-        Argument(source.root, strides[0], source.offset),
-        Argument(target.root, strides[1], target.offset, True),
-    )
-    lane = "unit" if lane_of(strides[0][-1]) == "unit" else "strided"
-    operands = Operand(dtype, False, lane), Operand(dtype, True)
+    strides = [(channel, source.strides[0], 0, source.strides[-1])]
+    lane = "unit" if lane_of(source.strides[-1]) == "unit" else "strided"
+    operands = [Operand(dtype, False, lane)]
     builder = CodeBuilder()
-    code, (root,) = builder.finish(builder.load(0, dtype))
-    scalars = ("int64",) * len(numbers)
-    nest = Nest(3, operands, scalars, (Fold(code, ((1, root),)),))
-    return NestCall(nest, arguments, sizes, strides, (), (position,), tuple(numbers))
+    element = builder.load(0, dtype)
+    if factors is not None:
+        strides.append((factors.strides[0], 0, 0, 0))
+        operands.append(Operand(dtype, False, "zero"))
+        element = builder.append("mul", dtype, (element, builder.load(1, dtype)))
+    strides.append((steps[1], steps[0], steps[2] if len(steps) == 4 else 0, steps[-1]))
+    operands.append(Operand(dtype, True))
+    code, (root,) = builder.finish(element)
+    stage = Fold(code, ((len(views), root),))
+    nest = Nest(3, tuple(operands), ("int64",) * len(numbers), (stage,))
+    arguments = [Argument(v.root, s, v.offset) for v, s in zip(views, strides, strict=False)]
+    arguments.append(Argument(target.root, strides[-1], target.offset, True))
+    sizes = channels, batch, height, width
+    return NestCall(
+        nest, tuple(arguments), sizes, tuple(strides), (), (position,), tuple(numbers)
+    )  # fmt: skip
 
 
-def windows_of(call: NestCall) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The loops over all that is added up, and the strides of the columns along them."""
+def windows_of(call: NestCall, operand: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The loops over all that is added up, and the strides of an operand along them."""
     n = FoldNumbers(*call.fixed)
-    channel, batch, _, window = call.strides[0]
+    channel, batch, _, window = call.strides[operand]
+    if operand:
+        return (call.sizes[0], n.taps0, n.taps1), (channel, n.factor0, n.factor1)
     sizes = *call.sizes[:2], n.taps0, n.taps1, n.windows0, n.windows1
     return sizes, (channel, batch, n.step0, n.step1, n.row, window)
 
@@ -68,18 +80,36 @@ def _spread(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape if len(shape) == 4 else (*shape[:2], 1, shape[2])
 
 
-def _numbers(op: Op, source: View) -> tuple[FoldNumbers, int]:
-    """What the kernel is told, and how far apart the columns of channels are."""
+class _Axis(NamedTuple):
+    """What the kernel is told of an image axis."""
+
+    taps: int
+    spread: int
+    start: int
+    windows: int
+
+
+def _numbers(op: Op, source: View, factors: View | None) -> tuple[FoldNumbers, int]:
+    """What the kernel is told, and how far apart channels of the source are."""
     given = op.attributes
-    axes = list(zip(given["size"], given["kernel"], given["padding"], given["dilation"],
-                    strict=True))  # fmt: skip
-    taps = [kernel for _, kernel, _, _ in axes]
-    windows = [n + low + high - d * (k - 1) for n, k, (low, high), d in axes]
-    starts, spreads = [low for _, _, (low, _), _ in axes], [d for *_, d in axes]
+    padding, dilation = given["padding"], given["dilation"]
+    if factors is None:
+        sizes = zip(given["size"], given["kernel"], padding, dilation, strict=True)
+        axes = [_Axis(k, d, low, n + low + high - d * (k - 1)) for n, k, (low, high), d in sizes]
+    else:
+        # A convolution sees along its taps what its gradient sees against them.
+        sign = 1 if "size" in given else -1
+        seen = zip(factors.shape[2:], padding, dilation, source.shape[2:], strict=True)
+        axes = [_Axis(k, sign * d, sign * low, n) for k, (low, _), d, n in seen]
     if len(axes) == 1:
-        taps, windows, starts, spreads = [1, *taps], [1, *windows], [0, *starts], [1, *spreads]
+        axes.insert(0, _Axis(1, 1, 0, 1))
+    described = [n for pair in zip(*axes, strict=True) for n in pair]
+    if factors is not None:
+        row = source.strides[2] if len(source.strides) == 4 else 0
+        by_row = factors.strides[2] if len(factors.strides) == 4 else 0
+        numbers = row, *described, 0, 0, by_row, factors.strides[-1]
+        return FoldNumbers(*numbers), source.strides[1]
     _, column, window = source.strides
-    row = window * windows[1]
-    steps = column * taps[1], column
-    numbers = FoldNumbers(row, *taps, *spreads, *starts, *windows, *steps)  # type: ignore[call-arg]
-    return numbers, column * taps[0] * taps[1]
+    row, taps1 = window * axes[1].windows, axes[1].taps
+    numbers = row, *described, column * taps1, column, 0, 0
+    return FoldNumbers(*numbers), column * axes[0].taps * taps1

@@ -142,7 +142,8 @@ class Assembler:
             along = sorting_call if sorts else scan_call
             return [along(self._graph, position, x, whole, self._number)]
         if is_fold(node.op):
-            return [fold_call(self._graph, position, x, whole)]
+            factors = self._views.of(node.args[1]) if len(node.args) > 1 else None
+            return [fold_call(self._graph, position, x, factors, whole)]
         if access == "slice":
             return [self._copy(position, _stepped(x, whole.shape, node.op), whole, moves=x)]
         if access == "scatter":

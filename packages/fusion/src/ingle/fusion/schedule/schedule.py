@@ -129,14 +129,13 @@ class _MemoryLayout:
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""
-        for argument, strides, operand in zip(
-            call.arguments, call.strides, call.nest.operands, strict=True
-        ):
+        triples = zip(call.arguments, call.strides, call.nest.operands, strict=True)
+        for number, (argument, strides, operand) in enumerate(triples):
             sizes = call.sizes
             if argument.output and is_columns(self._graph.nodes[maker[argument.root]]):
                 sizes = (-(-sizes[0] // BLOCK), *sizes[1:])  # to the last block of rows
             if folds(call.nest) and not argument.output:
-                sizes, strides = windows_of(call)
+                sizes, strides = windows_of(call, number)
             steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)
             last = argument.offset + sum(max(s, 0) for s in steps)

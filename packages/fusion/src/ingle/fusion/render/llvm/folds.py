@@ -9,6 +9,9 @@ from ...kernel.nest import FoldNumbers
 from .inner import InnerNest
 from .text import Values, memory_type, scalar_type, vector_type
 
+SIDE = 2
+"""Vectors of places side by side: what a tap takes besides them is shared."""
+
 
 class FoldNest(InnerNest):
     """Writes a kernel that gives each vector of places what all taps have for it.
@@ -21,40 +24,62 @@ class FoldNest(InnerNest):
 
     def walk_rows(self) -> None:
         w, lanes, dtype = self.writer, self.lanes, self.nest.operands[0].dtype
-        self.numbers = dict(zip(FoldNumbers._fields, self.scalars, strict=True))
+        numbers = self.numbers = dict(zip(FoldNumbers._fields, self.scalars, strict=True))
         self.vector_type = vector_type(scalar_type(dtype), lanes)
         # Numbers of lanes that fill a register, as in `masks_below`.
         self.kind = f"i{max(128 // lanes, 32)}"
-        self.windows = w.splat("windows", self.kind, self._lane(self.numbers["windows1"]), lanes)
+        self.windows = w.splat("windows", self.kind, self._lane(numbers["windows1"]), lanes)
+        self.has_factors = len(self.nest.operands) == 3
         size = str(SIZES[dtype])
         self.window_bytes = self._op("mul", self.inner_strides[0], size)
-        self.row_bytes = self._op("mul", self.numbers["row"], size)
-        self.taps_bytes = self._op("mul", self.numbers["step0"], size)
-        back = self._op("mul", self.numbers["spread1"], self.window_bytes)
-        self.tap_bytes = self._op("sub", self._op("mul", self.numbers["step1"], size), back)
+        self.row_bytes = self._op("mul", numbers["row"], size)
+        self.taps_bytes = self._op("mul", numbers["step0"], size)
+        back = self._op("mul", numbers["spread1"], self.window_bytes)
+        self.tap_bytes = self._op("sub", self._op("mul", numbers["step1"], size), back)
+        self.factors_bytes = self._op("mul", numbers["factor0"], size)
+        self.factor_bytes = self._op("mul", numbers["factor1"], size)
+        together = SIDE * lanes
+        whole = self._op("add", self.inner, str(together - lanes - 1))
+        self.whole = self._op("mul", self._op("udiv", whole, str(together)), str(together))
         super().walk_rows()
 
     def row(self, unit: str, indices: Values) -> None:
-        source, target = self.offsets(indices)
+        source, *factors, self.to = self.offsets(indices)
         below = self._op("add", indices[-1], self.numbers["start0"])
-        along = partial(self._vector, source, target, below)
-        self.writer.loop("places", "0", self.inner, str(self.lanes), [], along)
+        ends = ("0", self.whole, SIDE), (self.whole, self.inner, 1)
+        for begin, end, count in ends:
+            along = partial(self._vectors, source, factors[0] if factors else "null", below, count)
+            self.writer.loop("places", begin, end, str(count * self.lanes), [], along)
 
-    def _vector(self, source: str, target: str, below: str, x: str, _: Values) -> Values:
-        """Adds up a vector of a row; `below` is the row of windows that the first tap sees."""
+    def _vectors(
+        self, source: str, factors: str, below: str, count: int, x: str, _: Values
+    ) -> Values:
+        """Adds up vectors of a row; `below` is the row of windows that the first tap sees."""
         w = self.writer
-        start = [(self.vector_type, "zeroinitializer" if self.lanes > 1 else "0.0")]
+        zero = "zeroinitializer" if self.lanes > 1 else "0.0"
         first = self._op("add", x, self.numbers["start1"])
         begin = self._on(source, self._op("mul", first, self.window_bytes))
-        row = partial(self._row_of_taps, begin, first, below)
-        (total,) = w.loop("taps", "0", self.numbers["taps0"], "1", start, row)
-        mask = self.mask_below(self._op("sub", self.inner, x))
-        kind = memory_type(self.nest.operands[1].dtype)
-        to = w.let("to", f"getelementptr {kind}, ptr {target}, i64 {x}")
-        self.store_lanes(1, to, total, mask, 0)
+        row = partial(self._row_of_taps, begin, factors, first, below)
+        start = [(self.vector_type, zero)] * count
+        totals = w.loop("taps", "0", self.numbers["taps0"], "1", start, row)
+        masks = self.masks_below(self._op("sub", self.inner, x), count)
+        out = len(self.nest.operands) - 1
+        kind = memory_type(self.nest.operands[out].dtype)
+        to = w.let("to", f"getelementptr {kind}, ptr {self.to}, i64 {x}")
+        for n, (total, mask) in enumerate(zip(totals, masks, strict=True)):
+            if self.lanes > 1:
+                self.store_lanes(out, to, total, mask, n)
+            else:
+                w.when(mask, [], partial(self._store_one, out, to, total, n))
         return []
 
-    def _row_of_taps(self, begin: str, first: str, below: str, t: str, sums: Values) -> Values:
+    def _store_one(self, out: int, to: str, total: str, n: int) -> Values:
+        self.store_lanes(out, to, total, None, n)
+        return []
+
+    def _row_of_taps(
+        self, begin: str, factors: str, first: str, below: str, t: str, sums: Values
+    ) -> Values:
         """Adds the taps of a row of them, if there are windows for it."""
         w = self.writer
         q = self._op("sub", below, self._op("mul", t, self.numbers["spread0"]))
@@ -62,31 +87,47 @@ class FoldNest(InnerNest):
         stop = w.let("stop", f"select i1 {seen}, i64 {self.numbers['taps1']}, i64 0")
         place = self._on(begin, self._op("mul", q, self.row_bytes))
         place = self._on(place, self._op("mul", t, self.taps_bytes))
-        carried = [("ptr", place), ("i64", first), (self.vector_type, sums[0])]
-        return [w.loop("tap", "0", stop, "1", carried, self._tap)[-1]]
+        factor = self._on(factors, self._op("mul", t, self.factors_bytes))
+        carried = [("ptr", place), ("ptr", factor), ("i64", first)]
+        sums_too = [(self.vector_type, one) for one in sums]
+        return w.loop("tap", "0", stop, "1", carried + sums_too, self._tap)[3:]
 
     def _tap(self, _: str, carried: Values) -> Values:
         """Adds what a tap has for some places, which is zero where it has none."""
+        place, factor, at, *totals = carried
+        many = ""
+        if self.has_factors:
+            kind = scalar_type(self.nest.operands[0].dtype)
+            align = SIZES[self.nest.operands[0].dtype]
+            one = self.writer.let("factor", f"load {kind}, ptr {factor}, align {align}")
+            many = self.writer.splat("factor", kind, one, self.lanes)
+        here = self.writer.splat("at", self.kind, self._lane(at), self.lanes)
+        sums = [self._added(total, place, here, n, many) for n, total in enumerate(totals)]
+        following = self._op("sub", at, self.numbers["spread1"])
+        after = self._on(place, self.tap_bytes), self._on(factor, self.factor_bytes)
+        return [*after, following, *sums]
+
+    def _added(self, total: str, place: str, here: str, n: int, factor: str) -> str:
+        """A sum with what the `n`-th vector of a tap has; `here` is the window of its lane 0."""
         w, lanes = self.writer, self.lanes
-        place, at, total = carried
-        numbers = self._lane(at)
+        vector = vector_type(self.kind, lanes)
+        iota = ", ".join(f"{self.kind} {n * lanes + lane}" for lane in range(lanes))
+        numbers = w.let("numbers", f"add {vector} {here}, {f'<{iota}>' if lanes > 1 else n}")
+        inside = w.let("inside", f"icmp ult {vector} {numbers}, {self.windows}")
         if lanes > 1:
-            vector = f"<{lanes} x {self.kind}>"
-            iota = ", ".join(f"{self.kind} {n}" for n in range(lanes))
-            numbers = w.splat("at", self.kind, numbers, lanes)
-            numbers = w.let("numbers", f"add {vector} {numbers}, <{iota}>")
-            mask = w.let("mask", f"icmp ult {vector} {numbers}, {self.windows}")
-            value = self.load_lanes(0, place, mask)
+            value = self.load_lanes(0, self.ahead(0, place, n), inside)
         else:
-            inside = w.let("inside", f"icmp ult {self.kind} {numbers}, {self.windows}")
             nothing = [(self.vector_type, "0.0")]
-            (value,) = w.when(inside, nothing, lambda: [self.load_lanes(0, place, None)])
-        total = w.let("sum", f"fadd {self.vector_type} {total}, {value}")
-        return [
-            self._on(place, self.tap_bytes),
-            self._op("sub", at, self.numbers["spread1"]),
-            total,
-        ]
+            load = partial(self.load_lanes, 0, place, None, n)
+            (value,) = w.when(inside, nothing, lambda: [load()])
+        if not factor:
+            return w.let("sum", f"fadd {self.vector_type} {total}, {value}")
+        kind = self.vector_type
+        if self.target.fma:
+            dtype = self.nest.operands[0].dtype
+            return self.vector.intrinsic("fma", dtype, value, factor, total)
+        share = w.let("share", f"fmul {kind} {value}, {factor}")
+        return w.let("sum", f"fadd {kind} {total}, {share}")
 
     def _lane(self, number: str) -> str:
         """A number as lanes have it."""
