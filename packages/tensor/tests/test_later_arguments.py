@@ -55,6 +55,17 @@ def test_arguments_by_position(call, said):
         (lambda: it.linalg.cond(matrix, p=1), "write ord=1"),
         (lambda: it.tril(matrix, diagonal=1), "write k=1"),
         (lambda: it.topk(x, 2, sorted=True), "always come in order"),
+        (lambda: it.empty(2, 3, requires_grad=True), r"write empty\(...\).require_grad\(\)"),
+        (lambda: it.random.normal((3,), requires_grad=True), r"normal\(...\).require_grad"),
+        (lambda: it.random.randint(5, size=(3,)), r"write shape=\(3,\)"),
+        (lambda: x.nonzero(as_tuple=True), r"stack\(nonzero\(x\), axis=-1\)"),
+        (lambda: it.mse_loss(x, x, size_average=False), 'write reduction="mean", "sum" or "none"'),
+        (lambda: it.linalg.eigh(matrix, UPLO="U"), r"not one triangle: eigh\(tril\(x\) \+ tril"),
+        (lambda: it.quantile(x, 0.5, method="lower"), "write interpolation='lower'"),
+        (lambda: it.searchsorted(x[0, 0], x, right=True), 'side="right" for True'),
+        (lambda: it.stft(x, 3, return_complex=True), "the result is complex"),
+        (lambda: x.backward(retain_graph=True), "backward: .* leave it out; what was recorded"),
+        (lambda: it.relu(x, inplace=True), "tensors never change, relu returns"),
         (lambda: it.dropout(x, inplace=True), "tensors never change, dropout returns"),
     ],
 )
@@ -120,12 +131,37 @@ def test_layers_functions_take_pytorchs_order(name):
 def test_advice_names_functions_and_options_that_are_there():
     for key in _OPTIONS:
         if isinstance(key, tuple):
-            function = getattr(it, key[0], None) or getattr(it.linalg, key[0])
+            spaces = (it, it.linalg, it.random, it.Tensor)
+            function = next(getattr(s, key[0]) for s in spaces if hasattr(s, key[0]))
             assert key[1] not in inspect.signature(function).parameters, key
 
 
 def test_other_errors_of_types_stay_and_functions_are_found_by_name():
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         it.tril(matrix, nonsense=1)
+    with pytest.raises(TypeError, match="'windows'; it takes x, n_fft, hop_length=, "):
+        it.stft(x, 3, windows=1, window=1)
     assert pickle.loads(pickle.dumps(it.tril)) is it.tril
     assert pickle.loads(pickle.dumps(it.add)) is it.add
+    assert pickle.loads(pickle.dumps(it.random.normal)) is it.random.normal
+
+
+def test_numpys_reductions_take_tensors():
+    assert isinstance(np.sum(x), it.Tensor)
+    assert np.sum(x, axis=1).shape == (2, 4)
+    assert np.mean(x, axis=(0, 1)).tolist() == it.mean(x, axis=(0, 1)).tolist()
+    assert np.max(x).item() == 23.0
+    with pytest.raises(ArgumentError, match="never change"):
+        np.sum(x, out=np.empty(()))
+
+
+def test_what_the_advice_says_is_right():
+    a = it.random.normal((3, 3))
+    lower = it.linalg.eigvalsh(it.tril(a) + it.tril(a, k=-1).conj().mT)
+    np.testing.assert_allclose(lower.numpy(), np.linalg.eigvalsh(a.numpy()), rtol=1e-5, atol=1e-5)
+    mean = it.linalg.eigvalsh(it.asarray((a.numpy() + a.numpy().T) / 2))
+    np.testing.assert_allclose(it.linalg.eigvalsh(a).numpy(), mean.numpy(), rtol=1e-5, atol=1e-5)
+    packed, pivots = it.linalg.lu_factor(a + 4 * matrix)
+    b = it.random.normal((2, 3))
+    solved = it.linalg.lu_solve(packed, pivots, b.mT, adjoint=True).mT
+    assert it.max(it.abs(solved @ (a + 4 * matrix) - b)) < 1e-4

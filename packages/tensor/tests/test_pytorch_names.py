@@ -18,7 +18,10 @@ from ingle.tensor.pytorch_names import answer, home, refused, renamed
 
 torch = pytest.importorskip("torch")
 X = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4) / 7 - 1
-PLACES = {"Tensor": torch.Tensor, "torch": torch, "nn.functional": torch.nn.functional}
+PLACES = {
+    "Tensor": torch.Tensor, "torch": torch, "nn.functional": torch.nn.functional,
+    "special": torch.special,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -28,7 +31,7 @@ def test_every_public_name_has_an_answer(place: str) -> None:
         n for n, v in inspect.getmembers(PLACES[place])
         if not (n.startswith("_") or isinstance(v, ModuleType))
     ]  # fmt: skip
-    assert len(names) > 150
+    assert len(names) > (150 if place != "special" else 50)
     assert [n for n in names if answer(n, place) is None] == []
 
 
@@ -50,6 +53,18 @@ def test_the_names_that_answers_give_exist() -> None:
                 value = getattr(value, part)
             assert not isinstance(value, ModuleType) or path == ".random", (name, code)
     assert all(patterns for patterns in refused.values())
+
+
+@pytest.mark.parametrize("name", ["linalg", "fft"])
+def test_names_of_the_extensions_have_an_answer(name: str) -> None:
+    ours = getattr(it, name)
+    for theirs, value in inspect.getmembers(getattr(torch, name)):
+        own = getattr(value, "__module__", "").startswith("torch._C._" + name)
+        own = own or inspect.isbuiltin(value)
+        if own and not theirs.startswith("_") and not hasattr(ours, theirs):
+            with pytest.raises(AttributeError, match=r"as PyTorch's has; here: ."):
+                getattr(ours, theirs)
+    assert pickle.loads(pickle.dumps(ours)) is ours
 
 
 def test_an_answer_names_what_is_called_the_same() -> None:

@@ -35,6 +35,9 @@ _DIFFERENT = {
 _SPELLINGS = frozenset({"dim", "dims", "keepdim", "unbiased"})
 """PyTorch's names of arguments."""
 
+_NUMPYS = frozenset({"dtype", "out"})
+"""What NumPy's functions, such as `np.mean(x)`, hand on even if it is None."""
+
 _FIRST = {
     "diff": "n", "normalize": "p", "vector_norm": "ord", "fftn": "s", "ifftn": "s", "rfftn": "s",
     "irfftn": "s", **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), "n"),
@@ -80,7 +83,11 @@ def with_habits(function: FunctionType) -> Callable[..., Any]:
 def _with_sizes(function: FunctionType) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*sizes: Any, **options: Any) -> Any:
-        return function(sizes, **options) if len(sizes) > 1 else function(*sizes, **options)
+        try:
+            return function(sizes, **options) if len(sizes) > 1 else function(*sizes, **options)
+        except TypeError:
+            refuse(function, sizes[:1], options)
+            raise
 
     return call
 
@@ -128,6 +135,9 @@ def _with_dim(
         try:
             return function(*args, **options)
         except TypeError:
+            asked = {k: v for k, v in options.items() if v is not None or k not in _NUMPYS}
+            if len(asked) < len(options):
+                return call(*args, **asked)
             refuse(function, args, options)
             raise
 

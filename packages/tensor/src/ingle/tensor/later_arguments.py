@@ -17,6 +17,24 @@ from .errors import ArgumentError
 
 _QUOTIENT = 'floor_divide(x, y) for "floor", trunc(x / y) for "trunc"'
 _CAST = 'write {name}(x.astype("{value}"), axis=...)'
+_BY_PLACE = "it goes by position"
+_RUNNING = (
+    "the layers of ingle.nn keep running statistics; batch_norm_training(x) gives the batch's"
+)
+_HERMITIAN = (
+    "leave it out for a Hermitian matrix; of others (x + x.conj().mT) / 2 is taken, and not one "
+    "triangle: {name}(tril(x) + tril(x, k=-1).conj().mT)"
+)
+_DENSE = "leave it out; gradients are dense"
+_RELATIVE = "write rtol=, which is relative to the largest singular value"
+_ANY = "leave it out; it is right for Hermitian matrices, too"
+_REDUCTION = 'write reduction="mean", "sum" or "none"'
+_NEVER_CHANGE = "leave it out; tensors never change, {name} returns the result"
+_IN_PLACE = (
+    "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
+    "selu", "silu", "threshold",
+)  # fmt: skip
+"""Functions that PyTorch has in place, too."""
 _OPTIONS: dict[tuple[str, str] | str, str] = {
     ("add", "alpha"): "write x + {value} * y",
     ("subtract", "alpha"): "write x - {value} * y",
@@ -38,10 +56,58 @@ _OPTIONS: dict[tuple[str, str] | str, str] = {
     ("tril", "diagonal"): "write k={value}", ("triu", "diagonal"): "write k={value}",
     ("diag", "diagonal"): "write offset={value}",
     ("topk", "sorted"): "leave it out; the values always come in order",
+    **{(name, "inplace"): _NEVER_CHANGE for name in _IN_PLACE},
+    **dict.fromkeys(
+        (("embedding", "max_norm"), ("embedding_bag", "max_norm"), ("embedding", "norm_type"),
+         ("embedding_bag", "norm_type")),
+        "nothing changes a table of weights when it is read; clip its rows after each step",
+    ),
+    ("arange", "end"): "write stop={value}", ("linspace", "end"): _BY_PLACE,
+    ("linspace", "steps"): "write num={value}", ("logspace", "end"): _BY_PLACE,
+    ("logspace", "steps"): "write num={value}",
+    ("as_strided", "storage_offset"): "write offset={value}",
+    ("as_strided", "stride"): "write strides={value}",
+    ("backward", "gradient"): "it goes by position",
+    ("backward", "inputs"): "look up grads[x] in what it returns",
+    ("backward", "retain_graph"): "leave it out; what was recorded stays while its result does",
+    ("batch_norm", "momentum"): _RUNNING, ("instance_norm", "momentum"): _RUNNING,
+    ("diag_embed", "dim1"): "write axis1={value}", ("diag_embed", "dim2"): "write axis2={value}",
+    ("dropout", "train"): "write training={value}",
+    ("einsum", "path"): "leave it out; the order of products is found",
+    ("eigh", "UPLO"): _HERMITIAN, ("eigvalsh", "UPLO"): _HERMITIAN,
+    ("embedding", "sparse"): _DENSE, ("embedding_bag", "sparse"): _DENSE,
+    ("embedding", "scale_grad_by_freq"): "divide by it.bincount(indices) yourself",
+    ("embedding_bag", "scale_grad_by_freq"): "divide by it.bincount(indices) yourself",
+    ("isin", "assume_unique"): "leave it out",
+    ("lu_solve", "left"): "write lu_solve(packed, pivots, b.mT, adjoint=True).mT for real matrices",
+    ("matrix_rank", "tol"): _RELATIVE, ("matrix_rank", "atol"): _RELATIVE,
+    ("matrix_rank", "hermitian"): _ANY, ("pinv", "hermitian"): _ANY,
+    ("pinv", "rcond"): "write rtol={value}", ("pinv", "atol"): _RELATIVE,
+    ("nonzero", "as_tuple"): "it is a tuple with the places along each axis; "
+    "stack(nonzero(x), axis=-1) has a row for each place",
+    ("pad", "pad"): _BY_PLACE,
+    ("quantile", "method"): "write interpolation={value!r}",
+    ("nanquantile", "method"): "write interpolation={value!r}",
+    ("normal", "size"): "write shape={value}", ("uniform", "size"): "write shape={value}",
+    ("randint", "size"): "write shape={value}",
+    ("roll", "shifts"): "write shift={value}",
+    ("searchsorted", "out_int32"): 'leave it out, or write searchsorted(...).astype("int32")',
+    ("searchsorted", "right"): 'write side="right" for True, side="left" for False',
+    ("split", "split_size"): _BY_PLACE, ("split", "split_size_or_sections"): _BY_PLACE,
+    ("stft", "return_complex"): "leave it out; the result is complex",
+    ("svd", "driver"): "leave it out; the backend chooses the algorithm",
+    ("svdvals", "driver"): "leave it out; the backend chooses the algorithm",
+    ("svd", "compute_uv"): "write svdvals(x) for False",
+    ("tensor_split", "sections"): _BY_PLACE, ("tensor_split", "indices"): _BY_PLACE,
+    ("unique", "sorted"): "leave it out; the values always come in order",
     "dim": "write axis={value}", "keepdim": "write keepdims={value}",
+    "requires_grad": "write {name}(...).require_grad()",
+    "pin_memory": "leave it out", "memory_format": "leave it out", "layout": "leave it out",
+    "size_average": _REDUCTION, "reduce": _REDUCTION,
+    "cudnn_enabled": "leave it out", "cudnn_enable": "leave it out",
+    "compute_mode": "leave it out",
     "input": "the first argument goes by position",
-    "inplace": "leave it out; tensors never change, {name} returns the result",
-    "out": "leave it out; tensors never change, {name} returns the result",
+    "inplace": _NEVER_CHANGE, "out": _NEVER_CHANGE,
 }  # fmt: skip
 """What to write for an option that only PyTorch has, by function and option, or by option alone."""
 
@@ -102,7 +168,8 @@ def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any])
 
     Raises:
         ArgumentError: an option that PyTorch has.
-        TypeError: more arguments by position than it takes; says the names of the others.
+        TypeError: another option that it does not have, or more arguments by position than it
+            takes; says the names of those that it has.
     """
     code, name = inspect.unwrap(function).__code__, function.__name__
     positional, count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
@@ -113,6 +180,13 @@ def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any])
             raise ArgumentError(
                 f"{name}: there is no {option}={value!r}; {told.format(name=name, value=value)}"
             )
+    unknown = [option for option in options if option not in names]
+    if unknown and not code.co_flags & inspect.CO_VARKEYWORDS:
+        takes = [*names[:positional], *(f"{n}=" for n in names[positional:])]
+        raise TypeError(
+            f"{name}() got an unexpected keyword argument {unknown[0]!r}; it takes "
+            f"{', '.join(takes)}"
+        )
     behind = names[positional:]
     if len(args) > positional and behind and not code.co_flags & inspect.CO_VARARGS:
         others = "the others are" if len(behind) > 1 else "the other is"

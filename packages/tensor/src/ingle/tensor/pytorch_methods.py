@@ -175,12 +175,17 @@ class PyTorchMethods:
         """Whether the dtype is complex; `x.dtype.is_complex`."""
         return self.dtype.is_complex
 
-    def to(self, *to: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def to(
+        self, *to: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
+        copy: bool = False,
+    ) -> Tensor:  # fmt: skip
         """Another dtype, device or both: `astype` and `to_device`.
 
         Args:
             to: a dtype, a device, or a tensor whose dtype and device are meant.
             dtype, device: the same by name.
+            non_blocking, copy: PyTorch's, without a meaning here: what waits is what needs a
+                value, and nobody can tell a tensor from its copy.
 
         >>> import ingle.tensor as it
         >>> it.asarray([1, 2]).to("float64").dtype

@@ -15,6 +15,17 @@ from .other_names import table
 
 RENAMED = """
 absolute: it.abs(x)
+expit: it.sigmoid(x)
+gammaln: it.lgamma(x)
+psi: it.digamma(x)
+gammainc: it.igamma(a, x)
+gammaincc: it.igammac(a, x)
+ndtr: (1 + it.erf(x / 2**0.5)) / 2
+ndtri: 2**0.5 * it.erfinv(2 * p - 1)
+entr: -it.xlogy(x, x)
+xlog1py: it.xlogy(x, 1 + y)
+i0e: it.i0(x) * it.exp(-it.abs(x))
+i1e: it.i1(x) * it.exp(-it.abs(x))
 baddbmm addmm addmv: beta * c + alpha * (a @ b)
 addbmm: beta * c + alpha * it.sum(a @ b, axis=0)
 addr: beta * c + alpha * it.outer(a, b)
@@ -213,6 +224,7 @@ type_as: x.astype(y.dtype)
 cpu: x.numpy(), x.to_device("cpu")
 contiguous: x (how bytes lie in memory is the backend's affair)
 to: x.astype(dtype), x.to_device(device)
+Tensor.unfold: it.sliding_window_view(x, size, axis=..., step=...)
 Tensor.float: x.astype("float32")
 Tensor.double: x.astype("float64")
 Tensor.half: x.astype("float16")
@@ -295,7 +307,9 @@ nobody has written it so far:
 LAPACK's own factors are not offered; see ingle.tensor.linalg:
     geqrf orgqr ormqr lobpcg lu_unpack svd_lowrank pca_lowrank
 special functions and rare ones; write them with operations, or ask:
-    mvlgamma frexp renorm float4* conv_tbc alpha_dropout alpha_dropout_
+    airy_ai bessel_* chebyshev_* erfcx hermite_* laguerre_* legendre_* log_ndtr
+    modified_bessel_* multigammaln scaled_modified_bessel_* shifted_chebyshev_*
+    spherical_bessel_* zeta mvlgamma frexp renorm float4* conv_tbc alpha_dropout alpha_dropout_
     feature_alpha_dropout feature_alpha_dropout_ *grouped_mm scaled_mm
 a dtype that Ingle does not have:
     complex32 chalf bits* bit int1 int3 int5 int6 int7 uint1 uint3 uint5 uint6 uint7
@@ -328,6 +342,7 @@ a part of PyTorch itself, not of computing with tensors:
     overrides package platform quantization quasirandom return_types serialization signal
     sparse testing torch torch_version types utils version windows functools glob
     importlib inspect math os sys textwrap threading warnings dataclasses np TYPE_CHECKING
+    common_args multi_dim_common
     USE_* PRIVATE_OPS Callable Optional Broadcasting* GRID_SAMPLE_* ScalingType
     SwizzleType assert_int_or_pair boolean_dispatch handle_torch_function
     has_torch_function* *_notes classproperty compiled_with_cxx11_abi get_file_path

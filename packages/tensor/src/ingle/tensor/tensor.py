@@ -18,6 +18,7 @@ from .dtypes import DType
 from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .exchange import Exchange
 from .in_place import assigned, combined
+from .later_arguments import with_advice
 from .moving import moved
 from .number_protocol import NumberProtocol
 from .operators import Operators
@@ -200,6 +201,9 @@ class Tensor(NumberProtocol, Operators, Exchange):
                 "backward: Python goes down and has no imports any more, which gradients need; "
                 "compute them in a function for atexit.register, not in a finalizer"
             ) from error
+
+    if not TYPE_CHECKING:
+        backward = with_advice(backward)
 
     def _number(self, to: str) -> Any:
         handle = self._handle

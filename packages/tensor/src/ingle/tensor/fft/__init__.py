@@ -15,5 +15,6 @@ from ..ops.signals.frequencies import fftfreq as fftfreq
 from ..ops.signals.frequencies import fftshift as fftshift
 from ..ops.signals.frequencies import ifftshift as ifftshift
 from ..ops.signals.frequencies import rfftfreq as rfftfreq
+from . import other_names as _other_names
 
 _install_habits(globals(), __name__)

@@ -38,5 +38,6 @@ from ..ops.linear_algebra.singular_values import svd as svd
 from ..ops.linear_algebra.singular_values import svdvals as svdvals
 from ..ops.linear_algebra.triangular_systems import solve_triangular as solve_triangular
 from ..ops.movement.triangular import diagonal as diagonal
+from . import other_names as _other_names
 
 _install_habits(globals(), __name__)

@@ -4,6 +4,7 @@ The numbers depend on the generator's seed and on how much was drawn before, nev
 A process starts with seed 0, so that a run repeats until it asks for something else.
 """
 
+from ..habits import install as _install_habits
 from . import other_names as _other_names
 from .basic import bernoulli as bernoulli
 from .basic import normal as normal
@@ -28,3 +29,5 @@ from .discrete import poisson as poisson
 from .generator import Generator as Generator
 from .generator import default_generator as default_generator
 from .generator import seed as seed
+
+_install_habits(globals(), __name__)

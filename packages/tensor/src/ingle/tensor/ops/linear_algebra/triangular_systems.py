@@ -19,6 +19,7 @@ from ..movement.shapes import reshape
 from ..movement.triangular import eye, tril, triu
 from ._matrices import DECOMPOSITION, adjoint, check_dtype, sample_matrix, square_matrices
 from .linear_systems import solve
+from .products import matrix_transpose
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 @guarded
 def solve_triangular(
-    x1: TensorLike, x2: TensorLike, /, *, upper: bool, unitriangular: bool = False
-) -> Tensor:
+    x1: TensorLike, x2: TensorLike, /, *, upper: bool, unitriangular: bool = False,
+    left: bool = True,
+) -> Tensor:  # fmt: skip
     """The solution `x` of `x1 @ x = x2` for triangular matrices.
 
     Args:
@@ -36,6 +38,8 @@ def solve_triangular(
             leading axes broadcast.
         upper: which triangle.
         unitriangular: whether to take ones for the diagonal, whatever stands there.
+        left: whether `x1` stands on the left. If not, `x @ x1 = x2` is solved, for one vector or
+            matrices `(..., k, m)` whose rows are the right-hand sides.
 
     Raises:
         LinearAlgebraError: there is a zero on a diagonal.
@@ -50,6 +54,12 @@ def solve_triangular(
     b = handle_of(x2, name, "x2")
     if not b.shape:
         raise ShapeError(f"{name}: x2 must be a vector or a stack of matrices, got a 0-d tensor")
+    if not left:
+        turned = matrix_transpose(wrap(b)) if len(b.shape) > 1 else wrap(b)
+        out = solve_triangular(
+            matrix_transpose(wrap(a)), turned, upper=not upper, unitriangular=unitriangular
+        )
+        return matrix_transpose(out) if len(b.shape) > 1 else out
     right = x2 if len(b.shape) > 1 else reshape(x2, (*b.shape, 1))
     op = _SOLVE_TRIANGULAR.op(upper=bool(upper), unitriangular=bool(unitriangular))
     out = run2(op, *promote(name, ("x1", wrap(a)), ("x2", right)))
@@ -106,6 +116,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(
             (left, right), {"upper": upper, "unitriangular": True}, condition=32, magnitude=8.0
         )
+    matrix, rows = _well_conditioned(draw, draw.shape((3, 3))), draw.array(draw.shape((2, 3)))
+    yield Sample((matrix, rows), {"upper": True, "left": False}, condition=16)
 
 
 def _well_conditioned(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
@@ -116,7 +128,11 @@ def _well_conditioned(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(noise + np.eye(shape[-1]), draw.dtype.dtype)
 
 
-def _reference(x1: Any, x2: Any, *, upper: bool, unitriangular: bool = False) -> Any:
+def _reference(
+    x1: Any, x2: Any, *, upper: bool, unitriangular: bool = False, left: bool = True
+) -> Any:
+    if not left:
+        return _reference(x1.mT, x2.mT, upper=not upper, unitriangular=unitriangular).mT
     matrix = np.triu(x1, int(unitriangular)) if upper else np.tril(x1, -int(unitriangular))
     return np.linalg.solve(matrix + np.eye(x1.shape[-1]) if unitriangular else matrix, x2)
 
