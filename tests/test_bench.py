@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -127,6 +128,72 @@ def test_rows_for_gpus_run_anywhere_when_they_are_asked_for() -> None:
     assert "differs from" not in done.stdout
     assert "gives shape" not in done.stdout
     assert "skipped" not in done.stdout
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`bench/gpu_checks.py` as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    return importlib.import_module("gpu_checks")
+
+
+def test_stages_on_a_gpu_end_each_by_itself(checks: Any, tmp_path: Path) -> None:
+    """One that fails, hangs or computes something else costs the others nothing."""
+    wrong = "print('gelu: ingle-cuda differs from torch-cuda by 3')"
+    stages = [
+        checks.Stage("good", ("-c", "print('here: {out}')"), 20),
+        checks.Stage("bad", ("-c", "raise SystemExit('it broke')"), 20),
+        checks.Stage("hangs", ("-c", "import time; time.sleep(60)"), 0.2),
+        checks.Stage("wrong", ("-c", wrong), 20),
+        checks.Stage("pair", ("-c", ""), 20, 2),
+    ]
+    found = checks.run_all(stages, tmp_path, gpus=1, total=60.0)
+    states = {name: outcome.state for name, outcome in found.items()}
+    assert states == {
+        "good": "passed", "bad": "failed", "hangs": "too long", "wrong": "failed",
+        "pair": "left out",
+    }  # fmt: skip
+    assert found["good"].last == f"here: {tmp_path}"
+    assert found["bad"].last == "it broke"
+    report = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    assert report["pair"]["last"] == "it needs 2 GPUs, there are 1"
+    late = checks.run_all(stages[:1], tmp_path, gpus=1, total=0.0)
+    assert late["good"] == ("left out", 0.0, "no time is left")
+
+
+def test_stages_on_a_gpu_are_there(checks: Any) -> None:
+    """Their scripts and tests are files, and their rows workloads that there are."""
+    done = bench("gpu_checks.py", "--list")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(checks.STAGES)
+    names = {w.name for w in [*checks_workloads(), *importlib.import_module("gpu_workloads").ALL]}
+    for stage in checks.STAGES:
+        for part in stage.command:
+            assert not part.endswith(".py") or (ROOT / part).is_file(), part
+        if "--workloads" in stage.command:
+            rows = stage.command[stage.command.index("--workloads") + 1]
+            assert all(any(row in name for name in names) for row in rows.split(",")), rows
+
+
+def checks_workloads() -> Any:
+    return importlib.import_module("workloads").ALL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("gpu_agreement.py", ("--device", "cpu")),
+        (
+            "data_parallel.py",
+            ("--devices=cpu,numpy", "--width=32", "--batch=64", "--rounds=1"),
+        ),
+    ],
+)
+def test_checks_of_gpus_run_on_processors(script: str, arguments: Any) -> None:
+    done = bench(script, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "agrees" in done.stdout or "Ingle on 2" in done.stdout
 
 
 def test_systems_for_gpus_say_what_is_missing() -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -179,6 +179,31 @@ class Stream:
         return SimpleNamespace(launch=launch, steps=steps)
 
 
+class Event:
+    """A place in a stream, which is reached when somebody waits."""
+
+    def __init__(self, disable_timing: bool) -> None:
+        self.done = False
+
+    def record(self, stream: Stream) -> None:
+        self._stream = stream
+        stream.put(lambda: setattr(self, "done", True))
+
+    def synchronize(self) -> None:
+        self._stream.synchronize()
+
+
+class Pinned(bytearray):
+    """Memory of the host that the GPU reads when it is its turn."""
+
+    places: ClassVar[set[int]] = set()
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self.ptr = ctypes.addressof((ctypes.c_uint8 * nbytes).from_buffer(self))
+        self.places.add(self.ptr)
+
+
 class HostGpu:
     """What a driver, CuPy and cuBLAS do, on the processor.
 
@@ -205,10 +230,14 @@ class HostGpu:
         runtime = SimpleNamespace(
             setDevice=lambda number: None, malloc=self._malloc, free=self._free,
             memcpyAsync=self._copy, memGetInfo=self._memory, CUDARuntimeError=FaultError,
+            deviceGetPCIBusId=lambda number: "0000:00:00.0",
         )  # fmt: skip
         self.cupy = SimpleNamespace(
-            cuda=SimpleNamespace(runtime=runtime, Stream=lambda non_blocking: Stream(self))
-        )
+            cuda=SimpleNamespace(
+                runtime=runtime, Stream=lambda non_blocking: Stream(self), Event=Event,
+                alloc_pinned_memory=Pinned,
+            )
+        )  # fmt: skip
 
     # The runtime -------------------------------------------------------------------------------
 
@@ -242,8 +271,9 @@ class HostGpu:
             raise FaultError("cudaErrorStreamCaptureUnsupported: a copy during a capture")
         if "memcpyAsync" in self.fails:
             raise self.fails["memcpyAsync"]
-        # Ordinary memory is copied at once; the GPU's when it is its turn.
-        source = ctypes.string_at(of, nbytes) if kind == 1 else None
+        # Ordinary memory is copied at once; pinned memory and the GPU's when it is their turn.
+        at_once = kind == 1 and of not in Pinned.places
+        source = ctypes.string_at(of, nbytes) if at_once else None
 
         def work() -> None:
             ctypes.memmove(to, of if source is None else source, nbytes)
@@ -362,9 +392,9 @@ def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
     """A device `name`, which is that GPU until the test's end."""
     import ingle_cuda.cublas
     from ingle.tensor import plugins
-    from ingle_cuda import backend, errors, memory
+    from ingle_cuda import backend, errors, memory, staging
 
-    for module in (backend, memory):
+    for module in (backend, memory, staging):
         monkeypatch.setattr(module, "cupy", lambda: gpu.cupy)
     for module in (backend, errors):
         monkeypatch.setattr(module, "driver", lambda: gpu)
@@ -373,7 +403,9 @@ def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
     made.gpu = gpu
     HostBackend.__init__(made, Device(name), devices.Limits(0, "host", 4, "sm_90", gpu.total))
     device, whole = Device(name), made.composition()
-    description = plugins.BackendDescription(create=lambda index: whole)
+    description = plugins.BackendDescription(
+        create=lambda index: whole, summary="CUDA on the processor"
+    )
     monkeypatch.setitem(plugins._descriptions, name, description)
     monkeypatch.setitem(plugins._backends, device, whole)
     return made
