@@ -34,19 +34,19 @@ def scaled(lanes: str = "inner") -> Nest:
 def test_rows(length: int, short: int, single: bool, long: bool, ahead: tuple[int, ...]) -> None:
     """The other operand is the same for all rows, so it is not fetched again."""
     nest = with_row_length(scaled(), (100, length), [(length, 1), (0, 1), (length, 1)])
-    assert (nest.short, nest.single, nest.long, nest.ahead) == (short, single, long, ahead)
+    assert (nest.short, nest.single, nest.long, nest.prefetched) == (short, single, long, ahead)
 
 
 def test_one_row_and_one_pass_have_nothing_ahead() -> None:
     strides = [(512, 1)] * 3
-    assert with_row_length(scaled(), (100, 512), strides).ahead == (0, 1)
-    assert with_row_length(scaled(), (1, 512), strides).ahead == ()
+    assert with_row_length(scaled(), (100, 512), strides).prefetched == (0, 1)
+    assert with_row_length(scaled(), (1, 512), strides).prefetched == ()
     nest = scaled()
     one = nest._replace(stages=nest.stages[:1])
-    assert with_row_length(one, (100, 512), strides).ahead == ()
+    assert with_row_length(one, (100, 512), strides).prefetched == ()
     assert not with_row_length(one, (100, 512), strides).long, "nothing is divided"
     columns = with_row_length(scaled("outer"), (100, 10), [(1, 100)] * 3)
-    assert (columns.short, columns.single, columns.ahead) == (0, False, ())
+    assert (columns.short, columns.single, columns.prefetched) == (0, False, ())
 
 
 def test_a_stride_of_two_is_known_along_the_lanes() -> None:

@@ -93,7 +93,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 def llvm() -> Any:
     made = module("conftest").Machine(pytest.importorskip("llvmlite.binding"))
     # Functions that choose among numbers in a register are others in their last place.
-    made.target = made.target._replace(lookup=False)
+    made.target = made.target._replace(permute=False)
     return made
 
 

@@ -244,7 +244,7 @@ def test_one_of_sixteen_numbers(machine: Any, beside: str, dtype: str) -> None:
     entries = tuple([bits_of(n * 0.37 - 2, dtype) for n in range(16)])
     b = CodeBuilder()
     place = b.cast(b.load(0, beside), "int32")
-    found = b.append("lookup", dtype, (place,), entries)
+    found = b.append("permute", dtype, (place,), entries)
     code, (less,) = b.finish(b.append("lt", "bool", (found, b.constant(0.4, dtype))))
     x = np.random.default_rng(0).integers(-100, 100, 333).astype(beside)
     expected = np.array([n * 0.37 - 2 for n in range(16)], dtype)[x & 15]

@@ -37,7 +37,7 @@ def test_rows_are_read_where_an_index_says(machine: Any, width: int, dtype: str,
     b = CodeBuilder()
     code, (root,) = b.finish(b.load(1, dtype))
     operands = (
-        Operand("int32", False, "zero"), Operand(dtype, beyond=0), Operand(dtype, True),
+        Operand("int32", False, "zero"), Operand(dtype, row_base=0), Operand(dtype, True),
     )  # fmt: skip
     nest = Nest(1, operands, ("int64",), (place(), Map(code, ((2, root),))))
     rng = np.random.default_rng(width)
@@ -61,7 +61,7 @@ def test_rows_on_one_place_come_in_order_however_work_is_divided(
     if combine is not None:
         update = b.append(combine, dtype, (b.load(2, dtype), update))
     code, (root,) = b.finish(update)
-    operands = (Operand("int32", False, "zero"), Operand(dtype), Operand(dtype, True, beyond=0))
+    operands = (Operand("int32", False, "zero"), Operand(dtype), Operand(dtype, True, row_base=0))
     short = width if width <= 32 else 0
     nest = Nest(
         2, operands, ("int64",), (place(), Map(code, ((2, root),))), short=short, scattered=True
@@ -109,7 +109,7 @@ def test_a_copy_onto_itself_and_to_elsewhere(machine: Any):
 def test_places_that_nobody_computes_are_refused(change: Any, problem: str):
     b = CodeBuilder()
     code, (root,) = b.finish(b.load(0, "int32"))
-    operands = (Operand("int32", beyond=0), Operand("int32", True))
+    operands = (Operand("int32", row_base=0), Operand("int32", True))
     nest = Nest(1, operands, ("int64",), (place(), Map(code, ((1, root),))))
     validate(nest)
     with pytest.raises(ValueError, match=problem):

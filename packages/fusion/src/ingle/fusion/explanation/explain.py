@@ -295,7 +295,7 @@ def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequ
         # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
         skipped = 1 if call.nest.scattered else 0
         sizes, each = call.sizes[skipped:], zip(call.nest.operands, call.strides, strict=True)
-        steps = [s[skipped:] if o.beyond is None else (1,) * len(sizes) for o, s in each]
+        steps = [s[skipped:] if o.row_base is None else (1,) * len(sizes) for o, s in each]
         nbytes = sum(
             bytes_along(graph, a.root, sizes, s) for a, s in zip(call.arguments, steps, strict=True)
         )

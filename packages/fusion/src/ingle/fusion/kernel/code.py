@@ -17,7 +17,7 @@ identity is its content.
 | result | (stage, number) | a reduction's result in an earlier stage of this row |
 | row | (stage, number) | a value that an earlier `Row` stage computed |
 | table | tuple of bit patterns | the entry that the argument (int32 or int64) chooses |
-| lookup | 16 bit patterns | the entry that the lowest four bits of the argument (int32) choose |
+| permute | 16 bit patterns | the entry that the lowest four bits of the argument (int32) choose |
 | argument | number | an argument of a function that `fallback` names |
 
 **Core operations**, which every renderer has. Both arguments and the result have the dtype of the
@@ -89,7 +89,7 @@ SIZES = {name: as_dtype(name).itemsize for name in sorted(DTYPES)}
 LEAVES = frozenset({"load", "scalar", "constant", "index", "result", "row", "argument"})
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
-_UNARY = "neg abs sqrt floor ceil trunc round not cast bitcast gather table lookup"
+_UNARY = "neg abs sqrt floor ceil trunc round not cast bitcast gather table permute"
 _BINARY = (
     "add sub mul min max div residue scale scale_near quotient modulo and or xor shl shr "
     "eq ne lt le gt ge"

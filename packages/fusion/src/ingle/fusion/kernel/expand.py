@@ -36,7 +36,7 @@ class Expander(CodeBuilder):
 
 def core_only(name: str, dtype: str, source: str) -> bool:
     """A target that has the whole core and nothing more, not even half types."""
-    return name not in COMPOSITE and name != "lookup"
+    return name not in COMPOSITE and name != "permute"
 
 
 def expand(

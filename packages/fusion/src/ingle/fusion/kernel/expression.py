@@ -153,10 +153,10 @@ class Expression:
         at = self.builder.append("table", dtype, (self.at,), bits)
         return Expression(self.builder, at)
 
-    def lookup(self, entries: Sequence[float], dtype: str) -> Expression:
+    def permute(self, entries: Sequence[float], dtype: str) -> Expression:
         """The entry of 16 that the lowest four bits of this int32 choose."""
         bits = tuple(self.constant(e, dtype).pattern for e in entries)
-        at = self.builder.append("lookup", dtype, (self.at,), bits)
+        at = self.builder.append("permute", dtype, (self.at,), bits)
         return Expression(self.builder, at)
 
     @property

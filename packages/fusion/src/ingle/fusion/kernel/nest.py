@@ -65,8 +65,8 @@ class Operand(NamedTuple):
         dtype: of its elements.
         output: whether the kernel writes it; later stages of the same row may load what was stored.
         lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
-        beyond: the number of a value of the first stage, a `Row`: by so many elements the operand's
-            rows begin further on.
+        row_base: the number of a value of the first stage, a `Row`: by so many elements rows of the
+            operand begin further on.
         by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
         alike: an operand before this one, whose strides along the outer axes are the same, so that
             rows begin as far from its place.
@@ -75,7 +75,7 @@ class Operand(NamedTuple):
     dtype: str
     output: bool = False
     lane: str = "unit"
-    beyond: int | None = None
+    row_base: int | None = None
     by_two: bool = False
     alike: int | None = None
 
@@ -198,7 +198,7 @@ class Nest(NamedTuple):
         short: the inner size where it is part of the kernel, at most `SHORT`; else 0.
         single: no row is longer than a block of its sums, so that these need no totals.
         long: rows are long enough that what is prepared once for each of them pays.
-        ahead: operands whose next row is fetched in the second pass over this one.
+        prefetched: operands whose next row is fetched in the second pass over this one.
         scattered: rows may fall on each other's places; value 0 of the first stage says where.
     """
 
@@ -211,7 +211,7 @@ class Nest(NamedTuple):
     short: int = 0
     single: bool = False
     long: bool = False
-    ahead: tuple[int, ...] = ()
+    prefetched: tuple[int, ...] = ()
     scattered: bool = False
 
 

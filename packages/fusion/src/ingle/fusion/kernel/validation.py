@@ -47,8 +47,8 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} is by two: its lane must be 'strided', along the inner axis"
         if operand.alike is not None and not 0 <= operand.alike < k:
             yield f"operand {k} is like operand {operand.alike}, which does not come before it"
-        if operand.beyond is not None and not _is_place(nest, operand.beyond):
-            yield f"operand {k} begins beyond value {operand.beyond}; stage 0 has no such int64"
+        if operand.row_base is not None and not _is_place(nest, operand.row_base):
+            yield f"operand {k} begins beyond value {operand.row_base}; stage 0 has no such int64"
     if nest.scattered and not (nest.outer and _is_place(nest, 0)):
         yield "scattered rows need an outer axis and a first stage that says where they are"
     if nest.short and not (
@@ -73,7 +73,7 @@ def _runs_alone(nest: Nest) -> bool:
     first, *rest = nest.stages
     plain = not (nest.ragged or nest.short or nest.scattered or in_blocks(nest))
     folds = isinstance(first, Reduce) and not first.stores
-    moved = any(operand.beyond is not None for operand in nest.operands)
+    moved = any(operand.row_base is not None for operand in nest.operands)
     return plain and folds and len(rest) == 1 and isinstance(rest[0], Map) and not moved
 
 
@@ -87,7 +87,7 @@ def _folds_alone(nest: Nest) -> bool:
     loads = [(i.name, i.value) for i in stage.code[:2]] == [("load", 0), ("load", 1)][:count]
     loads = loads and [i.name for i in stage.code[2:]] == ["mul"][: count - 1]
     floats = {operand.dtype for operand in nest.operands} <= {"float32", "float64"}
-    moved = any(operand.beyond is not None for operand in nest.operands)
+    moved = any(operand.row_base is not None for operand in nest.operands)
     kinds = [(operand.output, operand.lane) for operand in nest.operands]
     factor = [(False, "zero")][: count - 1]
     ends = kinds in ([(False, lane), *factor, (True, "unit")] for lane in ("unit", "strided"))

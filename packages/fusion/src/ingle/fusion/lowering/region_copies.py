@@ -275,9 +275,9 @@ class Assembler:
             raise Unnestable
         operands = []
         for k, (argument, steps) in enumerate(zip(draft.arguments, draft.strides, strict=True)):
-            beyond = 0 if k == draft.moved else None
+            row_base = 0 if k == draft.moved else None
             lane = lane_of(steps[-1])
-            operands.append(Operand(draft.dtypes[k], argument.output, lane, beyond))
+            operands.append(Operand(draft.dtypes[k], argument.output, lane, row_base))
         nest = Nest(
             outer,
             tuple(operands),

@@ -26,7 +26,7 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
         short=length if nest.outer and along and length <= SHORT else 0,
         single=along and bool(blocks) and length <= min(blocks),
         long=length >= LONG and not is_flat(nest) and _divides(nest),
-        ahead=_ahead(nest, sizes, strides) if nest.outer and along else (),
+        prefetched=_prefetched(nest, sizes, strides) if nest.outer and along else (),
     )
 
 
@@ -49,7 +49,9 @@ def _divides(nest: Nest) -> bool:
     return any(at.name == "div" for stage in passes for at in stage.code)
 
 
-def _ahead(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _prefetched(
+    nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
     """The operands whose next row had better be on its way while a row is gone over again.
 
     The first pass over a row waits for memory, the later ones find everything near and let memory
@@ -63,7 +65,7 @@ def _ahead(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -
     chosen = [
         k
         for k in rows
-        if k in first and not nest.operands[k].output and nest.operands[k].beyond is None
+        if k in first and not nest.operands[k].output and nest.operands[k].row_base is None
         and strides[k][-2]
     ]  # fmt: skip
     row_bytes = sum(SIZES[nest.operands[k].dtype] for k in (*rows, *chosen)) * sizes[-1]

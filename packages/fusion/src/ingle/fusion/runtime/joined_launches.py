@@ -33,7 +33,7 @@ class TouchedBytes(NamedTuple):
 def joins(nest: Nest) -> bool:
     """Whether launches of a nest may be joined: it is flat, and all that it touches is known."""
     gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    return is_flat(nest) and not gathers and all(o.beyond is None for o in nest.operands)
+    return is_flat(nest) and not gathers and all(o.row_base is None for o in nest.operands)
 
 
 def spans_of(call: NestCall) -> tuple[TouchedBytes, ...]:

@@ -139,7 +139,7 @@ class _MemoryLayout:
             steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)
             last = argument.offset + sum(max(s, 0) for s in steps)
-            if operand.beyond is not None:  # the kernel keeps where it begins within limits
+            if operand.row_base is not None:  # the kernel keeps where it begins within limits
                 first, last = 0, last - first
             aval = self._graph.values[argument.root].aval
             if first < 0 or last >= math.prod(aval.shape):

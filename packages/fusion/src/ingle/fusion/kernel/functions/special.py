@@ -19,7 +19,7 @@ def erf(dtype: str, x: Expression) -> Expression:
 
 def _erf32(a: Expression) -> Expression:
     """Two polynomials; beyond 3.92 the nearest float32 is 1."""
-    if a.builder.offers("lookup", a.dtype):
+    if a.builder.offers("permute", a.dtype):
         return _erf_in_pieces(a)
     z = a * a
     near = a.fma(z.polynomial(c.ERF32), a)
@@ -32,8 +32,8 @@ def _erf_in_pieces(a: Expression) -> Expression:
     a = a.at_most(_LAST)
     place = (a + 2.0**21).bitcast("int32")
     centers, *powers = c.ERF_PIECES32
-    r = a - place.lookup(centers, a.dtype)
-    first, *others = [place.lookup(p, a.dtype) for p in powers]
+    r = a - place.permute(centers, a.dtype)
+    first, *others = [place.permute(p, a.dtype) for p in powers]
     slope = others[-1]
     for other in others[-2::-1]:
         slope = slope.fma(r, other)

@@ -13,7 +13,7 @@ from .text import Scope, Source, literal, memory_type, unsigned_type, value_type
 
 def native(name: str, dtype: str, source: str) -> bool:
     """Whether C, with its mathematical library and the helpers, has an operation of the code."""
-    return name not in COMPOSITE and name not in ("scale", "scale_near", "lookup")
+    return name not in COMPOSITE and name not in ("scale", "scale_near", "permute")
 
 
 def expanded(code: Code, roots: Iterable[int]) -> tuple[Code, tuple[int, ...]]:
@@ -87,7 +87,7 @@ class CodeRenderer:
                 return f"{args[0]} ? {args[1]} : {args[2]}"
             case "table":
                 return f"{self._table(dtype, value)}[{args[0]}]"
-            case "lookup":
+            case "permute":
                 return f"{self._table(dtype, value)}[{args[0]} & 15]"
             case "fallback":
                 function = self._function(value, tuple([code[p].dtype for p in places[2:]]))

@@ -115,8 +115,8 @@ class InnerNest(NestRenderer):
         """Operand `k` at an inner index of this row."""
         lane = self.nest.operands[k].lane
         step = LANE_STEPS.get(lane) or ("0" if index == "0" else self.stride(k, -1))
-        beyond = self.nest.operands[k].beyond
-        first = "0" if beyond is None else f"row_0_{beyond}"
+        row_base = self.nest.operands[k].row_base
+        first = "0" if row_base is None else f"row_0_{row_base}"
         return place(self.row_pointer(k), first, product(index, step))
 
     def _written(self, number: int, level: int, scope: Scope) -> None:

@@ -5,7 +5,7 @@ functions are written out by the same rules, and reductions add in the same orde
 them multiplies and adds with one rounding and the other with two (`fma`), mathematical functions
 differ in their last place; C does it in one where the compiler says that it is fast
 (`FP_FAST_FMAF`, as with `-march=native`). So they do where processors choose among numbers in a
-register (`lookup`), for which there are other formulas.
+register (`permute`), for which there are other formulas.
 
 The compiler must neither contract nor reorder: `-ffp-contract=off` and no `-ffast-math`. It may use
 what it has of vectors: loops over lanes have no dependences and say so.

@@ -30,7 +30,7 @@ def goes_across(nest: Nest, target: Target) -> bool:
     plain = nest.outer == 1 and nest.lanes == "inner" and not nest.scattered and not in_blocks(nest)
     reduces = any(isinstance(stage, Reduce) for stage in nest.stages)
     fit = all(
-        operand.beyond is None and (operand.lane == "zero" or SIZES[operand.dtype] >= 4)
+        operand.row_base is None and (operand.lane == "zero" or SIZES[operand.dtype] >= 4)
         for operand in nest.operands
     )
     return target.gathers and nest.short > 0 and plain and fit and reduces
@@ -88,10 +88,10 @@ class AcrossNest(NestRenderer):
     """Writes a kernel with a row in each lane."""
 
     scalar_rows = False
-    slides = False
+    gathers_contiguously = False
 
     @property
-    def quotients(self) -> bool:
+    def divides_by_invariants(self) -> bool:
         """What is fixed serves all elements of some rows."""
         return True
 

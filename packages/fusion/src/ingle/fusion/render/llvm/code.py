@@ -19,8 +19,8 @@ from ...kernel.code import (
 )
 from ...kernel.expand import expand, function_code
 from ..leaves import LEAVES, Environment
-from .contiguous_gather import SLIDE
-from .operations import SPECIAL, lookup
+from .contiguous_gather import CONTIGUOUS_GATHER
+from .operations import SPECIAL, permute
 from .targets import Target
 from .text import (
     Values,
@@ -34,10 +34,10 @@ from .text import (
 )
 
 
-class Sliding(Environment, Protocol):
-    """An environment along the inner axis, where gathers may be slides."""
+class ContiguousGathers(Environment, Protocol):
+    """An environment along the inner axis, where gathers may be contiguous."""
 
-    def slide(self, operand: int, dtype: str, offset: str) -> str: ...
+    def contiguous_gather(self, operand: int, dtype: str, offset: str) -> str: ...
 
 
 class CodeRenderer:
@@ -106,8 +106,8 @@ class CodeRenderer:
             return self.select(dtype, *args)
         if name == "table":
             return self.table(dtype, source, args[0], value)
-        if name == "lookup":
-            return lookup(self, dtype, args[0], value)
+        if name == "permute":
+            return permute(self, dtype, args[0], value)
         if name == "fallback":
             return self._fallback(at, args, tuple([code[p].dtype for p in places[2:]]))
         if name == "argument":
@@ -294,8 +294,8 @@ def native(target: Target, lanes: int, name: str, dtype: str, source: str) -> bo
     """Whether a target computes an operation of the core; what it lacks is expanded."""
     if name in COMPOSITE:
         return False
-    if name == "lookup":
-        return target.lookup
+    if name == "permute":
+        return target.permute
     if name in ("floor", "ceil", "trunc", "round"):
         return target.rounding
     if name == "residue":
@@ -337,5 +337,7 @@ _PLAIN: dict[str, tuple[str, str, str]] = {
 
 _LEAVES: Mapping[str, Callable[[Environment, Instruction, Sequence[str]], str]] = {
     **LEAVES,
-    SLIDE: lambda e, at, a: cast(Sliding, e).slide(at.value, at.dtype, a[0]),
+    CONTIGUOUS_GATHER: lambda e, at, a: cast(ContiguousGathers, e).contiguous_gather(
+        at.value, at.dtype, a[0]
+    ),
 }

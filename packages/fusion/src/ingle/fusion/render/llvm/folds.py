@@ -20,7 +20,7 @@ class FoldNest(InnerNest):
     is no memory at all: lanes there are masked, and rows there are passed over.
     """
 
-    slides = False
+    gathers_contiguously = False
 
     def walk_rows(self) -> None:
         w, lanes, dtype = self.writer, self.lanes, self.nest.operands[0].dtype

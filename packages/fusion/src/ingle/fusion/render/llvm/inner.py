@@ -8,7 +8,7 @@ from functools import partial
 from ...kernel.code import SIZES
 from ...kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
 from .code import CodeRenderer
-from .contiguous_gather import SLIDE
+from .contiguous_gather import CONTIGUOUS_GATHER
 from .partials import Partials
 from .place import InnerPlace
 from .reductions import Combiner, total_of, two_sum
@@ -24,7 +24,7 @@ class InnerNest(NestRenderer):
             operand = self.nest.operands[value]
             same = name == "gather" or operand.lane == "zero"  # as far as its offset is
             return FIXED if same and not operand.output else VARYING
-        return VARYING if name == SLIDE or (name, value) == ("index", -1) else FIXED
+        return VARYING if name == CONTIGUOUS_GATHER or (name, value) == ("index", -1) else FIXED
 
     def lane_stride(self, k: int) -> str:
         return self.inner_strides[k]
@@ -38,7 +38,7 @@ class InnerNest(NestRenderer):
         self.results: dict[tuple[int, int], tuple[str, str]] = {}
         self.kept: dict[tuple[int, int], tuple[str, str]] = {}
         passes = [n for n, stage in enumerate(self.nest.stages) if not isinstance(stage, Row)]
-        self.fetching = passes[1] if self.nest.ahead else -1
+        self.fetching = passes[1] if self.nest.prefetched else -1
         self.sums: dict[int, str] = {}  # where sums over rows grow
         for number, stage in enumerate(self.stages):
             self.emit(number, UNIFORM, InnerPlace(self, self.renderer_of(stage)))
@@ -165,14 +165,14 @@ class InnerNest(NestRenderer):
         for j, at in enumerate(stage.roots[len(stage.stage.stores) :]):
             self.kept[number, j] = (stage.code[at].dtype, values[at] or "")
         if number == 0:
-            self.row_pointers = [self._beyond(k, p) for k, p in enumerate(self.row_pointers)]
+            self.row_pointers = [self._from_row_base(k, p) for k, p in enumerate(self.row_pointers)]
 
-    def _beyond(self, k: int, pointer: str) -> str:
+    def _from_row_base(self, k: int, pointer: str) -> str:
         """Where an operand's row begins, which may have been computed."""
         operand = self.nest.operands[k]
-        if operand.beyond is None:
+        if operand.row_base is None:
             return pointer
-        _, place = self.kept[0, operand.beyond]
+        _, place = self.kept[0, operand.row_base]
         kind = memory_type(operand.dtype)
         return self.writer.let("row", f"getelementptr {kind}, ptr {pointer}, i64 {place}")
 
@@ -192,7 +192,9 @@ class InnerNest(NestRenderer):
         step = index if stride == "1" else w.let("step", f"mul i64 {index}, {stride}")
         return w.let("place", f"getelementptr {kind}, ptr {pointer}, i64 {step}")
 
-    def slide(self, k: int, offset: str, start: str, ahead: int, mask: str | None) -> str:
+    def contiguous_gather(
+        self, k: int, offset: str, start: str, ahead: int, mask: str | None
+    ) -> str:
         """Loads operand `k` at an offset, the same in all lanes, beyond an inner index."""
         w, kind = self.writer, memory_type(self.nest.operands[k].dtype)
         one = w.let("offset", f"extractelement <{self.lanes} x i64> {offset}, i64 0")
@@ -224,7 +226,7 @@ class InnerNest(NestRenderer):
                 self.vector.render(stage.code, place, values, chosen)
         done = [[v or "" for v in values] for values in copies]
         if number == self.fetching and masks[0] is None:
-            self._fetch_ahead(start, count)
+            self._prefetch(start, count)
         for place, ready in zip(places, done, strict=True):
             for k, at in stage.stored:
                 self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
@@ -232,9 +234,9 @@ class InnerNest(NestRenderer):
                 self._grow(k, self.at(k, start), ready[at], place)
         return done
 
-    def _fetch_ahead(self, start: str, count: int) -> None:
+    def _prefetch(self, start: str, count: int) -> None:
         """Asks for the same places of the next row."""
-        for k in self.nest.ahead:
+        for k in self.nest.prefetched:
             kind, step = memory_type(self.nest.operands[k].dtype), self.strides[k][-1]
             for n in range(count):
                 place = self.ahead(k, self.at(k, start), n)

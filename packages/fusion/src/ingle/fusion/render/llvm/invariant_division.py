@@ -17,7 +17,7 @@ from typing import Any
 
 from ...kernel.code import Code, Instruction, bits_of
 
-QUOTIENT = "quotient_by"
+INVARIANT_DIVISION = "quotient_by"
 """Its arguments: the dividend, the divisor, its inverse, `least` and `count`."""
 _SMALLEST, _LARGEST = (bits_of(2.0**n, "float32") for n in (-100, 100))
 """Between which the size of a dividend may be, if it is not 0."""
@@ -27,7 +27,7 @@ rounded, and a dividend of -0.0 keeps its sign."""
 DOUBLED = 2 * _SMALLEST
 
 
-def with_quotients(
+def with_invariant_divisions(
     code: Code, roots: tuple[int, ...], levels: Sequence[int], varying: int
 ) -> tuple[Code, tuple[int, ...]]:
     """The code with quotients instead of float32 divisions where these serve.
@@ -52,7 +52,7 @@ def with_quotients(
             divisor = args[1]
             if divisor not in prepared:
                 prepared[divisor] = _prepare(kept, divisor)
-            at = Instruction(QUOTIENT, at.dtype, (*args, *prepared[divisor]))
+            at = Instruction(INVARIANT_DIVISION, at.dtype, (*args, *prepared[divisor]))
         else:
             at = at._replace(args=args)
         kept.append(at)

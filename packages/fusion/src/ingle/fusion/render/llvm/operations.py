@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...kernel.code import FLOATS, SIZES, UNSIGNED
 from .avx512 import quotient, scale, sqrt
-from .invariant_division import QUOTIENT
+from .invariant_division import INVARIANT_DIVISION
 from .text import Values, constant, scalar_type, suffix
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def _divided(word: str, r: CodeRenderer, dtype: str, args: Values) -> str:
     return r.writer.let(word, f"{sign}{word} {kind} {a}, {divisor}")
 
 
-def lookup(r: CodeRenderer, dtype: str, index: str, entries: tuple[int, ...]) -> str:
+def permute(r: CodeRenderer, dtype: str, index: str, entries: tuple[int, ...]) -> str:
     """The entry of 16 that the lowest four bits of an int32 choose."""
-    if dtype != "float32" or not r.target.lookup or r.lanes < 8:
+    if dtype != "float32" or not r.target.permute or r.lanes < 8:
         low = r.writer.let(
             "low", f"and {r.type('int32')} {index}, {constant(15, 'int32', r.lanes)}"
         )
@@ -120,7 +120,7 @@ SPECIAL: dict[str, Callable[[CodeRenderer, str, Values], str]] = {
     "neg": _neg,
     "not": _not,
     "quotient": partial(_divided, "div"),
-    QUOTIENT: quotient,
+    INVARIANT_DIVISION: quotient,
     "residue": _residue,
     "round": lambda r, d, a: r.intrinsic("roundeven", d, *a),
     "scale": scale,

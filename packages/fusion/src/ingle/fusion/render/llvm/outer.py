@@ -80,7 +80,7 @@ class OuterNest(NestRenderer):
     """Writes a kernel with lanes along the last outer axis."""
 
     scalar_rows = False
-    slides = False
+    gathers_contiguously = False
 
     def level(self, name: str, value: object) -> int:
         return VARYING if name in ("load", "gather") or (name, value) == ("index", -1) else FIXED

@@ -46,10 +46,10 @@ class InnerPlace:
         base = r.row_pointers[operand]
         return r.gather_lanes(operand, base, offset, self.renderer, self.mask)
 
-    def slide(self, operand: int, dtype: str, offset: str) -> str:
+    def contiguous_gather(self, operand: int, dtype: str, offset: str) -> str:
         r = self.owner
         assert self.start is not None
-        return r.slide(operand, offset, self.start, self.ahead, self.mask)
+        return r.contiguous_gather(operand, offset, self.start, self.ahead, self.mask)
 
     def scalar(self, number: int, dtype: str) -> str:
         r, lanes = self.owner, self.renderer.lanes

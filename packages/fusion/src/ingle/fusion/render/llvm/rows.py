@@ -19,8 +19,8 @@ from ...kernel.nest import (
 )
 from . import every_second
 from .code import CodeRenderer
-from .contiguous_gather import SLIDE, with_slides
-from .invariant_division import with_quotients
+from .contiguous_gather import CONTIGUOUS_GATHER, with_contiguous_gathers
+from .invariant_division import with_invariant_divisions
 from .targets import Target
 from .text import Values, Writer, memory_type, scalar_type, suffix, vector_type
 
@@ -117,11 +117,11 @@ class NestRenderer:
         renderer = self.single if self.scalar_rows and isinstance(stage, Row) else self.vector
         code, places = renderer.expand(stage.code, roots)
         levels = self._levels(code)
-        if self.slides and not isinstance(stage, Row):
-            code, places = with_slides(code, places, levels, VARYING)
+        if self.gathers_contiguously and not isinstance(stage, Row):
+            code, places = with_contiguous_gathers(code, places, levels, VARYING)
             levels = self._levels(code)
-        if self.target.estimates and self.quotients and not isinstance(stage, Row):
-            code, places = with_quotients(code, places, levels, VARYING)
+        if self.target.estimates and self.divides_by_invariants and not isinstance(stage, Row):
+            code, places = with_invariant_divisions(code, places, levels, VARYING)
             levels = self._levels(code)
         by_level = [
             tuple([p for p, at in enumerate(code) if levels[p] == n and at.name != "constant"])
@@ -143,11 +143,11 @@ class NestRenderer:
 
     scalar_rows = True
     """Whether Row stages are computed with one lane."""
-    slides = True
-    """Whether lanes run along the inner axis, so that gathers may be slides."""
+    gathers_contiguously = True
+    """Whether lanes run along the inner axis, so that gathers may be contiguous."""
 
     @property
-    def quotients(self) -> bool:
+    def divides_by_invariants(self) -> bool:
         """Whether what is fixed serves long enough for inverses of divisors."""
         return self.nest.long or is_flat(self.nest)
 
@@ -406,4 +406,4 @@ class NestRenderer:
         return renderer.gather(dtype, self.writer.let("places", place), mask)
 
 
-_PLACED = frozenset({"load", "gather", SLIDE, "index", "result", "row"})
+_PLACED = frozenset({"load", "gather", CONTIGUOUS_GATHER, "index", "result", "row"})

@@ -120,10 +120,10 @@ class _Row(InnerPlace):
 class RowScan(InnerNest):
     """Writes running results along rows."""
 
-    slides = False
+    gathers_contiguously = False
 
     @property
-    def quotients(self) -> bool:
+    def divides_by_invariants(self) -> bool:
         """Nothing is the same for long."""
         return False
 

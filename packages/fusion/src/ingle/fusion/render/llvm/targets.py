@@ -17,7 +17,7 @@ class Target(NamedTuple):
         rounding: whether it rounds vectors of floats to whole numbers.
         half: whether it converts float16 to and from float32.
         scale: whether it multiplies by powers of two in one instruction (AVX-512's scalef).
-        lookup: whether it chooses among 16 numbers in a register.
+        permute: whether it chooses among 16 numbers in a register.
         estimates: whether it estimates inverse roots and takes numbers apart (AVX-512), which with
             multiply-adds is faster than its roots and divisions.
         masks: whether it loads and stores some lanes of a vector as fast as all, of any dtype.
@@ -31,14 +31,14 @@ class Target(NamedTuple):
     rounding: bool
     half: bool
     scale: bool = False
-    lookup: bool = False
+    permute: bool = False
     estimates: bool = False
     gathers: bool = False
     masks: bool = False
 
 
 AVX512 = Target(
-    "avx512", 64, 32, True, True, True, scale=True, lookup=True, estimates=True, gathers=True,
+    "avx512", 64, 32, True, True, True, scale=True, permute=True, estimates=True, gathers=True,
     masks=True,
 )  # fmt: skip
 AVX2 = Target("avx2", 32, 16, True, True, True)

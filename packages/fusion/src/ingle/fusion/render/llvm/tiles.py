@@ -31,7 +31,7 @@ class TiledNest(InnerNest):
     """Writes one map over tiles of rows."""
 
     @property
-    def quotients(self) -> bool:
+    def divides_by_invariants(self) -> bool:
         """What is fixed is written for each vector of a tile."""
         return False
 
