@@ -20,13 +20,14 @@ from ..convolution._windows import (
     out_sizes,
     padded,
     padded_sizes,
-    put_back,
     seen_by,
     taps,
 )
+from ..creation.filled import zeros
 from ..elementwise.where import where
 from ..movement.joining import stack
 from ..movement.shapes import reshape
+from ..movement.slicing import slice
 from .max_pooling import pool_attributes
 
 if TYPE_CHECKING:
@@ -76,32 +77,44 @@ def _gradient_body(
     g: Tensor, index: Tensor, *, size: Ints, kernel: Ints, stride: Ints, padding: Pairs,
     dilation: Ints,
 ) -> Tensor:  # fmt: skip
+    """Places of an image that lie a stride apart see the same taps; these make an image each.
+
+    A tap of such an image is a part of g and index with a border around, so that all of its taps
+    are added up at once.
+    """
     whole = padded_sizes(size, padding)
-    if stride == kernel and all(d == 1 for d in dilation) and 0 not in g.shape:
-        return cropped(_tiled(g, index, kernel, whole), padding)
-    total: Tensor | None = None
+    if 0 in g.shape:
+        return zeros((*g.shape[:2], *size), dtype=g.dtype, device=g.device)
+    counts = tuple([-(-n // s) for n, s in zip(whole, stride, strict=True)])
+    reach = [d * (k - 1) // s for k, s, d in zip(kernel, stride, dilation, strict=True)]
+    widths = tuple([(r, n - m) for r, n, m in zip(reach, counts, g.shape[2:], strict=True)])
+    g, index = padded(g, widths), padded(index, widths, -1)
+    parts: dict[Ints, Tensor] = {}
     for place, tap in enumerate(taps(kernel)):
-        share = put_back(where(index == place, g, 0), tap, whole, stride, dilation)
-        total = share if total is None else total + share
-    assert total is not None
-    return cropped(total, padding)
+        steps = [divmod(t * d, s) for t, s, d in zip(tap, stride, dilation, strict=True)]
+        phase = tuple([rest for _, rest in steps])
+        starts = 0, 0, *[r - far for r, (far, _) in zip(reach, steps, strict=True)]
+        shown, chosen = (slice(v, starts, (*g.shape[:2], *counts)) for v in (g, index))
+        share = where(chosen == place, shown, 0)
+        parts[phase] = parts[phase] + share if phase in parts else share
+    nothing = zeros((*g.shape[:2], *counts), dtype=g.dtype, device=g.device)
+    return cropped(_interleaved(parts, nothing, stride, whole), padding)
 
 
-def _tiled(g: Tensor, index: Tensor, kernel: Ints, size: Shape) -> Tensor:
-    """Windows that lie side by side: what their taps get takes turns along each image axis."""
-    parts = {tap: where(index == place, g, 0) for place, tap in enumerate(taps(kernel))}
-    sizes = list(g.shape[2:])
-    for axis in reversed(range(len(kernel))):
+def _interleaved(parts: dict[Ints, Tensor], nothing: Tensor, stride: Ints, size: Shape) -> Tensor:
+    """Images whose places take turns along each image axis; what is missing is nothing."""
+    lead, sizes = nothing.shape[:2], list(nothing.shape[2:])
+    parts = {at: parts.get(at, nothing) for at in taps(stride)}
+    for axis in reversed(range(len(stride))):
         joined = {}
-        for lead in dict.fromkeys([tap[:axis] for tap in parts]):
-            turns = [parts[(*lead, t)] for t in range(kernel[axis])]
+        for before in dict.fromkeys([at[:axis] for at in parts]):
+            turns = [parts[(*before, t)] for t in range(stride[axis])]
             inside = stack(turns, axis=3 + axis) if len(turns) > 1 else turns[0]
-            sizes[axis] = g.shape[2 + axis] * kernel[axis]
-            joined[lead] = reshape(inside, (*g.shape[:2], *sizes))
+            sizes[axis] = nothing.shape[2 + axis] * stride[axis]
+            joined[before] = reshape(inside, (*lead, *sizes))
         parts = joined
-    # What no window reaches gets nothing.
-    rest = tuple((0, n - m) for n, m in zip(size, sizes, strict=True))
-    return padded(parts[()], rest) if any(high for _, high in rest) else parts[()]
+    whole = parts[()]
+    return whole if whole.shape[2:] == size else slice(whole, (0,) * whole.ndim, (*lead, *size))
 
 
 # In the rules v is the cotangent: g is an input of the operation.
