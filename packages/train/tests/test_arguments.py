@@ -67,6 +67,24 @@ def test_an_iterator_that_is_used_up():
     assert len(learner().fit(list(batches()), epochs=2)) == 2
 
 
+def test_an_evaluation_without_batches():
+    once = iter([(X[:8], Y[:8])])
+    made = learner()
+    with pytest.raises(TrainingError, match="evaluate: there were no batches; an iterator is used"):
+        made.fit(batches(), epochs=2, valid=once)
+    assert made.epoch == 1
+    with pytest.raises(TrainingError, match="evaluate: there were no batches"):
+        made.evaluate([])
+
+
+def test_a_name_that_no_record_has():
+    for callback in (EarlyStopping("valid/los"), EarlyStopping("valid/loss")):
+        told = "did you mean 'valid/loss'" if callback.monitor == "valid/los" else "give fit"
+        made = learner(callbacks=[callback])
+        with pytest.raises(TrainingError, match=told):
+            made.fit(batches(), epochs=1, valid=batches() if "mean" in told else None)
+
+
 def test_options_of_pytorchs_loader():
     for options, told in (
         ({"num_workers": 4}, "write workers=4"),

@@ -5,7 +5,7 @@ import pytest
 from learners import X, Y, loader, make, weights
 
 from ingle import nn
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, BackendError
 from ingle.train import Accuracy, NonFiniteLossError
 
 
@@ -43,6 +43,8 @@ def test_uneven_parts_and_a_batch_of_one():
 
 
 def test_devices_that_make_no_sense():
+    with pytest.raises(BackendError, match="no backend named 'gpu0'"):
+        seeded(devices=["gpu0"])
     with pytest.raises(ArgumentError, match="must be a list"):
         seeded(devices="cpu")
     with pytest.raises(ArgumentError, match="twice"):

@@ -201,3 +201,14 @@ def test_weights_that_a_gradient_spoilt_are_named():
     learner = make(loss=loss)
     with pytest.raises(NonFiniteLossError, match=r"at step 1 .*'0\.weight' are NaN .* already"):
         learner.fit(loader(), epochs=1)
+
+
+def test_a_checkpoint_of_another_model_is_named(tmp_path):
+    make(checkpoints=tmp_path).fit(loader(), epochs=1)
+    other = nn.Linear(5, 3)
+    before = other.weight.numpy()
+    resumed = make(model=other, checkpoints=tmp_path)
+    with pytest.raises(nn.StateError, match=r"cannot resume from .*step-00000005.*another model"):
+        resumed.fit(loader(), epochs=2, resume=True)
+    assert (other.weight.numpy() == before).all()
+    assert resumed.steps == 0

@@ -82,6 +82,15 @@ def check_loss(loss: Any) -> None:
         )
 
 
+def require_evaluated(count: int) -> None:
+    """Raises `TrainingError` for an evaluation without batches, whose numbers were NaN."""
+    if not count:
+        raise TrainingError(
+            "evaluate: there were no batches; an iterator is used up after it was gone through: "
+            "give a Loader or a list, which can be gone through again"
+        )
+
+
 def require_batches(count: int, epoch: int) -> None:
     """Raises `TrainingError` for an epoch without batches."""
     if not count:

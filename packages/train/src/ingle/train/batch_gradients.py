@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.autodiff import no_grad
 from ingle.tensor import Device, Gradients, Tensor
+from ingle.tensor.device import backend_of
 from ingle.tensor.errors import ArgumentError, MissingPackageError
 
 from . import nonfinite
@@ -23,6 +24,7 @@ def checked(devices: Sequence[Device | str]) -> list[Device]:
 
     Raises:
         ArgumentError: a single name was given, or one twice.
+        BackendError: there is no such device.
         MissingPackageError: ingle-router is not installed.
     """
     if isinstance(devices, (str, Device)):
@@ -30,6 +32,8 @@ def checked(devices: Sequence[Device | str]) -> list[Device]:
             f"Learner: devices must be a list, got {devices!r}; write [{devices!r}]"
         )
     found = [Device.parse(device) for device in devices]
+    for device in found:
+        backend_of(device)
     if len(set(found)) < len(found):
         raise ArgumentError(
             f"Learner: devices has one of them twice: {', '.join(map(str, found))}; each computes "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -218,7 +219,10 @@ class EarlyStopping(Callback):
 def monitored(record: Mapping[str, float], name: str, who: str) -> float:
     """A number of a record; an error lists what there is."""
     if name not in record:
-        hint = "; give fit(..., valid=...)" if name.startswith("valid/") else ""
+        near = difflib.get_close_matches(name, record, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        if name.startswith("valid/") and not any(n.startswith("valid/") for n in record):
+            hint = "; give fit(..., valid=...)"
         raise TrainingError(f"{who}: the record has no {name!r}, only {', '.join(record)}{hint}")
     return record[name]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingle.nn import require_writable
+from ingle.nn import StateError, require_writable
 from ingle.tensor import transaction
 from ingle.tensor.errors import ArgumentError
 
@@ -105,7 +105,15 @@ class Checkpoints:
         if path is None:
             return False
         with transaction():
-            return resuming.restore(learner, batches, store.load(path, parts(learner)))
+            try:
+                state = store.load(path, parts(learner))
+            except StateError as error:
+                raise StateError(
+                    f"cannot resume from {path}: it is a checkpoint of another model or optimizer, "
+                    f"and nothing was changed; build these as they were, or choose another folder. "
+                    f"{error}"
+                ) from None
+            return resuming.restore(learner, batches, state)
 
 
 def parts(learner: Learner) -> dict[str, Any]:

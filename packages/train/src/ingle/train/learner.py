@@ -314,7 +314,7 @@ class Learner:
     def evaluate(
         self, batches: Iterable[Any], metrics: Sequence[Metric] | None = None
     ) -> dict[str, Any]:
-        """The metrics over batches, with the model in evaluation mode, by name."""
+        """The metrics over batches, at least one, with the model in evaluation mode, by name."""
         if isinstance(batches, Loader):
             batches.epoch = self.epoch  # so that a shuffled one has the same order when resumed
         gathered = [m.fresh() for m in (self.metrics if metrics is None else metrics)]
@@ -325,12 +325,15 @@ class Learner:
             for callback in self.callbacks:
                 callback.on_evaluate_start(self)
                 stack.callback(callback.on_evaluate_end, self)
+            count = 0
             with no_grad():
                 for batch in batches:
+                    count += 1
                     tensors = to_evaluate(batch, self)
                     outputs, loss = self.forward_precisely(tensors)
                     for metric in gathered:
                         metric.update(outputs, targets_of(tensors), float(loss))
+        arguments.require_evaluated(count)
         return {m.name: m.compute() for m in gathered}
 
     def stop(self, reason: str, *, now: bool = False) -> None:
