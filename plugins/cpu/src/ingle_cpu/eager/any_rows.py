@@ -28,7 +28,7 @@ from ingle.tensor.operation import Op, infer
 from ..launch.executable import MANY, QUICK, CpuExecutable
 from ..launch.table_builder import grain_of, kernel_of
 from ..threads.abi import GRAIN, UNITS
-from ..threads.table import Table, TableEntry
+from ..threads.table import IdleTables, kernel_table
 
 FAR = 4
 """Up to so many times the most rows that a plan was seen for, its kernel serves without another
@@ -275,12 +275,11 @@ class NestRows(_Bound):
         return [result]
 
 
-class _NestTables:
-    """Tables of one nest that no thread uses.
+class _NestTables(IdleTables):
+    """Tables of one nest.
 
     Attributes:
         scalars: places in the arguments, positions of numbers, and their dtypes.
-        idle: the tables.
     """
 
     def __init__(self, sample: _Sample) -> None:
@@ -293,18 +292,8 @@ class _NestTables:
         self.scalars = [(k, n, sample.scalars[n]) for k, n in enumerate(numbers, first)]
         count = len(sample.places)
         offsets = [p.offset for p in sample.launch.pointers]
-        self._table = Table(
-            [TableEntry(code.addresses[0], 0, 0, 1)], range(count), offsets, count,
-            [*call.sizes, *strides, *[0] * len(numbers), *call.fixed], code=[code],
-        )  # fmt: skip
-        self.idle = [self._table]
-
-    def taken(self) -> Table:
-        """A table that no other thread uses, to be put back to the idle ones."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return self._table.copy()
+        args = [*call.sizes, *strides, *[0] * len(numbers), *call.fixed]
+        super().__init__(kernel_table(code, range(count), count, args, offset_of=offsets))
 
 
 class ProductRows(_Bound):

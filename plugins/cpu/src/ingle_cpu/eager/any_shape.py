@@ -19,7 +19,7 @@ from ingle.tensor.operation import Op
 from ..launch.executable import QUICK, CpuExecutable
 from ..launch.table_builder import WORTH, kernel_of
 from ..threads.abi import UNITS
-from ..threads.table import Table, TableEntry
+from ..threads.table import IdleTables, kernel_table
 
 SAMPLE = 1000
 """Elements of the plan that the kernel is taken from."""
@@ -47,12 +47,9 @@ class AnyShapeCall:
         strides = [s for strides in call.strides for s in strides]
         self._first = 1 + len(strides)
         code = kernel_of(call.nest)
-        self._table = Table(
-            [TableEntry(code.addresses[0], 0, 0, SAMPLE, WORTH)],
-            values, [0] * len(values), data.inputs + 1,
-            [SAMPLE, *strides, *[0] * len(launch.scalars)], code=[code],
-        )  # fmt: skip
-        self._idle = [self._table]
+        args = [SAMPLE, *strides, *[0] * len(launch.scalars)]
+        table = kernel_table(code, values, data.inputs + 1, args, units=SAMPLE, grain=WORTH)
+        self._tables = IdleTables(table)
 
     def __call__(self, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
         """Runs it; None if the numbers need another kernel."""
@@ -63,16 +60,13 @@ class AnyShapeCall:
         shape = max([h.shape for h in handles], key=len)
         result = self._device.empty(Aval(shape, self._dtype))
         size = math.prod(result.shape)
-        try:
-            table = self._idle.pop()
-        except IndexError:  # other threads use all there are
-            table = self._table.copy()
+        table = self._tables.taken()
         table.bases[:] = [h.address for h in (*handles, result)]
         table.args[0] = table.entries[0, UNITS] = size
         for place, (number, dtype) in enumerate(self._scalars, self._first):
             table.args[place] = bits_of_number(scalars[number], dtype)
         table.run(release=size >= WORTH * QUICK)
-        self._idle.append(table)
+        self._tables.idle.append(table)
         return [result]
 
 

@@ -14,7 +14,7 @@ from ingle.tensor.operation import Op, infer
 
 from ..jit.engine import Code, IRSource, engine
 from ..launch.table_builder import WORTH, kernel_of
-from ..threads.table import Table, TableEntry
+from ..threads.table import IdleTables, kernel_table
 
 
 class CustomCall:
@@ -37,12 +37,9 @@ class CustomCall:
         elements = max([_elements(a) for a in (*inputs, *self._results)])
         grain = max(1, WORTH * kernel.units // max(1, elements))
         code = _code(kernel)
-        self._table = Table(
-            [TableEntry(code.addresses[0], 0, 0, kernel.units, grain)],
-            range(count), [0] * count, count,
-            [*kernel.args, *[0] * len(self._numbers)], code=[code],
-        )  # fmt: skip
-        self._idle = [self._table]
+        args = [*kernel.args, *[0] * len(self._numbers)]
+        table = kernel_table(code, range(count), count, args, units=kernel.units, grain=grain)
+        self._tables = IdleTables(table)
         self._releases = elements >= WORTH
 
     def __call__(self, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -50,15 +47,12 @@ class CustomCall:
         device = self._device
         results = tuple([device.empty(aval) for aval in self._results])
         tensors = [device.in_order(x) for x in inputs if isinstance(x, Handle)]
-        try:
-            table = self._idle.pop()
-        except IndexError:  # other threads use all there are
-            table = self._table.copy()
+        table = self._tables.taken()
         table.bases[:] = [h.address for h in (*tensors, *results)]
         for place, i in enumerate(self._numbers, self._args):
             table.args[place] = bits_of_number(inputs[i].value, inputs[i].dtype.name)  # type: ignore[union-attr]
         table.run(release=self._releases)
-        self._idle.append(table)
+        self._tables.idle.append(table)
         return results
 
 

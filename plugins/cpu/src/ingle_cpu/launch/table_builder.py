@@ -30,7 +30,7 @@ from ..matmul.launches import Problem, contraction
 from ..matmul.plan import A, B, Pointer
 from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
 from ..threads.pool import thread_pool
-from ..threads.table import Table, TableEntry
+from ..threads.table import IdleTables, Table, TableEntry
 
 WORTH = 1 << 14
 """Elements that a worker should have at least: fewer take less time than waking it."""
@@ -61,8 +61,8 @@ def problem_of(call: ContractionCall) -> Problem:
     )  # fmt: skip
 
 
-class TableSet:
-    """Tables of the same entries.
+class TableSet(IdleTables):
+    """Tables of the launches of an executable.
 
     Args:
         table: the first of them.
@@ -77,7 +77,6 @@ class TableSet:
         addressed: places of arguments that are addresses of code.
         tuned: how products were chosen, by the problems' names; see `autotune.Asked`.
         pieces: how many grains of work there are.
-        idle: tables that no thread uses.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class TableSet:
         prepackable: Sequence[prepacked.PackedOperand],
         addressed: Sequence[int], tuned: Mapping[str, Asked],
     ) -> None:  # fmt: skip
-        self.table = table
+        super().__init__(table)
         self.addresses = struct.Struct(f"{count}q")
         self.spans = spans
         self.patches = patches
@@ -95,7 +94,6 @@ class TableSet:
         self.addressed = addressed
         self.tuned = tuned
         self.pieces = float((table.entries[:, UNITS] / table.entries[:, GRAIN]).sum())
-        self.idle = [table]
 
     @cached_property
     def rows(self) -> list[list[int]]:
@@ -108,13 +106,6 @@ class TableSet:
     def places(self) -> tuple[list[tuple[int, int]], list[int]]:
         """The patches and the places of addresses of code, in order."""
         return sorted(self.patches), sorted(self.addressed)
-
-    def taken(self) -> Table:
-        """A table that no other thread uses, to be put back to the idle ones."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return self.table.copy()
 
 
 def build_tables(

@@ -182,3 +182,40 @@ class Table:
         made.code, made.profile = self.code, None
         made._connect(self.thread_pool)
         return made
+
+
+class IdleTables:
+    """Tables of the same entries: a call that overlaps with another has one of its own.
+
+    Args:
+        table: the first of them.
+
+    Attributes:
+        table: likewise.
+        idle: those that no thread uses.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.idle = [table]
+
+    def taken(self) -> Table:
+        """A table that no other thread uses, to be put back to the idle ones."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self.table.copy()
+
+
+def kernel_table(
+    code: Code, base_of: Sequence[int], buffers: int, args: Sequence[int], *,
+    units: int = 1, grain: int = 1, offset_of: Sequence[int] = (),
+) -> Table:  # fmt: skip
+    """The table of one kernel, the first function of its code.
+
+    The arguments are those of a `Table` and its `TableEntry`; without offsets its pointers are at
+    the begin of their buffers.
+    """
+    entry = TableEntry(code.addresses[0], 0, 0, units, grain)
+    offsets = offset_of or [0] * len(base_of)
+    return Table([entry], base_of, offsets, buffers, args, code=[code])
