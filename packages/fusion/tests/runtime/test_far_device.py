@@ -167,16 +167,30 @@ def test_an_interrupt_leaves_a_whole_state(opened: Opened) -> None:
     def step(x: it.Tensor) -> None:
         cell.value = cell.value + many(x)
 
+    going = threading.Event()
+
+    def interrupting() -> None:
+        time.sleep(0.7)
+        while going.is_set():  # more than once: an interrupt in a finalizer is lost
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1.0)
+
     def forever() -> None:
-        while True:
-            step(x)
-            cell.value.numpy()
+        try:
+            while True:
+                step(x)
+                cell.value.numpy()
+        finally:
+            going.clear()
 
     step(x)
     before, change = cell.value.numpy(), many(x).numpy()
-    threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+    going.set()
+    thread = threading.Thread(target=interrupting)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         forever()
+    thread.join()
     found = cell.value.numpy() - before
     steps = np.round(found.sum() / change.sum())
     np.testing.assert_allclose(found, steps * change, rtol=1e-3, atol=1e-5)
