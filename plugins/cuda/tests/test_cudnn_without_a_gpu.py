@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from ingle.fusion.device.kernel_backend import MemoryHandle, StridedHandle
 from ingle.tensor.contract import Aval, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import bool_, float32
+from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
@@ -274,6 +276,47 @@ def test_what_the_library_does_not_take(plans: Plans, monkeypatch: pytest.Monkey
     assert not offer.takes(op, [x, w])  # the answer is kept, as plans were made by it
     monkeypatch.setattr(cudnn, "package", lambda: None)
     assert not Convolutions(plans._backend, Plans(plans._backend, False)).takes(op, [x, w])
+
+
+def small_convolution() -> tuple[Any, list[Any]]:
+    statics: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
+    rng = np.random.default_rng(0)
+    arrays = [aligned(rng.standard_normal(s).astype("f4")) for s in ((2, 3, 8, 9), (4, 3, 3, 3))]
+    return CONV.op(padding=((0, 0),) * 2, **statics), arrays
+
+
+def test_a_library_that_does_not_start_is_told_once(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> int:
+        raise RuntimeError("CUDNN_STATUS_NOT_INITIALIZED")
+
+    monkeypatch.setattr(PACKAGE, "create_handle", fails)
+    backend: Any = plans._backend
+    op, arrays = small_convolution()
+    avals = [Aval(h.shape, h.dtype) for h in map(backend.of, arrays)]
+    with pytest.warns(RuntimeWarning, match=r"cuda: cuDNN .*NOT_INITIALIZED.*INGLE_CUDA_CUDNN=0"):
+        assert not Convolutions(backend, plans).takes(op, avals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not Convolutions(backend, plans).takes(op, [avals[0], avals[1]])
+        assert not Convolutions(backend, plans).takes(op, [Aval((1, 3, 8, 9), float32), avals[1]])
+
+
+def test_what_the_library_raises_names_the_device(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
+
+    backend: Any = plans._backend
+    op, arrays = small_convolution()
+    handles = [backend.of(a) for a in arrays]
+    offer = Convolutions(backend, plans)
+    assert offer.takes(op, [Aval(h.shape, h.dtype) for h in handles])
+    monkeypatch.setattr(Graph, "execute", fails)
+    with pytest.raises(BackendError, match=r"cuda: .*INGLE_CUDA_CUDNN=0.*EXECUTION_FAILED"):
+        offer.run(op, handles)
 
 
 ATTENTIONS = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
@@ -19,6 +20,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, Operation, infer
 
+from .errors import told
 from .libraries import is_rocm
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Plans:
         self._backend = backend
         self._tensor_float = tensor_float
         self._handle: Any = None
+        self._fails = False
         self._known: dict[Hashable, Plan | None] = {}
         self._lock = renewed(self, "_lock")
 
@@ -90,11 +93,8 @@ class Plans:
 
     def _made(self, dtype: str, describe: Callable[[Any, Any], None]) -> Plan | None:
         cudnn = package()
-        if cudnn is None:
+        if cudnn is None or not self._opened(cudnn):
             return None
-        self._backend.enter()
-        if self._handle is None:
-            self._handle = cudnn.create_handle()
         kinds, notes = cudnn.data_type, cudnn.numerical_note
         graph = cudnn.pygraph(
             io_data_type=getattr(kinds, TYPES[dtype]), intermediate_data_type=kinds.FLOAT,
@@ -115,6 +115,24 @@ class Plans:
             return None  # the library's way of saying that it does not compute such
         return Plan(graph, graph.get_workspace_size())
 
+    def _opened(self, cudnn: Any) -> bool:
+        """Whether there is a handle of the library; where it cannot be had, this is told once."""
+        if self._handle is not None or self._fails:
+            return not self._fails
+        self._backend.enter()
+        try:
+            self._handle = cudnn.create_handle()
+        except Exception as error:  # of another CUDA than the driver's, say
+            self._fails = True
+            warnings.warn(
+                f"{self._backend.device}: cuDNN is installed but does not start ({error}), so that "
+                "convolutions and attention do without it; reinstall it for the driver's CUDA, or "
+                "set INGLE_CUDA_CUDNN=0",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return not self._fails
+
     def run(self, plan: Plan, places: Mapping[int, int]) -> None:
         """Puts a plan into the stream; `places` are addresses by the numbers of tensors."""
         cudnn, backend = package(), self._backend
@@ -122,7 +140,8 @@ class Plans:
         backend.enter()
         # The pool gives it to others only behind what the stream does until then.
         workspace = backend.allocate(max(plan.nbytes, ALIGNMENT))
-        with backend.lock:
+        doing = "cuDNN computed (INGLE_CUDA_CUDNN=0 does without it)"
+        with backend.lock, told(backend.device, doing):
             cudnn.set_stream(handle=self._handle, stream=backend.stream.ptr)
             plan.graph.execute(dict(places), workspace.address, handle=self._handle)
 
