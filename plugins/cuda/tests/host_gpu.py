@@ -121,6 +121,10 @@ extern "C" int sizes_of_arguments(long long *out) {{ return sized({name}, out); 
 """
 
 
+_loaded: list[ctypes.PyDLL] = []
+"""What runs blocks of threads, once in a process."""
+
+
 class FaultError(RuntimeError):
     """CuPy's error of the runtime."""
 
@@ -225,7 +229,10 @@ class HostGpu:
         self._folder = folder
         self._all = np.empty(total + _ALIGNED, np.uint8)
         self._held: dict[int, int] = {}
-        self._threads = self._built(_THREADS, "threads")
+        if not _loaded:
+            # Of a second one, kernels would meet the barriers of the first.
+            _loaded.append(self._built(_THREADS, "threads"))
+        self._threads = _loaded[0]
         self._stream_of_products = 0
         runtime = SimpleNamespace(
             setDevice=lambda number: None, malloc=self._malloc, free=self._free,

@@ -16,6 +16,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.render.c import work
 from ingle.tensor.contract import Scalar
 from ingle.tensor.device import backend_of, call_staged
 from ingle.tensor.errors import (
@@ -264,3 +265,15 @@ def test_a_product_that_the_library_refuses(backend: HostBackend, when: str) -> 
     del backend.gpu.fails["cublasGemmStridedBatchedEx"]
     for _ in range(6):
         assert np.array_equal(call(1.0), wanted)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_more_rows_than_blocks(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch, axis: int
+) -> None:
+    """A block takes several rows where there are more than the driver counts."""
+    monkeypatch.setattr(work, "_MOST_GROUPS", 3)
+    x = np.random.default_rng(0).standard_normal((50, 70)).astype(np.float32)
+    found = it.softmax(it.asarray(x, device=PLAYED), axis=axis).numpy()
+    wanted = it.softmax(it.asarray(x, device="numpy"), axis=axis).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)

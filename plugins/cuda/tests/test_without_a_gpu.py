@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ingle.fusion.device.cuda import render
+from ingle.fusion.device.cuda import grid_of, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 from ingle.tensor.errors import BackendError
 from ingle_cuda import compiler, libraries, sources
 from ingle_cuda.cublas import Operand as Matrix
-from ingle_cuda.cublas import operand_of
+from ingle_cuda.cublas import is_worth_it, operand_of
 
 
 @pytest.fixture
@@ -103,6 +103,21 @@ def test_a_row_and_a_column_lie_in_order() -> None:
     assert operand_of((), 7, 1, (3, 100)) == Matrix(False, 3, False, ())  # rows apart
     assert not operand_of((4,), 5, 7, (0, 7, 1)).copied
     assert operand_of((4, 2), 5, 7, (0, 35, 14, 2)).steps == (70, 35)
+
+
+def test_sizes_that_no_32_bits_hold() -> None:
+    """The driver counts blocks, and cuBLAS rows and distances, in 31 bits: more is cut up, copied
+    or computed by a kernel."""
+    rows = (1 << 32) + 5
+    grid = grid_of(softmax("bfloat16"), (rows, 2), 132)
+    assert grid.blocks < 1 << 31
+    assert rows <= grid.blocks * grid.grain < 2 * rows
+    assert operand_of((), 5, 7, (1 << 31, 1)).copied
+    assert operand_of((), 5, 7, (1, 1 << 31)).copied
+    assert not operand_of((), 5, 7, ((1 << 31) - 1, 1)).copied
+    assert is_worth_it("float16", 8, 8, (1 << 31) - 1)
+    assert not is_worth_it("float16", 8, 8, 1 << 31)
+    assert not is_worth_it("float16", 1 << 31, 8, 8)
 
 
 PROGRAM = """

@@ -182,7 +182,7 @@ class CudaBackend(KernelBackend):
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether cuBLAS takes a matrix product of these."""
         a, b = avals
-        return cublas.is_worth_it(a.dtype.name, a.shape[-2], b.shape[-1])
+        return cublas.is_worth_it(a.dtype.name, a.shape[-2], b.shape[-1], a.shape[-1])
 
     def axes_in_memory(self, handle: Handle) -> tuple[int, ...] | None:
         """The axes, the one along which elements lie closest last: cuBLAS takes transposed operands
@@ -193,7 +193,8 @@ class CudaBackend(KernelBackend):
 
     def takes_windows(self, problem: WindowProblem) -> bool:
         """Whether a product with windows is one of cuBLAS with a copy of them."""
-        return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, problem.m, problem.n)
+        sizes = problem.m, problem.n, problem.k
+        return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, *sizes)
 
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]

@@ -19,6 +19,8 @@ _TENSOR_FLOAT = 77
 _WORKSPACE = 32 << 20
 """Bytes that the library may use; what it takes by itself would be gone in a captured graph."""
 _DEFAULT_ALGORITHM = -1
+LARGEST = (1 << 31) - 1
+"""Of sizes and distances between rows: the library takes them as 32-bit integers."""
 _STATUS = {
     1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH",
     11: "MAPPING_ERROR", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED",
@@ -71,6 +73,8 @@ def operand_of(
     for transposed, near, far, lines, length in (
         (False, across, down, rows, columns), (True, down, across, columns, rows),
     ):  # fmt: skip
+        if lines > 1 and far > LARGEST:
+            continue
         if (near == 1 or length == 1) and (far >= length or lines == 1):
             return Operand(transposed, max(far if lines > 1 else length, length), False, (*steps,))
     return ordered(batch, rows, columns)
@@ -164,7 +168,7 @@ def _unravel(number: int, sizes: list[int]) -> list[int]:
     return found[::-1]
 
 
-def is_worth_it(dtype: str, m: int, n: int) -> bool:
+def is_worth_it(dtype: str, m: int, n: int, k: int) -> bool:
     """Whether the library takes a product: not one of few rows or columns, which reads a matrix
-    once."""
-    return dtype in _TYPES and min(m, n) >= 4
+    once, and none of sizes that it does not know."""
+    return dtype in _TYPES and min(m, n) >= 4 and max(m, n, k) <= LARGEST

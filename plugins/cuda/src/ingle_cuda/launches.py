@@ -32,7 +32,7 @@ from ingle.fusion.device.kernels import (
     units,
 )
 
-from .cublas import Product, product_of
+from .cublas import LARGEST, Product, product_of
 from .errors import told
 from .joined import JoinedStep, with_joined
 from .sources import (
@@ -422,7 +422,7 @@ def direct_result(call: ContractionCall) -> str | None:
         return None
     *_, row, column = call.operands[0].strides
     n = call.sizes[1]
-    if not ((column == 1 or n == 1) and (row >= n or call.sizes[0] == 1)):
+    if not ((column == 1 or n == 1) and (n <= row <= LARGEST or call.sizes[0] == 1)):
         return None
     steps = zip(call.operands[0].strides, call.batch, strict=False)
     return dtype if all(step > 0 for step, size in steps if size > 1) else None

@@ -13,6 +13,8 @@ _ITEMS = 16
 """Work items for each compute unit of a processor: so many that the last ones are soon done."""
 _GROUPS = 4
 """Groups for each compute unit of a GPU, where each goes over all rows."""
+_MOST_GROUPS = 1 << 24
+"""Takers of units, each of some groups: drivers count groups in 31 bits."""
 _ENOUGH = 1 << 14
 """Elements that are worth a second work item."""
 _LINE = 16
@@ -43,7 +45,7 @@ def work_of(nest: Nest, sizes: Sequence[int], processors: int, wide: bool) -> Wo
     elements = math.prod(sizes)
     if wide and is_wide(nest):
         size = group_size(nest)
-        takers = min(count, processors * _GROUPS) if nest.scattered else count
+        takers = min(count, processors * _GROUPS if nest.scattered else _MOST_GROUPS)
         groups = takers * (groups_of_unit(nest, sizes[-2]) if nest.outer else 1)
         return Work(groups * size, -(-count // max(takers, 1)), (size,))
     if wide:
