@@ -116,5 +116,6 @@ def smooth(values: np.ndarray, keep: float = 0.9) -> np.ndarray:
 def _save(figure: plt.Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
+from ingle import nn
 from ingle.dataset import digits
 
 HERE = Path(__file__).parent.parent
@@ -247,6 +248,17 @@ def test_train_says_what_is_wrong(tmp_path):
     assert "truncated in its header" in done.stderr
     done = script("train.py", "--digits", "--out", tmp_path, hide=["matplotlib"], check=False)
     assert "pip install matplotlib" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full here")
+def test_a_picture_that_has_no_room_is_named(tmp_path):
+    pytest.importorskip("matplotlib")
+    from figures import confusion_matrix
+
+    path = tmp_path / "confusion.png"
+    path.symlink_to("/dev/full")
+    with pytest.raises(nn.FileWriteError, match=r"confusion.png: cannot be written: No space left"):
+        confusion_matrix(path, np.eye(10, dtype=int))
 
 
 @pytest.mark.slow
