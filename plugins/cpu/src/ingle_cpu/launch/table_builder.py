@@ -7,7 +7,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingle.fusion.device import BufferOffset, Launch, tick
 from ingle.fusion.device.kernels import (
@@ -26,7 +26,7 @@ from ingle.fusion.device.llvm import render, target_of
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
 from ..matmul import prepacked
 from ..matmul.autotune import Asked, choice_for
-from ..matmul.launches import Problem, contraction
+from ..matmul.launches import Choice, Contraction, Problem, contraction
 from ..matmul.plan import A, B, Pointer
 from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
 from ..threads.pool import thread_pool
@@ -124,6 +124,33 @@ def build_tables(
     return TableBuilder(launches, buffers, ready, usual).tables()
 
 
+class _Product(NamedTuple):
+    """The entries of a product, wherever its operands are.
+
+    Attributes:
+        made: the entries.
+        prepackable: whether its right operand may be prepacked.
+    """
+
+    made: Contraction
+    prepackable: bool
+
+
+class _NestEntry(NamedTuple):
+    """The entry of a nest, wherever its operands are.
+
+    Attributes:
+        code: the kernel.
+        units, grain: how much work there is, and into multiples of how much it is split.
+        scalars: the place of the first number in its arguments.
+    """
+
+    code: Code
+    units: int
+    grain: int
+    scalars: int
+
+
 class TableBuilder:
     """Entries in the making; see `build_tables`."""
 
@@ -145,6 +172,8 @@ class TableBuilder:
         self._keepable: list[prepacked.PackedOperand] = []
         self._addressed: list[int] = []
         self._tuned: dict[str, Asked] = {}
+        self._products: dict[Any, _Product] = {}
+        self._nests: dict[Any, _NestEntry] = {}
         for number, launch in enumerate(launches):
             first, before = len(self._entries), engine().counts.compiled
             try:
@@ -201,29 +230,20 @@ class TableBuilder:
             self._add_contraction(call, number, launch)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
-        problem = problem_of(call)
         named = {A: launch.pointers[0], B: launch.pointers[1]}
         named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
+        problem, strides = problem_of(call), tuple([o.strides for o in call.operands])
         ready = self._ready.get(number)
+        key = (problem, strides, call.code, call.dtypes, call.stores, call.scalar_dtypes, ready)
+        product = self._products.get(key)
+        if product is None:
+            product = self._products[key] = self._product(call, problem, strides, ready)
+        made = product.made
         if ready is not None:
-            buffer, choice = ready
-            named[B] = BufferOffset(buffer, 0)
-        else:
-            choice = choice_for(problem, thread_pool().threads, self._tuned)
-            if prepacked.prepackable(problem, choice):
-                place = launch.pointers[1]
-                self._keepable.append(
-                    prepacked.operand(number, problem, thread_pool().threads, place)
-                )
-        made = contraction(
-            problem,
-            epilogue_of(call),
-            [o.strides for o in call.operands],
-            [0] * len(call.scalars),
-            workers=thread_pool().threads,
-            choice=choice,
-            b_is_packed=ready is not None,
-        )
+            named[B] = BufferOffset(ready[0], 0)
+        elif product.prepackable:
+            place = launch.pointers[1]
+            self._keepable.append(prepacked.operand(number, problem, thread_pool().threads, place))
         offsets: dict[Pointer, int] = {}
         end = 0
         for scratch, nbytes in enumerate(made.scratch):
@@ -247,23 +267,41 @@ class TableBuilder:
         start = len(self._args) - 1 - len(launch.scalars)
         self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
 
+    def _product(
+        self, call: ContractionCall, problem: Problem, strides: Sequence[Sequence[int]],
+        ready: tuple[int, Choice] | None,
+    ) -> _Product:  # fmt: skip
+        """What all products of a kind have in common, whose layers may be many."""
+        workers = thread_pool().threads
+        choice = choice_for(problem, workers, self._tuned) if ready is None else ready[1]
+        made = contraction(
+            problem, epilogue_of(call), strides, [0] * len(call.scalars),
+            workers=workers, choice=choice, b_is_packed=ready is not None,
+        )  # fmt: skip
+        return _Product(made, ready is None and prepacked.prepackable(problem, choice))
+
+    def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
+        found = self._nests.get((id(nest), sizes))
+        if found is None:
+            scalars = layout(nest).scalar(0)
+            found = _NestEntry(kernel_of(nest), units(nest, sizes), grain_of(nest, sizes), scalars)
+            self._nests[id(nest), sizes] = found
+        return found
+
     def _add_nest(self, call: NestCall, launch: Launch) -> None:
-        nest = call.nest
-        count = units(nest, call.sizes)
-        grain = grain_of(nest, call.sizes)
-        code = kernel_of(nest)
+        code, count, grain, scalars = self._nest(call.nest, call.sizes)
         self._code.append(code)
         first = len(self._base_of), len(self._args)
         self._entries.append(TableEntry(code.addresses[0], *first, count, grain))
         for pointer in launch.pointers:
             self._base_of.append(pointer.buffer)
             self._offset_of.append(pointer.offset)
-        start, place = len(self._args), layout(nest)
+        start = len(self._args)
         self._args.extend(call.sizes)
         for strides in call.strides:
             self._args.extend(strides)
         for number, scalar in enumerate(launch.scalars):
-            self._patches.append((8 * (start + place.scalar(number)), scalar))
+            self._patches.append((8 * (start + scalars + number), scalar))
         self._args.extend([0] * len(launch.scalars))
         self._args.extend(call.fixed)
 
