@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 
 import numpy as np
@@ -159,3 +160,19 @@ def test_trimming_leaves_what_is_needed():
     assert trimmed(part.entries, graph) is None
     assert in_pieces(graph) is None
     assert places_to_cut(graph) == []
+
+
+@pytest.mark.parametrize(("grows", "length"), [(True, 66), (False, 198)])
+def test_iterations_on_growing_shapes_are_pieces_of_their_own(grows, length):
+    """One plan in which sizes are symbols serves them all; of several sizes each is another one."""
+    x = it.ones((1, 4))
+    x.numpy()
+    for _ in range(12):
+        h = x
+        for _ in range(32):
+            h = it.sin(it.cos(h))
+        x = it.concat([x, h[-1:]], axis=0) if grows else it.tanh(x + h)
+    log = x._handle.pending_in
+    graph = read_log(log.written, [x._handle.number])
+    cuts = places_to_cut(graph)
+    assert {b - a for a, b in itertools.pairwise(cuts)} == {length}

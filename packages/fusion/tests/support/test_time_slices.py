@@ -298,6 +298,36 @@ def test_operations_of_many_parts_count_as_these(monkeypatch):
     assert {name for _, _, name in few} == {"ingle-plan"}
 
 
+def test_a_log_in_pieces_has_a_slice_for_each_and_few_plans_under_way(monkeypatch):
+    """A loop on growing shapes, none of whose iterations is another: nine pieces and more."""
+    monkeypatch.setattr(time_slices, "CORES", 1)
+    advanced = []
+    advance = TimeSlices.advance
+
+    def noted(self, steps):
+        advanced.append((self, steps))
+        return advance(self, steps)
+
+    def grown():
+        x = it.ones((1, 4))
+        for _ in range(12):
+            h = x
+            for _ in range(32):
+                h = it.sin(it.cos(h))
+            x = it.concat([x, h[-1:]], axis=0)
+        return x.numpy().tobytes()
+
+    monkeypatch.setattr(TimeSlices, "advance", noted)
+    found = [grown() for _ in range(2)]
+    assert len({id(slices) for slices, _ in advanced}) <= 4
+    assert sum(steps for _, steps in advanced) >= 9 * graph_plans.LEAST_SLICE
+    while len(found) < 40 and (len(found) == 2 or advanced):
+        advanced.clear()
+        found.append(grown())
+    assert not advanced, "with plans in the end"
+    assert len({*found}) == 1
+
+
 def test_a_plan_that_fails_says_why_and_is_tried_again(monkeypatch):
     def failing(*args):
         tick("failing")

@@ -18,11 +18,17 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle_cpu.launch import executable
 from ingle_cpu.launch.table_builder import TableBuilder
 from ingle_cpu.matmul import prepacked
 from ingle_numpy.memory import pool
 
 ROWS, DEEP, WIDE = 40, 96, 200
+
+
+@pytest.fixture(autouse=True)
+def read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable, "PACKING_RUNS", 0)
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,8 @@ LONG = 0.2
 MOST_TABLE_SETS = 8
 """Of operands in panels and others: a few of the ways to have some of them are enough."""
 NO_PANELS: Sequence[Panels] = ()
+PACKING_RUNS = 4
+"""Runs that pack what is there in panels: making a table that reads these takes longer."""
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -79,6 +81,7 @@ class CpuExecutable:
         self.prepackable = prepackable
         self._orders = [o.order for o in prepackable]
         self._table_sets: dict[tuple[int, ...], TableSet] = {(): usual}
+        self._packing_runs = 0
         self._packers = {n: _packer(scalars[n]) for n in {n for _, n in usual.patches}}
         self._quick = usual.pieces < QUICK
         self._long = usual.pieces > MANY
@@ -131,8 +134,8 @@ class CpuExecutable:
         prepacks: Sequence[CpuHandle | None],
         scratch: Callable[[int], int],
     ) -> PreparedLaunch:
-        """All but the run; `scratch` finds memory of some bytes for it."""
-        tables, panels = self._chosen(prepacks) if prepacks else (self.usual, NO_PANELS)
+        """All but the run, which may be many turns; `scratch` finds memory of some bytes for it."""
+        tables, panels = self._with(self._panels(prepacks)) if prepacks else (self.usual, NO_PANELS)
         table = tables.taken()
         place = scratch(tables.scratch) if tables.scratch else 0
         self._fill(tables, table, addresses, panels, scalars, place)
@@ -162,7 +165,14 @@ class CpuExecutable:
         return [float(sum(seconds[e] for e in range(a, b))) for a, b in tables.spans]
 
     def _chosen(self, prepacks: Sequence[CpuHandle | None]) -> tuple[TableSet, Sequence[Panels]]:
-        return self._with([panels_of(h, o) for h, o in zip(prepacks, self._orders, strict=True)])
+        found = self._panels(prepacks)
+        if self._packing_runs < PACKING_RUNS:
+            self._packing_runs += any(panels is not None for panels in found)
+            return self.usual, NO_PANELS
+        return self._with(found)
+
+    def _panels(self, prepacks: Sequence[CpuHandle | None]) -> list[Panels | None]:
+        return [panels_of(h, o) for h, o in zip(prepacks, self._orders, strict=True)]
 
     def _with(self, found: Sequence[Panels | None]) -> tuple[TableSet, Sequence[Panels]]:
         """What runs where operands have the panels that were found, and those panels."""

@@ -234,10 +234,11 @@ class TableBuilder:
         named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
         problem, strides = problem_of(call), tuple([o.strides for o in call.operands])
         ready = self._ready.get(number)
-        key = (problem, strides, call.code, call.dtypes, call.stores, call.scalar_dtypes, ready)
+        packed = None if ready is None else ready[1]
+        key = (problem, strides, call.code, call.dtypes, call.stores, call.scalar_dtypes, packed)
         product = self._products.get(key)
         if product is None:
-            product = self._products[key] = self._product(call, problem, strides, ready)
+            product = self._products[key] = self._product(call, problem, strides, packed)
         made = product.made
         if ready is not None:
             named[B] = BufferOffset(ready[0], 0)
@@ -269,16 +270,17 @@ class TableBuilder:
 
     def _product(
         self, call: ContractionCall, problem: Problem, strides: Sequence[Sequence[int]],
-        ready: tuple[int, Choice] | None,
+        packed: Choice | None,
     ) -> _Product:  # fmt: skip
-        """What all products of a kind have in common, whose layers may be many."""
+        """What the products of many layers have in common; `packed` is the choice by which the
+        panels that are at hand were made."""
         workers = thread_pool().threads
-        choice = choice_for(problem, workers, self._tuned) if ready is None else ready[1]
+        choice = choice_for(problem, workers, self._tuned) if packed is None else packed
         made = contraction(
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
-            workers=workers, choice=choice, b_is_packed=ready is not None,
+            workers=workers, choice=choice, b_is_packed=packed is not None,
         )  # fmt: skip
-        return _Product(made, ready is None and prepacked.prepackable(problem, choice))
+        return _Product(made, packed is None and prepacked.prepackable(problem, choice))
 
     def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
         found = self._nests.get((id(nest), sizes))

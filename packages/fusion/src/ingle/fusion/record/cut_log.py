@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from ..ir.graph import Graph, LogEntry, constant_entry
+from ..ir.graph import Graph, LogEntry, Node, constant_entry
 
 
 class Part(NamedTuple):
@@ -84,6 +84,9 @@ def pick(values: Sequence[Any] | Mapping[int, Any], places: Sequence[int]) -> li
 
 TARGET = 192
 """Operations from which on iterations of a loop are enough for a plan: fewer are put together."""
+LEAST = 64
+"""The same where iterations differ, as those on a growing sequence do: a plan in which sizes are
+symbols serves pieces of one size, and hardly any that are made of several."""
 LONGEST = 2048
 """Operations that are planned together at most."""
 _GRAM, _TRIES = 8, 8
@@ -183,7 +186,8 @@ def places_to_cut(graph: Graph) -> list[int]:
     places: list[int] = []
     if loop is not None and (2 * (loop.end - loop.begin) > count or count > 2 * LONGEST):
         first_cut = cheapest_cut(loop, bytes_at) - loop.period
-        step = loop.period * -(-TARGET // loop.period)
+        least = LEAST if _varies(graph, loop) else TARGET
+        step = loop.period * -(-least // loop.period)
         places = list(range(first_cut, loop.end + 1, step))
     cuts: list[int] = []
     for place in (*[p for p in places if 0 < p < count], count):
@@ -192,6 +196,19 @@ def places_to_cut(graph: Graph) -> list[int]:
             cuts.append(min(range(first, first + LONGEST // 2), key=lambda p: bytes_at[p]))
         cuts.append(place)
     return cuts[:-1]
+
+
+def _varies(graph: Graph, loop: Loop) -> bool:
+    """Whether an iteration in the middle has other shapes, or other attributes, than the next."""
+    middle = (loop.begin + loop.end) // 2
+    first = min(middle, loop.end - 2 * loop.period)
+    nodes = graph.nodes[first : first + 2 * loop.period]
+    pairs = zip(nodes[: loop.period], nodes[loop.period :], strict=True)
+    return any(_content(graph, one) != _content(graph, other) for one, other in pairs)
+
+
+def _content(graph: Graph, node: Node) -> tuple[Any, ...]:
+    return node.op, *[graph.values[v].aval for v in (*node.args, *node.results)]
 
 
 class Cut(NamedTuple):

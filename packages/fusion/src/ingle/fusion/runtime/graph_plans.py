@@ -33,6 +33,8 @@ SLICED = 32
 SLICE, LEAST_SLICE, LATER = 2, 256, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
+SLICES_OF_A_PIECE = 4
+"""So many slices at once are there at most for one of the pieces in which a log runs."""
 
 
 class GraphPlans:
@@ -177,11 +179,12 @@ class GraphPlans:
         try:
             if self._plans or (self._slices is None and self._found(numbers) is not None):
                 return True
-            left = slices_left.get()
+            left, slices = slices_left.get(), 1
             if left is not None:
-                if not left[0]:
+                slices = min(left[0], SLICES_OF_A_PIECE)
+                if not slices:
                     return False
-                left[0] -= 1
+                left[0] -= slices
             if self._slices is None or self._slices.lost:
                 work = partial(
                     _planned, self._kept, self._device, self._fusion, self._graph, tuple(numbers),
@@ -190,8 +193,8 @@ class GraphPlans:
                 self._slices = TimeSlices(work)
                 finalize(self, self._slices.cancel).atexit = False
             try:
-                least = max(SLICE * parts_of(self._graph), LEAST_SLICE)
-                plan = self._slices.advance(least * (1 + self._slices.count / LATER))
+                steps = slices * max(SLICE * parts_of(self._graph), LEAST_SLICE)
+                plan = self._slices.advance(steps * (1 + self._slices.count / LATER))
             except BaseException:
                 self._slices = None
                 raise

@@ -52,7 +52,11 @@ in_single_steps: ContextVar[bool] = ContextVar("ingle_single_steps", default=Fal
 
 
 slices_left: ContextVar[list[int] | None] = ContextVar("ingle_slices_left", default=None)
-"""How many more slices of planning a log that runs in pieces has time for; None for any number."""
+"""How many more slices of planning a log that runs in pieces has time for; None for any number.
+
+There is one for each piece, but the first pieces without a plan take several: so that few plans, of
+which each has a thread of its own, are under way at a time.
+"""
 
 
 class Replay:
@@ -218,7 +222,7 @@ class PlanCache:
         """One after the other; what lies between two may be written over, what was given not, so
         that a run that is broken off can begin again."""
         values: dict[int, Handle] = dict(zip(cut.inputs, given, strict=True))
-        with holding(slices_left, [1]):
+        with holding(slices_left, [len(cut.pieces)]):
             return self._values(cut, values, numbers, outputs)
 
     def _values(
