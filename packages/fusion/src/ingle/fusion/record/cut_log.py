@@ -198,7 +198,7 @@ def places_to_cut(graph: Graph) -> list[int]:
     return cuts[:-1]
 
 
-def _varies(graph: Graph, loop: Loop) -> bool:
+def _varies(graph: Graph, loop: Repetition) -> bool:
     """Whether an iteration in the middle has other shapes, or other attributes, than the next."""
     middle = (loop.begin + loop.end) // 2
     first = min(middle, loop.end - 2 * loop.period)
