@@ -83,7 +83,7 @@ def written(path: Path) -> Path:
 
     table = load_wine()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with nn.writing(path), path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["grape", *table.feature_names])
         for numbers, label in zip(table.data, table.target, strict=True):
@@ -103,7 +103,8 @@ def draw(path: Path, counts: np.ndarray, accuracy: float) -> None:
     axes.set_xticks(range(len(GRAPES)), GRAPES)
     axes.set_yticks(range(len(GRAPES)), GRAPES, rotation=90, va="center")
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)
 
 

@@ -46,7 +46,9 @@ def shapes(folder: Path, count: int, seed: int) -> None:
             ImageDraw.Draw(picture).polygon(corners, fill=tuple(map(int, paint)))
             noise = rng.normal(0, 12, (40, 40, 3))
             noisy = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
-            Image.fromarray(noisy).save(folder / name / f"{i}.png")
+            path = folder / name / f"{i}.png"
+            with nn.writing(path):
+                Image.fromarray(noisy).save(path)
 
 
 class Net(nn.Module):
@@ -103,7 +105,8 @@ def draw(
             pen.rectangle((left - 3, top - 3, left + size + 2, top + size + 2), fill="#c0392b")
         page.paste(Image.fromarray(pixels).resize((size, size)), (left, top))
         pen.text((left, top + size + 3), classes[told[at]], fill="#333333" if right else "#c0392b")
-    page.save(path)
+    with nn.writing(path):
+        page.save(path)
 
 
 def main(argv: Sequence[str] | None = None) -> float:

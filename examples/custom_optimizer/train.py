@@ -103,7 +103,8 @@ def draw(path: Path, curves: Mapping[str, Sequence[float]]) -> None:
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)
 
 

@@ -170,10 +170,10 @@ def main(argv: Sequence[str] | None = None) -> float:
         history = learner.fit(batches, epochs=given.epochs)
         seen = draw(average.average.module, noise, 64, pictures.shape[-1], given.seed)
     scale = max(1, 480 // (8 * pictures.shape[-1]))
-    grid(seen[-1], 8, scale).save(given.out / "samples.png")
-    grid(np.concatenate([moment[:8] for moment in zip(*seen, strict=True)][:4]), 8, scale).save(
-        given.out / "steps.png"
-    )
+    steps_of_some = np.concatenate([moment[:8] for moment in zip(*seen, strict=True)][:4])
+    for name, shots in (("samples.png", seen[-1]), ("steps.png", steps_of_some)):
+        with nn.writing(given.out / name):
+            grid(shots, 8, scale).save(given.out / name)
     print(f"{given.out / 'samples.png'}: 64 digits; {given.out / 'steps.png'}: how they come about")
     print(f"mean square error of the noise: {history[-1]['train/loss']:.4f}")
     return history[-1]["train/loss"]

@@ -145,7 +145,8 @@ def draw(path: Path, found: list[tuple[int, float]], ages: np.ndarray) -> None:
     axes.set_title("Dashed: the best of these, with new carts", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)
 
 

@@ -141,8 +141,10 @@ def main(argv: Sequence[str] | None = None) -> float | list[str]:
         told = np.asarray(model.fc(it.asarray(tested)).numpy()).argmax(-1)
     given.out.mkdir(parents=True, exist_ok=True)
     importer.save_safetensors(given.out / "model.safetensors", model)
-    settings = {"classes": list(classes), "size": given.size}
-    (given.out / "settings.json").write_text(json.dumps(settings), "utf-8")
+    kept = {"classes": list(classes), "size": given.size}
+    settings = given.out / "settings.json"
+    with nn.writing(settings):
+        settings.write_text(json.dumps(kept), "utf-8")
     accuracy = float((told == labels).mean())
     print(f"{given.out / 'model.safetensors'}: the whole model, for --predict")
     print(f"test accuracy: {accuracy:.4f}")

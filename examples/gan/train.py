@@ -183,8 +183,10 @@ def main(argv: Sequence[str] | None = None) -> float:
     blind = rng.choice(true[count:].ravel() if len(true) > count else true.ravel(), drawn.shape)
     far, random = distance(drawn, true[:count]), distance(blind, true[:count])
     scale = max(1, 480 // (8 * size))
-    grid([drawn[i : i + 8] for i in range(0, 64, 8)], scale).save(given.out / "samples.png")
-    grid(seen, scale).save(given.out / "learning.png")
+    rows = [drawn[i : i + 8] for i in range(0, 64, 8)]
+    for name, shots in (("samples.png", rows), ("learning.png", seen)):
+        with nn.writing(given.out / name):
+            grid(shots, scale).save(given.out / name)
     print(f"{given.out / 'samples.png'}: 64 digits; {given.out / 'learning.png'}: eight over time")
     print(
         f"distance to true digits: {far:.3f}; of random pixels {random:.3f}; "

@@ -83,7 +83,8 @@ def draw(path: Path, looks: np.ndarray) -> None:
         axes.set(title=f"head {i}", xlabel="seen", ylabel="time" if i == 0 else "")
         axes.set(xticks=[], yticks=[])
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)
 
 

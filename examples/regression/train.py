@@ -52,7 +52,8 @@ def draw(path: Path, told: np.ndarray, true: np.ndarray, name: str, r2: float) -
     axes.set(xlabel=f"{name}, true", ylabel="told", title=f"R² {r2:.3f}", aspect="equal")
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path)
+    with nn.writing(path):
+        figure.savefig(path)
     plt.close(figure)
 
 

@@ -192,7 +192,9 @@ def main(argv: Sequence[str] | None = None) -> float:
         "labels": labels, "words": words, "sizes": sizes,
         "tokenizer": given.tokenizer and str(given.tokenizer),
     }  # fmt: skip
-    (given.out / "settings.json").write_text(json.dumps(kept), "utf-8")
+    settings = given.out / "settings.json"
+    with nn.writing(settings):
+        settings.write_text(json.dumps(kept), "utf-8")
     print(f"test accuracy: {accuracy:.4f}")
     return accuracy
 

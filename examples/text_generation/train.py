@@ -144,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> float:
             batches, epochs=given.epochs, valid=Loader(valid, given.batch_size, drop_last=True)
         )
         nn.save(weights, model)
-        settings.write_text(json.dumps({"alphabet": alphabet, "sizes": sizes}), "utf-8")
+        with nn.writing(settings):
+            settings.write_text(json.dumps({"alphabet": alphabet, "sizes": sizes}), "utf-8")
         written = generate(model, alphabet, "The ", given.count, given.temperature)
     print(written)
     print(f"validation loss: {history[-1]['valid/loss']:.4f} for each character")

@@ -273,6 +273,10 @@ class TestCoco:
         path = tmp_path / "notes.json"
         with pytest.raises(MissingDataError, match="no such file"):
             CocoDetection(path, tmp_path)
+        with pytest.raises(
+            DataFileError, match=r"comes first: CocoDetection\(annotations, folder\)"
+        ):
+            CocoDetection(tmp_path, path)
         for text, message in (
             ("{", "it is no JSON"),
             ("[1]", "the lists images, categories, annotations, got list"),

@@ -11,6 +11,7 @@ import pytest
 import ingle.autodiff as autodiff
 import ingle.tensor as it
 from ingle.fusion import Explanation, compile, explain
+from ingle.tensor.file_errors import FileWriteError
 
 DEVICE = "cpu"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,3 +89,18 @@ def test_a_function_that_computes_nothing_has_an_empty_picture(tmp_path: Path) -
     told = explain(lambda x: x, it.ones(3, device=DEVICE), runs=0)
     told.draw(tmp_path / "empty.svg")
     assert ElementTree.parse(tmp_path / "empty.svg").getroot().tag == f"{SVG}svg"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full here")
+@pytest.mark.parametrize("way", ["save", "draw"])
+def test_a_picture_that_has_no_room_is_named(step: Explanation, tmp_path: Path, way: str) -> None:
+    path = tmp_path / "plan.svg"
+    path.symlink_to("/dev/full")
+    with pytest.raises(FileWriteError, match=r"plan.svg: cannot be written: No space left"):
+        getattr(step, way)(path)
+
+
+def test_a_picture_below_a_file_is_named(step: Explanation, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("")
+    with pytest.raises(FileWriteError, match="a part of its path is a file"):
+        step.draw(tmp_path / "notes" / "plan.svg")

@@ -156,6 +156,11 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         raise MissingDataError(f"{path}: there is no such file") from None
     except OSError as error:
+        if path.is_dir():
+            raise DataFileError(
+                f"{path}: it is a folder, and the file with the notes was expected; the file "
+                "comes first: CocoDetection(annotations, folder)"
+            ) from None
         raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise DataFileError(f"{path}: it is no JSON: {error}; copy or download it again") from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ingle.tensor.file_errors import writing
 from ingle.tensor.pytree import flatten
 
 from ..compiled.compile import Compiled
@@ -117,14 +118,20 @@ class Explanation:
         """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time.
 
         Bars of kernels that compute something again have a dashed border.
+
+        Raises:
+            FileWriteError: the disk is full or read-only, or the folder cannot be written to.
         """
-        Path(path).write_text(self._repr_svg_(), "utf-8")
+        _write(path, self._repr_svg_())
 
     def draw(self, path: str | Path) -> None:
         """Draws the plan as an SVG picture: the kernels in order, and the memory between them.
 
         Each kernel shows the operations that were fused into it. Lines lead from what a kernel
         reads, and to what it stores.
+
+        Raises:
+            FileWriteError: the disk is full or read-only, or the folder cannot be written to.
         """
         cards = [
             Card(
@@ -135,7 +142,7 @@ class Explanation:
             for s in self.steps
         ]  # fmt: skip
         head = f"{self.recorded} operations become {len(self.steps)} kernels"
-        Path(path).write_text(drawn(head, cards, self.buffers), "utf-8")
+        _write(path, drawn(head, cards, self.buffers))
 
     def _repr_svg_(self) -> str:
         times = [s.seconds or s.estimate for s in self.steps]
@@ -163,6 +170,11 @@ class Explanation:
             f'height="{44 + row * len(self.steps)}" font-family="sans-serif" font-size="11">'
             f'<text x="10" y="18" font-size="14">{head}</text>{"".join(parts)}</svg>'
         )
+
+
+def _write(path: str | Path, picture: str) -> None:
+    with writing(path):
+        Path(path).write_text(picture, "utf-8")
 
 
 def explain(
