@@ -141,6 +141,27 @@ def test_a_tensor_that_changes_from_outside_is_noticed():
         f(values(1))
 
 
+def test_a_generator_made_at_each_call_is_named():
+    f = compile(lambda x: x + it.random.normal((2,), generator=it.random.Generator(3)))
+    f(it.ones(2))
+    with pytest.raises(CompileError, match=r"another Generator .* outside of the function"):
+        f(it.ones(2))
+
+
+def test_another_cell_that_is_written_to_is_named():
+    cells = [it.Cell(it.ones(2)), it.Cell(it.ones(2))]
+
+    @compile
+    def f(x):
+        cells[0].value = x * 2.0
+        cells.reverse()
+        return x
+
+    f(it.ones(2))
+    with pytest.raises(CompileError, match=r"another Cell .* outside of the function"):
+        f(it.ones(2))
+
+
 def test_constants_made_inside_are_constants():
     f = compile(lambda x: x + it.asarray([1.0, 2.0]))
     assert [f(values(i, i)).tolist() for i in range(3)] == [[1, 2], [2, 3], [3, 4]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import ref
 
-from ingle.tensor import Tensor, nan_watch
+from ingle.tensor import Cell, Tensor, nan_watch
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.locks import renewed
 from ingle.tensor.pytree import flatten
@@ -297,8 +297,17 @@ def _difference(old: Specialization, new: Specialization) -> str:
         return f"{head}{longer.lines[place]}: only one of the two calls came here"
     if old.signature[2:4] != new.signature[2:4]:
         return f"{head}numbers were computed differently:\n{old.signature[2]}\n\n{new.signature[2]}"
+    known = {cell for cell, *_ in old.signature[7]}
+    others = [type(cell.thing) for cell, *_ in new.signature[7] if cell not in known]
+    if others:
+        # What consists of cells, as a generator does, tells more than they do.
+        kind = next((c for c in others if c is not Cell), others[0])
+        return (
+            f"{head}it wrote to another {kind.__name__} the second time. Make it once, outside of "
+            "the function, or pass it as an argument"
+        )
     return (
-        f"{head}it took tensors from elsewhere, or wrote to other cells. Pass tensors that change "
+        f"{head}it took tensors from elsewhere. Pass tensors that change "
         "as arguments or hold them in a Cell"
     )
 

@@ -55,6 +55,11 @@ class Same:
             self._thing = lambda: thing
 
     @property
+    def thing(self) -> object:
+        """The object; None if it is gone."""
+        return self._thing()
+
+    @property
     def reference(self) -> ref[object] | None:
         """What finds the thing as long as it is there; None if it is kept."""
         return self._thing if isinstance(self._thing, ref) else None
