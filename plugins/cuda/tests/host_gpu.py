@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,8 @@ extern "C" int sizes_of_arguments(long long *out) {{ return sized({name}, out); 
 
 _loaded: list[ctypes.PyDLL] = []
 """What runs blocks of threads, once in a process."""
+_compiling = threading.Lock()
+"""Of whoever makes a kernel's file: a thread that plans beside runs may want the same one."""
 
 
 class FaultError(RuntimeError):
@@ -207,6 +210,10 @@ class Pinned(bytearray):
         self.ptr = ctypes.addressof((ctypes.c_uint8 * nbytes).from_buffer(self))
         self.places.add(self.ptr)
 
+    def __del__(self) -> None:
+        # Ordinary memory may lie there next.
+        self.places.discard(self.ptr)
+
 
 class HostGpu:
     """What a driver, CuPy and cuBLAS do, on the processor.
@@ -283,6 +290,8 @@ class HostGpu:
         source = ctypes.string_at(of, nbytes) if at_once else None
 
         def work() -> None:
+            if kind == 1 and source is None:
+                assert of in Pinned.places, "pinned memory was given back before its copy"
             ctypes.memmove(to, of if source is None else source, nbytes)
 
         self.streams[stream].put(work)
@@ -326,15 +335,16 @@ class HostGpu:
     def _built(self, text: str, name: str) -> ctypes.PyDLL:
         key = hashlib.sha256(text.encode()).hexdigest()[:24]
         library = self._folder / f"{key}.so"
-        if not library.exists():
-            self.counts["compiled"] += 1
-            path = self._folder / f"{key}.cpp"
-            path.write_text(text)
-            done = subprocess.run(
-                ["g++", *_FLAGS, "-o", str(library), str(path)], capture_output=True, text=True,
-                check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{name}: {done.stderr}\n{text}"
+        with _compiling:
+            if not library.exists():
+                self.counts["compiled"] += 1
+                path = self._folder / f"{key}.cpp"
+                path.write_text(text)
+                done = subprocess.run(
+                    ["g++", *_FLAGS, "-o", str(library), str(path)], capture_output=True, text=True,
+                    check=False,
+                )  # fmt: skip
+                assert done.returncode == 0, f"{name}: {done.stderr}\n{text}"
         return ctypes.PyDLL(str(library), mode=ctypes.RTLD_GLOBAL if name == "threads" else 0)
 
     # cuBLAS ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host_gpu import HostBackend, HostGpu, Stream, opened
+from host_gpu import HostBackend, HostGpu, Pinned, Stream, opened
 
 import ingle.nn as nn
 import ingle.optim as optim
@@ -76,6 +76,31 @@ def test_a_training_in_graphs_has_the_numbers_of_the_processor(backend: HostBack
     found = trained(PLAYED, 12)
     assert counts["replayed"] > counts["captured"] > 0
     np.testing.assert_allclose(found, trained("cpu", 12), rtol=1e-5)
+
+
+def test_barriers_with_another_played_gpu_in_the_process(
+    backend: HostBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of each meet its own barriers, whichever module's tests ran before."""
+    x = np.random.default_rng(0).standard_normal((4, 70)).astype(np.float32)
+    wanted = it.softmax(it.asarray(x, device="numpy"), axis=1).numpy()
+    opened(HostGpu(tmp_path), "another", monkeypatch)
+    for device in ("another", PLAYED, "another"):
+        found = it.softmax(it.asarray(x, device=device), axis=1).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_pinned_memory_is_held_until_its_copy(backend: HostBackend) -> None:
+    """A copy finds its memory there; what lies there afterwards is ordinary."""
+    memory = Pinned(64)
+    place, stream, there = memory.ptr, backend.stream, backend.allocate(64)
+    backend.gpu.cupy.cuda.runtime.memcpyAsync(there.address, place, 64, 1, stream.ptr)
+    stream.synchronize()
+    backend.gpu.cupy.cuda.runtime.memcpyAsync(there.address, place, 64, 1, stream.ptr)
+    del memory
+    assert place not in Pinned.places
+    with pytest.raises(AssertionError, match="given back before its copy"):
+        stream.synchronize()
 
 
 def test_an_index_out_of_range_within_a_graph(backend: HostBackend) -> None:
