@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 import re
@@ -80,6 +81,24 @@ def test_an_answer_names_what_is_called_the_same() -> None:
 
 def test_no_answer_is_given_to_what_is_no_name_of_pytorchs() -> None:
     assert [answer(n) for n in ("frobnicate", "frobnicate_", "zerros")] == [None] * 3
+
+
+def test_answers_for_names_in_place_are_whole_calls() -> None:
+    """`masked_fill_` was answered with `it.masked_fill(x)`, which lacks the mask."""
+    names = [n for n in dir(torch.Tensor) if n.endswith("_") and not n.startswith("_")]
+    assert len(names) > 100
+    for name in names:
+        told = answer(name, "Tensor")
+        assert told is not None
+        if not told.startswith("tensors never change; write x = "):
+            continue
+        code = told.removeprefix("tensors never change; write x = ")
+        assert re.search(r"(?<![.\w])x\b", code), (name, code)
+        call = ast.parse(code, mode="eval").body
+        if isinstance(call, ast.Call) and code.startswith("it."):
+            function = eval(ast.unparse(call.func), {"it": it})
+            keywords: dict[str, Any] = {str(k.arg): None for k in call.keywords}
+            inspect.signature(function).bind(*call.args, **keywords)
 
 
 def test_errors_carry_the_answers() -> None:

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from .errors import ArgumentError
-from .later_arguments import refuse, with_advice
+from .later_arguments import refuse, with_advice, without_numpys
 
 _PAIR = "PyTorch gives the values and their indices there; write "
 _DIFFERENT = {
@@ -34,9 +34,6 @@ _DIFFERENT = {
 """What PyTorch's spelling of a call would have meant, by function."""
 _SPELLINGS = frozenset({"dim", "dims", "keepdim", "unbiased"})
 """PyTorch's names of arguments."""
-
-_NUMPYS = frozenset({"dtype", "out"})
-"""What NumPy's functions, such as `np.mean(x)`, hand on even if it is None."""
 
 _FIRST = {
     "diff": "n", "normalize": "p", "vector_norm": "ord", "fftn": "s", "ifftn": "s", "rfftn": "s",
@@ -135,7 +132,7 @@ def _with_dim(
         try:
             return function(*args, **options)
         except TypeError:
-            asked = {k: v for k, v in options.items() if v is not None or k not in _NUMPYS}
+            asked = without_numpys(options)
             if len(asked) < len(options):
                 return call(*args, **asked)
             refuse(function, args, options)

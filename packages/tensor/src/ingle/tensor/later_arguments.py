@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import ArgumentError
 
+_NUMPYS = frozenset({"dtype", "out"})
 _QUOTIENT = 'floor_divide(x, y) for "floor", trunc(x / y) for "trunc"'
 _CAST = 'write {name}(x.astype("{value}"), axis=...)'
 _BY_PLACE = "it goes by position"
@@ -112,6 +113,15 @@ _OPTIONS: dict[tuple[str, str] | str, str] = {
 """What to write for an option that only PyTorch has, by function and option, or by option alone."""
 
 
+_FEWER = {
+    "where": "of a condition alone NumPy and PyTorch give the positions; write nonzero(condition)",
+}
+"""What to write for a call that leaves out arguments, by function, where others have such one."""
+
+_KNOWN = frozenset({*_FEWER, "clip"})
+"""Functions without arguments by name alone whose calls are looked at: NumPy gives `clip` an
+`out=None`."""
+
 _DIMENSIONS = ("1d", "2d", "3d")
 _ORDERS = {
     **{f"conv{d}": ("stride", "padding", "dilation", "groups") for d in _DIMENSIONS},
@@ -142,10 +152,11 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
     """A function whose error for arguments that it does not take says how they are called here;
     itself if it takes none by name and nothing is known of it."""
     code = inspect.unwrap(function).__code__
-    known = any(key[0] == function.__name__ for key in _OPTIONS if isinstance(key, tuple))
+    name = function.__name__
+    known = name in _KNOWN or any(key[0] == name for key in _OPTIONS if isinstance(key, tuple))
     if not code.co_kwonlyargcount and not known:
         return function
-    order, positional = _ORDERS.get(function.__name__, ()), code.co_argcount
+    order, positional = _ORDERS.get(name, ()), code.co_argcount
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -157,10 +168,19 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
         try:
             return function(*args, **options)
         except TypeError:
+            asked = without_numpys(options)
+            if len(asked) < len(options):
+                return call(*args, **asked)
             refuse(function, args, options)
             raise
 
     return call
+
+
+def without_numpys(options: dict[str, Any]) -> dict[str, Any]:
+    """The options less those that NumPy's functions, such as `np.mean(x)` and `np.clip(x, 0, 1)`,
+    hand on to a method even if they are None."""
+    return {k: v for k, v in options.items() if v is not None or k not in _NUMPYS}
 
 
 def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any]) -> None:
@@ -174,6 +194,8 @@ def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any])
     code, name = inspect.unwrap(function).__code__, function.__name__
     positional, count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames[:count]
+    if name in _FEWER and len(args) == 1 and not options:
+        raise ArgumentError(f"{name}: {_FEWER[name]}")
     for option, value in options.items():
         told = _OPTIONS.get((name, option)) or _OPTIONS.get(option)
         if option not in names and told is not None:

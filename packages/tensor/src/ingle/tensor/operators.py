@@ -10,6 +10,7 @@ import numpy as np
 
 from . import ops
 from .errors import AxisError, OperandError
+from .numpy_functions import universal
 from .ops.indexing.subscript import IndexedUpdate, getitem
 from .pytorch_methods import PyTorchMethods
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 Binary = Callable[[Any, Any], "Tensor"]
+_COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
 
 
 def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> Binary:
@@ -113,9 +115,23 @@ class Operators(PyTorchMethods):
 
     __slots__ = ()
 
-    # NumPy must leave `array + tensor` and `number + cell` to us: it would make an array of a
-    # parameter, which records no gradient.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions are the operations of their names, in `array + tensor` as well.
+
+        NumPy itself would make an array of a parameter, which records no gradient.
+
+        >>> import numpy as np
+        >>> import ingle.tensor as it
+        >>> np.sqrt(it.asarray([4.0, 9.0])).tolist()
+        [2.0, 3.0]
+        """
+        if ufunc.__name__ in _COMPARISONS:
+            # These hand NumPy's own numbers on as arrays without axes.
+            inputs = tuple([x[()] if isinstance(x, np.ndarray) else x for x in inputs])
+        plain = tuple([_number_in(x) for x in inputs])
+        if any(isinstance(x, Operators) for x in (*plain, *options.get("out", ()))):
+            return universal(ops, ufunc, method, plain, options)
+        return getattr(ufunc, method)(*plain, **options)
 
     if TYPE_CHECKING:
 
@@ -134,6 +150,13 @@ class Operators(PyTorchMethods):
     __rfloordiv__: Binary = _mirrored(ops.floor_divide, operator.floordiv)
     __mod__: Binary = _operator(ops.remainder, operator.mod, "__rmod__")
     __rmod__: Binary = _mirrored(ops.remainder, operator.mod)
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
     __pow__: Binary = _operator(ops.pow, operator.pow, "__rpow__")
     __rpow__: Binary = _mirrored(ops.pow, operator.pow)
     __matmul__: Binary = _operator(ops.matmul, operator.matmul, "__rmatmul__")

@@ -8,6 +8,8 @@ added counts at once. `x.name_()`, in place, is `x = x.name()` of the answer for
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from fnmatch import fnmatchcase
 from typing import NoReturn
 
@@ -66,6 +68,7 @@ broadcast_tensors: it.broadcast_arrays(a, b)
 bucketize: it.searchsorted(boundaries, x)
 cat concatenate: it.concat([a, b], axis=...)
 clamp: it.clip(x, low, high)
+clip: it.clip(x, low, high)
 clamp_max: it.clip(x, max=high)
 clamp_min: it.clip(x, low)
 complex: a + 1j * b
@@ -224,6 +227,7 @@ type_as: x.astype(y.dtype)
 cpu: x.numpy(), x.to_device("cpu")
 contiguous: x (how bytes lie in memory is the backend's affair)
 to: x.astype(dtype), x.to_device(device)
+Tensor.where: it.where(condition, x, y)
 Tensor.unfold: it.sliding_window_view(x, size, axis=..., step=...)
 Tensor.float: x.astype("float32")
 Tensor.double: x.astype("float64")
@@ -384,6 +388,26 @@ def home(name: str) -> str | None:
     return None
 
 
+def _of_x(code: str) -> str:
+    """What an answer is for a method of `x`: called with all that it needs, of `x` and others."""
+    path = code.split(".")
+    if path[0] == "it" and all(part.isidentifier() for part in path):
+        function = importlib.import_module("ingle.tensor")
+        for part in path[1:]:
+            function = getattr(function, part)
+        needed = [
+            p for p in inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]  # fmt: skip
+        by_name = [f"{p.name}=..." for p in needed if p.kind is p.KEYWORD_ONLY]
+        others = [p.name for p in needed[1:] if p.kind is not p.KEYWORD_ONLY]
+        return f"{code}({', '.join(['x', *('y' if n == 'x2' else n for n in others), *by_name])})"
+    names = {"c": "x"} if re.search(r"\bc\b", code) else {"a": "x", "b": "y"}
+    if not re.search(r"\bx\b", code):
+        code = re.sub(r"(?<![\w.])[abc](?!\w)", lambda m: names.get(m[0], m[0]), code)
+    return code
+
+
 def _is_method(name: str) -> bool:
     # While the package is imported the class is not there yet.
     tensor = vars(importlib.import_module("ingle.tensor")).get("Tensor", object)
@@ -433,8 +457,7 @@ def answer(name: str, place: str = "torch") -> str | None:
         told = answer(base, place)
         if told is not None:
             found = told.removeprefix("write ")
-            call = found if "(" in found or " " in found else f"{found}(x)"
-            return told if found == told else f"tensors never change; write x = {call}"
+            return told if found == told else f"tensors never change; write x = {_of_x(found)}"
     if _is_method(name):
         return f"write x.{name}()"
     for pattern, code in renamed.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -17,6 +17,31 @@ from ...sample import Draw, Sample
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+
+class Positions(tuple["Tensor", ...]):
+    """A tensor of indices for each axis: a tuple, which says what to write where a program takes it
+    for PyTorch's tensor of one row for each place.
+
+    >>> import ingle.tensor as it
+    >>> it.nonzero(it.asarray([0, 7])).squeeze()
+    Traceback (most recent call last):
+        ...
+    AttributeError: nonzero gives a tuple with a tensor for each axis, which has no attribute \
+'squeeze'; PyTorch's rows are it.stack(it.nonzero(x), axis=-1), a vector's places it.nonzero(x)[0]
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Never:
+        told = "" if name.startswith("__") or not hasattr(self[0], name) else (
+            "; PyTorch's rows are it.stack(it.nonzero(x), axis=-1), a vector's places "
+            "it.nonzero(x)[0]"
+        )  # fmt: skip
+        raise AttributeError(
+            "nonzero gives a tuple with a tensor for each axis, which has no attribute "
+            f"{name!r}{told}", name=name, obj=self,
+        )  # fmt: skip
 
 
 def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
@@ -37,7 +62,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 
     if not handle_of(x, "nonzero").shape:
         raise ShapeError("nonzero: needs at least one axis, got a 0-d tensor; reshape it to (1,)")
-    return unstack(indices_of(x))
+    return Positions(unstack(indices_of(x)))
 
 
 def _rule(x: Aval) -> Aval:
