@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import Launch, axes_by_strides
+from ingle.fusion.device import PER_BYTE, Launch, Rates, axes_by_strides
 from ingle.fusion.device.cuda import THREADS, grid_of
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
@@ -40,6 +40,24 @@ _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
 _WORKSPACE = 32 << 20
 """Bytes that cuBLAS may use."""
+_LANES = 128
+"""Operations in float32 that a multiprocessor begins in each cycle."""
+_ROOT = 8
+"""Of these, what a division or a square root takes."""
+
+
+def rates_of(limits: Limits) -> Rates:
+    """How a GPU's memory and arithmetic compare; a desktop's where it does not say.
+
+    >>> h100 = Limits(0, "H100", 132, "sm_90", 80 << 30, bandwidth=3.35e12, clock=1.98e9)
+    >>> rates_of(h100).plain, rates_of(h100).root
+    (2, 16)
+    """
+    operations = limits.processors * _LANES * limits.clock
+    if not operations or not limits.bandwidth:
+        return Rates()
+    plain = max(1, round(PER_BYTE * limits.bandwidth / operations))
+    return Rates(limits.bandwidth, 2 * operations, plain, _ROOT * plain)
 
 
 class CudaBackend(KernelBackend):
@@ -64,6 +82,7 @@ class CudaBackend(KernelBackend):
     def __init__(self, device: Device, limits: Limits) -> None:
         super().__init__(device)
         self.limits = limits
+        self.rates = rates_of(limits)
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
         self.joins = settings.switch("INGLE_CUDA_JOINED", True)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)

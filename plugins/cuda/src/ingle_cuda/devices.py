@@ -10,7 +10,7 @@ from ingle.tensor.errors import BackendError
 from . import rocm
 from .libraries import cupy, driver, is_rocm
 
-_MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
+_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS, _MAJOR, _MINOR = 13, 16, 36, 37, 75, 76
 """Of `CUdevice_attribute`."""
 
 
@@ -23,6 +23,8 @@ class Limits(NamedTuple):
         processors: multiprocessors.
         architecture: for which kernels are compiled, such as `sm_90`.
         memory: bytes.
+        bandwidth: bytes a second through memory, 0 where it does not say.
+        clock: cycles a second of the multiprocessors, 0 where it does not say.
     """
 
     number: int
@@ -30,6 +32,8 @@ class Limits(NamedTuple):
     processors: int
     architecture: str
     memory: int
+    bandwidth: float = 0.0
+    clock: float = 0.0
 
 
 def count() -> int:
@@ -73,4 +77,9 @@ def limits_of(index: int) -> Limits:
 
     architecture = f"sm_{attribute(_MAJOR)}{attribute(_MINOR)}"
     shown = name.value.decode(errors="replace")
-    return Limits(index, shown, attribute(_MULTIPROCESSORS), architecture, memory.value)
+    # Memory moves its bus's width twice a cycle; both clocks are in kHz.
+    bandwidth = 2e3 * attribute(_MEMORY_CLOCK) * attribute(_BUS) / 8
+    return Limits(
+        index, shown, attribute(_MULTIPROCESSORS), architecture, memory.value, bandwidth,
+        1e3 * attribute(_CLOCK),
+    )  # fmt: skip

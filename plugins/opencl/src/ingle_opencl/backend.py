@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import CustomKernel, Launch, WindowProblem
+from ingle.fusion.device import CustomKernel, Launch, Rates, WindowProblem
 from ingle.fusion.device.kernel_backend import AddressSpace, Held, KernelBackend, MemoryHandle
 from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
 from ingle.fusion.device.opencl import Work, render_wide, work_of
@@ -37,6 +37,9 @@ _SLICE = 16
 _GROUPS_AT_MOST = 16
 """Groups of a convolution up to which each is a product that is worth packing."""
 _FAST_FMA = ["-D FP_FAST_FMAF", "-D FP_FAST_FMA"]
+_CARD = Rates(bandwidth=500e9, flops=15e12, plain=2, root=16)
+"""A graphics card's rates, to a factor of three: drivers do not say what memory moves."""
+
 _EXACT = "-cl-fp32-correctly-rounded-divide-sqrt"
 
 
@@ -65,6 +68,8 @@ class OpenCLBackend(KernelBackend):
         self.limits = limits or limits_of(hardware)
         self.wide = self.limits.gpu if wide is None else wide
         self.splits_sums = self.wide
+        if self.limits.gpu:
+            self.rates = _CARD
         self.dtypes = None if self.limits.float64 else DTYPES - {"float64"}
         super().__init__(device)
         self._cl = cl

@@ -35,6 +35,8 @@ from ..runtime.plan_data import KernelRun as KernelRun
 from ..runtime.programs import ProgramPlans as ProgramPlans
 from ..runtime.scratch import Lender as Lender
 from ..runtime.scratch import Lent as Lent
+from ..schedule.rates import PER_BYTE as PER_BYTE
+from ..schedule.rates import Rates as Rates
 from ..support.disk_store import DiskStore as DiskStore
 from ..support.disk_store import disk as disk
 from ..support.run_ahead import run_ahead_limit as run_ahead_limit

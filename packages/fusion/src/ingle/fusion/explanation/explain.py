@@ -9,7 +9,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,11 @@ from ..lowering.nests import NestCall
 from ..lowering.operands import Argument, bytes_along
 from ..runtime.graph_plans import GraphPlans
 from ..runtime.plan_cache import prepare
+from ..schedule.rates import DESKTOP, Rates, rates_of
 from ..schedule.schedule import Call, HostStep, Schedule
 from ..support.source_location import Line
 from .buffers import Buffer, Buffers, times
 from .drawing import Card, drawn
-
-BANDWIDTH, FLOPS = 50e9, 400e9
-"""Bytes and operations a second that estimates assume: a desktop's, good to a factor of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,7 @@ class Step:
         again: the names of what it computes in addition because that costs less than to read what
             an earlier kernel has computed.
         reads, writes: the memory, as numbers of the explanation's `buffers`.
+        rates: those of the device, or a desktop's.
     """
 
     kind: str
@@ -59,11 +58,12 @@ class Step:
     again: tuple[str, ...] = ()
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    rates: Rates = DESKTOP
 
     @property
     def estimate(self) -> float:
-        """Seconds that memory or arithmetic would take on a desktop."""
-        return max(self.nbytes / BANDWIDTH, self.flops / FLOPS)
+        """Seconds that memory or arithmetic would take at these rates."""
+        return self.rates.seconds(self.nbytes, self.flops)
 
     @property
     def name(self) -> str:
@@ -201,17 +201,18 @@ def explain(
     seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
     constants = tuple(_constants(entry.signature[0], entry.lines))
     recorded = len(entry.graph.nodes)
+    rates = rates_of(recording.fusion.inner)
     names = _names(_written(function), leaves, args)
     if not isinstance(executable, GraphPlans):
         memory = Buffers(entry.graph, Views(entry.graph))
         memory.name(entry, names)
-        steps = tuple([_host_step(memory, n) for n in range(recorded)])
+        steps = tuple([replace(_host_step(memory, n), rates=rates) for n in range(recorded)])
         return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
     plan = executable.plan(numbers)
     measured = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
     memory = Buffers(plan.schedule.graph, plan.schedule.views)
     memory.name(entry, names)
-    steps = tuple(_steps(plan.schedule, memory, measured))
+    steps = tuple([replace(s, rates=rates) for s in _steps(plan.schedule, memory, measured)])
     sources = tuple(plan.sources()) if source else ()
     return Explanation(
         recorded, steps, plan.schedule.arena, constants, seconds, sources, tuple(memory.found)

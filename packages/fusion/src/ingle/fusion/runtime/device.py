@@ -125,11 +125,12 @@ class KernelDevice(Protocol):
         splits_sums: whether long sums are made in two steps, since it has more workers than these
             have rows or columns.
         writes_over: whether its executables tell a `DonationState` how far they have come.
-        plan store: where its plans are kept between processes; None for nowhere.
+        plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
-    whether it renders nests that add up windows, without which each tap is added by itself.
+    whether it renders nests that add up windows, without which each tap is added by itself. And
+    `rates`, as `Rates`: without them plans are weighed for a desktop's processor.
     """
 
     dtypes: frozenset[str] | None

@@ -34,6 +34,7 @@ from ..ir.views import View, strides_of
 from ..kernel.nest import Nest, units
 from ..passes.convolutions import WindowProblem
 from ..render.c import cuda, opencl, source
+from ..schedule.rates import DESKTOP
 from ..schedule.schedule import Call, HostStep
 from ..support.refcounts import HELD_ONCE, refs
 from ..support.settings import is_fused
@@ -107,6 +108,7 @@ class KernelBackend(EagerBackend):
         name: for messages.
         language: what `compile_source` takes; one of `RENDERERS`.
         fusion: the decorator over this backend that records and fuses.
+        rates: the device's rates, by which plans that give the same bits are weighed.
         offers: what it computes whole, the first one that takes an operation.
     """
 
@@ -115,6 +117,7 @@ class KernelBackend(EagerBackend):
     spreads_products = True
     splits_sums = False
     plan_store: PlanStore | None = None
+    rates = DESKTOP
     offers: Sequence[Offer] = ()
 
     def __init__(self, device: Device) -> None:

@@ -16,14 +16,12 @@ from ..kernel.code import HALVES
 from ..kernel.lowering import reduction_of
 from ..lowering.operands import Argument, argument_along, bytes_along
 from .liveness import Liveness
+from .rates import PER_BYTE, Rates
 
-HALF_BYTES = 2
-"""In a byte."""
-RECOMPUTED = {"cheap": 1, "root": 8}
-"""Costs of operations that may be computed again: what one element takes, as half bytes through
-memory that take as long."""
-ROUNDING = 2
-"""Half bytes on top for a value of a half type, which is rounded as if it were stored."""
+ROUNDED_LIKE = 2
+"""Plain operations that rounding to a half type is like, as if the value were stored."""
+RECOMPUTED = frozenset({"cheap", "root"})
+"""Costs of operations that may be computed again; what they come to is the `Rates`'s."""
 MOST_AGAIN = 12
 """How many operations a value may take to compute again."""
 FEW = 8
@@ -40,7 +38,8 @@ class Again:
         nodes: positions of the operations.
         reads: what it would read in addition.
         more: values that would have to be stored for that.
-        cost: half bytes that this takes more than reading the value.
+        cost: what this takes more than reading the value, operations as what could be moved
+            meanwhile: `PER_BYTE` is a byte.
     """
 
     group: Group
@@ -58,11 +57,12 @@ class Recomputation:
         graph, views, roles, inline, grouping: the plan as it stands.
         liveness: what its groups store and read.
         until: for inputs that may be written over, the first group that may do so.
+        rates: what operations cost.
     """
 
     def __init__(
         self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
-        grouping: Grouping, liveness: Liveness, until: Mapping[int, int],
+        grouping: Grouping, liveness: Liveness, until: Mapping[int, int], rates: Rates,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -71,6 +71,7 @@ class Recomputation:
         self._grouping = grouping
         self._liveness = liveness
         self._until = until
+        self._costs = {"cheap": rates.plain, "root": rates.root}
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
 
     def way(self, value: int, group: Group) -> Again | None:
@@ -97,8 +98,8 @@ class Recomputation:
         now = {self.argument(group, p, n) for p, n in uses}
         known = self._reads(group)
         way.reads = [read for read in dict.fromkeys(way.reads) if read not in known]
-        way.cost += HALF_BYTES * sum([self._bytes(group, r) for r in way.reads])
-        way.cost -= HALF_BYTES * sum([self._bytes(group, r) for r in now])
+        way.cost += PER_BYTE * sum([self._bytes(group, r) for r in way.reads])
+        way.cost -= PER_BYTE * sum([self._bytes(group, r) for r in now])
         return way
 
     def _in_register(self, position: int, number: int) -> bool:
@@ -146,13 +147,13 @@ class Recomputation:
         if position is None or len(way.nodes) == MOST_AGAIN:
             return False
         node = self._graph.nodes[position]
-        cost = RECOMPUTED.get(node.op.operation.traits.cost or "")
+        cost = self._costs.get(node.op.operation.traits.cost or "")
         if cost is None or self._roles[position] != "map":
             return False
         way.places[value] = places
         way.nodes.append(position)
         if len(way.nodes) == 1 and self._graph.values[value].aval.dtype.name in HALVES:
-            cost += ROUNDING
+            cost += ROUNDED_LIKE * self._costs["cheap"]
         way.cost += cost * self._times(way.group, places)
         return all(self._operand(position, number, places, way) for number in range(len(node.args)))
 

@@ -4,7 +4,7 @@ A value that another kernel needs is written once and read by each kernel that n
 follows in a few cheap operations from what is in memory anyway, its readers may do these again. It
 is then not written, and not kept from the first reader to the last. All of that is counted in bytes
 through memory: what is written and read no more, against what is read instead, and against
-operations, which count as the bytes that could be moved meanwhile (`RECOMPUTED`). A value is
+operations, which count as the bytes that the device could move meanwhile (`Rates`). A value is
 computed again
 
 - where that costs less, and the most memory that kernels need at a time does not grow, or not by
@@ -34,7 +34,8 @@ from ..ir.views import View, Views
 from ..lowering.operands import Operands, Unnestable
 from ..support.time_slices import tick
 from .liveness import Liveness, LiveRange
-from .recompute_cost import FEW, HALF_BYTES, RECOMPUTED, Again, Recomputation
+from .rates import PER_BYTE, Rates
+from .recompute_cost import FEW, RECOMPUTED, Again, Recomputation
 
 EVEN = 4
 """What part of a value's bytes it may cost to compute it again where that saves memory."""
@@ -49,6 +50,7 @@ def rematerialized(
     stored: Mapping[Group, Sequence[int]],
     placed: Mapping[int, View],
     donors: Donors,
+    rates: Rates,
 ) -> dict[Group, list[int]]:
     """What each group still stores, once groups compute again what is cheaper so.
 
@@ -59,8 +61,9 @@ def rematerialized(
         stored: the values that each group stores.
         placed: of these the ones that lie in another value, with where.
         donors: positions of inputs, and of outputs that may lie in their memory.
+        rates: what the device's operations cost.
     """
-    work = _Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors)
+    work = _Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors, rates)
     return work.run()
 
 
@@ -68,7 +71,7 @@ class _Rematerialization:
     def __init__(
         self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
         grouping: Grouping, stored: Mapping[Group, Sequence[int]],
-        placed: Mapping[int, View], donors: Donors,
+        placed: Mapping[int, View], donors: Donors, rates: Rates,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -80,7 +83,9 @@ class _Rematerialization:
         self._rounded = {v for values in stored.values() for v in values}
         self._liveness = Liveness(graph, views, grouping, stored)
         until = self._overwritten(donors)
-        self._ways = Recomputation(graph, views, roles, inline, grouping, self._liveness, until)
+        self._ways = Recomputation(
+            graph, views, roles, inline, grouping, self._liveness, until, rates
+        )
         self._sizes: dict[Group, tuple[int, ...]] = {}
         self._peak = self._liveness.peak({})
 
@@ -138,7 +143,7 @@ class _Rematerialization:
         nbytes = self._liveness.nbytes(value)
         if len(able) == len(readers):
             moved = self._storing(able) - nbytes
-            cost = sum([w.cost for w in able]) + HALF_BYTES * moved
+            cost = sum([w.cost for w in able]) + PER_BYTE * moved
             if self._pays(value, cost, able, True) and self._take(value, group, able):
                 self._liveness.forget(value, group)
                 self._peak = self._liveness.peak({})
@@ -155,7 +160,7 @@ class _Rematerialization:
     def _pays(self, value: int, cost: int, ways: Sequence[Again], whole: bool) -> bool:
         """Whether to compute a value again in these groups, and with `whole` not to store it."""
         nbytes = self._liveness.nbytes(value)
-        if cost * EVEN > HALF_BYTES * nbytes:
+        if cost * EVEN > PER_BYTE * nbytes:
             return False
         more: int = self._liveness.peak(self._live_ranges(value, ways, whole)) - self._peak
         return more * FEW <= nbytes if cost < 0 else more < 0

@@ -18,6 +18,7 @@ from ..lowering.operands import Unnestable
 from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..support.time_slices import tick
+from .rates import rates_of
 from .rematerialize import rematerialized
 from .repeated_layers import LoweredGroup, UnlikeError, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
@@ -172,7 +173,7 @@ class Scheduler:
         nodes = {group: group.nodes for group in begun}
         kept = rematerialized(
             self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
-            self._donors,
+            self._donors, rates_of(self._legality.device),
         )  # fmt: skip
         for group, before in nodes.items():
             if not kept[group] and group.kind != "host":
