@@ -44,6 +44,23 @@ def test_erfc_and_erfinv() -> None:
     np.testing.assert_allclose(it.erf(it.erfinv(at(x[:400]))).numpy(), x[:400], atol=2e-16)
 
 
+@pytest.mark.parametrize(("name", "edge"), [("erfc", 10.2), ("erfinv", 1.0)])
+def test_short_polynomials_lose_no_place_of_float32(name: str, edge: float) -> None:
+    rng = np.random.default_rng(0)
+    near_edge = np.float32(edge) - np.arange(2000, dtype=np.float32) * 2.0**-24
+    joints = [0.5, 1.0, 10.2, 1 - np.exp(-6.25) / 2, np.sqrt(1 - np.exp(-6.25))]
+    around = [np.nextafter(np.float32(j), np.float32(to)) for j in joints for to in (0, 99)]
+    x = np.concatenate([rng.uniform(-edge, edge, 20000), near_edge, np.float32(joints), around])
+    x = x.astype(np.float32)
+    want = getattr(special, name)(x.astype(np.float64))
+    got = getattr(it, name)(it.asarray(x)).numpy()
+    inside = np.isfinite(want)
+    np.testing.assert_array_equal(got[~inside], want[~inside].astype(np.float32))
+    # Two roundings at most, of the result and of what it is made of.
+    far = np.abs(got[inside] - want[inside]) / np.spacing(np.abs(want[inside]).astype(np.float32))
+    assert far.max() <= 1.5
+
+
 def test_gamma() -> None:
     # C's lgamma is infinite at -inf, SciPy's minus infinite.
     x = np.concatenate([WIDE, NEAR, [0.0, -0.0, -1.0, -7.0, INF, NAN, 1 + 1e-9, 2 - 1e-12]])

@@ -1,7 +1,8 @@
 """Coefficients of polynomials that special functions are made of, highest power first.
 
 Each interpolates its function at Chebyshev's points, evaluated with 60 digits, and is written down
-in powers of a variable that runs from -1 to 1. Relative errors are below 1e-16.
+in powers of a variable that runs from -1 to 1. Relative errors are below 1e-16, except of
+those called `_SHORT`.
 """
 
 ERFCX = (
@@ -49,6 +50,29 @@ ERFINV_END = (
     -0.00016238947913490187, 1.0355504586893955, 4.875163823000273,
 )  # fmt: skip
 """The same in `(sqrt(w) - 5.025) / 1.025`, for all further float64."""
+
+ERFCX_SHORT = (
+    -9.139621663932921e-05, -8.06846239205295e-05, 0.0006233727746203677, 0.0004887528889113854,
+    -0.004380470182030669, 0.0009324365217078158, 0.03276076420869134, -0.10296709684929853,
+    0.15762992218535068, -0.09902453853490119, -0.12235676306968846, 1.2648381843631742,
+)  # fmt: skip
+"""`ERFCX` to the 1e-9 that float32 needs, in `(x - 2.5) / (x + 2.5)`, for x from 0.5 to 10.2."""
+
+ERFINV_SHORT = (
+    -1.090344343849037e-05, 1.5787972260334554e-06, 9.204976639982357e-05,
+    -0.000135081154984142, -0.00026338021033986165, 0.0012426903091561023,
+    -0.0012720206293826482, -0.00414018072066396, 0.017808404971782335, -0.022604096452118517,
+    -0.05892256867466323, 0.7504943076479739, 1.6536545626831027,
+)  # fmt: skip
+"""`ERFINV` to the 1e-9 that float32 needs."""
+
+ERFINV_TAIL_SHORT = (
+    2.479905174530947e-07, -2.259530905331172e-06, 5.437290689373864e-06,
+    1.9077988005007003e-06, -4.755158578661523e-05, 0.00016993298247051794,
+    -0.00040059838502707885, 0.0007882438955638568, -0.0015825442820838298,
+    0.0030211449652767283, 0.7539442258149516, 3.0838856104153045,
+)  # fmt: skip
+"""`ERFINV_TAIL` to the same; no float32 below 1 lies beyond."""
 
 LGAMMA = (
     -1.1125431307451045e-13, 4.658499769951121e-13, -1.3987453257604092e-12,

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ...dispatch import TensorLike, as_floating, run1
-from ...dtypes import float64
+from ...dtypes import float32, float64
 from .._families import special
 from ..elementwise.arithmetic import abs
 from ..elementwise.cast import astype
@@ -43,6 +43,8 @@ def _erfc(x: Tensor) -> Tensor:
 
     `exp(-x²)` is that of x cut to a few bits, whose square is exact, times that of the rest.
     """
+    if x.dtype != float64:
+        return _short_erfc(x)
     wide = astype(x, float64)
     far = wide > 0.5
     size = where(far, where(wide > 30, 30.0, wide), 1.0)
@@ -50,6 +52,19 @@ def _erfc(x: Tensor) -> Tensor:
     decay = exp(-(short * short)) * exp((short - size) * (short + size))
     scaled = polynomial((size - 3.75) / (size + 3.75), fits.ERFCX) / (1 + size * 2)
     return astype(where(far, decay * scaled, 1 - erf(where(far, 0.0, wide))), x.dtype)
+
+
+def _short_erfc(x: Tensor) -> Tensor:
+    """The same to the last place of float32, whose squares are exact in float64: one `exp`."""
+    single = astype(x, float32)
+    far = single > 0.5
+    size = where(far, where(single > 10.2, 10.2, single), 1.0)
+    wide = astype(size, float64)
+    scaled = polynomial((wide - 2.5) / (wide + 2.5), fits.ERFCX_SHORT) / (1 + wide * 2)
+    tail = astype(exp(-(wide * wide)) * scaled, float32)
+    near = 1 - erf(where(far, 0.0, single))
+    # From 10.06 on the nearest float32 is 0.
+    return astype(where(single > 10.2, 0.0, where(far, tail, near)), x.dtype)
 
 
 _ERFC = special(
@@ -76,6 +91,8 @@ def erfinv(x: TensorLike, /) -> Tensor:
 
 def _erfinv(x: Tensor) -> Tensor:
     """Giles, Approximating the erfinv function (2010), with polynomials for float64."""
+    if x.dtype != float64:
+        return _short_erfinv(x)
     wide = astype(x, float64)
     size = abs(wide)
     w = -log((1 - size) * (1 + size))
@@ -84,6 +101,17 @@ def _erfinv(x: Tensor) -> Tensor:
     tail = polynomial((root - 3.25) / 0.75, fits.ERFINV_TAIL)
     end = polynomial((root - 5.025) / 1.025, fits.ERFINV_END)
     factor = where(w < 6.25, near, where(w < 16, tail, end))
+    return astype(where(size == 1, where(wide > 0, math.inf, -math.inf), wide * factor), x.dtype)
+
+
+def _short_erfinv(x: Tensor) -> Tensor:
+    """The same to the last place of float32, all of which lies before the last polynomial."""
+    wide = astype(x, float64)
+    size = abs(wide)
+    w = -log((1 - size) * (1 + size))
+    near = polynomial(w / 3.125 - 1, fits.ERFINV_SHORT)
+    tail = polynomial((sqrt(w) - 3.25) / 0.75, fits.ERFINV_TAIL_SHORT)
+    factor = where(w < 6.25, near, tail)
     return astype(where(size == 1, where(wide > 0, math.inf, -math.inf), wide * factor), x.dtype)
 
 
