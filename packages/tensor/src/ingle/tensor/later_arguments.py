@@ -174,6 +174,7 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
             refuse(function, args, options)
             raise
 
+    _plain[call] = function
     return call
 
 
@@ -181,6 +182,14 @@ def without_numpys(options: dict[str, Any]) -> dict[str, Any]:
     """The options less those that NumPy's functions, such as `np.mean(x)` and `np.clip(x, 0, 1)`,
     hand on to a method even if they are None."""
     return {k: v for k, v in options.items() if v is not None or k not in _NUMPYS}
+
+
+_plain: dict[Callable[..., Any], FunctionType] = {}
+
+
+def without_advice(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What `with_advice` was given, for operators: they pass their operands and no option."""
+    return _plain.get(function, function)
 
 
 def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import ops
 from .errors import AxisError, OperandError
+from .later_arguments import without_advice
 from .numpy_functions import universal
 from .ops.indexing.subscript import IndexedUpdate, getitem
 from .pytorch_methods import PyTorchMethods
@@ -24,10 +25,11 @@ _COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equ
 
 def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> Binary:
     """`self OP other`; leaves it to `other` if that is a stranger with an operator of its own."""
+    plain: Callable[..., Tensor] = without_advice(function)
 
     def method(self: Any, other: Any) -> Any:
         try:
-            return function(self, other)
+            return plain(self, other)
         except OperandError:
             a, b = _number_in(self), _number_in(other)
             if a is not self or b is not other:
@@ -40,9 +42,11 @@ def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> B
 
 
 def _mirrored(function: Callable[..., Tensor], python: Binary) -> Binary:
+    plain: Callable[..., Tensor] = without_advice(function)
+
     def method(self: Any, other: Any) -> Tensor:
         try:
-            return function(other, self)
+            return plain(other, self)
         except OperandError:
             number = _number_in(self)
             if number is self:

@@ -128,7 +128,7 @@ class Tensor(NumberProtocol, Operators, Exchange):
         >>> it.arange(3).numpy()
         array([0, 1, 2])
         """
-        handle = self.detach()._handle
+        handle = self._handle.detached()
         return handle.backend.download(handle)
 
     def tolist(self) -> Any:

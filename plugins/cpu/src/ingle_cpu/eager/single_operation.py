@@ -63,13 +63,16 @@ class SingleOperations:
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
-        parts: list[Any] = [op]
-        for x in inputs:
-            parts.append(x.shape)
-            parts.append(x.dtype)
-            if type(x) is Scalar:
-                parts.append(Scalar)
-        found = self._known.get(key := tuple(parts))
+        key: tuple[Any, ...]
+        # Most have one or two operands, for which a key is written out.
+        if len(inputs) == 2:
+            a, b = inputs
+            key = (op, a.shape, a.dtype, type(a) is Scalar, b.shape, b.dtype, type(b) is Scalar)
+        elif len(inputs) == 1:
+            key = (op, inputs[0].shape, inputs[0].dtype, type(inputs[0]) is Scalar)
+        else:
+            key = (op, *[part for x in inputs for part in (x.shape, x.dtype, type(x) is Scalar)])
+        found = self._known.get(key)
         if found is None:
             if len(self._known) > MOST:
                 self._known.clear()
