@@ -23,7 +23,7 @@ def roots(x):
 @pytest.fixture
 def told(monkeypatch):
     def say(rates):
-        monkeypatch.setattr(backend_of("cpu").inner, "rates", rates, raising=False)
+        monkeypatch.setattr(backend_of("cpu").inner, "rates", rates)
 
     return say
 

@@ -20,6 +20,7 @@ from ingle.fusion.device import (
     LinearPlan,
     Ordered,
     ProgramPlans,
+    Rates,
     Turns,
     WindowProblem,
     avals_of,
@@ -75,6 +76,7 @@ class Cpu(NumpyBackend):
     language = "llvm"
     spreads_products = True
     splits_sums = False
+    rates = Rates()
     writes_over = True
     folds = True
 

@@ -9,6 +9,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
 from ..passes.convolutions import WindowProblem
+from ..schedule.rates import Rates
 from ..schedule.schedule import Call, HostStep
 from .scratch import Lent
 
@@ -124,18 +125,19 @@ class KernelDevice(Protocol):
         spreads_products: whether matrix products without a template are written out as nests.
         splits_sums: whether long sums are made in two steps, since it has more workers than these
             have rows or columns.
+        rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
         plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
-    whether it renders nests that add up windows, without which each tap is added by itself. And
-    `rates`, as `Rates`: without them plans are weighed for a desktop's processor.
+    whether it renders nests that add up windows, without which each tap is added by itself.
     """
 
     dtypes: frozenset[str] | None
     spreads_products: bool
     splits_sums: bool
+    rates: Rates
     writes_over: bool
 
     @property
