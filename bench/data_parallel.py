@@ -37,9 +37,9 @@ def data(width: int, batch: int) -> tuple[list[Array], Array, Array]:
     weights = [
         made
         for a, b in pairwise(sizes)
-        for made in (rng.standard_normal((b, a)) * (2 / a) ** 0.5, np.zeros(b))
+        for made in (rng.standard_normal((b, a), np.float32) * (2 / a) ** 0.5, np.zeros(b))
     ]
-    x = rng.standard_normal((batch, width)).astype(np.float32)
+    x = rng.standard_normal((batch, width), np.float32)
     return [w.astype(np.float32) for w in weights], x, np.arange(batch) % 10
 
 
@@ -141,7 +141,7 @@ def run_torch(devices: Sequence[str], asked: argparse.Namespace) -> dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(description="Several devices beside one, and PyTorch's DDP.")
     parser.add_argument("--devices", help="comma-separated; all GPUs if not given")
-    parser.add_argument("--width", type=int, default=8192)
+    parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=16384)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -153,18 +153,21 @@ def main() -> None:
     if len(devices) < 2:
         raise SystemExit(f"several devices are needed, and there is {', '.join(devices) or 'none'}")
     sizes = asked.width, asked.batch, asked.rounds
-    rows = {
-        "Ingle on one": of_ingle(devices[:1], *sizes),
-        f"Ingle on {len(devices)}": of_ingle(devices, *sizes),
-    }
+    measured: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+        ("Ingle on one", lambda: of_ingle(devices[:1], *sizes)),
+        (f"Ingle on {len(devices)}", lambda: of_ingle(devices, *sizes)),
+    ]
     if find_spec("torch") is not None:
-        rows["PyTorch on one"] = run_torch(devices[:1], asked)
-        rows[f"DDP on {len(devices)}"] = run_torch(devices, asked)
+        measured.append(("PyTorch on one", lambda: run_torch(devices[:1], asked)))
+        measured.append((f"DDP on {len(devices)}", lambda: run_torch(devices, asked)))
+    rows: dict[str, dict[str, Any]] = {}
+    for name, measure in measured:
+        row = rows[name] = measure()
+        base = rows["Ingle on one" if name.startswith("Ingle") else "PyTorch on one"]["seconds"]
+        took = row["seconds"]
+        print(f"{name:16s} {took * 1e3:10.2f} ms a step {base / took:6.2f}x", flush=True)
     wanted = rows["Ingle on one"]["losses"]
     wrong = [n for n, r in rows.items() if not np.allclose(r["losses"], wanted, rtol=TOLERANCE)]
-    for name, row in rows.items():
-        base = rows["Ingle on one" if name.startswith("Ingle") else "PyTorch on one"]["seconds"]
-        print(f"{name:16s} {row['seconds'] * 1e3:10.2f} ms a step {base / row['seconds']:6.2f}x")
     if wrong:
         raise SystemExit(f"other losses than on one device: {', '.join(wrong)}")
 

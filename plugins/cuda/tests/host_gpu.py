@@ -100,8 +100,22 @@ double trunc(double); double rint(double); double fabs(double);
 #define __shared__ static
 #define __grid_constant__
 #define __syncthreads barrier_of_block
+#define __syncwarp barrier_of_block
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 template <class T> static T min(T a, T b) { return a < b ? a : b; }
+template <class T> static T of_lane(T value, unsigned lane)
+{
+    static T given[1024];
+    given[threadIdx.x] = value;
+    barrier_of_block();
+    const T found = given[threadIdx.x / 32 * 32 + lane];
+    barrier_of_block();
+    return found;
+}
+template <class T> static T __shfl_down_sync(unsigned, T value, unsigned apart)
+{ return of_lane(value, min(threadIdx.x % 32 + apart, 31u)); }
+template <class T> static T __shfl_sync(unsigned, T value, int lane)
+{ return of_lane(value, (unsigned)lane); }
 """
 
 _EPILOGUE = """

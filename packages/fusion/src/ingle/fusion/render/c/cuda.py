@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...kernel.nest import Nest, layout
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
+from .held import held, may_hold, rows_at_once
 from .source import rendered
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of
@@ -129,6 +130,8 @@ def given_struct(operands: int, numbers: int) -> list[str]:
 
 def render(nest: Nest, name: str) -> str:
     """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`."""
+    if may_hold(nest):
+        return held(nest, name, CUDA)
     if is_wide(nest):
         return grouped(nest, name, CUDA)
     return _alone(nest, name, CUDA)
@@ -193,4 +196,7 @@ def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
         return Grid(blocks, THREADS, count)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
-    return Grid(-(-work.items // threads), threads, work.grain)
+    blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])
+    if rows > 1 and work.grain == 1:
+        return Grid(-(-blocks // rows), threads, rows)
+    return Grid(blocks, threads, work.grain)

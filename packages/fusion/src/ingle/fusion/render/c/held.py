@@ -1,0 +1,364 @@
+"""Nests over rows in CUDA C++ whose rows stay in registers between the passes.
+
+A warp takes a block of a row's sums, 2048 elements, and a thread two neighbours of every 64: so it
+has two partial results of each reduction, which grow in the order of all kernels, and loads and
+stores pairs. Rows of up to one block have a warp each; of longer ones, up to two blocks, the warps
+of a group exchange their partial results in shared memory. Partial results are folded in halves
+by shuffles. What several stages read is loaded once, and a dear value that was summed and
+is needed again is kept, so that memory is read once and written once.
+
+Rows of other lengths and places go the way of all groups, in the same kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernel.code import SIZES, Code
+from ...kernel.nest import BLOCK, Nest, Reduce, Row, in_blocks
+from ...kernel.validation import validate
+from ..leaves import Environment
+from .dialect import GroupDialect
+from .groups import MOST, GroupNest, group_size
+from .inner import InnerNest, RowPlace, each
+from .reductions import Partial, joined
+from .rows import FIXED, UNIFORM, VARYING
+from .text import Scope, value_type
+
+WARP = 32
+SPAN = 2 * WARP
+"""Elements that a warp takes at once, and partial results of a reduction."""
+WHOLE = BLOCK * SPAN
+"""Elements of a row that a warp holds: a block of its sums."""
+CHUNK = 4
+"""Pairs of a thread whose operands are loaded together; rows hold a multiple of them."""
+STEP = CHUNK * SPAN
+_CHUNKS = WHOLE // STEP
+_PAIRS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
+_MOST_REGISTERS = 144
+"""For what is held of a row."""
+_LONGEST_CODE = 160
+"""Instructions for an element, in all stages: they are written 64 times."""
+_DEAR = 8
+"""Instructions from which on a value is kept rather than computed again."""
+_COMBINES = frozenset({"sum", "max", "min", "any", "all"})
+_DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
+
+
+def may_hold(nest: Nest) -> bool:
+    """Whether the rows of a nest, where their lengths suit, may be held in registers."""
+    if nest.lanes != "inner" or nest.scattered or nest.ragged or in_blocks(nest) or not nest.outer:
+        return False
+    if group_size(nest) != MOST or not any(isinstance(s, Reduce) for s in nest.stages):
+        return False
+    stored: set[int] = set()
+    for stage in nest.stages:
+        for instruction in stage.code:
+            if instruction.name == "gather":
+                return False
+            k = instruction.value
+            if instruction.name == "load" and isinstance(k, int):
+                operand = nest.operands[k]
+                if operand.lane == "strided" or (operand.output and k not in stored):
+                    return False
+        if isinstance(stage, Reduce):
+            if stage.scan:
+                return False
+            for combine, at in stage.reductions:
+                if combine not in _COMBINES or stage.code[at].dtype not in _DTYPES:
+                    return False
+        apart = any(nest.operands[k].lane != "unit" for k, _ in stage.stores)
+        if apart and not isinstance(stage, Row):
+            return False
+        stored |= {k for k, _ in stage.stores}
+    return all(o.row_base is None for o in nest.operands)
+
+
+def rows_at_once(nest: Nest, length: int) -> int:
+    """How many rows of such a length a group takes at once."""
+    suits = 0 < length <= WHOLE and length % STEP == 0
+    return MOST // WARP if suits and may_hold(nest) else 1
+
+
+def held(nest: Nest, name: str, dialect: GroupDialect) -> str:
+    """The source of a kernel that holds rows where it may."""
+    validate(nest)
+    return HeldNest(nest, name, dialect).render()
+
+
+@dataclass
+class _HeldPlace(RowPlace):
+    """The environment of code whose operands of each place are in registers."""
+
+    def load(self, operand: int, dtype: str) -> str:
+        if self.owner.nest.operands[operand].lane != "unit":
+            return super().load(operand, dtype)
+        assert isinstance(self.owner, HeldNest)
+        return self.owner.loaded(operand, self.owner.register(operand))
+
+
+class HeldNest(GroupNest):
+    """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
+        super().__init__(nest, name, dialect)
+        self._holding = False
+        self._known_uniform = list(self.known)
+        self._readers: dict[int, list[int]] = {}
+        for number in range(len(self.stages)):
+            for k in self._loads(number):
+                if nest.operands[k].lane == "unit":
+                    self._readers.setdefault(k, []).append(number)
+        writers = {k for s in self.stages for k, _ in s.stores}
+        self._held = [k for k, at in sorted(self._readers.items()) if len(at) > 1 or k in writers]
+        self._kept = self._values_kept()
+        self._suits = (
+            self._registers() <= _MOST_REGISTERS
+            and sum(len(s.code) for s in self.stages) <= _LONGEST_CODE
+        )
+
+    def _registers(self) -> int:
+        held = sum(2 * BLOCK * SIZES[self.nest.operands[k].dtype] // 4 for k in self._held)
+        return held + 2 * BLOCK * len({name for names in self._kept for name in names.values()})
+
+    def _values_kept(self) -> list[dict[int, str]]:
+        """For each stage the values that one stage reduces and a later one needs, with names."""
+        found: list[dict[int, str]] = [{} for _ in self.stages]
+        numbers: dict[object, int] = {}
+        keys = [_keys(stage.code, numbers) for stage in self.stages]
+        for number, stage in enumerate(self.stages):
+            for at in dict.fromkeys(stage.ends):
+                if isinstance(stage.stage, Row) or stage.levels[at] != VARYING:
+                    continue
+                if stage.code[at].dtype != "float32" or keys[number][at][1] < _DEAR:
+                    continue
+                later = [
+                    (n, place)
+                    for n in range(number + 1, len(self.stages))
+                    for place, key in enumerate(keys[n])
+                    if key[0] == keys[number][at][0]
+                ]
+                if later and at not in found[number]:
+                    name = f"kept_{number}_{at}"
+                    for n, place in [(number, at), *later]:
+                        found[n][place] = name
+        return found
+
+    # -- the kernel --------------------------------------------------------------------------
+
+    def body(self) -> Scope:
+        others = super().body()
+        if not self._suits:
+            return others
+        self._holding = True
+        for number in range(len(self.stages)):
+            self.known[number] = self._known_uniform[number]
+        stages = Scope()
+        self._declare(stages)
+        for number in range(len(self.stages)):
+            self._held_stage(number, stages)
+        row, loop, found = Scope(), Scope(), Scope()
+        row.add(*self.unit.lines(), *stages.lines())
+        inner = self.inner_size()
+        loop.add(
+            f"const bool alone = {inner} <= {WHOLE};",
+            f"const int warp = threadIdx.x / {WARP}, part = threadIdx.x % {WARP};",
+            f"const int64_t from = (alone ? 0 : warp * {WHOLE}) + 2 * part;",
+            "const bool first = part == 0 && (alone || warp == 0);",
+        )
+        start, step = "begin + (alone ? warp : 0)", f"alone ? {MOST // WARP} : 1"
+        loop.block(f"for (int64_t unit = {start}; unit < end; unit += {step})", row)
+        found.block(f"if ({self._condition()})", loop)
+        found.block("else", others)
+        return found
+
+    def _condition(self) -> str:
+        """Whether rows fill the chunks of one or two warps, and pairs are aligned."""
+        inner = self.inner_size()
+        parts = [f"{inner} > 0", f"{inner} <= {MOST // WARP * WHOLE}", f"{inner} % {STEP} == 0"]
+        units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
+        strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
+        if strides:
+            parts.append(f"(({' | '.join(strides)}) & 1) == 0")
+        for size in sorted({SIZES[self.nest.operands[k].dtype] for k in units}):
+            those = [k for k in units if SIZES[self.nest.operands[k].dtype] == size]
+            addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in those])
+            parts.append(f"(({addresses}) & {2 * size - 1}) == 0")
+        return " && ".join(parts)
+
+    def _written(self, number: int, level: int, scope: Scope) -> None:
+        super()._written(number, level, scope)
+        if level == UNIFORM:
+            self._known_uniform[number] = self.known[number]
+
+    def _declare(self, stages: Scope) -> None:
+        """Registers of a row, with what several stages read in them."""
+        for k in self._held:
+            stages.add(f"{self._union(k)} held{k}[{BLOCK}];")
+        for name in dict.fromkeys(name for names in self._kept for name in names.values()):
+            stages.add(f"float {name}[{BLOCK}][2];")
+        inputs = [k for k in self._held if not self.nest.operands[k].output]
+        if inputs:
+            loads = Scope()
+            for k in inputs:
+                loads.add("#pragma unroll")
+                pair = f"held{k}[p + q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};"
+                loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
+            self._chunks(stages, loads)
+
+    def _chunks(self, scope: Scope, body: Scope) -> None:
+        """Something for each chunk of pairs of a thread that the row has."""
+        one = Scope()
+        one.block(f"if (from + p * {SPAN} < {self.inner_size()})", body)
+        scope.add("#pragma unroll")
+        scope.block(f"for (int p = 0; p < {BLOCK}; p += {CHUNK})", one)
+
+    def _union(self, k: int) -> str:
+        dtype = self.nest.operands[k].dtype
+        return f"union {{ {_PAIRS[SIZES[dtype]]} whole; {self.source.stored(dtype)} at[2]; }}"
+
+    def _pair(self, k: int, place: str) -> str:
+        """The pair of neighbours of an operand at an even place of the row."""
+        operand = self.nest.operands[k]
+        const = "" if operand.output else "const "
+        kind = _PAIRS[SIZES[operand.dtype]]
+        return f"*({const}{kind} *)({self.row_pointer(k)} + {place})"
+
+    def register(self, k: int) -> str:
+        """Where the element of an operand is that is looked at."""
+        return f"held{k}[p + q].at[n]" if k in self._held else f"near{k}[q].at[n]"
+
+    def place_at(self, index: str) -> Environment:
+        return _HeldPlace(self, index) if self._holding else super().place_at(index)
+
+    # -- stages ------------------------------------------------------------------------------
+
+    def _held_stage(self, number: int, rows: Scope) -> None:
+        prepared, body = self.stages[number], Scope()
+        self._written(number, FIXED, body)
+        self.comment(number, rows)
+        if isinstance(prepared.stage, Row):
+            self._once(number, body, rows)
+            return
+        partials = self.partials(number) if prepared.ends else []
+        for p in partials:
+            body.add(*p.arrays())
+            each(body, p.many, p.clear("n"))
+        self._chunks(body, self._chunk(number, partials))
+        for j, p in enumerate(partials):
+            self._fold_in_warps(p, body)
+            self._outside(rows, p.result_type, f"result_{number}_{j}")
+            body.add(f"result_{number}_{j} = {p.result('0', self.inner_size())};")
+        rows.block("", body)
+
+    def _chunk(self, number: int, partials: list[Partial]) -> Scope:
+        """The loads of some pairs, then their code and stores."""
+        prepared, chunk, pair, element = self.stages[number], Scope(), Scope(), Scope()
+        near = [k for k, at in self._readers.items() if at == [number] and k not in self._held]
+        for k in near:
+            chunk.add(f"{self._union(k)} near{k}[{CHUNK}];")
+            chunk.add("#pragma unroll")
+            load = f"near{k}[q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};"
+            chunk.block(f"for (int q = 0; q < {CHUNK}; q++)", [load])
+        element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;")
+        kept = self._kept[number]
+        own = {at for at, name in kept.items() if name == f"kept_{number}_{at}"}
+        earlier = {at: f"{name}[p + q][n]" for at, name in kept.items() if at not in own}
+        known = {**self.known[number], **earlier}
+        done = self.code.render(
+            prepared.code, self.place_at("i"), element, known, prepared.places(VARYING)
+        )
+        for at in sorted(own):
+            element.add(f"{kept[at]}[p + q][n] = {done[at]};")
+        fresh = [k for k, _ in prepared.stores if k not in self._held]
+        for k in fresh:
+            pair.add(f"{self._union(k)} new{k};")
+        for k, at in prepared.stores:
+            self.store(element, k, f"new{k}.at[n]" if k in fresh else self.register(k), done[at])
+        for p in partials:
+            element.add(*p.add(self.code, "n", done[p.at], "i"))
+        pair.add("#pragma unroll")
+        pair.block("for (int n = 0; n < 2; n++)", element)
+        for k, _ in prepared.stores:
+            value = f"new{k}" if k in fresh else f"held{k}[p + q]"
+            pair.add(f"{self._pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
+        chunk.add("#pragma unroll")
+        chunk.block(f"for (int q = 0; q < {CHUNK}; q++)", pair)
+        return chunk
+
+    def partials(self, number: int, count: int | None = None) -> list[Partial]:
+        found = super().partials(number, count)
+        if not self._holding:
+            return found
+        return [Partial(p.combine, p.dtype, p.name, p.at, 2) for p in found]
+
+    def _fold_in_warps(self, p: Partial, body: Scope) -> None:
+        """Folds the partial results of the warps of a row in the order of all kernels."""
+        kind, both = value_type(p.dtype), f"both_{p.name}"
+        self.head.declare(both, f"{self.dialect.local} {kind} {both}[{2 * SPAN}];")
+        mine, other = f"{both}[2 * part + n]", f"{both}[{SPAN} + 2 * part + n]"
+        shared, alone = Scope(), Scope()
+        shared.add(self.dialect.local_barrier)
+        each(shared, 2, [f"{both}[2 * threadIdx.x + n] = {p.name}[n];"])
+        shared.add(self.dialect.local_barrier)
+        if p.compensated:
+            each(alone, 2, p.keep(self.code, "n"))
+            kept = [*p.keep(self.code, "n")]
+            again = [f"{p.name}[n] = {mine};", *kept, f"{p.name}[n] = {other};", *kept]
+        else:
+            again = [f"{p.name}[n] = {joined(p, self.code, mine, other)};"]
+        each(shared, 2, again)
+        body.block("if (!alone)", shared)
+        if p.compensated:
+            body.block("else", alone)
+            each(body, 2, p.round(self.code, "n"))
+        value = f"{p.final}[n]"
+        wide = "(int)" if p.dtype == "bool" else ""
+        moved = f"({kind})__shfl_down_sync(0xffffffffu, {wide}{value}, apart)"
+        step = Scope()
+        step.add("#pragma unroll")
+        step.block("for (int n = 0; n < 2; n++)", [
+            f"const {kind} from_other = {moved};",
+            f"{value} = {joined(p, self.code, value, 'from_other')};",
+        ])  # fmt: skip
+        body.add("#pragma unroll")
+        body.block(f"for (int apart = {WARP // 2}; apart > 0; apart /= 2)", step)
+        last = joined(p, self.code, f"{p.final}[0]", f"{p.final}[1]")
+        body.add(f"const {kind} whole_{p.name} = {last};")
+        body.add(f"{p.final}[0] = ({kind})__shfl_sync(0xffffffffu, {wide}whole_{p.name}, 0);")
+
+    # -- what is done once a row -------------------------------------------------------------
+
+    def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
+        if not self._holding:
+            super().store_once(body, stores)
+            return
+        only = Scope()
+        for k, value in stores:
+            self.store(only, k, self.element(k, "0"), value)
+        body.block("if (first)", only)
+        body.add(self._row_barrier())
+
+    def _once(self, number: int, body: Scope, rows: Scope) -> None:
+        if not self._holding:
+            super()._once(number, body, rows)
+            return
+        if any(stage.stores for stage in self.stages[:number]):
+            rows.add(self._row_barrier())
+        InnerNest._once(self, number, body, rows)
+
+    def _row_barrier(self) -> str:
+        return f"if (alone) __syncwarp(); else {self.dialect.barrier}"
+
+
+def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
+    """For each instruction a number of what it computes, and how many it takes at most.
+
+    Args:
+        numbers: of all that was met in other code.
+    """
+    found: list[tuple[int, int]] = []
+    for name, dtype, args, value in code:
+        key = (name, dtype, value, tuple([found[a][0] for a in args]))
+        found.append((numbers.setdefault(key, len(numbers)), 1 + sum(found[a][1] for a in args)))
+    return found

@@ -1,0 +1,78 @@
+"""Rows that stay in registers between passes: the bits of the processor's kernels, on a played
+GPU, and kernels without spills where NVRTC and its assembler are installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostGpu, opened
+from test_without_a_gpu import compiled as compiled
+from test_without_a_gpu import softmax
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.device.cuda import grid_of, render
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A played GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield opened(HostGpu(tmp_path_factory.mktemp("gpu")), "heldgpu", patch)
+
+
+def norm(x: Any, weight: Any, bias: Any) -> Any:
+    """A layer norm: two sums over a row, and operands that all rows share."""
+    mean = it.mean(x, axis=-1, keepdims=True)
+    apart = x - mean
+    square = it.mean(apart * apart, axis=-1, keepdims=True)
+    return apart * it.rsqrt(square + 1e-5) * weight + bias
+
+
+def results(device: str, dtype: Any, rows: int, length: int, first: int) -> list[np.ndarray]:
+    """A softmax and a layer norm of rows that begin at an element of memory."""
+    rng = np.random.default_rng(length)
+    x = rng.normal(size=(rows * length + first,)).astype(np.float32) * 3
+    weight, bias = rng.normal(size=(2, length)).astype(np.float32)
+    flat, w, b = (it.asarray(v, dtype=dtype, device=device) for v in (x, weight, bias))
+
+    @compile
+    def both(flat: Any, w: Any, b: Any) -> Any:
+        x = it.reshape(flat[first:], (rows, length))
+        return it.softmax(x, axis=-1), norm(x, w, b), it.max(x, axis=-1), it.any(x > 9.0, axis=-1)
+
+    return [it.astype(v, it.float64).numpy() for v in both(flat, w, b)]
+
+
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
+@pytest.mark.parametrize(
+    ("rows", "length", "first"),
+    [(5, 256, 0), (3, 768, 0), (2, 2048, 0), (3, 2304, 0), (2, 4096, 0),
+     (3, 768, 1), (3, 300, 0), (2, 4352, 0)],
+)  # fmt: skip
+def test_the_bits_are_those_of_the_processor(
+    device: Any, dtype: Any, rows: int, length: int, first: int
+) -> None:
+    """Also where pairs are not aligned, and where rows are too long or fill no chunk."""
+    found = results("heldgpu", dtype, rows, length, first)
+    expected = results("cpu", dtype, rows, length, first)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_nothing_is_read_or_computed_twice(compiled: Any) -> None:
+    """A softmax reads its rows once, and keeps the exponentials that it has summed."""
+    source = render(softmax("bfloat16"), "nest")
+    held = source[: source.index("    else {\n        for (int64_t unit")]
+    assert held.count("*(const uint32_t *)(row0") == 1
+    assert held.count("kept_1_") == 3
+    assert compiled(source)[:4] == b"\x7fELF"
+
+
+def test_short_rows_have_a_warp_each() -> None:
+    nest = softmax("float32")
+    assert grid_of(nest, (1001, 1024), 132) == (501, 64, 2)
+    assert grid_of(nest, (1001, 4096), 132) == (1001, 64, 1)
+    assert grid_of(nest, (1001, 1000), 132) == (1001, 64, 1)
