@@ -159,6 +159,15 @@ class Exporting(Remote):
         return self.upload(np.from_dlpack(producer))
 
 
+class Copying(Remote):
+    """One that writes down its copies among its operations."""
+
+    def copy(self, handle, target):
+        if handle.backend is self:
+            self.ran.append("copy")
+        return super().copy(handle, target)
+
+
 class Adding(Remote):
     """One that adds values of several of its kind, and counts how often."""
 

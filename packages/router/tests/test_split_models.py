@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from router_members import Adding, members_of
+from router_members import Adding, Copying, members_of
 
 import ingle.nn as nn
 import ingle.optim as optim
@@ -304,6 +304,27 @@ def test_devices_that_can_add_the_gradients_do(routed, remote, home):
     assert router.devices[0].name in str(router.report())
 
 
+def test_devices_have_what_they_need_before_the_home_of_the_batch_works(routed, remote):
+    """A copy waits for all that its source has to do."""
+    members = [remote(f"remote{n}", kind=Copying) for n in range(3)]
+    for m in members:
+        m.peers = members
+    router = routed(*members)
+    with it.device("numpy"):
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(router[0])
+    x, y = (it.asarray(a, device=router[0]) for a in (X, Y))
+    members[0].ran.clear()
+    loss, found = data_parallel(mean_loss(model), x, y, devices=router.devices)
+    assert np.isfinite(loss.item())
+    assert len(found) == 4
+    done = members[0].ran
+    last = max(n for n, name in enumerate(done) if name == "copy")
+    assert done.count("copy") == 2 * (2 + 4)
+    assert "tanh" in done[last:]
+    assert "tanh" not in done[:last]
+    assert not {"matmul", "dot_general", "linear"} & set(done[:last])
+
+
 def test_a_device_that_is_lost_while_it_adds_is_named(routed, remote):
     members = [remote(f"remote{n}", kind=Adding) for n in range(2)]
     router = routed(*members)
@@ -333,7 +354,7 @@ def test_what_parts_write_to_cells_lands_at_home(pair):
     assert count.value == 2
     assert norm.running_mean.device == pair[0]
     first, second = X[:12].mean(0), X[12:].mean(0)
-    want = 0.9 * (0.1 * first) + 0.1 * second
+    want = 0.9 * (0.1 * second) + 0.1 * first  # the batch's own device comes last
     np.testing.assert_allclose(norm.running_mean.numpy(), want, rtol=1e-4, atol=1e-6)
 
 

@@ -26,9 +26,12 @@ def data_parallel(
     Outside of compiled functions the devices add gradients themselves where they can, all at once
     (the capability `reduce`, GPUs with NCCL); else each is moved home and added there.
 
+    The part of the device that the batch comes from is run last: what the others need of it (rows,
+    weights) is then in its queue before its own work, and nobody waits for that.
+
     What the function writes to cells (running statistics of normalization, random generators) is
-    seen by the next part and lands on the cell's own device, as if the parts were small batches one
-    after the other.
+    seen by the part that is run next and lands on the cell's own device, as if the parts were small
+    batches one after the other. A part that reads what another one computed waits for it.
 
     Args:
         function: of a part of each argument; returns the part's mean loss, a 0-d tensor.
@@ -62,8 +65,12 @@ def data_parallel(
     losses: list[Tensor] = []
     pieces: dict[Any, list[Tensor]] = {}
     homes: dict[Any, Device] = {}
-    for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
-        part = [x[begin:end].to_device(place) if isinstance(x, Tensor) else x for x in leaves]
+    parts = [
+        (place, (end - begin) / rows, _rows_on(place, leaves, begin, end))
+        for place, begin, end in zip(places, cuts, cuts[1:], strict=False)
+    ]
+    home = next(x.device for x in leaves if isinstance(x, Tensor))
+    for place, weight, part in sorted(parts, key=lambda p: p[0] == home):
         with transaction(flush=False) as outside, device(place):
             scope = _OnDevice(current_scope(), place)
             with scope_of(scope):
@@ -71,15 +78,19 @@ def data_parallel(
                 _check(loss)
                 found = loss.backward()
             outside.writes.update(scope.at_home())
-        weight = (end - begin) / rows
         losses.append(loss.detach() * weight)
         for key in found:
             g = found._entries[key]
             homes.setdefault(key, key.raw.device if isinstance(key, Cell) else g.device)
             pieces.setdefault(key, []).append(g * weight)
-    total = _added([losses], [places[0]])[0]
+    total = _added([losses], places[:1])[0]
     sums = _added(list(pieces.values()), [homes[key] for key in pieces])
     return total, Gradients(dict(zip(pieces, sums, strict=True)))
+
+
+def _rows_on(place: Device, leaves: Sequence[Any], begin: int, end: int) -> list[Any]:
+    """A part of a batch, on the device that it is for."""
+    return [x[begin:end].to_device(place) if isinstance(x, Tensor) else x for x in leaves]
 
 
 def _added(parts: Sequence[list[Tensor]], homes: Sequence[Device]) -> list[Tensor]:
