@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,14 @@ from ingle.fusion.compiled.fast_call_many import MANY
 from ingle.fusion.runtime.graph_plans import GraphPlans
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.support import refcounts
-from ingle.fusion.support.refcounts import HELD_ONCE, HELD_TWICE, LISTED_TWICE, refs
+from ingle.fusion.support.refcounts import (
+    HELD_ONCE,
+    HELD_TWICE,
+    PASSED_ITEM,
+    PASSED_VARIABLE,
+    may_overwrite,
+    refs,
+)
 from ingle.tensor.cell import Cell
 
 COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -30,15 +38,18 @@ SOURCES = Path(ingle.fusion.__file__).parent
 BORROWED = sys.version_info >= (3, 14)
 """Whether a function's variables are lent to a call rather than referred to once more."""
 
+COUNTING = ("refs", "may_overwrite")
 USES = {
-    ("compiled/fast_call.py", "refs({cell}._value)"): "attribute",
-    ("compiled/fast_call.py", "refs({handle})"): "variable",
-    ("compiled/fast_call.py", "refs({handle}v)"): "variable",
-    ("compiled/fast_call_many.py", "refs(cells[n]._value)"): "attribute",
-    ("compiled/fast_call_many.py", "refs(handles[n])"): "item",
-    ("compiled/fast_call_many.py", "refs(given[n])"): "item",
+    ("compiled/fast_call.py", "may_overwrite({cell}, {handle}, {handle}v, {PASSED_VARIABLE})"): (
+        "generated variable that is passed"
+    ),
+    ("compiled/fast_call_many.py", "may_overwrite(cells[n], handles[n], given[n], PASSED_ITEM)"): (
+        "item that is passed"
+    ),
     ("runtime/kernel_backend.py", "refs(self.memory)"): "attribute",
-    ("runtime/plan_cache.py", "refs(h)"): "variable of a loop",
+    ("runtime/plan_cache.py", "may_overwrite(None, None, h, held)"): (
+        "variable of a loop that is passed"
+    ),
     ("stream.py", "refs(h)"): "variable of a loop",
 }
 """What is counted where, and in code of which shape; a new one needs a row in `SHAPES`."""
@@ -72,14 +83,44 @@ def of_loop(slot, items):
     return [refs(h) for h in items][0]  # noqa: RUF015 (the shape that is counted)
 
 
-def of_loop_that_asks_more(slot, items):
-    held = HELD_TWICE
-    return HELD_TWICE if [refs(h) == held and bool(h) for h in items][0] else -2  # noqa: RUF015
+def passed(value):
+    return refs(value)
 
 
-def of_item(slot, items):
+def of_passed_variable(slot, items):
+    x = slot.held
+    return passed(x)
+
+
+def of_passed_generated_variable(slot, items):
+    names = {"passed": passed, "k0": slot, "lock": threading.Lock()}
+    lines = [
+        "try:",
+        "    k0h = k0.held",
+        "except AttributeError: return None",
+        "with lock:",
+        "    before = None",
+        "    try:",
+        "        f0 = passed(k0h)",
+        "        if not f0: before = k0h",
+        "    except BaseException:",
+        "        if before: k0h = before",
+        "        raise",
+        "    finally:",
+        "        del before",
+        "return f0",
+    ]
+    exec("def call(args):\n    " + "\n    ".join(lines) + "\n", names)
+    return names["call"](())
+
+
+def of_passed_loop(slot, items):
+    return [passed(h) for h in items][0]  # noqa: RUF015
+
+
+def of_passed_item(slot, items):
     n = 0
-    return refs(items[n])
+    return passed(items[n])
 
 
 SHAPES = {
@@ -88,9 +129,15 @@ SHAPES = {
     "variable": (of_variable, "slot", HELD_TWICE, 3 - BORROWED),
     "generated variable": (of_generated_variable, "slot", HELD_TWICE, 3 - BORROWED),
     "variable of a loop": (of_loop, "items", HELD_TWICE, 3 - BORROWED),
-    "loop that asks more": (of_loop_that_asks_more, "items", HELD_TWICE, 3 - BORROWED),
-    "item": (of_item, "both", LISTED_TWICE, 3),
-}
+    "variable that is passed": (of_passed_variable, "slot", PASSED_VARIABLE, 4 - 2 * BORROWED),
+    "generated variable that is passed": (
+        of_passed_generated_variable, "slot", PASSED_VARIABLE, 4 - 2 * BORROWED,
+    ),
+    "variable of a loop that is passed": (
+        of_passed_loop, "items", PASSED_VARIABLE, 4 - 2 * BORROWED,
+    ),
+    "item that is passed": (of_passed_item, "both", PASSED_ITEM, 4 - BORROWED),
+}  # fmt: skip
 
 
 @counted
@@ -128,12 +175,13 @@ def test_every_count_is_of_a_known_shape():
         assert "getrefcount" not in source, f"{name}: count by `refs` of support/refcounts.py"
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id == "refs":
+                if node.func.id in COUNTING:
                     found.add((name, ast.unparse(node)))
             elif isinstance(node, ast.JoinedStr):
                 text = ast.unparse(node)
-                pieces = text.split("refs(")[1:]
-                found.update((name, f"refs({piece.split(')')[0]})") for piece in pieces)
+                for call in COUNTING:
+                    pieces = text.split(f"{call}(")[1:]
+                    found.update((name, f"{call}({piece.split(')')[0]})") for piece in pieces)
     assert found == set(USES), "counts of another shape: pin them in SHAPES, list them in USES"
     assert set(USES.values()) <= set(SHAPES)
 
@@ -149,8 +197,55 @@ def test_every_count_is_of_a_known_shape():
 )
 def test_where_counts_say_less_nothing_is_found_unheld(prelude, why):
     source = Path(refcounts.__file__).read_text()
-    check = f"import sys\n{prelude}\n{source}\nassert HELD_ONCE == HELD_TWICE == LISTED_TWICE == -1"
+    known = "HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM"
+    check = f"import sys\n{prelude}\n{source}\nassert ({known}) == _UNKNOWN"
     subprocess.run([sys.executable, "-c", check.replace("from __future__", "#")], check=True)
+
+
+class Value:
+    """A value of a backend, which shares its memory or does not."""
+
+    def __init__(self, exclusive):
+        self.exclusive = exclusive
+
+
+class Chain:
+    """A cell with a tensor, whose handle has a value."""
+
+    def __init__(self, exclusive=True):
+        self._value = Slot(Slot(Value(exclusive)))
+
+    def may_be_written_over(self):
+        handle = self._value.held
+        value = handle.held
+        return may_overwrite(self, handle, value, PASSED_VARIABLE)
+
+
+@counted
+def test_memory_may_be_written_over_if_nothing_else_holds_any_part_of_the_chain():
+    chain = Chain()
+    assert chain.may_be_written_over()
+    for part in (
+        lambda: chain._value,
+        lambda: chain._value.held,
+        lambda: chain._value.held.held,
+    ):
+        kept = [part()]
+        assert not chain.may_be_written_over()
+        del kept
+        assert chain.may_be_written_over()
+    assert not Chain(exclusive=False).may_be_written_over()
+
+
+@counted
+def test_memory_of_what_no_cell_holds_may_be_written_over_if_only_a_list_does():
+    given = [Value(True), Value(True), Value(False), object()]
+    other = given[1]
+    found = [may_overwrite(None, None, h, PASSED_VARIABLE) for h in given]
+    assert found == [True, False, False, False]
+    further = given[:]
+    assert [may_overwrite(None, None, h, PASSED_VARIABLE + 1) for h in given] == found
+    del further, other
 
 
 # Through the code that counts -------------------------------------------------------------------

@@ -68,10 +68,28 @@ class _Borrowed:
 class Pending:
     """Stands in a handle where its array would, as long as a plan in the queue is to write that.
 
+    The states of a handle, of which each is one class and what `_seen` holds:
+
+        written  `CpuHandle`; None, or the array that was made of the memory
+        pending  `PendingHandle`; a `Pending` whose job is in the queue, or has ended well
+        failed   `PendingHandle`; a `Pending` with a failure: there is no value, each read raises it
+
+    The transitions, each in one place:
+
+        any -> pending      `CpuHandle.leave_to`, in force as soon as the queue has the job
+        pending -> written  `PendingHandle._wait`, if the job has ended well, or has failed and the
+                            memory has kept a value of before (`old`)
+        pending -> failed   `Job.fail`, if it has not
+
+    A job that the queue never got, because a handler of signals raised in between, counts for
+    nothing: the handle is in the state of before. The state is a class, since `address` of a
+    written handle is then a slot: plans read it for each buffer, and a property would take them
+    three times as long.
+
     Attributes:
         job: the plan's run.
         old: whether the memory keeps its value if that fails.
-        before: who was to write that value, if he had not done so yet.
+        before: the pending run of before that was to write that value, if there was one.
     """
 
     __slots__ = ("before", "job", "old")
@@ -134,7 +152,7 @@ class CpuHandle(ArrayHandle):
         return None
 
     def leave_to(self, job: Job, old: bool) -> None:
-        """Says that a run in the queue is to write the memory; see `Pending`."""
+        """From any state to pending; see `Pending`."""
         before = self.pending
         pending = Pending(job, old, None if before is None else before.shortened())
         # Both in one step, without a call.
@@ -165,10 +183,9 @@ class CpuHandle(ArrayHandle):
 
 
 class PendingHandle(CpuHandle):
-    """A value that a plan in the queue is to write: whoever asks for its address or array waits.
+    """A handle that is pending or failed; see `Pending`. Reads of its address or array wait.
 
-    Then it is an ordinary handle again. The address of its memory is known all the time, and says
-    nothing of what is there.
+    The address of the memory itself is known all the time, and says nothing of what is there.
     """
 
     __slots__ = ()
@@ -204,6 +221,7 @@ class PendingHandle(CpuHandle):
         return found
 
     def _wait(self) -> None:
+        """From pending to written, or the error of a failed run."""
         seen, pending = self._seen, self.pending
         if pending is None:
             return

@@ -23,7 +23,7 @@ from ingle.tensor.tape import NAMES
 from ..record.ambient_state import asked
 from ..record.log import LazyHandle, current
 from ..runtime.plan_codegen import DonationState
-from ..support.refcounts import HELD_ONCE, HELD_TWICE, exclusive, refs
+from ..support.refcounts import PASSED_VARIABLE, may_overwrite
 from ..support.run_ahead import setting
 from .arguments import leaf_key
 from .attribute_reads import Place
@@ -79,8 +79,8 @@ class _CallWriter:
             "__name__": __name__, "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle,
             "current": current.get, "scope": current_scope, "epoch": epoch, "ready": _ready,
             "undisturbed": undisturbed, "wrap": entry.wrap, "epochs": entry.epochs,
-            "DonationState": DonationState, "overwritten": _OVERWRITTEN, "refs": refs,
-            "exclusive": exclusive,
+            "DonationState": DonationState, "overwritten": _OVERWRITTEN,
+            "may_overwrite": may_overwrite,
             "setting": setting, "run": entry.executable, "landings": landings,
             "leaf_key": leaf_key, "unflatten": unflatten, "unchanged": entry.unchanged,
             "run_donating": getattr(entry.executable, "run_donating", None),
@@ -283,8 +283,8 @@ class _CallWriter:
     def _run_donating(self, given: str, donatable: dict[int, _Pair]) -> list[str]:
         """A run that writes over what only its cell holds; with `undisturbed`.
 
-        Whoever wants such a value meanwhile waits. The values count as held by others if these got
-        hold of them before they were marked, which is why they are counted afterwards.
+        Another thread that reads such a value meanwhile waits. One that took hold of it before its
+        handle was marked has to be seen, so that references are counted after the mark.
         """
         pairs = list(donatable.values())
         names = {p.number: f"f{p.number}" for p in pairs}
@@ -299,8 +299,7 @@ class _CallWriter:
             cell, handle = p.name, f"{p.name}h"
             lines += [
                 f"    {handle}.pending_in = overwritten",
-                f"    f{p.number} = refs({cell}._value) == {HELD_ONCE} and "
-                f"refs({handle}) == refs({handle}v) == {HELD_TWICE} and exclusive({handle}v)",
+                f"    f{p.number} = may_overwrite({cell}, {handle}, {handle}v, {PASSED_VARIABLE})",
                 f"    if not f{p.number}: {handle}.pending_in = None",
             ]
         lines.append(f"    out = run_donating({given}, ({flags},), donation)")

@@ -20,7 +20,7 @@ from ingle.tensor.pytree import unflatten
 
 from ..record.log import LazyHandle
 from ..runtime.plan_codegen import DonationState
-from ..support.refcounts import HELD_ONCE, LISTED_TWICE, exclusive, refs
+from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.run_ahead import setting
 from .attribute_reads import Place
 from .specialization import Specialization
@@ -171,11 +171,7 @@ class ManyCells:
         try:
             for n in self._donatable:
                 handles[n].pending_in = self._overwritten
-                if (
-                    refs(cells[n]._value) == HELD_ONCE
-                    and refs(handles[n]) == refs(given[n]) == LISTED_TWICE
-                    and exclusive(given[n])
-                ):
+                if may_overwrite(cells[n], handles[n], given[n], PASSED_ITEM):
                     flags[n] = True
                 else:
                     handles[n].pending_in = None

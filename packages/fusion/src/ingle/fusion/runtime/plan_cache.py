@@ -15,7 +15,7 @@ from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph, LogEntry, Node, constant_entry, read_log
 from ..record.cut_log import Cut, in_pieces, live_nodes, pick, trimmed
-from ..support.refcounts import HELD_TWICE, exclusive, refs
+from ..support.refcounts import PASSED_VARIABLE, may_overwrite
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
 
@@ -205,7 +205,7 @@ class PlanCache:
             PlanError: the log is due to run by a plan, which failed.
             Exception: an operation did, also one whose result nobody wants.
         """
-        form, held = self._form((tuple(log), tuple(outputs)), numbers), HELD_TWICE
+        form, held = self._form((tuple(log), tuple(outputs)), numbers), PASSED_VARIABLE
         taken = given
         if form.trimmed is not None:
             log, outputs, inputs, scalars = form.trimmed
@@ -235,8 +235,8 @@ class PlanCache:
             scalars = pick(numbers, piece.scalars)
             form = self._form((piece.entries, piece.outputs), scalars, is_piece=True)
             made = self._run(
-                form, piece.entries, piece.outputs, taken, scalars, DonationState(), HELD_TWICE
-            )  # fmt: skip
+                form, piece.entries, piece.outputs, taken, scalars, DonationState(), PASSED_VARIABLE
+            )
             values.update(zip(piece.results, made, strict=True))
             del taken, made
         return pick(values, outputs)
@@ -245,7 +245,7 @@ class PlanCache:
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], given: Sequence[Handle],
         numbers: Sequence[Any], donation: DonationState, held: int,
     ) -> list[Handle]:  # fmt: skip
-        """`held` is how many references there are to an input that nobody else holds."""
+        """`held`: how often an input that nobody else holds is counted; see `may_overwrite`."""
         with form.lock:
             # Threads may come with other numbers: what varies belongs to the plan made for it.
             form.fit(numbers)
@@ -260,8 +260,8 @@ class PlanCache:
         if executable is None:
             return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
         rest = _those(numbers, varying)
-        # Two hold each handle here that nobody else holds: the list and the loop.
-        donatable = [refs(h) == held and exclusive(h) for h in given]
+        # The list and the loop hold each handle here that nobody else holds.
+        donatable = [may_overwrite(None, None, h, held) for h in given]
         try:
             run_donating = getattr(executable, "run_donating", None)
             if run_donating is None:

@@ -1,5 +1,6 @@
-"""How many hold an object: what tells whether its memory may be written over.
+"""Reference counts: whether the memory of a value may be written over.
 
+`may_overwrite` is the one question that every run asks of a value that its plan could write over.
 What `refs` says depends on how the code that asks has loaded the object: CPython borrows variables
 of a function from 3.14 on, and does not borrow attributes and items of lists. So there is a count
 for each shape of code, measured by code of that shape.
@@ -8,6 +9,7 @@ for each shape of code, measured by code of that shape.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 refs = sys.getrefcount
 """How many references there are to an object, that of the call included if it has its own."""
@@ -20,10 +22,14 @@ class _Slot:
         self.held: list[int] = []
 
 
-_UNKNOWN = -1, -1, -1
+def _passed(value: object) -> int:
+    return refs(value)
 
 
-def _measured() -> tuple[int, int, int]:
+_UNKNOWN = -1, -1, -1, -1
+
+
+def _measured() -> tuple[int, int, int, int]:
     """The counts by shape; none that ever occurs where counts say less than the truth."""
     enabled = getattr(sys, "_is_gil_enabled", None)
     if sys.implementation.name != "cpython" or (enabled is not None and not enabled()):
@@ -31,23 +37,45 @@ def _measured() -> tuple[int, int, int]:
     slot = _Slot()
     once = refs(slot.held)
     items = [slot.held]
-    listed = refs(items[0])
+    item = _passed(items[0])
     items.clear()
     held = slot.held
-    twice = refs(held)
+    twice, variable = refs(held), _passed(held)
     # Each holder has to count, or one more could go unseen.
     items.append(held)
-    if (refs(slot.held), refs(items[0]), refs(held)) != (once + 2, listed + 1, twice + 1):
+    found = refs(slot.held), refs(held), _passed(held), _passed(items[0])
+    if found != (once + 2, twice + 1, variable + 1, item + 1):
         return _UNKNOWN
-    return once, twice, listed
+    return once, twice, variable, item
 
 
-HELD_ONCE, HELD_TWICE, LISTED_TWICE = _measured()
-"""What `refs` says: of an attribute, `refs(x.attribute)`, that nothing else holds; of a variable of
-a function, `refs(variable)`, that one attribute or list holds as well; of an item of a list,
-`refs(items[n])`, that one attribute or list holds as well."""
+HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM = _measured()
+"""What `refs` says of an object that one attribute or list holds: of that attribute,
+`refs(x.attribute)`; of a variable of a function, `refs(variable)`; of the parameter of a function
+that was called with a variable, `f(variable)`; of one that was called with an item of a second
+list, `f(items[n])`."""
 
 
 def exclusive(handle: object) -> bool:
     """Whether memory belongs to a handle alone, as far as its backend knows."""
     return getattr(handle, "exclusive", False)
+
+
+def may_overwrite(cell: Any, handle: object, value: object, held: int) -> bool:
+    """Whether the memory of a value may be written over: nothing else holds it, or shares it.
+
+    A cell holds a tensor, the tensor a handle of fusion's, that handle the value. They are counted
+    in this order, since that is the one in which another thread that reads the cell takes them.
+
+    Args:
+        cell: holds the tensor; None for a value that no tensor has.
+        handle: the tensor's; it is marked already, so that nobody takes the value from it anew.
+        value: the handle of the backend below.
+        held: `PASSED_VARIABLE` or `PASSED_ITEM`, as the caller passes `handle` and `value`; and one
+            more for each further holder that the caller has.
+    """
+    return (
+        (cell is None or (refs(cell._value) == HELD_ONCE and refs(handle) == held))
+        and refs(value) == held
+        and getattr(value, "exclusive", False)  # as `exclusive`, without its call
+    )
