@@ -36,12 +36,15 @@ class Operand(NamedTuple):
         leading: elements from one row, or column, to the next.
         copied: whether its elements lie otherwise, so that it is copied into that order first.
         steps: strides along the batch.
+        padded: of a copy whose lines are longer, or more, than its own: how many lines it has, and
+            the strides of what is copied, along lines and along the batch; see `alignment`.
     """
 
     transposed: bool
     leading: int
     copied: bool
     steps: tuple[int, ...]
+    padded: tuple[int, int, tuple[int, ...]] | None = None
 
 
 class Product(NamedTuple):

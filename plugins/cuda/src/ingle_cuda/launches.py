@@ -24,7 +24,6 @@ from ingle.fusion.device.kernels import (
     ContractionCall,
     Nest,
     NestCall,
-    Windows,
     accumulator_dtype,
     epilogue_nest,
     epilogue_of,
@@ -32,18 +31,12 @@ from ingle.fusion.device.kernels import (
     units,
 )
 
+from .alignment import aligned
+from .copies import OperandCopy, copy_of
 from .cublas import LARGEST, Product, product_of
 from .errors import told
 from .joined import JoinedStep, with_joined
-from .sources import (
-    COPY,
-    NUMBERS,
-    NUMBERS_AT_ONCE,
-    WINDOWS,
-    copy_source,
-    numbers_source,
-    windows_source,
-)
+from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -52,6 +45,9 @@ SCRATCH = -1
 """The number of the buffer behind those of the plan."""
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do."""
+_FEW_TERMS = 4096
+"""Terms of the sums of half types up to which a product is no longer than what passes these sums to
+its epilogue in float32."""
 _GRAPHS = 8
 """Graphs that are kept of an executable, one for each memory that it runs on."""
 _SEEN = 64
@@ -165,43 +161,38 @@ class Executable:
         if not count or not m or not n:
             return []
         result = direct_result(call)
-        product = product_of(call, result or accumulator_dtype(call.dtype))
+        product = product_of(call, result or dtype_of_sums(call))
         places = [(p.buffer, p.offset) for p in launch.pointers]
+        *outer, row, _ = call.operands[0].strides if result else [0] * (len(call.batch) + 2)
+        shifted = [p.offset % 16 != 0 for p in launch.pointers[:3]]
+        product, apart = aligned(product, row, outer, (*shifted,))
+        result = None if apart else result
         steps: list[Step] = []
         used = 0
         operands = []
-        for place, operand, lines in (
-            (places[0], product.a, m), (places[1], product.b, n),
-        ):  # fmt: skip
-            if operand.copied:
-                windows = call.windows if operand is product.b else None
-                if windows is None:
-                    copied = ordering(call, operand is product.a)
-                    source, name = copy_source(SIZES[call.dtype]), COPY
-                else:
-                    copied = windows_numbers(call, windows)
-                    source = windows_source(
-                        SIZES[call.dtype], len(windows.kernel), windows.over_places
-                    )
-                    name = WINDOWS
-                steps.append(self._copy(launch, source, name, place, used, copied))
+        for place, first in ((places[0], True), (places[1], False)):
+            if (product.a if first else product.b).copied:
+                copy = copy_of(call, product, first)
+                steps.append(self._copy(launch, copy, place, used))
                 place = (SCRATCH, used)
-                used += _aligned(count * lines * product.k * SIZES[call.dtype])
+                used += _aligned(copy.nbytes)
             operands.append(place)
         if result is not None:
-            *outer, row, _ = call.operands[0].strides
             steps.append(ProductStep(
                 product, operands[0], operands[1], places[2],
                 row if m > 1 else n, tuple(outer),
             ))  # fmt: skip
         else:
-            strides = [m * n * math.prod(call.batch[i + 1 :]) for i in range(len(call.batch))]
+            wide = product.m * product.n
+            strides = [wide * math.prod(call.batch[i + 1 :]) for i in range(len(call.batch))]
             out = (SCRATCH, used)
-            used += _aligned(count * m * n * SIZES[product.result])
-            steps.append(ProductStep(product, operands[0], operands[1], out, n, tuple(strides)))
+            used += _aligned(count * wide * SIZES[product.result])
+            steps.append(
+                ProductStep(product, operands[0], operands[1], out, product.n, tuple(strides))
+            )
             nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, product.result)
             sizes = (*call.batch, m, n)
-            numbers = [*sizes, *strides, n, 1]
+            numbers = [*sizes, *strides, product.n, 1]
             for argument in call.operands:
                 numbers += argument.strides
             steps.append(self._nest(
@@ -211,14 +202,15 @@ class Executable:
         return steps
 
     def _copy(
-        self, launch: Launch, source: str, name: str, place: tuple[int, int], used: int,
-        numbers: Sequence[int],
-    ) -> KernelStep:  # fmt: skip
-        """A copy into scratch memory; the first number says of how many elements."""
+        self, launch: Launch, copy: OperandCopy, place: tuple[int, int], used: int
+    ) -> KernelStep:
+        """A copy into scratch memory."""
+        numbers = copy.numbers
         given = (ctypes.c_int64 * (3 + len(numbers)))(0, 0, 0, *numbers)
+        kernel = compiled(self._backend, launch, copy.source, copy.name)
         return KernelStep(
-            compiled(self._backend, launch, source, name), (place, (SCRATCH, used)), given, (0, 0),
-            (), -(-numbers[0] // THREADS), THREADS, source,
+            kernel, (place, (SCRATCH, used)), given, (0, 0), (), -(-numbers[0] // THREADS),
+            THREADS, copy.source,
         )  # fmt: skip
 
     # Running -----------------------------------------------------------------------------------
@@ -382,32 +374,11 @@ def _argument(
     return given
 
 
-def ordering(call: ContractionCall, first: bool) -> list[int]:
-    """The numbers of a copy of an operand: how many elements, five sizes, five strides."""
-    m, n, k = call.sizes
-    *steps, down, across = call.a.strides if first else call.b.strides
-    sizes = [*call.batch, *((m, k) if first else (k, n))]
-    strides = [*steps, down, across]
-    if call.windows is not None:  # turns stand between rows and what is summed over in each
-        sizes.insert(-1, call.windows.turns)
-        strides.insert(-1, call.windows.a_turn)
-    missing = 5 - len(sizes)
-    total = math.prod(sizes)
-    return [total, *[1] * missing, *sizes, *[0] * missing, *strides]
-
-
-def windows_numbers(call: ContractionCall, windows: Windows) -> list[int]:
-    """The numbers of a copy of windows; see `windows_source`."""
-    _, n, k = call.sizes
-    lines = n if windows.over_places else k
-    batch, steps = call.batch, call.b.strides[:-2]
-    missing = 2 - len(batch)
-    return [
-        math.prod(batch) * windows.turns * k * n, *[1] * missing, *batch, windows.turns,
-        lines // math.prod(windows.kernel), *windows.kernel, *windows.places, *windows.steps,
-        *windows.spread, *windows.start, *windows.image, *windows.strides, *[0] * missing, *steps,
-        windows.b_turn, windows.channel,
-    ]  # fmt: skip
+def dtype_of_sums(call: ContractionCall) -> str:
+    """In which dtype the library passes sums to an epilogue: that of the operation's result where
+    to move them in a wider one would take about as long as the product."""
+    short = call.dtype in HALVES and call.sizes[2] <= _FEW_TERMS and call.windows is None
+    return call.dtype if short else accumulator_dtype(call.dtype)
 
 
 def direct_result(call: ContractionCall) -> str | None:

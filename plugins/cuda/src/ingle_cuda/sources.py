@@ -8,6 +8,7 @@ from ingle.fusion.device.cuda import PREAMBLE, given_struct
 
 COPY = "ordered"
 NUMBERS = "numbers"
+PADDED = "padded"
 WINDOWS = "windows"
 NUMBERS_AT_ONCE = 256
 """Numbers that one launch writes: a thread each, in what a kernel's argument may hold."""
@@ -36,6 +37,42 @@ extern "C" __global__ void {COPY}(const __grid_constant__ given_t given)
         rest /= size[axis];
     }}
     (({kind} *)given.buffer[1])[place] = ((const {kind} *)given.buffer[0])[from];
+}}
+"""
+
+
+@cache
+def padded_source() -> str:
+    """A kernel that copies matrices of elements of two bytes into longer lines, with zeros behind
+    their own elements and lines; a thread writes 16 bytes.
+
+    Behind the addresses stand how many threads there are, how many a line has, lines of the copy,
+    lines of a matrix, elements of a line, sizes of two batch axes behind the first, and strides
+    along lines and the three batch axes.
+    """
+    struct = "\n".join(given_struct(2, 11))
+    return f"""{PREAMBLE}
+{struct}
+struct alignas(16) line_t {{ uint16_t at[8]; }};
+extern "C" __global__ void {PADDED}(const __grid_constant__ given_t given)
+{{
+    const int64_t *const at = given.at;
+    const int64_t place = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (place >= at[0])
+        return;
+    int64_t rest = place / at[1];
+    const int64_t first = place % at[1] * 8, line = rest % at[2];
+    rest /= at[2];
+    const int64_t batch2 = rest % at[6];
+    rest /= at[6];
+    const uint16_t *const from = (const uint16_t *)given.buffer[0] + line * at[7]
+        + rest / at[5] * at[8] + rest % at[5] * at[9] + batch2 * at[10] + first;
+    line_t found = {{}};
+    #pragma unroll
+    for (int n = 0; n < 8; n++)
+        if (line < at[3] && first + n < at[4])
+            found.at[n] = from[n];
+    ((line_t *)given.buffer[1])[place] = found;
 }}
 """
 

@@ -45,7 +45,7 @@ def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
 
     Args:
         outer: the number of batch axes, and 1 for the rows.
-        dtype: of the sums.
+        dtype: of the sums, as they lie in memory.
     """
     column = len(epilogue.scalars)
     code: list[Instruction] = []
@@ -54,6 +54,9 @@ def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
         args = tuple(place[a] for a in args)
         if name == "result":
             name, value = "load", 0
+            if made != dtype:
+                code.append(Instruction(name, dtype, args, value))
+                name, args, value = "cast", (len(code) - 1,), None
         elif name in ("load", "gather"):
             value += 1
         code.append(Instruction(name, made, args, value))
