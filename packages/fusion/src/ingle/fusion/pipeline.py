@@ -28,6 +28,7 @@ from .runtime.input_layouts import read_by_products
 from .runtime.plan import ScheduledPlan
 from .runtime.plan_data import plan_data_of
 from .schedule.donation import donors
+from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
@@ -60,8 +61,8 @@ def compile_graph(
     scalars = decomposed.scalars
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
-    schedule = laid_out(joined_in_place(filled.sequence))
-    flags = schedule.graph.outputs[len(graph.outputs) :]
+    flags = filled.sequence.graph.outputs[len(graph.outputs) :]
+    schedule = laid_out(with_early_checks(joined_in_place(filled.sequence), flags))
     donations = donors(schedule, pairs, flags)
     if donations.taken and donations.start:
         *before, calls = schedule.steps
