@@ -30,9 +30,9 @@ A_MISS_IS_SAFE = {
     ),
     ("fusion/ir/graph.py", "Graph.emptied"): "equal constants stay two values of the graph",
     ("fusion/lowering/nests.py", "NestBuilder._steps"): (
-        "it looks up what `_choose_axes` has put there under the same strides"
+        "it looks up what `choose_axes` has put there under the same strides"
     ),
-    ("fusion/lowering/operands.py", "Operands._choose_axes"): (
+    ("fusion/lowering/operands.py", "Operands.choose_axes"): (
         "steps follow from their key: two keys that are equal elsewhere have equal steps there"
     ),
     ("fusion/schedule/recompute_cost.py", "Recomputation._reads"): (

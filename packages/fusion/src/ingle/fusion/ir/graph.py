@@ -151,7 +151,11 @@ def constant_entry(number: Any, dtype: DType) -> LogEntry:
 
 
 def read_log(log: Sequence[LogEntry], outputs: Sequence[int]) -> Graph:
-    """The graph of a log, with the numbers of values as the log counts them."""
+    """The graph of a log, with the numbers of values as the log counts them.
+
+    What results are like is asked of `infer` again, which knows it: a log that carried it along
+    would take longer to grow, in each call, than this takes in the first two.
+    """
     graph = Graph(outputs=tuple(outputs))
     for entry in log:
         head = entry[0]

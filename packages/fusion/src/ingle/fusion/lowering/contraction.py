@@ -18,7 +18,7 @@ from ..ir.split_axes import runs, strides_within
 from ..ir.views import View, Views, strides_of
 from ..kernel.code import Code, CodeBuilder
 from .group_code import GroupCode
-from .operands import NOWHERE, Argument, Unnestable, argument_along
+from .operands import NOWHERE, Argument, argument_along
 from .rounding import code_builder
 
 
@@ -124,28 +124,31 @@ class ContractionBuilder(GroupCode):
             p for p in group.nodes if graph.nodes[p].op.operation.traits.family in PRODUCTS
         )
         self._operands: list[Argument] = []
+        self._misfits = False
 
-    def build(self) -> ContractionCall:
-        """The call.
-
-        Raises:
-            Unnestable: it takes too many axes to walk the batches of all operands.
-        """
+    def build(self) -> ContractionCall | None:
+        """The call; None if its loops cannot walk all operands."""
         node = self._graph.nodes[self._product]
         a, b = (self._views.of(v) for v in node.args)
         builder = code_builder()
         ends = [self._emit(builder, v) for v in self._stored]
-        for value in self._stored:
-            self._operands.append(self._output(value))
+        outputs = [o for v in self._stored if (o := self._output(v)) is not None]
+        if self._misfits or len(outputs) < len(self._stored):
+            return None
+        self._operands += outputs
         code, roots = builder.finish(*ends)
         count = len(self._operands) - len(self._stored)
         stores = tuple([(count + i, r) for i, r in enumerate(roots)])
         factors = self._factors(node, a, b)
-        rows = [self._row_stride(o) for o in self._operands]
+        group = self._group
+        rows = [r for o in self._operands if (r := row_stride(group, o.strides)) is not None]
+        columns = [c for o in self._operands if (c := column_stride(group, o.strides)) is not None]
+        if len(rows) < len(self._operands) or len(columns) < len(self._operands):
+            return None
         own = [self._batch_strides(o, row) for o, row in zip(self._operands, rows, strict=True)]
         batch = merged(factors.batch, [factors.a_batch, factors.b_batch, *own])
         if len(batch.sizes) > MOST_BATCH_AXES:
-            raise Unnestable
+            return None
         steps = [s or (0,) for s in batch.strides]
         return ContractionCall(
             self._dtype(node.args[0]),
@@ -157,8 +160,10 @@ class ContractionBuilder(GroupCode):
             code,
             tuple(
                 [
-                    o._replace(strides=(*t, row, self._column_stride(o)))
-                    for o, row, t in zip(self._operands, rows, steps[2:], strict=True)
+                    o._replace(strides=(*t, row, column))
+                    for o, row, column, t in zip(
+                        self._operands, rows, columns, steps[2:], strict=True
+                    )
                 ]
             ),
             tuple([self._dtype(o.root) for o in self._operands]),
@@ -208,33 +213,15 @@ class ContractionBuilder(GroupCode):
     def _shape(self, position: int) -> tuple[int, ...]:
         return self._graph.values[self._graph.nodes[position].results[0]].aval.shape
 
-    def _row_stride(self, argument: Argument) -> int:
-        """Along the rows of the product, which are walked as one axis.
-
-        Raises:
-            Unnestable: it has no such stride.
-        """
-        stride = row_stride(self._group, argument.strides)
-        if stride is None:
-            raise Unnestable
-        return stride
-
-    def _column_stride(self, argument: Argument) -> int:
-        """Along the columns of the product, likewise."""
-        stride = column_stride(self._group, argument.strides)
-        if stride is None:
-            raise Unnestable
-        return stride
-
-    def _output(self, value: int) -> Argument:
+    def _output(self, value: int) -> Argument | None:
         """Where a value is written: in memory of its own, or as a part of another one.
 
-        Its axes may have another order than the loops.
+        Its axes may have another order than the loops. None if it has other elements than these.
         """
         node, space = self._graph.nodes[self._node_of[value]], self._group.space
         shape = self._graph.values[value].aval.shape
         if math.prod(shape) != math.prod(space):
-            raise Unnestable
+            return None
         if self._node_of[value] == self._product:
             shape = space
         elif node.op.operation.name == "reshape":  # a copy, in the order of what it reads
@@ -263,10 +250,12 @@ class ContractionBuilder(GroupCode):
     def _steps(self, argument: Argument) -> list[tuple[int, int]]:
         first = self._group.rows[0]
         batch = [a for a, n in enumerate(self._group.space[:first]) if n != 1]
-        if len(batch) > 1 or self._groups > 1:
-            raise Unnestable
-        steps = [(argument.strides[a], 0) for a in batch]
-        return [*steps, (self._row_stride(argument), 1), (self._column_stride(argument), -1)]
+        row = row_stride(self._group, argument.strides)
+        column = column_stride(self._group, argument.strides)
+        if len(batch) > 1 or self._groups > 1 or row is None or column is None:
+            self._misfits = True  # the code that is emitted is of no use
+            return []
+        return [*[(argument.strides[a], 0) for a in batch], (row, 1), (column, -1)]
 
     def _number(self, builder: CodeBuilder, value: int) -> int:
         return builder.constant(value, "int64")

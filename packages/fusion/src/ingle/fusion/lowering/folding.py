@@ -12,12 +12,12 @@ from ..ir.views import View
 from ..kernel.code import CodeBuilder
 from ..kernel.nest import Fold, FoldNumbers, Nest, Operand
 from .nests import NestCall
-from .operands import Argument, Unnestable
+from .operands import Argument
 
 
 def fold_call(
     graph: Graph, position: int, source: View, factors: View | None, target: View
-) -> NestCall:
+) -> NestCall | None:
     """The kernel of a `fold` of one or two image axes, whose windows are next to each other, or of
     a convolution of each channel by itself, or of its gradient.
 
@@ -30,19 +30,19 @@ def fold_call(
         factors: the weight of a convolution.
         target: where the images lie.
 
-    Raises:
-        Unnestable: what is added up is a number.
+    Returns:
+        None if what is added up is a number, or rows of the images have gaps.
     """
     node = graph.nodes[position]
     dtype = graph.values[node.results[0]].aval.dtype.name
     views = [source] if factors is None else [source, factors]
     if any(graph.values[v.root].kind in ("constant", "scalar") for v in views):
-        raise Unnestable
+        return None
     numbers, channel = _numbers(node.op, source, factors)
     batch, channels, height, width = _spread(target.shape)
     steps = target.strides
     if steps[-1] != 1 and width > 1:
-        raise Unnestable
+        return None
     strides = [(channel, source.strides[0], 0, source.strides[-1])]
     lane = "unit" if lane_of(source.strides[-1]) == "unit" else "strided"
     operands = [Operand(dtype, False, lane)]

@@ -12,7 +12,7 @@ from ..ir.graph import Graph
 from ..ir.views import View, Views
 from ..kernel.code import CodeBuilder
 from ..kernel.lowering import lower
-from .operands import NOWHERE, Argument, number_in
+from .operands import NOWHERE, Argument, nodes_by_result, number_in
 
 
 class GroupCode(ABC):
@@ -37,7 +37,7 @@ class GroupCode(ABC):
         self._inline = inline
         self._placed = placed
         self._stored = list(stored)
-        self._node_of = {r: p for p in group.nodes for r in graph.nodes[p].results}
+        self._node_of = nodes_by_result(graph, group)
         self._scalars: list[int] = []
         self._memo: tuple[CodeBuilder | None, dict[int, int]] = (None, {})
 

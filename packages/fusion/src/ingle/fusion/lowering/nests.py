@@ -22,7 +22,7 @@ from ..kernel.nest import (
     result_dtype,
 )
 from .group_code import GroupCode
-from .operands import NOWHERE, Argument, Operands, scalars_of
+from .operands import NOWHERE, Argument, Operands, operands_of, scalars_of
 from .rounding import code_builder
 from .row_lengths import with_row_length
 
@@ -49,12 +49,23 @@ class NestCall(NamedTuple):
     fixed: tuple[int, ...] = ()
 
 
+def nest_builder(
+    graph: Graph, views: Views, group: Group, inline: dict[int, int], stored: Sequence[int],
+    placed: Mapping[int, View] = NOWHERE,
+) -> NestBuilder | None:  # fmt: skip
+    """The builder of a group's nest; None if the group has to be taken apart."""
+    operands = operands_of(graph, views, group, inline, stored, placed)
+    if operands is None:
+        return None
+    return NestBuilder(graph, views, group, inline, stored, placed, operands)
+
+
 class NestBuilder(GroupCode):
-    """Builds the nest of one group of kind `"nest"`."""
+    """Builds the nest of one group of kind `"nest"`; made by `nest_builder`."""
 
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
-        stored: Sequence[int], placed: Mapping[int, View] = NOWHERE,
+        stored: Sequence[int], placed: Mapping[int, View], operands: Operands,
     ) -> None:  # fmt: skip
         super().__init__(graph, views, group, inline, stored, placed)
         self._columns = [v for v in stored if is_columns(graph.nodes[self._node_of[v]])]
@@ -67,14 +78,10 @@ class NestBuilder(GroupCode):
         self._stages: list[Stage] = []
         self._now = 0
         self._kept: dict[int, tuple[int, int]] = {}
-        self._operands = Operands(graph, views, group, inline, stored, self._node_of, placed)
+        self._operands = operands
 
     def build(self) -> NestCall:
-        """The nest and what it runs on.
-
-        Raises:
-            Unnestable: the group has to be taken apart.
-        """
+        """The nest and what it runs on."""
         last = max(self._level(v) for v in self._node_of)
         self._kept = self._keep()
         for level in range(last + 1):

@@ -22,10 +22,6 @@ NOWHERE: Mapping[int, View] = MappingProxyType({})
 """That no value lies in another one."""
 
 
-class Unnestable(Exception):  # noqa: N818 (an answer, no error: the group is taken apart)
-    """The loops of a group cannot be written as one nest."""
-
-
 class Argument(NamedTuple):
     """An operand of a kernel as the plan knows it.
 
@@ -90,7 +86,7 @@ def scalars_of(graph: Graph, views: Views, group: Group, inline: Mapping[int, in
 
 
 class Operands:
-    """What one group touches.
+    """What one group touches; made by `operands_of`.
 
     Attributes:
         arguments: the arrays, those that are written last.
@@ -124,7 +120,6 @@ class Operands:
         self.written: dict[int, int] = {}
         self.arguments: list[Argument] = []
         self._collect()
-        self._choose_axes()
 
     def _collect(self) -> None:
         """Finds every array that the group touches, since the axes depend on all of them."""
@@ -222,7 +217,8 @@ class Operands:
                 strides[place] = stride
         return Argument(value, tuple(strides), 0, True)
 
-    def _choose_axes(self) -> None:
+    def choose_axes(self) -> bool:
+        """Finds the nest's axes; whether all that the group touches can be walked along them."""
         space, inner = self._group.space, self._group.inner
         order = [a for a in range(len(space)) if inner is None or a not in inner]
         every = [a.strides for a in self.arguments] + self._places
@@ -236,7 +232,7 @@ class Operands:
             within = sorted(inner)
             rows = merged([space[a] for a in within], [[s[a] for a in within] for s in every])
             if len(rows.sizes) > 1:
-                raise Unnestable
+                return False
             sizes = outer.sizes + (rows.sizes or (1,))
             steps = [
                 a + (b or alone)
@@ -244,16 +240,32 @@ class Operands:
             ]
         sums = any(is_columns(self._graph.nodes[p]) for p in self._group.nodes)
         if len(sizes) - 1 > MAX_OUTER or (sums and len(sizes) != 2):
-            raise Unnestable
+            return False
         self.outer = len(sizes) - 1
         self.sizes = sizes
         count = len(self.arguments)
         self.strides = tuple(steps[:count])
         self.place_steps = dict(zip(self._places, steps[count:], strict=True))
         self.lanes = self._group.lanes or "inner"
+        return True
 
     def operand(self, number: int) -> Operand:
         argument = self.arguments[number]
         stride = self.strides[number][-1 if self.lanes == "inner" else -2]
         lane = lane_of(stride)
         return Operand(self._graph.values[argument.root].aval.dtype.name, argument.output, lane)
+
+
+def operands_of(
+    graph: Graph, views: Views, group: Group, inline: dict[int, int], stored: Sequence[int],
+    placed: Mapping[int, View] = NOWHERE,
+) -> Operands | None:  # fmt: skip
+    """What a group touches; None if its loops cannot be written as one nest."""
+    node_of = nodes_by_result(graph, group)
+    operands = Operands(graph, views, group, inline, stored, node_of, placed)
+    return operands if operands.choose_axes() else None
+
+
+def nodes_by_result(graph: Graph, group: Group) -> dict[int, int]:
+    """For each value that a group computes the position of its node."""
+    return {r: p for p in group.nodes for r in graph.nodes[p].results}

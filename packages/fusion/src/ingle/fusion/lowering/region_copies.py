@@ -22,7 +22,7 @@ from ..kernel.lowering import is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
 from .folding import fold_call
 from .nests import NestCall
-from .operands import Argument, Unnestable, number_in
+from .operands import Argument, number_in
 from .row_lengths import with_strides
 from .scan import scan_call
 from .sort_network import sorting_call
@@ -127,12 +127,13 @@ class Assembler:
         self._inline = inline
         self._placed = placed
 
-    def calls(self, position: int) -> list[NestCall]:
-        """The kernels of one operation, in order.
+    def calls(self, position: int) -> list[NestCall] | None:
+        """The kernels of one operation, in order; None if one takes too many loops."""
+        made = self._each_call(position)
+        calls = [call for call in made if call is not None]
+        return calls if len(calls) == len(made) else None
 
-        Raises:
-            Unnestable: it takes too many loops.
-        """
+    def _each_call(self, position: int) -> list[NestCall | None]:
         node = self._graph.nodes[position]
         access, (result,) = node.op.operation.traits.access, node.results
         whole = home(self._graph, self._placed, result)
@@ -156,7 +157,7 @@ class Assembler:
         update = self._copy(position, y, target, moves=whole)
         return [*self._copies(position, [Region(x, whole)]), update]
 
-    def _copies(self, position: int, regions: Sequence[Region]) -> list[NestCall]:
+    def _copies(self, position: int, regions: Sequence[Region]) -> list[NestCall | None]:
         """Kernels for the pieces that do not lie in their places from the start."""
         return [
             self._copy(position, source, target)
@@ -180,7 +181,7 @@ class Assembler:
 
     def _copy(
         self, position: int, source: View, target: View, moves: View | None = None
-    ) -> NestCall:
+    ) -> NestCall | None:
         """A kernel that copies elements.
 
         Args:
@@ -239,7 +240,7 @@ class Assembler:
         draft.arguments[moved] = draft.arguments[moved]._replace(offset=offset)
         draft.begin(row, place, moved)
 
-    def _scatter(self, position: int, whole: View) -> NestCall:
+    def _scatter(self, position: int, whole: View) -> NestCall | None:
         """A kernel that goes over the rows of updates."""
         node = self._graph.nodes[position]
         axis = node.op.attributes["axis"]
@@ -269,10 +270,10 @@ class Assembler:
         draft.begin(row, row.append("mul", "int64", (at, draft.number(row, stride))), 0)
         return self._call(position, draft, scattered=True)
 
-    def _call(self, position: int, draft: _NestDraft, scattered: bool = False) -> NestCall:
+    def _call(self, position: int, draft: _NestDraft, scattered: bool = False) -> NestCall | None:
         sizes, outer = draft.sizes, len(draft.sizes) - 1
         if outer > MAX_OUTER:
-            raise Unnestable
+            return None
         operands = []
         for k, (argument, steps) in enumerate(zip(draft.arguments, draft.strides, strict=True)):
             row_base = 0 if k == draft.moved else None

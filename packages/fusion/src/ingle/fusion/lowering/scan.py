@@ -12,7 +12,7 @@ from ..kernel.expression import Expression, in_order
 from ..kernel.lowering import scan_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Reduce, Stage, result_dtype
 from .nests import NestCall
-from .operands import Argument, Unnestable
+from .operands import Argument
 
 SIDE = 8
 """Elements behind the axis from which on lanes run along them."""
@@ -20,17 +20,16 @@ SIDE = 8
 Numbers = Callable[[CodeBuilder, int, list[int]], "int | None"]
 
 
-def scan_call(graph: Graph, position: int, source: View, target: View, number: Numbers) -> NestCall:
-    """The kernel of one such operation.
+def scan_call(
+    graph: Graph, position: int, source: View, target: View, number: Numbers
+) -> NestCall | None:
+    """The kernel of one such operation; None if it takes too many loops.
 
     Args:
         graph, position: the node.
         source: what it takes.
         target: where its result lies.
         number: appends the instruction of a value that is a number; None for other values.
-
-    Raises:
-        Unnestable: it takes too many loops.
     """
     node = graph.nodes[position]
     builder, scalars = CodeBuilder(), list[int]()
@@ -43,7 +42,7 @@ def scan_call(graph: Graph, position: int, source: View, target: View, number: N
         del views[0], dtypes[0]
     lanes, sizes, strides = _loops(node.op.attributes["axis"], views)
     if len(sizes) - 1 > MAX_OUTER:
-        raise Unnestable
+        return None
     out = len(views) - 1
     operands, arguments = list[Operand](), list[Argument]()
     for k, (view, dtype, steps) in enumerate(zip(views, dtypes, strides, strict=True)):

@@ -20,14 +20,14 @@ from ..kernel.expression import Expression, in_order, out_of_order
 from ..kernel.lowering import sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand
 from .nests import NestCall
-from .operands import Argument, Unnestable
+from .operands import Argument
 from .scan import Numbers
 
 
 def sorting_call(
     graph: Graph, position: int, source: View, target: View, number: Numbers
-) -> NestCall:
-    """The kernel of one `sort` or `argsort`; the arguments are those of `scan_call`."""
+) -> NestCall | None:
+    """The kernel of one `sort` or `argsort`; arguments and answer are those of `scan_call`."""
     node = graph.nodes[position]
     axis = node.op.attributes["axis"]
     dtypes = [graph.values[v].aval.dtype.name for v in (node.args[0], node.results[0])]
@@ -37,7 +37,7 @@ def sorting_call(
     axes = merged(_others(source.shape, axis), [_others(v.strides, axis) for v in views])
     sizes, strides = axes.sizes or (1,), [s or (1,) for s in axes.strides]
     if len(sizes) - 1 > MAX_OUTER:
-        raise Unnestable
+        return None
     arguments, operands = list[Argument](), list[Operand]()
     for view, steps in zip(views, strides, strict=True):
         dtype, output = dtypes[view is target], view is target

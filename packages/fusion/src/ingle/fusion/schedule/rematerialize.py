@@ -31,7 +31,7 @@ from ..grouping.groups import Group, Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
-from ..lowering.operands import Operands, Unnestable
+from ..lowering.operands import Operands, operands_of
 from ..support.time_slices import tick
 from .liveness import Liveness, LiveRange
 from .rates import PER_BYTE, Rates
@@ -243,10 +243,6 @@ class _Rematerialization:
         return known
 
     def _loops(self, group: Group, stored: Mapping[int, None]) -> Operands | None:
-        node_of = {r: p for p in group.nodes for r in self._graph.nodes[p].results}
-        try:
-            return Operands(
-                self._graph, self._views, group, self._inline, sorted(stored), node_of, self._placed
-            )
-        except Unnestable:
-            return None
+        return operands_of(
+            self._graph, self._views, group, self._inline, sorted(stored), self._placed
+        )

@@ -13,8 +13,7 @@ from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
 from ..lowering.contraction import ContractionBuilder
-from ..lowering.nests import NestBuilder
-from ..lowering.operands import Unnestable
+from ..lowering.nests import NestBuilder, nest_builder
 from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..support.time_slices import tick
@@ -156,10 +155,11 @@ class Scheduler:
             tick("finding loops", 11)
             if group.kind != "host" and not stored[group]:
                 continue  # Something waits for it, but nobody needs it.
-            try:
-                begun[group] = self._begun(group, stored[group], placed)
-            except Unnestable:
+            made = self._begun(group, stored[group], placed)
+            if made is None:
                 failed.append(group)
+            else:
+                begun[group] = made
         return failed
 
     def _rematerialize(
@@ -179,7 +179,9 @@ class Scheduler:
             if not kept[group] and group.kind != "host":
                 del begun[group]
             elif group.nodes != before or kept[group] != stored[group]:
-                begun[group] = self._begun(group, kept[group], placed)
+                again = self._begun(group, kept[group], placed)
+                assert again is not None, "a group that computes again keeps its loops"
+                begun[group] = again
 
     def _grouping(self) -> Grouping:
         return Grouping(self._graph, self._views, self._roles, self._alone)
@@ -230,12 +232,14 @@ class Scheduler:
         if maker is not None and maker is not user:
             found[maker][root] = None
 
-    def _begun(self, group: Group, stored: Sequence[int], placed: dict[int, View]) -> Begun:
+    def _begun(self, group: Group, stored: Sequence[int], placed: dict[int, View]) -> Begun | None:
+        """The calls of a group; None if the group has to be taken apart."""
         if group.kind == "host":
             return [HostStep(group.nodes[0])]
         of = self._graph, self._views
         if group.kind == "assembly":
             return Assembler(*of, self._inline, placed).calls(group.nodes[0])
         if group.kind == "contraction":
-            return [ContractionBuilder(*of, group, self._inline, stored, placed).build()]
-        return NestBuilder(*of, group, self._inline, stored, placed)
+            call = ContractionBuilder(*of, group, self._inline, stored, placed).build()
+            return None if call is None else [call]
+        return nest_builder(*of, group, self._inline, stored, placed)

@@ -1,0 +1,66 @@
+"""Groups of a matrix product: an epilogue that its loops cannot walk is a kernel of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ingle.nn.functional as F
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.lowering.contraction import ContractionBuilder
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """For each product that was built how many operations are in its kernel; 0 where it is none."""
+    found, build = [], ContractionBuilder.build
+
+    def spy(self):
+        call = build(self)
+        found.append(0 if call is None else len(call.nodes))
+        return call
+
+    monkeypatch.setattr(ContractionBuilder, "build", spy)
+    return found
+
+
+def counted(*shape):
+    """Each element is its place, which a kernel computes from its loops where it can."""
+    return it.reshape(it.arange(int(np.prod(shape)), dtype=it.float32), shape)
+
+
+def numbers(*shape):
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+FUNCTIONS = {
+    # two axes of products, or groups, beside an operand that is a function of the place
+    "batches": (it.matmul, (2, 3, 4, 5), (2, 3, 5, 6)),
+    "groups": (lambda x, w: F.conv2d(x, w, groups=2), (2, 4, 6, 6), (8, 2, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_group_whose_loops_do_not_fit_is_taken_apart(answers, name):
+    product, *shapes = FUNCTIONS[name]
+    with it.device("cpu"):
+        x, y = (it.asarray(numbers(*shape)) for shape in shapes)
+        plain = np.asarray(product(x, y))
+        answers.clear()
+        got = compile(lambda x, y: product(x, y) + counted(*plain.shape))(x, y)
+        want = plain + np.arange(plain.size, dtype=np.float32).reshape(plain.shape)
+        np.testing.assert_array_equal(np.asarray(got), want)
+    assert answers[0] == 0
+    assert answers[1] > 0
+
+
+def test_one_axis_of_products_is_walked_with_the_place(answers):
+    with it.device("cpu"):
+        x, y = it.asarray(numbers(3, 4, 5)), it.asarray(numbers(3, 5, 6))
+        plain = np.asarray(it.matmul(x, y))
+        answers.clear()
+        got = compile(lambda x, y: it.matmul(x, y) + counted(3, 4, 6))(x, y)
+        want = plain + np.arange(72, dtype=np.float32).reshape(3, 4, 6)
+        np.testing.assert_array_equal(np.asarray(got), want)
+    assert answers == [2]
