@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ingle.nn.functional as F
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.lowering.contraction import ContractionBuilder
+from ingle.nn import functional
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def numbers(*shape):
 FUNCTIONS = {
     # two axes of products, or groups, beside an operand that is a function of the place
     "batches": (it.matmul, (2, 3, 4, 5), (2, 3, 5, 6)),
-    "groups": (lambda x, w: F.conv2d(x, w, groups=2), (2, 4, 6, 6), (8, 2, 3, 3)),
+    "groups": (lambda x, w: functional.conv2d(x, w, groups=2), (2, 4, 6, 6), (8, 2, 3, 3)),
 }
 
 
