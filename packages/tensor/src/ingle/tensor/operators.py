@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from . import ops
 from .errors import AxisError, OperandError
 from .later_arguments import without_advice
-from .numpy_functions import universal
+from .numpy_functions import function_of_arrays, universal
 from .ops.indexing.subscript import IndexedUpdate, getitem
 from .pytorch_methods import PyTorchMethods
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 Binary = Callable[[Any, Any], "Tensor"]
+_MIRRORS: dict[np.ufunc, str] = {
+    np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__",
+    np.true_divide: "__rtruediv__", np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__",
+    np.power: "__rpow__",
+}  # fmt: skip
+"""Methods of the operand on the right, by what NumPy computes for the sign."""
 _COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
 
 
@@ -129,6 +135,11 @@ class Operators(PyTorchMethods):
         >>> np.sqrt(it.asarray([4.0, 9.0])).tolist()
         [2.0, 3.0]
         """
+        if method == "__call__" and not options and len(inputs) == 2:
+            mirror = _MIRRORS.get(ufunc)
+            if mirror is not None and isinstance(inputs[0], np.generic):
+                # A number of NumPy's before a sign, such as `np.float32(2) * x`.
+                return getattr(inputs[1], mirror)(inputs[0])
         if ufunc.__name__ in _COMPARISONS:
             # These hand NumPy's own numbers on as arrays without axes.
             inputs = tuple([x[()] if isinstance(x, np.ndarray) else x for x in inputs])
@@ -136,6 +147,22 @@ class Operators(PyTorchMethods):
         if any(isinstance(x, Operators) for x in (*plain, *options.get("out", ()))):
             return universal(ops, ufunc, method, plain, options)
         return getattr(ufunc, method)(*plain, **options)
+
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> Any:
+        """NumPy's other functions are operations, too, with NumPy's arguments.
+
+        >>> import numpy as np
+        >>> import ingle.tensor as it
+        >>> np.stack([it.zeros(2), it.ones(2)], axis=1).tolist()
+        [[0.0, 1.0], [0.0, 1.0]]
+        """
+        return function_of_arrays(function, args, options, Operators, _number_in)
 
     if TYPE_CHECKING:
 
