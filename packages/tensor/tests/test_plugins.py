@@ -1,8 +1,10 @@
 """Discovery: broken plugins are named with their reason, and the rest go on."""
 
+import inspect
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -424,6 +426,39 @@ def test_an_interrupt_is_no_fault_of_a_plugin(fake):
     fake(create=interrupted)
     with pytest.raises(KeyboardInterrupt):
         it.zeros(2, device="fake")
+
+
+def _deep(count: int, function: Callable[[], object]) -> object:
+    return function() if count <= 0 else _deep(count - 1, function)
+
+
+def _near_the_limit(function: Callable[[], object], left: int) -> object:
+    """What a function gives from a stack that has so many frames left."""
+    here = len(inspect.stack(0))
+    return _deep(sys.getrecursionlimit() - here - left, function)
+
+
+@pytest.mark.parametrize("left", [20, 30, 40, 60, 90])
+def test_a_caller_that_is_nested_too_deeply_is_no_fault_of_a_plugin(fake, monkeypatch, left):
+    def create(index):
+        _deep(100, lambda: None)
+        return make_fake(index)
+
+    fake(create=create, priority=1000)
+    monkeypatch.setattr(plugins, "_backends", dict(plugins._backends))
+    with pytest.raises(RecursionError):
+        _near_the_limit(plugins.best_device, left)
+    assert plugins.best_device() == Device("fake")
+    assert not discover().failures
+
+
+def test_a_plugin_that_recurses_without_end_fails(fake):
+    def endless():
+        return endless()
+
+    fake(count=endless)
+    with pytest.raises(BackendError, match="cannot count its devices: RecursionError"):
+        backend_of("fake")
 
 
 def test_check_names_a_device_that_computes_nonsense(fake, capsys):

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from .contract import CONTRACT_VERSION, Backend
@@ -107,6 +108,33 @@ def _forget() -> None:
     _attributes.clear()
 
 
+_ROOM = 500
+"""Frames of Python that are enough to find a plugin and to import what it needs."""
+
+
+def refuse_to_blame(error: BaseException | None) -> None:
+    """Raises a `RecursionError` that a plugin met because its caller is nested too deeply.
+
+    It says nothing of the plugin: a later call from a shallower stack looks for it again. A plugin
+    that recurses without end from there is a failure like any other.
+
+    Args:
+        error: what was raised at a plugin, or what that was raised from.
+    """
+    while error is not None:
+        if isinstance(error, RecursionError) and sys.getrecursionlimit() - _depth() < _ROOM:
+            raise error
+        error = error.__cause__ or error.__context__
+
+
+def _depth() -> int:
+    frame: FrameType | None = sys._getframe()
+    depth = 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 _OWN = frozenset({"ingle_numpy.plugin", "ingle_cpu.plugin", "ingle.train.plugin"})
 """Where the plugins are that are published with Ingle."""
 
@@ -151,6 +179,7 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            refuse_to_blame(error)
             found.failures[name] = f"{type(error).__name__}: {error}"
             continue
         found.plugins[name] = places[name]
@@ -252,6 +281,7 @@ def describe(name: str) -> BackendDescription:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        refuse_to_blame(error)
         raise BackendError(_broken(name, "cannot be loaded", error)) from error
     if not isinstance(description, BackendDescription):
         raise BackendError(
@@ -343,6 +373,7 @@ def counted(name: str) -> int:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        refuse_to_blame(error)
         raise BackendError(_broken(name, "cannot count its devices", error)) from error
     if type(found) is not int or found < 0:
         raise BackendError(
@@ -376,6 +407,7 @@ def load_backend(where: Device) -> Backend:
             except SettingError:
                 raise  # another device would not be what the user has set
             except BaseException as error:
+                refuse_to_blame(error)
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
             _check_made(where, made)
             # A handler of signals may have come by, and a device has one backend.
@@ -423,6 +455,7 @@ def backends_by_priority() -> list[str]:
             if counted(name) > 0:
                 found.append((description.priority, name))
         except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
+            refuse_to_blame(error)
             known.failures[name] = f"{type(error).__name__}: {error}"
     return [name for _, name in sorted(found, key=lambda entry: -entry[0])]
 
@@ -445,6 +478,7 @@ def best_device() -> Device:
         except SettingError:
             raise
         except Exception as error:
+            refuse_to_blame(error)
             known.failures[name] = f"{type(error).__name__}: {error}"
             continue
         _best = (known, Device(name))
