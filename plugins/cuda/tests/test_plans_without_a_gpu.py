@@ -126,6 +126,42 @@ def test_an_index_out_of_range_within_a_graph(backend: HostBackend) -> None:
     assert step(good).item() < losses[-1]
 
 
+def test_batches_from_many_places_share_a_graph(backend: HostBackend) -> None:
+    """Each is copied to where one graph reads it; a batch as it was before is read anew."""
+    rng = np.random.default_rng(3)
+    batches = [rng.standard_normal((4, 8)).astype(np.float32) for _ in range(12)]
+    counts, losses = backend.gpu.counts, {}
+    for device in (PLAYED, "cpu"):
+        it.random.seed(0)
+        with it.device(device):
+            model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = optim.Adam(model, lr=1e-2)
+
+        @compile
+        def step(x: it.Tensor, model: Any = model, optimizer: Any = optimizer) -> it.Tensor:
+            loss = it.mean(model(x) ** 2)
+            optimizer.step(loss.backward())
+            return loss.detach()
+
+        given = [it.asarray(x, device=device) for x in batches]
+        losses[device] = [step(x).item() for _ in range(3) for x in given]
+    assert counts["captured"] <= 8
+    assert counts["replayed"] > len(batches)
+    np.testing.assert_allclose(losses[PLAYED], losses["cpu"], rtol=1e-5)
+
+
+def test_a_plan_that_writes_nothing_over_shares_its_graph_too(backend: HostBackend) -> None:
+    f = compile(lambda x, w: it.sum(it.softmax(it.tanh(x @ w) @ w, axis=-1) * x, axis=0))
+    w = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)
+    there = it.asarray(w, device=PLAYED)
+    given = [it.asarray(w[:4] + n, device=PLAYED) for n in range(20)]
+    for n, x in enumerate(given * 2):
+        wanted = f(it.asarray(x.numpy(), device="numpy"), it.asarray(w, device="numpy")).numpy()
+        np.testing.assert_allclose(f(x, there).numpy(), wanted, rtol=1e-5, err_msg=str(n))
+    assert 0 < backend.gpu.counts["captured"] <= 4
+    assert backend.gpu.counts["replayed"] >= 20
+
+
 class OnHost:
     """An offer of attention and its gradient, computed by the device numpy."""
 

@@ -35,7 +35,7 @@ from .libraries import cupy, driver
 from .memory import DeviceSource, speak_to
 from .staging import TO_DEVICE, Staging
 
-_TO_HOST = 2
+_TO_HOST, _ON_DEVICE = 2, 3
 _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
 _WORKSPACE = 32 << 20
@@ -235,6 +235,10 @@ class CudaBackend(KernelBackend):
             self.enqueue(kernel, given, grid.blocks, grid.threads, self.stream)
 
     # What executables ask ----------------------------------------------------------------------
+
+    def duplicate(self, to: int, of: int, nbytes: int) -> None:
+        """Puts a copy from memory of the GPU to other memory of it into the stream."""
+        self._runtime.memcpyAsync(to, of, nbytes, _ON_DEVICE, self.stream.ptr)
 
     def enqueue(self, kernel: Any, given: Any, blocks: int, threads: int, stream: Any) -> None:
         """Puts a kernel with one argument into a stream."""

@@ -37,6 +37,7 @@ from .cublas import LARGEST, Product, product_of
 from .errors import told
 from .joined import JoinedStep, with_joined
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
+from .wandering_inputs import WanderingInputs
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -117,6 +118,7 @@ class Executable:
         kernels = [s for s in self._steps if isinstance(s, KernelStep)]
         self._read = sorted({number for step in kernels for number in step.scalars})
         self._numbers = sum(step.numbers[1] for step in kernels)
+        self._wandering = WanderingInputs(backend, launches)
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._table: Any = None
@@ -232,6 +234,7 @@ class Executable:
                     self._put(step, buffers, numbers, backend.stream)
                 return
             self._write(numbers)
+            self._wandering.copy(buffers)
             launch, stream = graph.launch, backend.stream
             if donation is not None:
                 # Python looks for signals after calls: none is handled before the next one's end.
@@ -244,12 +247,16 @@ class Executable:
         Args:
             whole: whether the launches may not be interrupted, since they write over inputs.
         """
+        own, buffers = buffers, self._wandering.settled(buffers)
         found = self._graphs.get(buffers)
         if found is not None:
             self._graphs.move_to_end(buffers)
+            self._wandering.met()
             return found
         if not whole and (len(self._steps) < _WORTH_A_GRAPH or not self._backend.graphs):
             return None
+        if self._backend.graphs and self._wandering.missed(buffers):
+            buffers = self._wandering.settled(own)
         if buffers not in self._seen and not whole:
             self._seen[buffers] = None
             if len(self._seen) > _SEEN:

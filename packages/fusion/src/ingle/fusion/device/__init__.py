@@ -37,6 +37,7 @@ from ..runtime.scratch import Lender as Lender
 from ..runtime.scratch import Lent as Lent
 from ..schedule.rates import PER_BYTE as PER_BYTE
 from ..schedule.rates import Rates as Rates
+from ..schedule.schedule import arguments_of as arguments_of
 from ..support.disk_store import DiskStore as DiskStore
 from ..support.disk_store import disk as disk
 from ..support.run_ahead import run_ahead_limit as run_ahead_limit

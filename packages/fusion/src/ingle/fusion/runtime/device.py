@@ -23,10 +23,17 @@ if TYPE_CHECKING:
 
 
 class BufferOffset(NamedTuple):
-    """A pointer of a kernel: which of the executable's buffers, and how many bytes into it."""
+    """A pointer of a kernel.
+
+    Attributes:
+        buffer: which of the executable's buffers.
+        offset: how many bytes into it.
+        nbytes: how many the whole buffer has; 0 where that is not said.
+    """
 
     buffer: int
     offset: int
+    nbytes: int = 0
 
 
 class Launch(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,13 +119,15 @@ def _launch(
     graph = schedule.graph
     pointers = []
     for argument in arguments_of(call):
-        offset = argument.offset * graph.values[argument.root].aval.dtype.itemsize
+        aval = graph.values[argument.root].aval
+        offset = argument.offset * aval.dtype.itemsize
         inside = schedule.offsets.get(argument.root)
         if inside is not None:
             pointers.append(BufferOffset(0, inside + offset))
         else:
             buffer = roots.setdefault(argument.root, len(roots) + 1)
-            pointers.append(BufferOffset(buffer, offset))
+            nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+            pointers.append(BufferOffset(buffer, offset, nbytes))
     names = " ".join([graph.nodes[p].op.operation.name for p in call.nodes])
     return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]), names)
 
