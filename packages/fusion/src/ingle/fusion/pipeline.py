@@ -5,6 +5,7 @@ Decomposed      the same in operations that kernels are generated for, with a Sc
 KernelSequence  groups of operations as loop nests, in the order in which they run
 Schedule        offsets in memory, and the outputs that overwrite inputs
 PlanData        the device's executables with their buffers
+HostOps         what runs the operations that have no kernels, loops of programs planned
 ScheduledPlan   runs
 """
 
@@ -24,6 +25,7 @@ from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .runtime.custom_kernels import registrations
+from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
 from .runtime.plan import ScheduledPlan
 from .runtime.plan_data import plan_data_of
@@ -73,7 +75,7 @@ def compile_graph(
         decomposed.checks, donations.taken,
         tuple([i for i in read_by_products(decomposed.graph) if i < len(graph.inputs)]),
     )  # fmt: skip
-    return ScheduledPlan(device, fusion, data, schedule, passing)
+    return ScheduledPlan(device, data, host_ops(device, fusion, data.steps), schedule, passing)
 
 
 def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> FilledSequence:

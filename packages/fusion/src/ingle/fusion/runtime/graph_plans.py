@@ -21,6 +21,7 @@ from ..support.run_ahead import setting
 from ..support.settings import is_logged, is_sliced
 from ..support.time_slices import TimeSlices, WaitNotice
 from .device import Ordered
+from .host_ops import host_ops
 from .input_layouts import Layout, as_in_memory, layout_of
 from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
@@ -220,7 +221,7 @@ class GraphPlans:
         data = None if self._kept is None else self._kept.get(numbers)
         if data is None:
             return None
-        plan = CompiledPlan(self._device, self._fusion, data)
+        plan = CompiledPlan(self._device, data, host_ops(self._device, self._fusion, data.steps))
         self._use(plan)
         _log(f"found a plan on disk for {len(self._graph.nodes)} operations")
         return plan

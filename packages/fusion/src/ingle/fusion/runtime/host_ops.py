@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.contract import Aval, Handle, Scalar
@@ -14,7 +14,7 @@ from ingle.tensor.ops.creation.filled import FULL
 from ..grouping.legality import Legality, is_product
 from ..ir.views import View
 from ..schedule.schedule import HostStep, Schedule, whole
-from .loops import LoopPlan, is_loop
+from .loops import LoopPlan, is_loop, loop_plan
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -83,27 +83,39 @@ def host_call(schedule: Schedule, step: HostStep, numbers: Mapping[int, int]) ->
     return HostCall(node.op, tuple(args), avals, len(node.results))
 
 
-class HostOps:
-    """Runs them.
+def host_ops(device: KernelDevice, fusion: Fusion, steps: Iterable[Any]) -> HostOps:
+    """What runs the host calls among a plan's steps; programs of loops are planned here.
 
     Args:
         device: the backend.
         fusion: the decorator over it, for what is planned again.
         steps: of the plan.
-        legality: what kernels can do.
+    """
+    calls = [step for step in steps if isinstance(step, HostCall)]
+    legality = Legality(device)
+    loops = {
+        id(call): loop_plan(device, fusion, call.op, _operands(call))
+        for call in calls
+        if is_loop(call.op)
+    }
+    return HostOps(device, loops, {id(c) for c in calls if legality.generates(c.op, c.avals)})
+
+
+class HostOps:
+    """Runs host calls; made by `host_ops`.
+
+    Args:
+        device: the backend.
+        loops: plans of the calls that are loops, by the `id` of the call.
+        generated: the `id` of each call of which a kernel could be generated.
     """
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, steps: Iterable[Any], legality: Legality
+        self, device: KernelDevice, loops: Mapping[int, LoopPlan], generated: Container[int]
     ) -> None:
         self._device = device
-        calls = [step for step in steps if isinstance(step, HostCall)]
-        self._loops = {
-            id(call): LoopPlan(device, fusion, call.op, _operands(call))
-            for call in calls
-            if is_loop(call.op)
-        }
-        self._generated = {id(c) for c in calls if legality.generates(c.op, c.avals)}
+        self._loops = loops
+        self._generated = generated
 
     def run(self, call: HostCall, known: list[Ordered], scalars: Sequence[Any]) -> None:
         """Runs one, and appends its results to the values that are known.

@@ -32,6 +32,7 @@ from .device import Turns
 if TYPE_CHECKING:
     from ..fusion import Fusion
     from .device import KernelDevice, Ordered
+    from .plan import CompiledPlan
     from .plan_codegen import LinearPlan
 
 UNROLLED = 192
@@ -47,8 +48,10 @@ def is_loop(op: Op) -> bool:
     return op.operation.loop is not None and op.operation.loop(op).length > 0
 
 
-class LoopPlan:
-    """Runs an operation that is a loop.
+def loop_plan(
+    device: KernelDevice, fusion: Fusion, op: Op, inputs: Sequence[Aval | Scalar]
+) -> LoopPlan:
+    """The plan of an operation that is a loop.
 
     Args:
         device: which runs it.
@@ -56,19 +59,35 @@ class LoopPlan:
         op: the operation, with at least one step.
         inputs: its inputs, or numbers that are the same in all runs.
     """
+    assert op.operation.loop is not None
+    loop = op.operation.loop(op)
+    steps = _steps_at_once(loop)
+    turns, rest = divmod(loop.length, steps)
+    chunks = [(_planned_chunk(device, fusion, loop, inputs, steps), turns)]
+    if rest:
+        chunks.append((_planned_chunk(device, fusion, loop, inputs, rest), 1))
+    tensors = [i for i, x in enumerate(inputs) if not isinstance(x, Scalar)]
+    return LoopPlan(device, loop, tensors, chunks)
+
+
+class LoopPlan:
+    """Runs an operation that is a loop; made by `loop_plan`.
+
+    Args:
+        device: which runs it.
+        loop: what it does.
+        tensors: positions of the inputs that are no numbers.
+        chunks: plans of some steps, each with how often it runs.
+    """
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, op: Op, inputs: Sequence[Aval | Scalar]
-    ) -> None:
-        assert op.operation.loop is not None
+        self, device: KernelDevice, loop: Loop, tensors: Sequence[int],
+        chunks: Sequence[tuple[_Chunk, int]],
+    ) -> None:  # fmt: skip
         self._device = device
-        self._loop = loop = op.operation.loop(op)
-        self._tensors = [i for i, x in enumerate(inputs) if not isinstance(x, Scalar)]
-        steps = _steps_at_once(loop)
-        turns, rest = divmod(loop.length, steps)
-        self._chunks = [(_Chunk(device, fusion, loop, inputs, steps), turns)]
-        if rest:
-            self._chunks.append((_Chunk(device, fusion, loop, inputs, rest), 1))
+        self._loop = loop
+        self._tensors = tensors
+        self._chunks = chunks
 
     def run(self, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
         """The outputs of the operation."""
@@ -132,34 +151,43 @@ class _Places(NamedTuple):
     once: Sequence[int]
 
 
-class _Chunk:
+class _Chunk(NamedTuple):
     """Some steps of a loop as a plan.
 
     Attributes:
         steps: how many.
         outputs: what is known of its outputs.
         plan: what runs them.
-        linear: its kernels, if it is kernels alone.
+        scalars: the plan's.
+        linear_plan: its kernels, if it is kernels alone.
         places: where its values lie; None if it runs by handles.
         layout: which addresses that makes, if it does not.
     """
 
-    def __init__(
-        self, device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar],
-        steps: int,
-    ) -> None:  # fmt: skip
-        self.steps = steps
-        graph = _graph(fusion, loop, inputs, steps)
-        graph.donors = tuple(((i,), (i,)) for i in range(loop.carries))
-        self.outputs = [graph.values[o].aval for o in graph.outputs]
-        self.plan = device.prepare(graph).serving(())
-        self.scalars: Any = self.plan.host()
-        self.linear_plan = self.plan.linear_plan
-        self.places = None if self.linear_plan is None else _places(self.linear_plan, loop)
-        self.layout: _AddressLayout | None = None
-        if self.linear_plan is not None and self.places is not None:
-            given = [graph.values[n].aval for n in graph.inputs]
-            self.layout = _AddressLayout(self.linear_plan, self.places, loop, given, self.outputs)
+    steps: int
+    outputs: Sequence[Aval]
+    plan: CompiledPlan
+    scalars: Any
+    linear_plan: LinearPlan | None
+    places: _Places | None
+    layout: _AddressLayout | None
+
+
+def _planned_chunk(
+    device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int
+) -> _Chunk:
+    """The plan of some steps."""
+    graph = _graph(fusion, loop, inputs, steps)
+    graph.donors = tuple(((i,), (i,)) for i in range(loop.carries))
+    outputs = [graph.values[o].aval for o in graph.outputs]
+    plan = device.prepare(graph).serving(())
+    linear = plan.linear_plan
+    places = None if linear is None else _places(linear, loop)
+    layout: _AddressLayout | None = None
+    if linear is not None and places is not None:
+        given = [graph.values[n].aval for n in graph.inputs]
+        layout = _AddressLayout(linear, places, loop, given, outputs)
+    return _Chunk(steps, outputs, plan, plan.host(), linear, places, layout)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:

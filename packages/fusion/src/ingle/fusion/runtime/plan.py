@@ -11,8 +11,6 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.dtypes import uint8
 from ingle.tensor.errors import OutOfRangeError
 
-from ..fusion import Fusion
-from ..grouping.legality import Legality
 from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
@@ -36,13 +34,13 @@ class CompiledPlan:
     run: Run
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, data: PlanData, passing: bool = False
+        self, device: KernelDevice, data: PlanData, host_ops: HostOps, passing: bool = False
     ) -> None:
         self._device = device
         self.data = data
         self.host = data.host.function()
         self.donors = data.donors
-        self._by_host = HostOps(device, fusion, data.steps, Legality(device))
+        self._by_host = host_ops
         self.linear_plan = linear = data.linear_plan()
         self._begun = False
         if linear is None:
@@ -189,8 +187,8 @@ class ScheduledPlan(CompiledPlan):
     """
 
     def __init__(
-        self, device: KernelDevice, fusion: Fusion, data: PlanData, schedule: Schedule,
+        self, device: KernelDevice, data: PlanData, host_ops: HostOps, schedule: Schedule,
         passing: bool,
     ) -> None:  # fmt: skip
-        super().__init__(device, fusion, data, passing)
+        super().__init__(device, data, host_ops, passing)
         self.schedule = schedule
