@@ -179,6 +179,44 @@ class TestChains:
 
         assert again(f, numbers(100, 64), numbers(64, 8)) == []
 
+    def test_by_a_product_behind_it(self, storing):
+        def f(a, b, x, row):
+            y = x * row - 1.0
+            return it.max(y, axis=1), a @ b + y
+
+        arrays = numbers(4, 32, 16), numbers(4, 16, 24, seed=1), numbers(4, 32, 24, seed=2)
+        assert again(f, *arrays, numbers(24, seed=3)) == [("multiply", "subtract")]
+        alike(storing, f, *arrays, numbers(24, seed=3))
+
+    def test_not_along_a_batch_that_a_product_does_not_walk(self, storing):
+        def f(a, b, x, each):
+            y = x * each - 1.0
+            return it.max(y, axis=1), a @ b + y
+
+        arrays = numbers(4, 32, 16), numbers(4, 16, 24, seed=1), numbers(4, 32, 24, seed=2)
+        assert again(f, *arrays, numbers(4, 1, 1, seed=3)) == []
+        alike(storing, f, *arrays, numbers(4, 1, 1, seed=3))
+
+    def test_not_where_a_product_has_no_one_stride_along_its_rows(self, storing):
+        def f(a, w, x):
+            y = it.permute_dims(x, (0, 2, 1)) * 2.0 + 1.0
+            product = it.reshape(it.einsum("bij,jkl->bikl", a, w), (4, 8, 24))
+            return it.max(y, axis=0), product + y
+
+        arrays = numbers(4, 8, 16), numbers(16, 4, 6, seed=1), numbers(4, 24, 8, seed=2)
+        assert again(f, *arrays) == []
+        alike(storing, f, *arrays)
+
+    def test_not_where_a_product_has_no_one_stride_along_its_columns(self, storing):
+        def f(x, k, z, row):
+            y = z * row + 1.0
+            return it.max(y, axis=1), it.conv(x, k) + y
+
+        arrays = numbers(2, 8, 10, 10), numbers(16, 8, 3, 3, seed=1), numbers(2, 16, 8, 8, seed=2)
+        assert again(f, *arrays, numbers(8, seed=4)) == []
+        assert again(lambda x, k, z: f(x, k, z, 2.0), *arrays) == [("multiply", "add")]
+        alike(storing, f, *arrays, numbers(8, seed=4))
+
     def test_not_what_is_returned(self, storing):
         def f(x):
             y = x * 2.0 + 1.0
