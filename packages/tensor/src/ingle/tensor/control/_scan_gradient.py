@@ -2,7 +2,7 @@
 
 The forward scan also stacks what the derivative of a step needs of that step, unless it is stacked
 already or is the same in every step. The backward scan carries the cotangent of the carry and the
-sums of those of the constants.
+sums of those of the constants, but for those sums that are better taken behind it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ._rules import (
     take_step,
     with_constants,
 )
+from ._scan_sums import Sum, sums_behind, taken
 
 
 class _Source(NamedTuple):
@@ -90,44 +91,75 @@ def _source(step: Linear, i: int, carries: int, sequences: int, numbers: list[in
     return _Source("stacked", numbers.index(number, carries))
 
 
+class _BackwardStep(NamedTuple):
+    """A step of the backward scan.
+
+    It takes and returns the cotangents of the wanted carries and the sums of those of some wanted
+    constants; it takes the cotangents of those outputs that have one, then what the derivative
+    needs; it returns the cotangents of the wanted slices, and what else is stacked.
+
+    Attributes:
+        program: the step.
+        added: which constants' sums it carries.
+        behind: for the other wanted constants their sums, of numbers of `step.backward`.
+        needed: places among the sources of what it takes; what is the same in each step comes last.
+        stacked: numbers of `step.backward` that it stacks for the sums.
+    """
+
+    program: Program
+    added: tuple[int, ...]
+    behind: dict[int, Sum]
+    needed: tuple[int, ...]
+    stacked: tuple[int, ...]
+
+
 @lru_cache(maxsize=1024)
 def _backward(
     step: Linear, sources: tuple[_Source, ...], carries: int, sequences: int,
     present: tuple[bool, ...], device: Device,
-) -> Program:  # fmt: skip
-    """A step of the backward scan.
-
-    It takes and returns the cotangents of the wanted carries and the sums of those of the wanted
-    constants; it takes the cotangents of those outputs that have one, then what the derivative
-    needs; it returns the cotangents of the wanted slices.
-    """
-    inputs = step.forward.inputs
+) -> _BackwardStep:  # fmt: skip
+    whole, inputs, results = step.backward, step.forward.inputs, step.forward.results
+    last, first_source = carries + sequences, len(step.active)
+    number = dict(zip(step.wanted, whole.outputs, strict=True))
     of_carry = [i for i in step.wanted if i < carries]
-    of_constants = [i for i in step.wanted if i >= carries + sequences]
-    stacked = [i for i in step.active if i >= carries and present[i]]
-    results = step.forward.results
-    summed = [inputs[i] for i in (*of_carry, *of_constants)]
-    needed = [i for i, s in enumerate(sources) if s.kind != "constant"]
-    needed += [i for i, s in enumerate(sources) if s.kind == "constant"]
-    values = step.backward.inputs[len(step.active) :]
+    of_slices = [i for i in step.wanted if carries <= i < last]
+    of_constants = [i for i in step.wanted if i >= last]
+    given = [p for p, i in enumerate(step.active) if i >= carries and present[i]]
+    rows = {p + first_source for p, s in enumerate(sources) if s.kind != "constant"}
+    rows |= {*given, *[number[i] for i in of_slices]}
+    same = [p + first_source for p, s in enumerate(sources) if s.kind == "constant"]
+    sums = sums_behind(whole, [number[i] for i in of_constants], rows, same)
+    added = [i for i in of_constants if number[i] not in sums]
+    behind = {i: sums[number[i]] for i in of_constants if number[i] in sums}
+    stacked = [n for s in sums.values() for n in s.numbers if n not in rows]
+    stacked = list(dict.fromkeys(stacked))
 
-    def run(*given: Tensor) -> list[Tensor]:
-        rest = iter(given)
+    known = {i: i for i in range(whole.arity)}
+    wanted = [number[i] for i in (*of_carry, *added, *of_slices)]
+    short = whole.rebuilt(whole.inputs, known, [*wanted, *stacked])
+    used = short.used()
+    needed = [p for p, s in enumerate(sources) if s.kind != "constant" and p + first_source in used]
+    needed += [p for p in range(len(sources)) if p + first_source in used and p not in needed]
+    kept = [*range(first_source), *[p + first_source for p in needed]]
+    places = {old: new for new, old in enumerate(kept)}
+    short = short.rebuilt([short.inputs[i] for i in kept], places, short.outputs)
+
+    def run(*values: Tensor) -> list[Tensor]:
+        rest = iter(values)
         cotangent = {i: next(rest) for i in of_carry}
-        sums = [next(rest) for _ in of_constants]
-        cotangent |= {i: next(rest) for i in stacked}
-        found = {i: next(rest) for i in needed}
-        got = step.backward.run(
-            *[or_zeros(cotangent.get(i), results[i], device) for i in step.active],
-            *[found[i] for i in range(len(sources))],
-        )
-        by = dict(zip(step.wanted, got, strict=True))
-        added = [s + by[i] for s, i in zip(sums, of_constants, strict=True)]
-        slices = [by[i] for i in step.wanted if carries <= i < carries + sequences]
-        return [*[by[i] for i in of_carry], *added, *slices]
+        before = [next(rest) for _ in added]
+        cotangent |= {step.active[p]: next(rest) for p in given}
+        cotangents = [or_zeros(cotangent.get(i), results[i], device) for i in step.active]
+        got = list(short.run(*cotangents, *rest))
+        for at, total in enumerate(before, len(of_carry)):
+            got[at] = total + got[at]
+        return got
 
-    avals = [*summed, *[results[i] for i in stacked], *[values[i] for i in needed]]
-    return program_of(run, avals, device)
+    avals = [inputs[i] for i in (*of_carry, *added)]
+    avals += [results[step.active[p]] for p in given]
+    avals += [whole.inputs[p + first_source] for p in needed]
+    program = program_of(run, avals, device)
+    return _BackwardStep(program, tuple(added), behind, tuple(needed), tuple(stacked))
 
 
 def scan_training(
@@ -164,21 +196,32 @@ def scan_vjp(
     present = tuple([x is not None for x in g])
     back = _backward(step, linear.sources, carries, sequences, present, device)
     of_carry = [i for i in step.wanted if i < carries]
-    of_constants = [i for i in step.wanted if i >= carries + sequences]
     first = [or_zeros(g[i], body.inputs[i], device) for i in of_carry]
-    first += [or_zeros(None, step.forward.inputs[i], device) for i in of_constants]
-    rows = [g[i] for i in step.active if i >= carries and present[i]]
+    first += [or_zeros(None, step.forward.inputs[i], device) for i in back.added]
+    rows = {p: g[i] for p, i in enumerate(step.active) if i >= carries and present[i]}
+    given_rows = list(rows.values())
     find = _Finder(given, out, length, reverse)
-    rows += [find(s) for s in linear.sources if s.kind != "constant"]
-    same = [given[s.place] for s in linear.sources if s.kind == "constant"]
+    asked = [n - len(step.active) for s in back.behind.values() for n in s.numbers]
+    for place, source in enumerate(linear.sources):
+        if source.kind != "constant" and (place in back.needed or place in asked):
+            rows[place + len(step.active)] = find(source)
+    same = [p for p in back.needed if linear.sources[p].kind == "constant"]
+    given_rows += [rows[p + len(step.active)] for p in back.needed if p not in same]
     op = operation.op(
-        body=back, carries=len(first), sequences=len(rows), length=length, reverse=not reverse
-    )
-    avals = _stacked(back.inputs, len(first), len(rows), length)
-    found = take_step(op, [*first, *rows, *same], avals)
+        body=back.program, carries=len(first), sequences=len(given_rows), length=length,
+        reverse=not reverse,
+    )  # fmt: skip
+    avals = _stacked(back.program.inputs, len(first), len(given_rows), length)
+    constants = [given[linear.sources[p].place] for p in same]
+    found = take_step(op, [*first, *given_rows, *constants], avals)
     of_slices = [i for i in step.wanted if carries <= i < carries + sequences]
-    places = [*of_carry, *of_constants, *of_slices]
-    results = spread(found, places, len(given))
+    places = [*of_carry, *back.added, *of_slices]
+    results = list(spread(found[: len(places)], places, len(given)))
+    numbers = dict(zip(step.wanted, step.backward.outputs, strict=True))
+    rows |= {numbers[i]: results[i] for i in of_slices}
+    rows |= dict(zip(back.stacked, found[len(places) :], strict=True))
+    for i, total in back.behind.items():
+        results[i] = taken(total, {n: x for n, x in rows.items() if x is not None})
     return tuple(r if n else None for r, n in zip(results, needs, strict=False))
 
 

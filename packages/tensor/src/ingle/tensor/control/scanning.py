@@ -33,6 +33,7 @@ from ._leaves import (
 from ._numbers import NumberScope, numbers_of_steps
 from ._rules import batched, check_operands, program_of, take_step, with_constants
 from ._scan_gradient import scan_training, scan_vjp
+from ._scan_products import taken_before
 
 Function = Callable[..., Any]
 
@@ -179,14 +180,15 @@ def _one_step(loop: _Scan, xs: Any, length: int, reverse: bool) -> tuple[Any, An
     assert isinstance(scope, NumberScope)
     numbers = numbers_of_steps("scan", traced, scope, length, reverse, loop.where)
     body = _ordered(traced.program, count, len(slices), len(cells), list(numbers.varying))
-    op = SCAN.op(
-        body=body, carries=count + len(cells), sequences=len(slices) + len(numbers.varying),
-        length=length, reverse=reverse,
-    )  # fmt: skip
     closed = {**dict(enumerate(operands(traced.closed))), **numbers.constant}
     constants = [x for place, x in closed.items() if place not in numbers.varying]
     sliced = [*slices, *numbers.varying.values()]
     inputs = [*init, *[c.raw for c in cells], *sliced, *constants]
+    carries = count + len(cells)
+    body, sequences, inputs = taken_before(body, carries, len(sliced), length, inputs)
+    op = SCAN.op(
+        body=body, carries=carries, sequences=sequences, length=length, reverse=reverse
+    )  # fmt: skip
     outputs = take_step(op, inputs, _operand_avals(body, op.attributes))
     carried, ys = traced.result[0]
     write_back(cells, outputs[count : count + len(cells)], numbers.last)

@@ -7,7 +7,7 @@ and a program can be an attribute of an operation: the body of a loop, a branch,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -131,6 +131,48 @@ class Program(Static):
 
         steps = [Step(s.op, tuple(map(moved, s.inputs)), s.results) for s in self.steps]
         return Program.of(inputs, steps, [moved(n) for n in self.outputs])  # type: ignore[misc]
+
+    def used(self) -> set[int]:
+        """The numbers of all that a step takes or a run returns."""
+        taken = {x for step in self.steps for x in step.inputs if not isinstance(x, Scalar)}
+        return taken.union(self.outputs)
+
+    def rebuilt(
+        self, inputs: Sequence[Aval], known: Mapping[int, int], outputs: Sequence[int]
+    ) -> Program:
+        """What some of its tensors are computed by, and nothing else.
+
+        Args:
+            inputs: of the new program.
+            known: of tensors that come as inputs there, which ones. Inputs that are needed are
+                among them.
+            outputs: numbers of the tensors that it returns.
+        """
+        firsts = [self.arity]
+        for step in self.steps:
+            firsts.append(firsts[-1] + step.results)
+        needed = {n for n in outputs if n not in known}
+        kept: list[int] = []
+        for position in reversed(range(len(self.steps))):
+            step = self.steps[position]
+            if not needed.isdisjoint(range(firsts[position], firsts[position + 1])):
+                kept.append(position)
+                inner = [x for x in step.inputs if not isinstance(x, Scalar)]
+                needed.update([x for x in inner if x not in known])
+        made: dict[int, int] = {}
+
+        def place(x: int) -> int:
+            return known[x] if x in known else made[x]
+
+        steps: list[Step] = []
+        number = len(inputs)
+        for position in reversed(kept):
+            op, taken, results = self.steps[position]
+            moved = tuple([x if isinstance(x, Scalar) else place(x) for x in taken])
+            steps.append(Step(op, moved, results))
+            made.update({firsts[position] + i: number + i for i in range(results)})
+            number += results
+        return Program.of(inputs, steps, [place(n) for n in outputs])
 
     def __hash__(self) -> int:
         return self._hash
