@@ -22,7 +22,7 @@ def scaled(lanes: str = "inner") -> Nest:
 
 
 @pytest.mark.parametrize(
-    ("length", "short", "single", "long", "ahead"),
+    ("length", "row_length", "one_block", "long_rows", "ahead"),
     [
         (10, 10, True, False, ()),
         (33, 0, True, False, ()),
@@ -31,10 +31,13 @@ def scaled(lanes: str = "inner") -> Nest:
         (2049, 0, False, True, ()),
     ],
 )
-def test_rows(length: int, short: int, single: bool, long: bool, ahead: tuple[int, ...]) -> None:
+def test_rows(
+    length: int, row_length: int, one_block: bool, long_rows: bool, ahead: tuple[int, ...]
+) -> None:
     """The other operand is the same for all rows, so it is not fetched again."""
     nest = with_row_length(scaled(), (100, length), [(length, 1), (0, 1), (length, 1)])
-    assert (nest.short, nest.single, nest.long, nest.prefetched) == (short, single, long, ahead)
+    found = nest.row_length, nest.one_block, nest.long_rows, nest.prefetched
+    assert found == (row_length, one_block, long_rows, ahead)
 
 
 def test_one_row_and_one_pass_have_nothing_ahead() -> None:
@@ -44,9 +47,9 @@ def test_one_row_and_one_pass_have_nothing_ahead() -> None:
     nest = scaled()
     one = nest._replace(stages=nest.stages[:1])
     assert with_row_length(one, (100, 512), strides).prefetched == ()
-    assert not with_row_length(one, (100, 512), strides).long, "nothing is divided"
+    assert not with_row_length(one, (100, 512), strides).long_rows, "nothing is divided"
     columns = with_row_length(scaled("outer"), (100, 10), [(1, 100)] * 3)
-    assert (columns.short, columns.single, columns.prefetched) == (0, False, ())
+    assert (columns.row_length, columns.one_block, columns.prefetched) == (0, False, ())
 
 
 def test_a_stride_of_two_is_known_along_the_lanes() -> None:

@@ -51,7 +51,7 @@ def test_same_bits_and_nothing_else_written(machine: Any, n: int) -> None:
     found = []
     for gathers in (False, True):
         target = machine.target._replace(gathers=gathers)
-        kernel = machine.kernel(normalized()._replace(short=n), target)
+        kernel = machine.kernel(normalized()._replace(row_length=n), target)
         for rows in (1, 15, 16, 200):
             rng = np.random.default_rng(rows)
             x = rng.normal(size=(rows, n)).astype(np.float32)
@@ -71,10 +71,10 @@ def test_same_bits_and_nothing_else_written(machine: Any, n: int) -> None:
 
 
 def test_which_nests_go_across() -> None:
-    nest = normalized()._replace(short=10)
+    nest = normalized()._replace(row_length=10)
     assert goes_across(nest, AVX512)
     assert not goes_across(nest, AVX512._replace(gathers=False))
-    assert not goes_across(nest._replace(short=0), AVX512)
+    assert not goes_across(nest._replace(row_length=0), AVX512)
     assert not goes_across(nest._replace(stages=nest.stages[:0]), AVX512)
     halves = tuple([o._replace(dtype="float16") for o in nest.operands])
     assert not goes_across(nest._replace(operands=halves), AVX512)

@@ -24,7 +24,7 @@ def copy_nest(dtype: str, outer: int, length: int = 0) -> Nest:
     code, (root,) = b.finish(b.load(0, dtype))
     operands = [Operand(dtype, k == 1, "strided", by_two=True) for k in (0, 1)]
     nest = map_nest(outer, operands, [], code, (1, root))
-    return nest._replace(short=length if outer and length <= SHORT else 0)
+    return nest._replace(row_length=length if outer and length <= SHORT else 0)
 
 
 def narrowing_nest(source: str, target: str, length: int) -> Nest:
@@ -34,7 +34,7 @@ def narrowing_nest(source: str, target: str, length: int) -> Nest:
     operands = [Operand(source, by_two=True, lane="strided"), Operand(target, True, "strided")]
     operands[1] = operands[1]._replace(by_two=True)
     nest = map_nest(1, operands, [], code, (1, root))
-    return nest._replace(short=length if length <= SHORT else 0)
+    return nest._replace(row_length=length if length <= SHORT else 0)
 
 
 def before_a_wall(count: int, dtype: Any) -> tuple[mmap.mmap, Any]:

@@ -34,7 +34,7 @@ def test_long_loops_take_whole_registers_of_their_widest_dtype(
 ) -> None:
     wanted = f"vectorize_width(INGLE_VECTOR / {widest})"
     assert wanted in render(negative(stored, computed), "kernel")
-    assert wanted in render(negative(stored, computed, outer=1)._replace(long=True), "kernel")
+    assert wanted in render(negative(stored, computed, outer=1)._replace(long_rows=True), "kernel")
 
 
 def test_rows_that_may_be_short_leave_that_to_the_compiler() -> None:

@@ -64,7 +64,12 @@ def test_rows_on_one_place_come_in_order_however_work_is_divided(
     operands = (Operand("int32", False, "zero"), Operand(dtype), Operand(dtype, True, row_base=0))
     short = width if width <= 32 else 0
     nest = Nest(
-        2, operands, ("int64",), (place(), Map(code, ((2, root),))), short=short, scattered=True
+        2,
+        operands,
+        ("int64",),
+        (place(), Map(code, ((2, root),))),
+        row_length=short,
+        scattered=True,
     )
     rng = np.random.default_rng(width)
     indices = rng.integers(0, 7, 50).astype(np.int32)

@@ -70,7 +70,7 @@ def quotient_kernel(machine: Any) -> Any:
     x, divisor = b.load(0, "float32"), b.load(1, "float32")
     code, (root,) = b.finish(b.append("div", "float32", (x, divisor)))
     operands = (Operand("float32"), Operand("float32", False, "zero"), Operand("float32", True))
-    return machine.kernel(Nest(1, operands, (), (Map(code, ((2, root),)),), long=True))
+    return machine.kernel(Nest(1, operands, (), (Map(code, ((2, root),)),), long_rows=True))
 
 
 def check_quotients(kernel: Any, dividends: np.ndarray, divisors: np.ndarray) -> None:

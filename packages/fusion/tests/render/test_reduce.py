@@ -286,7 +286,7 @@ def test_short_rows_have_the_bits_of_long_ones(
         x = values(combine, dtype, (20, n))
         if dtype.startswith("float"):
             x[3, n // 2], x[4], x[5, -1] = np.nan, -0.0, -np.inf
-        short = machine.kernel(nest._replace(short=n), target)
+        short = machine.kernel(nest._replace(row_length=n), target)
         made = result_dtype(combine, dtype)
         assert same_bits(run(short, x, made), run(long, x, made)), n
 
@@ -319,7 +319,7 @@ def test_short_rows_of_several_stages(machine: Any, gathers: bool) -> None:
         outs = np.zeros((2, 50, n), np.float32)
         for out, short in zip(outs, (0, n), strict=True):
             target = machine.target._replace(gathers=gathers)
-            machine.kernel(nest._replace(short=short), target)(x, classes, out, parts=3)
+            machine.kernel(nest._replace(row_length=short), target)(x, classes, out, parts=3)
         assert same_bits(outs[0], outs[1])
         power = np.exp(x - x.max(1, keepdims=True))
         expected = power / power.sum(1, keepdims=True) - (classes == np.arange(n))
@@ -337,7 +337,7 @@ def test_short_rows_write_nothing_else(machine: Any, dtype: str, target: Any) ->
     code, (root,) = b.finish(b.narrow(b.append(name, b.dtype(wide), (wide,)), dtype))
     operands = (Operand(dtype), Operand(dtype, True))
     for n in (1, 2, 3, 5, 8, 9, 16, 17, 25, 31, 32):
-        nest = Nest(1, operands, (), (Map(code, ((1, root),)),), short=n)
+        nest = Nest(1, operands, (), (Map(code, ((1, root),)),), row_length=n)
         kernel = machine.kernel(nest, None if target == "host" else target)
         rng = np.random.default_rng(n)
         memory = rng.integers(0, 2 if dtype == "bool" else 99, (5, n)).astype(as_dtype(dtype).dtype)

@@ -110,7 +110,7 @@ def test_of_rows_without_elements_and_of_no_rows(machine: Any):
         (lambda nest: nest._replace(stages=nest.stages[:1]), "running results take"),
         (lambda nest: nest._replace(stages=(*nest.stages, nest.stages[1])), "running results take"),
         (lambda nest: nest._replace(ragged=True), "running results take"),
-        (lambda nest: nest._replace(short=3), "running results take"),
+        (lambda nest: nest._replace(row_length=3), "running results take"),
     ],
 )
 def test_running_results_stand_alone(change: Any, problem: str):

@@ -195,9 +195,9 @@ class Nest(NamedTuple):
         lanes: where vector lanes run: `"inner"`, or `"outer"` for the last outer axis while the
             inner axis is walked (a sum over the first axis of a matrix).
         ragged: the last row along outer axis 0 is shorter: the rows hold `total` elements.
-        short: the inner size where it is part of the kernel, at most `SHORT`; else 0.
-        single: no row is longer than a block of its sums, so that these need no totals.
-        long: rows are long enough that what is prepared once for each of them pays.
+        row_length: the inner size where it is part of the kernel, at most `SHORT`; else 0.
+        one_block: no row is longer than a block of its sums, so that these need no totals.
+        long_rows: rows are long enough that what is prepared once for each of them pays.
         prefetched: operands whose next row is fetched in the second pass over this one.
         scattered: rows may fall on each other's places; value 0 of the first stage says where.
     """
@@ -208,9 +208,9 @@ class Nest(NamedTuple):
     stages: tuple[Stage, ...]
     lanes: str = "inner"
     ragged: bool = False
-    short: int = 0
-    single: bool = False
-    long: bool = False
+    row_length: int = 0
+    one_block: bool = False
+    long_rows: bool = False
     prefetched: tuple[int, ...] = ()
     scattered: bool = False
 

@@ -51,10 +51,10 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} begins beyond value {operand.row_base}; stage 0 has no such int64"
     if nest.scattered and not (nest.outer and _is_place(nest, 0)):
         yield "scattered rows need an outer axis and a first stage that says where they are"
-    if nest.short and not (
-        0 < nest.short <= SHORT and nest.outer and nest.lanes == "inner" and not nest.ragged
+    if nest.row_length and not (
+        0 < nest.row_length <= SHORT and nest.outer and nest.lanes == "inner" and not nest.ragged
     ):
-        yield f"rows of {nest.short}: short ones have 1 to {SHORT} elements along the lanes"
+        yield f"rows of {nest.row_length}: short ones have 1 to {SHORT} elements along the lanes"
     if not nest.stages:
         yield "no stages"
     if any(isinstance(s, Reduce) and s.scan for s in nest.stages) and not _runs_alone(nest):
@@ -71,7 +71,7 @@ def _problems(nest: Nest) -> Iterator[str]:
 def _runs_alone(nest: Nest) -> bool:
     """Whether running results are all that there is, and somebody stores them."""
     first, *rest = nest.stages
-    plain = not (nest.ragged or nest.short or nest.scattered or in_blocks(nest))
+    plain = not (nest.ragged or nest.row_length or nest.scattered or in_blocks(nest))
     folds = isinstance(first, Reduce) and not first.stores
     moved = any(operand.row_base is not None for operand in nest.operands)
     return plain and folds and len(rest) == 1 and isinstance(rest[0], Map) and not moved
@@ -80,7 +80,7 @@ def _runs_alone(nest: Nest) -> bool:
 def _folds_alone(nest: Nest) -> bool:
     """Whether adding up windows is all that there is."""
     numbers = ("int64",) * len(FoldNumbers._fields)
-    plain = not (nest.ragged or nest.short or nest.scattered or nest.lanes == "outer")
+    plain = not (nest.ragged or nest.row_length or nest.scattered or nest.lanes == "outer")
     if not (plain and nest.outer and len(nest.stages) == 1 and nest.scalars == numbers):
         return False
     (stage,), count = nest.stages, len(nest.operands) - 1

@@ -284,12 +284,12 @@ class Assembler:
             tuple(operands),
             (*map(self._dtype, draft.scalars), *["int64"] * len(draft.fixed)),
             tuple(draft.stages),
-            short=sizes[-1] if outer and sizes[-1] <= SHORT else 0,
+            row_length=sizes[-1] if outer and sizes[-1] <= SHORT else 0,
             scattered=scattered,
         )
         nest = with_strides(nest, draft.strides)
         if outer and sizes[-1] == 1:  # one element a row needs no lanes
-            nest = nest._replace(stages=tuple(map(_once, nest.stages)), short=0)
+            nest = nest._replace(stages=tuple(map(_once, nest.stages)), row_length=0)
         both = zip(draft.arguments, draft.strides, strict=True)
         return NestCall(
             nest, tuple([a._replace(strides=s) for a, s in both]), sizes, tuple(draft.strides),

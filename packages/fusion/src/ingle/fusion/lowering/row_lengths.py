@@ -23,9 +23,9 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
     length, along = sizes[-1], nest.lanes == "inner"
     blocks = [n for n in map(block_elements, nest.stages) if n]
     return with_strides(nest, strides)._replace(
-        short=length if nest.outer and along and length <= SHORT else 0,
-        single=along and bool(blocks) and length <= min(blocks),
-        long=length >= LONG and not is_flat(nest) and _divides(nest),
+        row_length=length if nest.outer and along and length <= SHORT else 0,
+        one_block=along and bool(blocks) and length <= min(blocks),
+        long_rows=length >= LONG and not is_flat(nest) and _divides(nest),
         prefetched=_prefetched(nest, sizes, strides) if nest.outer and along else (),
     )
 

@@ -105,7 +105,7 @@ class OpenCL:
 
 def _whole_registers(nest: Nest) -> Sequence[str]:
     """Makes loops of a nest whose rows are long take as many elements as a register holds."""
-    if not (is_flat(nest) or nest.long):
+    if not (is_flat(nest) or nest.long_rows):
         return ()
     dtypes = {*(i.dtype for s in nest.stages for i in s.code), *(o.dtype for o in nest.operands)}
     widest = max(SIZES[accumulator_dtype(d)] for d in dtypes)

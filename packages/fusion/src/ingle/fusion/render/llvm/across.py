@@ -33,7 +33,7 @@ def goes_across(nest: Nest, target: Target) -> bool:
         operand.row_base is None and (operand.lane == "zero" or SIZES[operand.dtype] >= 4)
         for operand in nest.operands
     )
-    return target.gathers and nest.short > 0 and plain and fit and reduces
+    return target.gathers and nest.row_length > 0 and plain and fit and reduces
 
 
 VECTORS = 4
@@ -126,7 +126,7 @@ class AcrossNest(NestRenderer):
 
     def _reserve(self) -> None:
         """Makes room for what is needed again, is reduced, or is known of rows."""
-        nest, short = self.nest, self.nest.short
+        nest, short = self.nest, self.nest.row_length
         self._held: dict[int, StackedVectors] = {}
         for k, operand in enumerate(nest.operands):
             if len(self._stages_with(k)) > 1 and (operand.output or operand.lane != "zero"):
@@ -203,7 +203,7 @@ class AcrossNest(NestRenderer):
 
     def _number(self, element: str) -> str:
         """Where an element of these rows waits among those of all vectors."""
-        before = self.writer.let("before", f"mul i64 {self.group}, {self.nest.short}")
+        before = self.writer.let("before", f"mul i64 {self.group}, {self.nest.row_length}")
         return self.writer.let("number", f"add i64 {before}, {element}")
 
     def _store(self, k: int, element: str, value: str) -> None:
@@ -245,7 +245,7 @@ class AcrossNest(NestRenderer):
         if isinstance(self.stages[number].stage, Row):
             self._once(number)
         else:
-            w.loop("element", "0", str(self.nest.short), "1", [], partial(self._at, number))
+            w.loop("element", "0", str(self.nest.row_length), "1", [], partial(self._at, number))
             self._fold(number)
         return []
 
@@ -276,7 +276,7 @@ class AcrossNest(NestRenderer):
         reduced = zip(self._reduced[number], self.stages[number].reduced, strict=True)
         for j, (array, (combine, dtype, _)) in enumerate(reduced):
             combiner = Combiner(combine, dtype)
-            parts = [self._part(combiner, array, n) for n in range(self.nest.short)]
+            parts = [self._part(combiner, array, n) for n in range(self.nest.row_length)]
             half = accumulators(dtype) // 2
             while len(parts) > 1:
                 pairs = zip(parts, parts[half:], strict=False)
@@ -284,7 +284,7 @@ class AcrossNest(NestRenderer):
                 parts = merged + parts[len(merged) : half]
                 half //= 2
             (whole,) = parts
-            result = combiner.finish(self.vector, whole, str(self.nest.short))
+            result = combiner.finish(self.vector, whole, str(self.nest.row_length))
             self._keep(self.results[number, j], self.group, result)
 
     def _part(self, combiner: Combiner, array: StackedVectors, element: int) -> Values:

@@ -289,7 +289,7 @@ class InnerNest(NestRenderer):
         stage = self.stages[number]
         combiners = [Combiner(combine, dtype) for combine, dtype, _ in stage.reduced]
         parts = Partials(self, combiners)
-        if any(c.compensated for c in combiners) and not self.nest.single:
+        if any(c.compensated for c in combiners) and not self.nest.one_block:
             finals = self._in_blocks(number, parts, length)
         else:
             finals = parts.split(self._block(number, parts, "0", length, parts.start()))

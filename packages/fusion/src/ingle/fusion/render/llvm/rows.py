@@ -149,7 +149,7 @@ class NestRenderer:
     @property
     def divides_by_invariants(self) -> bool:
         """Whether what is fixed serves long enough for inverses of divisors."""
-        return self.nest.long or is_flat(self.nest)
+        return self.nest.long_rows or is_flat(self.nest)
 
     # -- arguments ---------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ class ShortNest(InnerNest):
     def __init__(self, nest: Nest, name: str, target: Target) -> None:
         super().__init__(nest, name, target)
         self._held: dict[tuple[int, int], str] = {}
-        self._masks = [self._mask(start) for start in range(0, nest.short, self.lanes)]
+        self._masks = [self._mask(start) for start in range(0, nest.row_length, self.lanes)]
 
     def _mask(self, start: int) -> str | None:
         """The lanes that exist of the vector from an inner index on; None: all."""
-        left = self.nest.short - start
+        left = self.nest.row_length - start
         if left >= self.lanes:
             return None
         flags = ["true" if n < left else "false" for n in range(self.lanes)]
@@ -75,7 +75,7 @@ class ShortNest(InnerNest):
             for n, values in enumerate(done):
                 parts[n] = self._part(combiner, values[at], n)
             one = combiner.fold(self.vector, self._folded(combiner, parts))
-            result = combiner.finish(self.single, one, str(self.nest.short))
+            result = combiner.finish(self.single, one, str(self.nest.row_length))
             self.results[number, j] = ("int64" if combiner.indexed else dtype, result)
 
     def _part(self, combiner: Combiner, value: str, n: int) -> Values:

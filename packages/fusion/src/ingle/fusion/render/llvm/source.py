@@ -33,4 +33,4 @@ def render(nest: Nest, name: str, target: Target) -> str:
         return TiledNest(nest, name, target).render()
     if goes_across(nest, target):
         return AcrossNest(nest, name, target).render()
-    return (ShortNest if nest.short else InnerNest)(nest, name, target).render()
+    return (ShortNest if nest.row_length else InnerNest)(nest, name, target).render()
