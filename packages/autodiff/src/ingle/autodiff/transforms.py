@@ -24,7 +24,7 @@ def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) ->
             of tensors (the gradient has the same structure), or a cell or an object with
             `__ingle_cells__` such as a module (the gradient is a `Gradients` container).
 
-    Cell writes inside land when the outermost call returns, and not at all if it raises.
+    Cell writes inside are committed when the outermost call returns, and not at all if it raises.
 
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import grad

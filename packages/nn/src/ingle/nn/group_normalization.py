@@ -7,7 +7,7 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
-from ingle.tensor.cell import undisturbed
+from ingle.tensor.cell import commit_lock
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
@@ -121,7 +121,7 @@ class _InstanceNorm(_BatchNorm):
                 (self.running_mean, it.mean(it.mean(given, axis=axes), axis=0)),
                 (self.running_var, it.mean(it.var(given, axis=axes, correction=1), axis=0)),
             )
-            with undisturbed, transaction(flush=False):
+            with commit_lock, transaction(flush=False):
                 for buffer, new in news:
                     old = buffer.raw
                     buffer.value = old + (new.astype(buffer.dtype) - old) * part

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
-from ingle.tensor.cell import undisturbed
+from ingle.tensor.cell import commit_lock
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
@@ -79,7 +79,7 @@ class _BatchNorm(Module):
         batches = self.num_batches_tracked
         if self.running_mean is None or self.running_var is None or batches is None:
             return
-        with undisturbed, transaction(flush=False):
+        with commit_lock, transaction(flush=False):
             batches.value = batches.raw + 1
             # What runs is the unbiased variance, as in PyTorch; the layer itself uses the other.
             unbiased = var * (count / (count - 1))

@@ -105,7 +105,7 @@ def _short(count: float) -> str:
 
 
 class _Undone(Exception):  # noqa: N818 (it is no error)
-    """Ends the transaction of a run whose writes must not land."""
+    """Ends the transaction of a run whose writes must not be committed."""
 
 
 def summary(model: Module, *inputs: Any, **options: Any) -> Summary:

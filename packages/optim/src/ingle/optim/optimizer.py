@@ -173,8 +173,8 @@ class Optimizer(Structured):
                 f"{name}.step: none of the {sum(len(g.slots) for g in self.groups)} parameters has "
                 "a gradient here: they are frozen, or the gradients are those of another model"
             )
-        # New values are computed when they land. Gradients that nobody holds by then are never
-        # stored, and in `step(loss.backward())` these references are the last ones.
+        # New values are computed when they are committed. Gradients that nothing holds by then are
+        # never stored, and in `step(loss.backward())` these references are the last ones.
         del grads
         with suspended(), transaction():
             self._update(work)

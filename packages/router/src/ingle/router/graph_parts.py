@@ -49,7 +49,7 @@ class PartedGraph:
     """Runs the parts in order and moves what lies between them.
 
     Parts make new memory for all that they return: one that wrote over its inputs could not be
-    taken back when a later part fails. So the state of a step lands whole or not at all.
+    taken back when a later part fails. So the state of a step is committed whole or not at all.
 
     Args:
         home: where values are that the graph names no place of.

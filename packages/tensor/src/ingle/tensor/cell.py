@@ -1,7 +1,8 @@
 """Cells: the one mutable thing. Parameters, buffers, optimizer state and generators are cells.
 
-Reads and writes pass through the current `Scope`, if there is one: its writes land together when
-it ends, or not at all when it raises. Transforms, checkpointing and `optimizer.step` use scopes.
+Reads and writes pass through the current `Scope`, if there is one: its writes are committed
+together when it ends, or not at all when it raises. Transforms, checkpointing and
+`optimizer.step` use scopes.
 """
 
 from __future__ import annotations
@@ -72,29 +73,29 @@ class Scope:
         if self.parent is not None:
             self.parent.writes.update(self.writes)
             return set()
-        land(self.writes.items())
+        commit_writes(self.writes.items())
         return {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
 
 
-undisturbed = threading.RLock()
-"""Held while a group of writes lands, so that those of several threads never mix.
+commit_lock = threading.RLock()
+"""Held while a group of writes is committed, so that those of several threads never mix.
 
-Who holds it sees cells that belong together as one group left them, and nobody writes groups
-meanwhile: for short read-modify-write steps on state that threads share.
+A thread that holds it sees cells that belong together as one group left them, and no other thread
+writes groups meanwhile: for short read-modify-write steps on state that threads share.
 """
 if hasattr(os, "register_at_fork"):
-    # A child that is made while a group lands would wait for it forever, and have half of it.
+    # A child that is made in the middle of a commit would wait for it forever, and have half of it.
     os.register_at_fork(
-        before=undisturbed.acquire, after_in_parent=undisturbed.release,
-        after_in_child=undisturbed.release,
+        before=commit_lock.acquire, after_in_parent=commit_lock.release,
+        after_in_child=commit_lock.release,
     )  # fmt: skip
 _scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
 
 
-class Landings:
-    """How many groups of writes have begun and ended.
+class Commits:
+    """A sequence count of commits: even between two of them, odd during one.
 
-    Who finds the same even count before and after has read no group in part.
+    A reader that finds the same even count before and after has read no group of writes in part.
     """
 
     __slots__ = ("count",)
@@ -103,21 +104,21 @@ class Landings:
         self.count = 0
 
     def begin(self) -> None:
-        """A group begins to land; with `undisturbed`."""
+        """A commit begins; with `commit_lock`."""
         self.count |= 1
 
     def end(self) -> None:
-        """It has landed."""
+        """It has ended."""
         self.count = (self.count | 1) + 1
 
 
-landings = Landings()
+commits = Commits()
 
 
-def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
+def commit_writes(writes: Collection[tuple[Cell[Any], Any]]) -> None:
     """Gives cells their new values, all of them."""
-    with undisturbed:
-        landings.begin()
+    with commit_lock:
+        commits.begin()
         try:
             for cell, value in writes:
                 cell._store(value)
@@ -127,14 +128,14 @@ def land(writes: Collection[tuple[Cell[Any], Any]]) -> None:
                 cell._store(value)
             raise
         finally:
-            landings.end()
+            commits.end()
 
 
 @block
 def transaction(
     *, commit: bool = True, replay: dict[Cell[Any], Any] | None = None, flush: bool = True
 ) -> Generator[Scope, Any, After | None]:
-    """Cell writes inside land together at the end, or not at all if the block raises.
+    """Cell writes inside are committed together at the end, or not at all if the block raises.
 
     A handler of signals that comes in between has no part in it.
 
@@ -176,7 +177,7 @@ def _commit(ended: list[Scope], flush: bool) -> None:
 
 
 def call_alone(cells: Sequence[Cell[Any]], call: Callable[[], R]) -> R:
-    """Calls a function while nobody else steps these cells; with `undisturbed`."""
+    """Calls a function while nobody else steps these cells; with `commit_lock`."""
     if not cells:
         return call()
     lock = cells[0].step_lock

@@ -12,7 +12,7 @@ STEPS, RATE = 8, 0.05
 
 
 def check_cells(where: str) -> None:
-    """Writes land together or not at all; old values stay; gradients are kept by cell."""
+    """Writes are committed together or not at all; old values stay; gradients are kept by cell."""
     start = asarray(np.asarray([1.0, -2.0, 3.0], np.float32), device=where)
     cell = Cell(start, differentiable=True)
     other = Cell(start)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ingle.fusion.device import user_line
-from ingle.tensor.cell import Cell, undisturbed
+from ingle.tensor.cell import Cell, commit_lock
 from ingle.tensor.errors import OutOfRangeError
 
 from ..launch.executable import PreparedLaunch
@@ -112,7 +112,7 @@ class Job:
         found = [
             (cell, _THE_SAME if cell._value is old else old, cell.version) for cell, old in before
         ]
-        with undisturbed, self._queue.lock:
+        with commit_lock, self._queue.lock:
             if self.failure is not None:
                 self._undo = found
                 self.take_back({})
@@ -120,7 +120,7 @@ class Job:
                 self._undo = found
 
     def take_back(self, restored: dict[Cell[Any], int]) -> None:
-        """Gives cells what they held before; with `undisturbed`.
+        """Gives cells what they held before; with `commit_lock`.
 
         Args:
             restored: the versions of cells that were given back what they held before later runs.

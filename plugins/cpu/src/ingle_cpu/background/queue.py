@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ingle.fusion.device import DonationState
-from ingle.tensor.cell import Cell, undisturbed
+from ingle.tensor.cell import Cell, commit_lock
 from ingle.tensor.locks import renewed
 
 from ..jit.engine import IRSource, engine
@@ -48,7 +48,7 @@ class Queue:
         park_in_kernel: the thread sleeps in Linux's futex instead of on an event of Python.
 
     Attributes:
-        lock: held while jobs come and go. Whoever takes `undisturbed`, too, takes that first.
+        lock: held while jobs come and go. Whoever takes `commit_lock`, too, takes that first.
     """
 
     def __init__(self, *, park_in_kernel: bool = sys.platform == "linux") -> None:
@@ -215,7 +215,7 @@ class Queue:
 
     def _resolve(self) -> None:
         """After a failure: what makes use of the failed job fails, too, and the rest goes on."""
-        with undisturbed, self.lock:
+        with commit_lock, self.lock:
             if not self._halt.value:
                 return
             tail = self._tail.value
@@ -282,13 +282,13 @@ class Queue:
 
     def before_fork(self) -> None:
         """The child has no thread to run jobs: none is left, and none comes meanwhile."""
-        undisturbed.acquire()
+        commit_lock.acquire()
         self.lock.acquire()
         self._until_idle()
 
     def after_fork(self) -> None:
         self.lock.release()
-        undisturbed.release()
+        commit_lock.release()
 
     def after_fork_in_child(self) -> None:
         self._thread = None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
-from ingle.tensor.cell import undisturbed
+from ingle.tensor.cell import commit_lock
 from ingle.tensor.errors import BackendError
 
 from .elf import DamagedObjectError
@@ -201,12 +201,12 @@ class Engine:
 
     def _hold(self) -> None:
         # In this order: who writes a group of cells may compile what it runs meanwhile.
-        undisturbed.acquire()
+        commit_lock.acquire()
         self._lock.acquire()
 
     def _let_go(self) -> None:
         self._lock.release()
-        undisturbed.release()
+        commit_lock.release()
 
     def _obtain(self, source: IRSource, key: str) -> Code:
         image = self._cache.get(key)

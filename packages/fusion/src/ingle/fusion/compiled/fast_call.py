@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, current_scope, landings, undisturbed
+from ingle.tensor.cell import Cell, commit_lock, commits, current_scope
 from ingle.tensor.contract import Handle
 from ingle.tensor.followed import is_number
 from ingle.tensor.pytree import Node, flatten, unflatten
@@ -59,7 +59,7 @@ class _Overwritten:
 
     def finish(self, wanted: LazyHandle) -> None:
         """Waits until that is done."""
-        with undisturbed:
+        with commit_lock:
             pass
 
 
@@ -78,10 +78,10 @@ class _CallWriter:
         self._names: dict[str, Any] = {
             "__name__": __name__, "MISSED": MISSED, "Tensor": Tensor, "LazyHandle": LazyHandle,
             "current": current.get, "scope": current_scope, "epoch": epoch, "ready": _ready,
-            "undisturbed": undisturbed, "wrap": entry.wrap, "epochs": entry.epochs,
+            "commit_lock": commit_lock, "wrap": entry.wrap, "epochs": entry.epochs,
             "DonationState": DonationState, "overwritten": _OVERWRITTEN,
             "may_overwrite": may_overwrite,
-            "setting": setting, "run": entry.executable, "landings": landings,
+            "setting": setting, "run": entry.executable, "commits": commits,
             "leaf_key": leaf_key, "unflatten": unflatten, "unchanged": entry.unchanged,
             "run_donating": getattr(entry.executable, "run_donating", None),
             "report": getattr(entry.executable, "report", None),
@@ -110,12 +110,12 @@ class _CallWriter:
             self._require("unchanged(args)")
         cells = {s for s in (*entry.sources, *entry.numbers) if isinstance(s, Cell)}
         if cells or entry.fixed:
-            self._lines.append("begun = landings.count")
+            self._lines.append("begun = commits.count")
         self._fixed(entry.fixed)
         if is_many(entry):
             places = {o: n for o, n, _ in self._pairs()}
             self._names["many"] = ManyCells(entry, places, MISSED, _OVERWRITTEN)
-            self._lines += [*(["begun = landings.count"] * (not cells)), "return many(args, begun)"]
+            self._lines += [*(["begun = commits.count"] * (not cells)), "return many(args, begun)"]
             return self._compiled()
         self._numbers()
         before = len(self._lines)
@@ -134,7 +134,7 @@ class _CallWriter:
         donatable = self._donatable()
         if not entry.writes:
             if len(cells) + len(entry.fixed) > 1:
-                self._require("landings.count == begun and not begun & 1")
+                self._require("commits.count == begun and not begun & 1")
             run = self._run(given)
         else:
             run = (
@@ -145,8 +145,8 @@ class _CallWriter:
             stepped = [(i, self._name(cell)) for cell, i in entry.stepped().items()]
             run[:0] = [f"if {name}._value != x{i}: return MISSED" for i, name in stepped]
             if cells or entry.fixed:
-                run.insert(0, "if landings.count != begun: return MISSED")
-            locks = ["undisturbed", *[f"{name}.step_lock" for _, name in stepped]]
+                run.insert(0, "if commits.count != begun: return MISSED")
+            locks = ["commit_lock", *[f"{name}.step_lock" for _, name in stepped]]
             run = [f"with {', '.join(locks)}:", *[f"    {line}" for line in run]]
         self._lines += run
         for x, (_, result) in zip(changed, entry.rebound, strict=True):
@@ -281,7 +281,7 @@ class _CallWriter:
         ]  # fmt: skip
 
     def _run_donating(self, given: str, donatable: dict[int, _Pair]) -> list[str]:
-        """A run that writes over what only its cell holds; with `undisturbed`.
+        """A run that writes over what only its cell holds; with `commit_lock`.
 
         Another thread that reads such a value meanwhile waits. One that took hold of it before its
         handle was marked has to be seen, so that references are counted after the mark.
@@ -327,9 +327,9 @@ class _CallWriter:
         # Ctrl-C in the middle goes on when the group is whole.
         return [
             f"if donation and donation.job: before = before or ({before},)",
-            "landings.begin()",
+            "commits.begin()",
             "try:", *lines, "except BaseException:", *lines, "    raise",
-            "finally: landings.end()",
+            "finally: commits.end()",
             "if before: donation.job.wrote(before)",
         ]  # fmt: skip
 

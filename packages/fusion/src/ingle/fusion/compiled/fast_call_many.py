@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, call_alone, landings, undisturbed
+from ingle.tensor.cell import Cell, call_alone, commit_lock, commits
 from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import unflatten
 
@@ -84,7 +84,7 @@ class ManyCells:
 
         Args:
             args: of the call.
-            begun: how many groups of writes had landed before the first cell was read.
+            begun: the count of `commits` before the first cell was read.
         """
         entry = self._entry
         numbers = [args[s] if type(s) is int else s._value for s in entry.numbers]
@@ -104,8 +104,8 @@ class ManyCells:
             _below(args[s]._handle) if type(s) is int else _below(s if h is None else h)
             for s, h in zip(entry.sources, handles, strict=True)
         ]
-        with undisturbed:
-            if landings.count != begun:
+        with commit_lock:
+            if commits.count != begun:
                 return self._missed
             step = partial(self._step, numbers, handles, given, computed, args)
             outputs = call_alone([*self._stepped], step)
@@ -192,7 +192,7 @@ class ManyCells:
         """Gives cells what the plan made; a run in the background is told what they held before."""
         if donation is not None and donation.job and not before:
             before += [(cell, cell._value) for cell, *_ in self._writes]
-        landings.begin()
+        commits.begin()
         try:
             self._put(outputs, given, computed, args)
         except BaseException:
@@ -200,7 +200,7 @@ class ManyCells:
             self._put(outputs, given, computed, args)
             raise
         finally:
-            landings.end()
+            commits.end()
         if before:
             assert donation is not None
             assert donation.job is not None

@@ -12,10 +12,10 @@ from ingle.tensor.cell import (
     Cell,
     Scope,
     call_alone,
+    commit_lock,
+    commit_writes,
+    commits,
     current_scope,
-    land,
-    landings,
-    undisturbed,
 )
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.pytree import unflatten
@@ -117,7 +117,7 @@ class Specialization:
         """Runs the plan on these arguments.
 
         Calls that write cells run one after the other, each from what the one before has left:
-        `undisturbed` is held from where cells are known to be what was read until they are written.
+        `commit_lock` is held from where cells are known to be what was read until they are written.
 
         Args:
             leaves: of the arguments.
@@ -130,7 +130,7 @@ class Specialization:
             raise Missed("which tensors among the arguments are the same")
         scope = current_scope()
         while True:
-            begun = landings.count
+            begun = commits.count
             if not fresh and not self.unchanged(leaves):
                 raise Missed(self._changed(leaves))
             computed, given = self._computed(leaves, scope), self._given(leaves, scope)
@@ -138,9 +138,9 @@ class Specialization:
                 outputs = self._outputs(given, computed)
                 scope.writes.update(self._written(outputs, computed))
                 break
-            with undisturbed:
-                # A group of writes that landed meanwhile may have been read in part.
-                if landings.count != begun:
+            with commit_lock:
+                # A group of writes that was committed meanwhile may have been read in part.
+                if commits.count != begun:
                     continue
                 if self.writes:
                     step = partial(self._step, leaves, given, computed)
@@ -170,7 +170,7 @@ class Specialization:
         if self.stepped() and self._computed(leaves, None) != computed:
             return None
         outputs = self._outputs(given, computed)
-        land(self._written(outputs, computed))
+        commit_writes(self._written(outputs, computed))
         return outputs
 
     def hold(self, now: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from ..cell import Cell, current_scope, landings, undisturbed
+from ..cell import Cell, commit_lock, commits, current_scope
 from ..errors import ArgumentError
 from ..followed import is_followed
 from ..locks import Lock, renewed
@@ -55,14 +55,14 @@ class Generator(Cell[int]):
         number = seed if is_followed(seed) else _rules.as_int(seed, "Generator", "seed")
         if not 0 <= number < 1 << 64:
             raise ArgumentError(f"Generator: seed must be in [0, 2**64), got {number}")
-        with undisturbed, self.step_lock:
+        with commit_lock, self.step_lock:
             # A compiled step that has read them begins anew.
-            landings.begin()
+            commits.begin()
             try:
                 self._key.value = number
                 self.value = counter
             finally:
-                landings.end()
+                commits.end()
 
     @property
     def state(self) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Generator(Cell[int]):
 
     def draw(self, count: int) -> Place:
         """Takes `count` blocks of the stream and returns where they begin."""
-        # Not `undisturbed`, which a compiled step may hold while it runs: loaders with a generator
+        # Not `commit_lock`, which a compiled step may hold while it runs: loaders with a generator
         # of their own go on meanwhile.
         with self.step_lock:
             scope = current_scope()
