@@ -162,6 +162,50 @@ def test_a_plan_that_writes_nothing_over_shares_its_graph_too(backend: HostBacke
     assert backend.gpu.counts["replayed"] >= 20
 
 
+def test_inputs_that_come_to_rest_are_copied_no_more(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights lie elsewhere in the first steps of a training, and stay where they are then."""
+    with it.device(PLAYED):
+        model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 16))
+    optimizer = optim.Adam(model, lr=1e-2)
+    copied = []
+    duplicate = type(backend).duplicate
+
+    def noting(self: HostBackend, to: int, of: int, nbytes: int) -> None:
+        copied.append(of)
+        duplicate(self, to, of, nbytes)
+
+    monkeypatch.setattr(type(backend), "duplicate", noting)
+
+    @compile
+    def step(ids: it.Tensor) -> it.Tensor:
+        loss = it.cross_entropy(model(ids), ids)
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    ids = it.asarray(np.arange(12) % 16, device=PLAYED)
+    kept = []  # so that new memory lies elsewhere
+    for _ in range(30):
+        step(ids)
+        if len(kept) < 4:
+            kept.append([p.value for p in model.parameters()])
+    captured = backend.gpu.counts["captured"]
+    copied.clear()
+    for _ in range(10):
+        step(ids)
+    assert not copied
+    assert backend.gpu.counts["captured"] == captured
+    many = [it.asarray(np.arange(12) % 5 + n, device=PLAYED) for n in range(10)]
+    for _ in range(4):
+        for x in many:
+            step(x)
+    captured = backend.gpu.counts["captured"]
+    for x in many:
+        step(x)
+    assert {len(copied) > 0, backend.gpu.counts["captured"] == captured} == {True}
+
+
 class OnHost:
     """An offer of attention and its gradient, computed by the device numpy."""
 

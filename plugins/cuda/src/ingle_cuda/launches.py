@@ -166,8 +166,8 @@ class Executable:
         product = product_of(call, result or dtype_of_sums(call))
         places = [(p.buffer, p.offset) for p in launch.pointers]
         *outer, row, _ = call.operands[0].strides if result else [0] * (len(call.batch) + 2)
-        a, b, out = [p.offset % 16 != 0 for p in launch.pointers[:3]]
-        product, apart = aligned(product, row, outer, (a, b, out))
+        first, second, third = [p.offset % 16 != 0 for p in launch.pointers[:3]]
+        product, apart = aligned(product, row, outer, (first, second, third))
         result = None if apart else result
         steps: list[Step] = []
         used = 0

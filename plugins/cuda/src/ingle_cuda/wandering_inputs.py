@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _MISSES = 3
 """Runs in a row without a graph for their memory, from which on inputs are copied."""
+_STILL = 8
+"""Runs in a row in which a copied input lay where it was, after which it is copied no more: the
+first runs of a training lie elsewhere altogether. Twice as many the next time."""
 _MOST = 64 << 20
 """Bytes that are copied for a run at most; of more, graphs are captured."""
 
@@ -40,6 +43,8 @@ class WanderingInputs:
                     written.add(place.buffer)
         self._nbytes = {n: size for n, size in nbytes.items() if size and n not in written}
         self._places: dict[int, Any] = {}
+        self._still: dict[int, tuple[int, int]] = {}
+        self._patience = _STILL
         self._before: tuple[int, ...] = ()
         self._misses = 0
 
@@ -77,5 +82,15 @@ class WanderingInputs:
 
     def copy(self, buffers: Sequence[int]) -> None:
         """Puts the copies into the stream, from a run's own addresses."""
+        settled = []
         for number, memory in self._places.items():
-            self._backend.duplicate(memory.address, buffers[number], self._nbytes[number])
+            address = buffers[number]
+            self._backend.duplicate(memory.address, address, self._nbytes[number])
+            last, times = self._still.get(number, (0, 0))
+            times = times + 1 if last == address else 0
+            self._still[number] = address, times
+            if times >= self._patience:
+                settled.append(number)
+        for number in settled:
+            del self._places[number], self._still[number]
+        self._patience <<= bool(settled)
