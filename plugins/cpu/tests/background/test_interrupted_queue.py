@@ -106,7 +106,7 @@ def test_threads_of_the_pool_start_once():
         team = ThreadPool(3)
         on = interrupted(team.start, place, ("threading.py", "/ingle_cpu/threads/pool"))
         team.start()
-        Table([], (), (), 1, (), thread_pool=team).run()
+        Table([], base_of=(), offset_of=(), buffers=1, args=(), thread_pool=team).run()
         assert team._ready
         team.stop()
         assert not team._living

@@ -21,6 +21,7 @@ from ingle_cpu.jit.object_symbols import undefined_symbols
 from ingle_cpu.matmul import blocking, pack_launches
 from ingle_cpu.matmul import launches as whole
 from ingle_cpu.matmul.driver import driver_source
+from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.launches import (
     Choice,
     Contraction,
@@ -34,7 +35,7 @@ from ingle_cpu.matmul.microkernel import QUADS, Tile, micro_source, most_rows, m
 from ingle_cpu.matmul.pack import pack_source
 from ingle_cpu.matmul.plan import A, B, Pointer
 from ingle_cpu.threads.pool import thread_pool
-from ingle_cpu.threads.table import Table, TableEntry
+from ingle_cpu.threads.table import Table
 
 
 def elements(array: np.ndarray) -> tuple[int, ...]:
@@ -70,15 +71,7 @@ def assert_guarded(part: np.ndarray) -> None:
 
 
 def table_of(made: Contraction, buffers: dict[Pointer, np.ndarray]) -> Table:
-    names = list(buffers)
-    entries: list[TableEntry] = []
-    bases: list[int] = []
-    args: list[int] = []
-    for spec in made.entries:
-        entries.append(TableEntry(spec.function, len(bases), len(args), spec.units, spec.grain))
-        bases += [names.index(p) for p in spec.pointers]
-        args += spec.args
-    table = Table(entries, bases, [0] * len(bases), len(names), args)
+    table = entries_table(made.entries, {p: (number, 0) for number, p in enumerate(buffers)})
     table.bases[:] = [array.ctypes.data for array in buffers.values()]
     return table
 

@@ -80,9 +80,11 @@ def affine_table(
     for array, factor, summand, flags in steps:
         entries.append(TableEntry(function, array, len(args), len(arrays[array]), 7, flags))
         args += [factor, summand]
+    count = len(arrays)
     table = Table(
-        entries, range(len(arrays)), [0] * len(arrays), len(arrays), args, thread_pool=thread_pool
-    )
+        entries, base_of=range(count), offset_of=[0] * count, buffers=count, args=args,
+        thread_pool=thread_pool,
+    )  # fmt: skip
     table.bases[:] = [a.ctypes.data for a in arrays]
     return table
 
@@ -141,9 +143,8 @@ class TestRuns:
     def test_workers_help(self) -> None:
         team = ThreadPool(2)
         where = np.full(1_000_000, -1, np.int64)
-        table = Table(
-            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], thread_pool=team
-        )
+        entry = TableEntry(functions()[1], 0, 0, len(where), 100)
+        table = Table([entry], base_of=[0], offset_of=[0], buffers=1, args=[], thread_pool=team)
         table.bases[0] = where.ctypes.data
         seen: set[int] = set()
         deadline = time.monotonic() + 20
@@ -156,9 +157,8 @@ class TestRuns:
     def test_each_worker_begins_with_its_own_share(self) -> None:
         team = ThreadPool(3)
         where = np.full(3_000_000, -1, np.int64)
-        table = Table(
-            [TableEntry(functions()[1], 0, 0, len(where), 100)], [0], [0], 1, [], thread_pool=team
-        )
+        entry = TableEntry(functions()[1], 0, 0, len(where), 100)
+        table = Table([entry], base_of=[0], offset_of=[0], buffers=1, args=[], thread_pool=team)
         table.bases[0] = where.ctypes.data
         begun: set[int] = set()
         deadline = time.monotonic() + 20
@@ -172,21 +172,23 @@ class TestRuns:
 
     def test_up_to_the_grain_an_entry_stays_with_the_caller(self) -> None:
         where = np.full(100, -1, np.int64)
-        table = Table([TableEntry(functions()[1], 0, 0, 100, 100)], [0], [0], 1, [])
+        entry = TableEntry(functions()[1], 0, 0, 100, 100)
+        table = Table([entry], base_of=[0], offset_of=[0], buffers=1, args=[])
         table.bases[0] = where.ctypes.data
         table.run()
         assert (where == 0).all()
 
     def test_pointers_are_bases_and_offsets(self) -> None:
         memory = np.zeros(64, np.int64)
-        table = Table([TableEntry(functions()[0], 1, 0, 8)], [0, 0], [0, 128], 1, [1, 5])
+        entry = TableEntry(functions()[0], 1, 0, 8)
+        table = Table([entry], base_of=[0, 0], offset_of=[0, 128], buffers=1, args=[1, 5])
         table.bases[0] = memory.ctypes.data
         table.run()
         assert memory[16:24].tolist() == [5] * 8
         assert memory.sum() == 40
 
     def test_no_entries(self) -> None:
-        Table([], [], [], 0, []).run()
+        Table([], base_of=[], offset_of=[], buffers=0, args=[]).run()
 
     @pytest.mark.parametrize(
         ("entries", "base_of", "offset_of", "says"),
@@ -200,7 +202,7 @@ class TestRuns:
         self, entries: list[TableEntry], base_of: list[int], offset_of: list[int], says: str
     ) -> None:
         with pytest.raises(ValueError, match=says):
-            Table(entries, base_of, offset_of, 1, [])
+            Table(entries, base_of=base_of, offset_of=offset_of, buffers=1, args=[])
 
 
 class TestAbort:

@@ -196,7 +196,8 @@ class _ExecutableReader:
         if any(not a <= b <= len(entries) for a, b in spans):
             raise ValueError("a launch has entries that are not there")
         table = Table(
-            entries, base_of, offset_of, len(self._buffers) + 1, args, code=tuple(found)
+            entries, base_of=base_of, offset_of=offset_of, buffers=len(self._buffers) + 1,
+            args=args, code=tuple(found),
         )  # fmt: skip
         tuned = {
             key: Asked(None if v is None else Variation(*v), bool(due))

@@ -195,8 +195,8 @@ class TableBuilder:
 
     def tables(self) -> TableSet:
         table = Table(
-            self._entries, self._base_of, self._offset_of, self._buffers, self._args,
-            code=self._code,
+            self._entries, base_of=self._base_of, offset_of=self._offset_of,
+            buffers=self._buffers, args=self._args, code=self._code,
         )  # fmt: skip
         return TableSet(
             table, self._buffers, spans=self._spans, patches=self._patches, scratch=self._scratch,

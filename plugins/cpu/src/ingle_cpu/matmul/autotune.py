@@ -24,10 +24,9 @@ from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_s
 from ingle.tensor.dtypes import as_dtype
 
 from ..jit.engine import engine
-from ..threads.abi import WITH_PREVIOUS
-from ..threads.table import Table, TableEntry
 from .blocking import Choice, Problem, Variation, choose, first_guess, variations
 from .driver import driver_source
+from .entries_table import entries_table
 from .launches import contraction, identity
 from .plan import A, B, Contraction, Pointer
 
@@ -238,17 +237,8 @@ def table_of(
     for number, size in enumerate(made.scratch):
         memory = np.empty(size + 64, np.uint8)
         held[Pointer("scratch", number)] = memory[-memory.ctypes.data % 64 :]
-    names = list(held)
-    entries: list[TableEntry] = []
-    bases: list[int] = []
-    args: list[int] = []
-    for spec in made.entries:
-        grain = max(spec.units, 1) if alone else spec.grain
-        flags = WITH_PREVIOUS if spec.independent else 0
-        entries.append(TableEntry(spec.function, len(bases), len(args), spec.units, grain, flags))
-        bases += [names.index(p) for p in spec.pointers]
-        args += spec.args
-    table = Table(entries, bases, [0] * len(bases), len(names), args)
+    places = {pointer: (number, 0) for number, pointer in enumerate(held)}
+    table = entries_table(made.entries, places, alone=alone)
     table.bases[:] = [array.ctypes.data for array in held.values()]
 
     def run(_held: object = held) -> None:

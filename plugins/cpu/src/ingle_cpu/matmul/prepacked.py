@@ -18,7 +18,7 @@ from ingle.tensor.memory import Block, Label
 from ingle_numpy.memory import pool
 
 from ..memory import CpuHandle
-from ..threads.table import Table, TableEntry
+from .entries_table import entries_table
 from .launches import Choice, Problem, choose, packing_of_b
 from .pack_launches import Packing
 from .plan import B, Pointer
@@ -173,7 +173,6 @@ def _room_for(nbytes: int) -> bool:
 
 def _pack(handle: CpuHandle, order: PackLayout, panels: Panels) -> None:
     spec = order.packing.entry((B, Pointer("scratch")))
-    entry = TableEntry(spec.function, 0, 0, spec.units, spec.grain)
-    table = Table([entry], (0, 1), (order.offset, 0), 2, spec.args)
+    table = entries_table([spec], {B: (0, order.offset), Pointer("scratch"): (1, 0)})
     table.bases[:] = handle.address, panels.address
     table.run()

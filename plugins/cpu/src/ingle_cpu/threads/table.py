@@ -67,11 +67,11 @@ class Table:
     def __init__(
         self,
         entries: Sequence[TableEntry] | np.ndarray,
+        *,
         base_of: Sequence[int] | np.ndarray,
         offset_of: Sequence[int] | np.ndarray,
         buffers: int,
         args: Sequence[int] | np.ndarray,
-        *,
         code: Sequence[Code] = (),
         thread_pool: ThreadPool | None = None,
     ) -> None:
@@ -218,4 +218,6 @@ def kernel_table(
     """
     entry = TableEntry(code.addresses[0], 0, 0, units, grain)
     offsets = offset_of or [0] * len(base_of)
-    return Table([entry], base_of, offsets, buffers, args, code=[code])
+    return Table(
+        [entry], base_of=base_of, offset_of=offsets, buffers=buffers, args=args, code=[code]
+    )
