@@ -183,15 +183,16 @@ def test_public_names_have_docstrings(member: Member) -> None:
     assert not silent
 
 
-TRAINING = (
+WITH_EXAMPLES = (
     "nn", "nn.init", "nn.quantization", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize",
     "nn.utils.parametrizations", "optim", "optim.schedule", "train", "train.metrics.perceptual",
-    "dataset", "dataset.augment", "dashboard",
+    "dataset", "dataset.augment", "dashboard", "autodiff", "fusion", "importer", "router",
+    "tensor.memory", "tensor.programs",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_names_for_training_have_an_example(name: str) -> None:
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_public_names_have_an_example(name: str) -> None:
     module = importlib.import_module(f"ingle.{name}")
     tree = ast.parse(Path(inspect.getfile(module)).read_text("utf-8"))
     taken = [

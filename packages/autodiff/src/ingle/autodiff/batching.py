@@ -20,7 +20,13 @@ from ingle.tensor.pytree import flatten, unflatten
 
 
 class BatchLoopWarning(UserWarning):
-    """An operation without a batching rule ran once for each element of a batch."""
+    """An operation without a batching rule ran once for each element of a batch.
+
+    >>> import warnings
+    >>> from ingle.autodiff import BatchLoopWarning
+    >>> with warnings.catch_warnings():  # for a program that knows, and wants no word of it
+    ...     warnings.simplefilter("ignore", BatchLoopWarning)
+    """
 
 
 class BatchedHandle(Handle):

@@ -20,7 +20,14 @@ from .residuals import making
 def backward(
     root: Tensor, cotangent: Tensor | None = None, *, create_graph: bool = False
 ) -> Gradients:
-    """Gradients of `root` by every leaf below it; see `Tensor.backward`."""
+    """Gradients of `root` by every leaf below it; see `Tensor.backward`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.autodiff import backward, require_grad
+    >>> x = require_grad(it.asarray([1.0, 2.0]))
+    >>> backward(it.sum(x * x))[x].tolist()
+    [2.0, 4.0]
+    """
     handle = root._handle
     if not isinstance(handle, TrackedHandle):
         state = "" if is_recording() else " (this is inside no_grad)"

@@ -39,6 +39,12 @@ class Autodiff:
 
     Inputs of lower levels are constants. Operations are known only by what their rooms say: a
     gradient rule for the whole, else a body that is recorded in its place, else nothing.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.autodiff import Autodiff, require_grad
+    >>> x = require_grad(it.zeros(2))
+    >>> isinstance(x.backend, Autodiff), x.backend.level, x.device == it.zeros(2).device
+    (True, 1, True)
     """
 
     def __init__(self, backend: Backend, level: int = 1) -> None:
@@ -377,6 +383,12 @@ def require_grad(x: Tensor) -> Tensor:
 
     Of one in the middle of a computation the result stands in the middle too: what is computed
     from it flows back through it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.autodiff import require_grad
+    >>> x = require_grad(it.asarray([3.0]))
+    >>> (x**2).sum().backward()[x].tolist()
+    [6.0]
     """
     if not x.dtype.is_inexact:
         raise DTypeError(
@@ -411,5 +423,12 @@ def no_grad() -> WithBlock[ResidualPolicy | None]:
 
 
 def is_recording() -> bool:
-    """Whether operations are recorded here: False inside `no_grad`."""
+    """Whether operations are recorded here: False inside `no_grad`.
+
+    >>> from ingle.autodiff import is_recording, no_grad
+    >>> with no_grad():
+    ...     inside = is_recording()
+    >>> is_recording(), inside
+    (True, False)
+    """
     return residual_policy() is not None

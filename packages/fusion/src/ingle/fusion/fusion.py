@@ -48,6 +48,14 @@ class Fusion:
         backend: which computes; with a `prepare` it gets whole graphs, else single operations. If
             it stands before the one that makes the handles, it names that one as `hardware`.
         group: the devices that this one is recorded together with, if there are several.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import Fusion
+    >>> with it.device("numpy"):
+    ...     backend = it.zeros(2).backend
+    >>> recording = Fusion(backend)
+    >>> recording.device == backend.device
+    True
     """
 
     level = 0

@@ -9,12 +9,35 @@ class ModelError(IngleError, ValueError):
     """A model file cannot be read, or a model cannot be run or written.
 
     The message names the file, the node or the field, and what to do.
+
+    >>> from ingle import importer
+    >>> try:
+    ...     importer.load_onnx("absent.onnx")
+    ... except importer.ModelError as error:
+    ...     print("absent.onnx" in str(error))
+    True
     """
 
 
 class UnsupportedError(ModelError):
-    """The model needs an operator, a version or an option that there is none of here."""
+    """The model needs an operator, a version or an option that there is none of here.
+
+    >>> from ingle import importer
+    >>> try:
+    ...     importer.opset(17).Frobnicate
+    ... except importer.UnsupportedError as error:
+    ...     print("Frobnicate" in str(error))
+    True
+    """
 
 
 class WeightsError(ModelError):
-    """A file of weights is missing, damaged, hostile, or of another kind than its name says."""
+    """A file of weights is missing, damaged, hostile, or of another kind than its name says.
+
+    >>> from ingle import importer
+    >>> try:
+    ...     importer.load_state_dict("absent.safetensors")
+    ... except importer.WeightsError as error:
+    ...     print("absent.safetensors" in str(error))
+    True
+    """

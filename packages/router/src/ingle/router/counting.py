@@ -21,6 +21,13 @@ class MoveCount:
             are added on their way.
         times: how many tensors.
         nbytes: of all of them together.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.router import Router
+    >>> with Router("numpy", "cpu", name="doors") as router:
+    ...     moved = it.ones(4, device=router["numpy"]).to_device(router["cpu"])
+    ...     [(str(m.source), str(m.target), m.times, m.nbytes) for m in router.report().moves]
+    [('doors', 'doors:1', 1, 16)]
     """
 
     source: Device
@@ -38,6 +45,12 @@ class Report:
         members: the devices with what is behind them.
         moves: by device and road, in the order in which they first occurred.
         fallbacks: by operation, device that lacks it, and device that it ran on: how often.
+
+    >>> from ingle.router import Report, Router
+    >>> with Router("numpy", name="doors") as router:
+    ...     report = router.report()
+    >>> isinstance(report, Report), [str(d) for d in report.members.values()], report.moves
+    (True, ['numpy'], ())
     """
 
     members: Mapping[Device, Device]

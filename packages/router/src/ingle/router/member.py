@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class RouterWarning(UserWarning):
-    """An operation ran on another member, since the one that has its inputs lacks it."""
+    """An operation ran on another member, since the one that has its inputs lacks it.
+
+    >>> import warnings
+    >>> from ingle.router import RouterWarning
+    >>> with warnings.catch_warnings():  # a program that knows that one of its members lacks much
+    ...     warnings.simplefilter("ignore", RouterWarning)
+    """
 
 
 class Member:

@@ -26,7 +26,13 @@ Shape = tuple[int, ...]
 
 
 class Aval(NamedTuple):
-    """What is known of a value before it is computed."""
+    """What is known of a value before it is computed.
+
+    >>> from ingle.tensor import float32
+    >>> from ingle.tensor.programs import Aval
+    >>> Aval((2, 3), float32)
+    Aval(shape=(2, 3), dtype=float32)
+    """
 
     shape: Shape
     dtype: DType

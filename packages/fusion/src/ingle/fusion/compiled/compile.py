@@ -115,6 +115,12 @@ class Compiled(Generic[P, R]):
     Attributes:
         function: what was compiled.
         recordings: how often it was recorded.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import Compiled, compile
+    >>> double = compile(lambda x: x * 2.0)
+    >>> isinstance(double, Compiled), double(it.ones(3)).tolist(), double.recordings
+    (True, [2.0, 2.0, 2.0], 1)
     """
 
     def __init__(self, function: Callable[P, R]) -> None:

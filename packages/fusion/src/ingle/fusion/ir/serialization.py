@@ -54,6 +54,12 @@ def loads(text: str) -> Graph:
     Raises:
         GraphFormatError: the text is no graph, of another version, or names an operation that is
             not installed.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.fusion import dumps, graph_of, loads
+    >>> graph = graph_of(lambda x: it.exp(x) + 1.0, it.ones(3))
+    >>> [node.op.operation.name for node in loads(dumps(graph)).nodes]
+    ['exp', 'add']
     """
     try:
         content = json.loads(text)

@@ -14,7 +14,14 @@ from .values import Value
 
 
 class Opset:
-    """The operators of a domain in an opset; `ops["ai.onnx.ml"]` are those of another domain."""
+    """The operators of a domain in an opset; `ops["ai.onnx.ml"]` are those of another domain.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import importer
+    >>> ops = importer.opset(17)
+    >>> isinstance(ops, importer.Opset), ops.Relu(it.asarray([-1.0, 2.0])).tolist()
+    (True, [0.0, 2.0])
+    """
 
     def __init__(self, versions: Mapping[str, int], domain: str) -> None:
         self._versions = dict(versions)

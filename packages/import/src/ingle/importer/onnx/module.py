@@ -103,6 +103,17 @@ class OnnxModule(nn.Module):
 
     Attributes:
         inputs, outputs: the graph's, with names, dtypes and shapes.
+
+    >>> import onnx
+    >>> import ingle.tensor as it
+    >>> from ingle import importer
+    >>> head = '<ir_version: 8, opset_import: ["": 17]>'
+    >>> text = head + "net (float[N] x) => (float[N] y) { y = Neg(x) }"
+    >>> net = importer.load_onnx(onnx.parser.parse_model(text))
+    >>> isinstance(net, importer.OnnxModule), net(it.asarray([1.0])).tolist()
+    (True, [-1.0])
+    >>> net.inputs[0].name, net.outputs[0].name
+    ('x', 'y')
     """
 
     def __init__(

@@ -91,6 +91,14 @@ def operator(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
         name: ONNX's.
         since: the first opset that it holds for.
         domain: empty for `ai.onnx`.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import importer
+    >>> @importer.operator("Thrice", domain="org.example")
+    ... def thrice(x: it.Tensor) -> it.Tensor:
+    ...     return 3.0 * x
+    >>> importer.opset({"": 17, "org.example": 1})["org.example"].Thrice(it.ones(2)).tolist()
+    [3.0, 3.0]
     """
 
     def enter(function: F) -> F:

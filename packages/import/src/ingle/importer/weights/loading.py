@@ -106,6 +106,14 @@ def load_state_dict(
             the name, which drops those for which it returns None.
         dtype: what floating tensors are cast to.
         device: where they go.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import importer, nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> _ = importer.save_safetensors(path, nn.Linear(4, 2))
+    >>> state = importer.load_state_dict(path, rename={"^weight$": "kernel"}, dtype="float64")
+    >>> {name: (x.shape, x.dtype) for name, x in sorted(state.items())}
+    {'bias': ((2,), float64), 'kernel': ((2, 4), float64)}
     """
     weights = open_weights(path)
     to = None if dtype is None else as_dtype(dtype)
@@ -169,6 +177,14 @@ class LoadReport:
         missing: paths of the module that the file had nothing for.
         unexpected: names of the file that are no paths of the module.
         mismatched: paths with the shape of the module and that of the file, which were not set.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import importer, nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> _ = importer.save_safetensors(path, nn.Linear(4, 2, bias=False))
+    >>> report = importer.load_weights(nn.Linear(4, 2), path, strict=False)
+    >>> report.loaded, report.missing, report.unexpected
+    (['weight'], ['bias'], [])
     """
 
     loaded: list[str] = field(default_factory=list)

@@ -19,6 +19,14 @@ class Weights(Mapping[str, np.ndarray]):
     Attributes:
         path: of the file.
         metadata: what the file says about itself.
+
+    >>> import pathlib, tempfile
+    >>> from ingle import importer, nn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> _ = importer.save_safetensors(path, nn.Linear(4, 2))
+    >>> weights = importer.open_weights(path)
+    >>> isinstance(weights, importer.Weights), sorted(weights), weights["bias"].shape
+    (True, ['bias', 'weight'], (2,))
     """
 
     def __init__(self, path: Path, metadata: Mapping[str, Any] | None = None) -> None:

@@ -13,14 +13,26 @@ ALIGNMENT = 64
 
 
 class Memory(Protocol):
-    """What a source hands out: a range of addresses."""
+    """What a source hands out: a range of addresses.
+
+    >>> from ingle.tensor.memory import HostSource, Memory
+    >>> memory: Memory = HostSource().allocate(4096)
+    >>> memory.nbytes >= 4096, memory.address % 64
+    (True, 0)
+    """
 
     address: int
     nbytes: int
 
 
 class Source(Protocol):
-    """Where a pool gets its memory: the operating system, or the driver of a device."""
+    """Where a pool gets its memory: the operating system, or the driver of a device.
+
+    >>> from ingle.tensor.memory import HostSource, Pool, Source
+    >>> source: Source = HostSource()
+    >>> Pool(source).statistics().strategy
+    'bins'
+    """
 
     def allocate(self, nbytes: int) -> Memory:
         """At least so many bytes, aligned to `ALIGNMENT`; `MemoryError` if there are none."""
@@ -32,7 +44,12 @@ class Source(Protocol):
 
 
 class Label(NamedTuple):
-    """Who asked for a block, for statistics and messages."""
+    """Who asked for a block, for statistics and messages.
+
+    >>> from ingle.tensor.memory import Label
+    >>> str(Label("matmul", (2, 3), "float32"))
+    'matmul float32[2, 3]'
+    """
 
     operation: str
     shape: tuple[int, ...]

@@ -73,6 +73,10 @@ def pool_of(device: Device | str | None = None) -> Pool:
 
     Raises:
         BackendError: its backend has none.
+
+    >>> from ingle.tensor.memory import pool_of
+    >>> pool_of("cpu").statistics().in_use >= 0
+    True
     """
     backend = backend_of(device)
     memory = offered(backend, "memory")
@@ -91,6 +95,10 @@ def pool_from_environment(source: Source, strategy: str = "bins") -> Pool:
     Args:
         source: of its memory.
         strategy: where `INGLE_MEMORY` says nothing.
+
+    >>> from ingle.tensor.memory import HostSource, pool_from_environment
+    >>> pool_from_environment(HostSource(), "ordered").statistics().strategy
+    'ordered'
     """
     strategy = settings.one_of("INGLE_MEMORY", (*STRATEGIES, "off")) or strategy
     bound = settings.setting("INGLE_MEMORY_LIMIT")

@@ -17,6 +17,11 @@ class HostMemory:
 
     Attributes:
         buffer: has the buffer protocol; the memory begins at `start` in it.
+
+    >>> from ingle.tensor.memory import HostMemory, HostSource
+    >>> memory = HostSource().allocate(4096)
+    >>> isinstance(memory, HostMemory), len(memory.buffer) >= memory.start + memory.nbytes
+    (True, True)
     """
 
     __slots__ = ("address", "buffer", "nbytes", "start")

@@ -37,7 +37,13 @@ def read_bytes(amount: int | str, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A block that is in use: its bytes, and who asked for it."""
+    """A block that is in use: its bytes, and who asked for it.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.memory import Holder
+    >>> print(Holder(4096, "matmul"))
+    4.0 KiB matmul
+    """
 
     nbytes: int
     label: str
@@ -61,6 +67,12 @@ class Statistics:
         hits: how many of these came from what was kept.
         by_size: for each size of block how many are lent and how many kept.
         largest: the largest blocks in use, with who asked for them.
+
+    >>> import ingle.tensor as it
+    >>> x = it.zeros(1000, device="cpu")
+    >>> found = it.memory.pool_of("cpu").statistics()
+    >>> isinstance(found, it.memory.Statistics), found.in_use <= found.peak
+    (True, True)
     """
 
     strategy: str

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """One operation: numbers of tensors or scalars that it takes, and how many results it has."""
+    """One operation: numbers of tensors or scalars that it takes, and how many results it has.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, trace
+    >>> steps = trace(lambda x: it.exp(x) + 1.0, [Aval((3,), it.float32)]).program.steps
+    >>> [(step.op.operation.name, step.inputs, step.results) for step in steps]
+    [('exp', (0,), 1), ('add', (1, Scalar(1.0, float32)), 1)]
+    """
 
     op: Op
     inputs: tuple[int | Scalar, ...]
@@ -36,6 +43,12 @@ class Program(Static):
         arity: how many of them are inputs.
         steps: what is computed, in order.
         outputs: numbers of the tensors that a run returns.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, trace
+    >>> program = trace(lambda x: it.exp(x) + 1.0, [Aval((3,), it.float32)]).program
+    >>> program.arity, len(program.steps), program.outputs
+    (1, 2, (2,))
     """
 
     __slots__ = (
@@ -203,7 +216,14 @@ _programs: WeakValueDictionary[object, Program] = WeakValueDictionary()
 
 
 def is_unrolled(op: Op) -> bool:
-    """Whether gradients of an operation, or of a program that it carries, are recorded so."""
+    """Whether gradients of an operation, or of a program that it carries, are recorded so.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, is_unrolled, trace
+    >>> steps = trace(it.exp, [Aval((3,), it.float32)]).program.steps
+    >>> [is_unrolled(step.op) for step in steps]
+    [False]
+    """
     carried = [v for v in op.attributes.values() if isinstance(v, Program)]
     return op.operation.traits.unrolled or any(p.unrolled for p in carried)
 

@@ -39,24 +39,55 @@ _writing: ContextVar[bool] = ContextVar("ingle_writing_down", default=False)
 
 
 def writing_down() -> bool:
-    """Whether this runs only to be written down: structure is then kept, not unrolled."""
+    """Whether this runs only to be written down: structure is then kept, not unrolled.
+
+    >>> from ingle.tensor.programs import writing_down, written_down
+    >>> with written_down():
+    ...     inside = writing_down()
+    >>> writing_down(), inside
+    (False, True)
+    """
     return _writing.get()
 
 
 def written_down() -> WithBlock[bool]:
-    """What runs inside is written down: `call`, `scan` and `while_loop` become one step each."""
+    """What runs inside is written down: `call`, `scan` and `while_loop` become one step each.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, trace, written_down
+    >>> def counted(x: it.Tensor) -> it.Tensor:
+    ...     return it.scan(lambda c, _: (c + 1.0, c), x, length=3)[0]
+    >>> with written_down():
+    ...     traced = trace(counted, [Aval((), it.float32)])
+    >>> len(traced.program.steps)
+    1
+    """
     return holding(_writing, True)
 
 
 def loops_once() -> WithBlock[bool]:
     """What runs inside is written down, as with `written_down`, unless somebody watches operations:
     who looks for a NaN or counts operations wants to see each step of a loop.
+
+    >>> from ingle.tensor.programs import loops_once, writing_down
+    >>> with loops_once():
+    ...     writing_down()
+    True
     """
     return holding(_writing, _writing.get() or not watched())
 
 
 class TracedHandle(Handle):
-    """A tensor of which only shape and dtype are known, by its number in a trace."""
+    """A tensor of which only shape and dtype are known, by its number in a trace.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, TracedHandle, trace
+    >>> def shown(x: it.Tensor) -> it.Tensor:
+    ...     print(isinstance(x._handle, TracedHandle), x.shape)
+    ...     return x
+    >>> _ = trace(shown, [Aval((3,), it.float32)])
+    True (3,)
+    """
 
     __slots__ = ("number",)
 
@@ -88,6 +119,12 @@ class Tracer:
         redirect: another tracer, above this one, that writes down what concerns this one meanwhile.
         ended: whether nothing more may be written down.
         outside: tells handlers of signals and finalizers from the function that is written down.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Tracer, tracing
+    >>> with tracing("numpy") as tracer:
+    ...     isinstance(tracer, Tracer), tracer.ended
+    (True, False)
     """
 
     def __init__(self, device: Device | str | None, level: int) -> None:
@@ -251,6 +288,12 @@ def tracing(device: Device | str | None, *, making: bool = False) -> Generator[T
         device: where the program will run.
         making: whether tensors that are created inside belong to the program; else they are
             created once, and are inputs.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import tracing
+    >>> with tracing("numpy") as tracer:
+    ...     tracer.device
+    Device('numpy')
     """
     with next_level() as level, written_down():
         tracer = Tracer(device, level)
@@ -275,6 +318,12 @@ class Traced:
         result: what it returned; its tensors have no values.
         cells: those it wrote tensors to.
         numbers: cells that it wrote other numbers to than they had, with these.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.programs import Aval, Traced, trace
+    >>> traced = trace(lambda x: {"y": x + 1.0}, [Aval((3,), it.float32)])
+    >>> isinstance(traced, Traced), traced.result["y"].shape, traced.cells
+    (True, (3,), ())
     """
 
     program: Program
@@ -349,7 +398,12 @@ def trace(
 
 
 def same_number(a: Any, b: Any) -> bool:
-    """Whether two values of a cell are known to be the same; nothing is noted on their tapes."""
+    """Whether two values of a cell are known to be the same; nothing is noted on their tapes.
+
+    >>> from ingle.tensor.programs import same_number
+    >>> same_number(1, 1), same_number(1, 1.0), same_number(float("nan"), float("nan"))
+    (True, False, False)
+    """
     if is_followed(a) or is_followed(b):
         return a is b
     return type(a) is type(b) and bool(a == b)
@@ -389,7 +443,12 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def user_line() -> str:
-    """The place outside of Ingle that led here: file, line, function and text."""
+    """The place outside of Ingle that led here: file, line, function and text.
+
+    >>> from ingle.tensor.programs import user_line
+    >>> "<doctest" in user_line()
+    True
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ingle."):
         frame = frame.f_back
