@@ -11,7 +11,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
-from ingle.fusion.grouping.groups import Group
+from ingle.fusion.grouping.group import Group
 from ingle.fusion.grouping.topological_order import GroupOrder
 from ingle.fusion.ir.graph import Graph
 from ingle.fusion.runtime import graph_plans

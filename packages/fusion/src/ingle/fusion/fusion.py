@@ -15,7 +15,7 @@ from ingle.tensor.dispatch import checking
 from ingle.tensor.moving import carried, received
 from ingle.tensor.operation import Op, infer
 
-from .group import DeviceGroup
+from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
 from .runtime.plan_cache import PlanCache

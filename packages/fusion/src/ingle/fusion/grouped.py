@@ -2,7 +2,7 @@
 
 from ingle.tensor.interruptions import is_from_outside as is_from_outside
 
-from .group import DeviceGroup as DeviceGroup
+from .device_group import DeviceGroup as DeviceGroup
 from .ir.graph import Graph as Graph
 from .ir.graph import Node as Node
 from .record.log import LazyHandle as LazyHandle

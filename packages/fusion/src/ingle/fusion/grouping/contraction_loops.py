@@ -12,7 +12,7 @@ from ..ir.split_axes import one_stride, runs, strides_along
 from ..ir.views import View
 
 if TYPE_CHECKING:
-    from .groups import Group
+    from .group import Group
 
 MOST_BATCH_AXES = 3
 

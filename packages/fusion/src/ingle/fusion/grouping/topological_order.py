@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .groups import Group
+    from .group import Group
 
 
 class GroupOrder:

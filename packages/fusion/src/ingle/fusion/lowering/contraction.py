@@ -10,7 +10,7 @@ from ingle.tensor.operation import Op
 from ingle.tensor.ops.convolution.window_products import WINDOW_OUTER
 
 from ..grouping.contraction_loops import MOST_BATCH_AXES, column_stride, row_stride
-from ..grouping.groups import Group
+from ..grouping.group import Group
 from ..ir.graph import Graph, Node
 from ..ir.merge_axes import merged
 from ..ir.regions import PRODUCTS

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ingle.tensor.contract import Aval
 
-from ..grouping.groups import Group
+from ..grouping.group import Group
 from ..ir.graph import Graph
 from ..ir.views import View, Views
 from ..kernel.code import CodeBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..grouping.groups import Group
+from ..grouping.group import Group
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.broadcast_axes import GATHERED, is_gather
 from ..ir.graph import Graph

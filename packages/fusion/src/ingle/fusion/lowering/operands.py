@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..grouping.groups import Coordinates, Group
+from ..grouping.group import Coordinates, Group
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.broadcast_axes import GATHERED, alignment, is_gather
 from ..ir.graph import Graph

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..grouping.groups import Group, Grouping
+from ..grouping.group import Group
+from ..grouping.groups import Grouping
 from ..ir.graph import Graph
 from ..ir.views import Views
 from .peak_memory import PeakTracker

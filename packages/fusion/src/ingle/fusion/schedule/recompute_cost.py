@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..grouping.groups import MOST_NODES, Coordinates, Group, Grouping
+from ..grouping.group import Coordinates, Group
+from ..grouping.groups import MOST_NODES, Grouping
 from ..grouping.node_class import Role
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.broadcast_axes import GATHERED, alignment

@@ -27,7 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..grouping.contraction_loops import column_stride, row_stride
-from ..grouping.groups import Group, Grouping
+from ..grouping.group import Group
+from ..grouping.groups import Grouping
 from ..grouping.node_class import Role
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views

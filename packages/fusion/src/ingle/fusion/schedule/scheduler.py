@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..grouping.groups import Group, Grouping
+from ..grouping.group import Group
+from ..grouping.groups import Grouping
 from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
 from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps

@@ -1,4 +1,4 @@
-"""Several devices that one compiled function may use: what `Fusion` asks of whoever groups them.
+"""Several devices that one compiled function may use: what `Fusion` asks of what groups them.
 
 A package that groups devices takes from here, and from `ingle.fusion`, what it needs of fusion.
 """
