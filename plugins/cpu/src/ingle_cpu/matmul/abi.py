@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b")
-"""Of the arguments, those that are addresses of code; the last two may be 0."""
+ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b", "pad")
+"""Of the arguments, those that are addresses of code; the last three may be 0."""
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ class DriverArgs(NamedTuple, Generic[T]):
     epilogue: T
     pack_a: T  # packs rows of a unit
     pack_b: T  # packs panels of columns
+    pad: T  # copies the unit's part of an image, where tiles read windows from it
     window_args: T  # how many arguments say what b's windows are; 0 if it is a matrix in memory
     turns: T  # how often k is gone through
     at_once: T  # turns whose rows of a panel lie one behind the other
@@ -76,6 +77,13 @@ class DriverArgs(NamedTuple, Generic[T]):
     packed_at: T
     panel_at: T
     sums_at: T
+    offsets_at: T  # where every k is in the copy of an image: int32, in bytes
+    pitch: T  # of that copy, and the rest of `Padded`; 0 if there is none
+    zeros: T
+    low: T
+    span: T
+    across: T
+    channel: T  # bytes from channel to channel
     operands: T  # of the epilogue, the tile not counted
     fetched: T  # how many of them tiles fetch ahead
     fetched_row: T  # bytes of a row of these

@@ -13,6 +13,7 @@ from ..jit.engine import engine
 from .dot import COLUMNS
 from .microkernel import QUADS, Tile, lanes_of, most_rows, most_vectors
 from .pack import BYTES, compute_dtype
+from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
@@ -45,6 +46,10 @@ FEWEST_TILES = 2
 FEWEST_OF_WINDOWS = 4
 """The same where each unit packs the windows that it needs."""
 DOT_ROWS = 4
+PACKING = 7
+"""Cycles that a vector of a panel of windows takes to pack."""
+LATENCY = 4
+"""Cycles from a multiplication with addition to the next one of the same sum."""
 
 
 class Problem(NamedTuple):
@@ -95,7 +100,8 @@ class Choice(NamedTuple):
     Attributes:
         tile: the shape in registers and how it reads.
         pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
-        pack_b: the same for panels of columns of b. Packed tiles need both.
+        pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
+            copies its part of an image between zeros, where tiles of the kind "sliding" read it.
         row_blocks, panel_blocks: into how many units of work rows and columns are divided.
         near: panels of columns that all rows of a unit go by before the next ones.
     """
@@ -173,20 +179,68 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
 
 
 def _with_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> Choice:
-    """Windows are packed by each unit of work, which so holds as many rows as can be."""
+    """Windows are packed, or slid along, by each unit of work; which takes fewer cycles."""
+    packed, cycles = _packed_windows(problem, dtype, lanes, workers)
+    slid = _slid_windows(problem, dtype, lanes, workers)
+    return packed if slid is None or cycles <= slid[1] else slid[0]
+
+
+def _packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> tuple[Choice, float]:
+    """Units of work that pack windows, as many rows to each as can be; and cycles a step of k."""
     ready = _readable(problem, dtype) and problem.at_once == 1
     pack_a = "" if ready else "before" if problem.turns == 1 else "local"
     kind = "packed" if pack_a else "direct"
     m, vectors = max(problem.m, 1), -(-max(problem.n, 1) // lanes)
-    tile = _tile(kind, m, vectors, most_vectors(target()))
+    tile, cycles = _fitting_tile(kind, m, vectors)
     tiles, panels = -(-m // tile.rows), -(-vectors // tile.vectors)
     deep = max(1, min(problem.k * problem.at_once, DEPTH)) * SIZES[dtype]
     near = _near(NEAR_BYTES // (deep * tile.vectors * lanes), panels) if tiles > FEW else 1
     columns = _local_blocks(panels, problem, workers)
+    rows = _blocks_of_windows(problem, columns, tiles, workers)
+    choice = Choice(tile, pack_a, "local", rows, columns, near)
+    return choice, cycles + PACKING * rows * vectors
+
+
+def _slid_windows(
+    problem: Problem, dtype: str, lanes: int, workers: int
+) -> tuple[Choice, float] | None:
+    """Units that copy their part of the image between zeros; None where windows do not slide."""
+    padded = _padded(problem)
+    if padded is None or not _readable(problem, dtype) or not problem.m:
+        return None
+    vectors = -(-padded.columns // lanes)
+    tile, cycles = _fitting_tile("sliding", problem.m, vectors)
+    tiles, panels = -(-problem.m // tile.rows), -(-vectors // tile.vectors)
+    width, size = tile.vectors * lanes, SIZES[dtype]
+    columns = _local_blocks(panels, problem, workers)
+    while columns < panels and padded.nbytes(-(-panels // columns) * width, size) > IMAGE_BYTES:
+        columns += 1
+    each = -(-panels // columns) * width
+    if padded.nbytes(each, size) > MOST_BYTES:
+        return None
+    rows = _blocks_of_windows(problem, columns, tiles, workers)
+    copied = rows * columns * padded.channels * padded.channel(each, size) / size / lanes
+    return Choice(tile, "", "padded", rows, columns, 1), cycles + PACKING * copied / problem.k
+
+
+def _blocks_of_windows(problem: Problem, columns: int, tiles: int, workers: int) -> int:
+    """Blocks of rows: as few as give each worker something, since each has its windows made."""
     units = columns * max(math.prod(problem.batch), 1)
     wanted = 2 * workers if workers > 1 else 1
-    rows = 1 if units >= wanted else min(-(-wanted // units), max(1, tiles // FEWEST_OF_WINDOWS))
-    return Choice(tile, pack_a, "local", rows, columns, near)
+    return 1 if units >= wanted else min(-(-wanted // units), max(1, tiles // FEWEST_OF_WINDOWS))
+
+
+@functools.lru_cache(maxsize=1024)
+def _padded(problem: Problem) -> Padded | None:
+    """How the image of a problem lies between zeros, if it may."""
+    if problem.windows is None or problem.a_dtype != problem.b_dtype:
+        return None
+    return padded_of(problem.windows, problem.k, problem.b_dtype)
+
+
+def padded(problem: Problem, choice: Choice) -> Padded | None:
+    """How the image that tiles read lies between zeros; None if they read something else."""
+    return _padded(problem) if choice.pack_b == "padded" else None
 
 
 def first_guess(problem: Problem, workers: int) -> Variation:
@@ -269,6 +323,25 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
     return Tile(kind, -(-m // -(-m // most)), vectors)
 
 
+def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
+    """The tile that takes the fewest cycles a step of k, if there are so many rows and vectors."""
+    widest = most_vectors(target())
+
+    def cycles(tile: Tile) -> float:
+        whole, rest = divmod(vectors, tile.vectors)
+        row = whole * _cycles(tile.rows, tile.vectors) + (_cycles(tile.rows, rest) if rest else 0)
+        return -(-m // tile.rows) * row
+
+    tiles = [_tile(kind, m, vectors, widest - fewer) for fewer in range(-(-widest // 2))]
+    best = min(tiles, key=cycles)
+    return best, cycles(best)
+
+
+def _cycles(rows: int, vectors: int) -> float:
+    """Of a step of k in a tile: two multiplications, or two loads, each."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, LATENCY)
+
+
 def _near(fits: int, panels: int) -> int:
     """How many panels stay near, if so many fit where there is more to keep."""
     return panels if panels <= ALL_NEAR * max(fits, 1) else max(fits, 1)
@@ -307,6 +380,8 @@ def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
     """How much of k is taken at once, and summed at once, in elements of panels."""
     if choice.tile.kind == "dot":
         return max(problem.k, 1), max(problem.k, 1)
+    if choice.pack_b == "padded":  # There are no panels to keep near.
+        return max(problem.k, 1), DEPTH_BLOCK
     return DEPTH, DEPTH_BLOCK // 2 if choice.tile.kind == "pairs" else DEPTH_BLOCK
 
 
@@ -316,12 +391,17 @@ def tiles_of(problem: Problem, choice: Choice) -> int:
 
 
 def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
-    """Columns of a panel and of the last one, and how many panels there are."""
+    """Columns of a panel and of the last one, and how many panels there are.
+
+    With the columns between rows of places, where tiles slide over these.
+    """
     lanes = lanes_of(compute_dtype(problem.a_dtype), target())
     step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
     width = -(-choice.tile.vectors * lanes // step) * step
-    panels = -(-problem.n // width)
-    last = problem.n - (panels - 1) * width if panels else 0
+    between = padded(problem, choice)
+    columns = problem.n if between is None else between.columns
+    panels = -(-columns // width)
+    last = columns - (panels - 1) * width if panels else 0
     return width, -(-last // step) * step or width, panels
 
 

@@ -11,6 +11,7 @@ from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
 from .microkernel import Tile, micro_source
 from .pack import Form, pack_source
+from .padded import pad_source
 from .window_pack import window_source
 
 
@@ -36,6 +37,12 @@ def pack_addresses(dtype: str, form: Form, target: Target) -> tuple[int, ...]:
 def window_address(dtype: str, over_places: bool, target: Target) -> int:
     """Of what packs a panel of windows."""
     return engine().addresses(window_source(dtype, over_places, target))[0]
+
+
+@lru_cache(maxsize=8)
+def pad_address(dtype: str, target: Target) -> int:
+    """Of what copies an image between zeros."""
+    return engine().addresses(pad_source(dtype, target))[0]
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,7 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import POINTERS_AT, DriverArgs, parameters
+from .driver_images import ImageCode
 from .microkernel import LINE, STEPS_OF_A_LINE
 
 NAME = "contract"
@@ -30,10 +31,9 @@ def driver_source() -> IRSource:
     return IRSource(_Driver().text(), (NAME,), reduced=False)
 
 
-class _Driver:
+class _Driver(ImageCode):
     def __init__(self) -> None:
-        self.w = Writer(NAME)
-        self.arg: DriverArgs[str]
+        super().__init__(Writer(NAME))
 
     def text(self) -> str:
         w = self.w
@@ -54,6 +54,7 @@ class _Driver:
             last_micro=w.let("last_micro", f"inttoptr i64 {arg.last_micro} to ptr"),
             pack_a=w.let("pack_a", f"inttoptr i64 {arg.pack_a} to ptr"),
             pack_b=w.let("pack_b", f"inttoptr i64 {arg.pack_b} to ptr"),
+            pad=w.let("pad", f"inttoptr i64 {arg.pad} to ptr"),
             epilogue=w.let("epilogue", f"inttoptr i64 {arg.epilogue} to ptr"),
         )
         self.scratch = self.shift(scratch, self.times("%worker", self.arg.worker_bytes))
@@ -73,37 +74,13 @@ class _Driver:
         self.column_strides = w.let(
             "tail", f"getelementptr i64, ptr {self.windows}, i64 {self.arg.window_args}"
         )
+        self.slides = w.let("slides", f"icmp ne ptr {self.arg.pad}, null")
+        self.offsets = self.shift(self.scratch, self.arg.offsets_at)
         self._copy_nest_args()
+        self.note_offsets()
         w.loop("unit", "%begin", "%end", "1", [], self.unit)
         w.do("ret void")
         return w.module()
-
-    # -- small things ------------------------------------------------------------------------
-
-    def op(self, word: str, a: str, b: str) -> str:
-        """An integer operation."""
-        return self.w.let(word, f"{word} i64 {a}, {b}")
-
-    def times(self, a: str, b: str) -> str:
-        return self.op("mul", a, b)
-
-    def plus(self, a: str, b: str) -> str:
-        return self.op("add", a, b)
-
-    def minus(self, a: str, b: str) -> str:
-        return self.op("sub", a, b)
-
-    def least(self, a: str, b: str) -> str:
-        return self.w.call("least", "i64", "llvm.smin.i64", f"i64 {a}", f"i64 {b}")
-
-    def shift(self, pointer: str, distance: str) -> str:
-        return self.w.let("at", f"getelementptr i8, ptr {pointer}, i64 {distance}")
-
-    def choose(self, condition: str, a: str, b: str, kind: str = "i64") -> str:
-        return self.w.let("either", f"select i1 {condition}, {kind} {a}, {kind} {b}")
-
-    def equal(self, a: str, b: str) -> str:
-        return self.w.let("equal", f"icmp eq i64 {a}, {b}")
 
     def _copy_nest_args(self) -> None:
         """The epilogue's arguments to where they may be changed."""
@@ -135,6 +112,7 @@ class _Driver:
         self.count = self.minus(end, self.first)
         self.start, self.stop = self._share(panel_block, self.arg.panels, self.arg.panel_blocks)
         a = self.shift(a, self.times(self.first, self.arg.a_tile))
+        self.first_column = self.pad()
 
         def turn(t: str, carried: Values) -> Values:
             a, self.b = carried
@@ -322,11 +300,19 @@ class _Driver:
         w.loop("tile", j0, stop, "1", [("ptr", target)], tile)
         waits = w.let("waits", f"xor i1 {whole}, true")
 
-        def epilogue() -> Values:
-            self._epilogue(target, column, columns)
+        due = w.let("due", f"and i1 {self.last}, {waits}")
+        whole_rows = w.let("whole", f"xor i1 {self.slides}, true")
+
+        def due_here() -> Values:
+            self.epilogue(target, column, columns)
             return []
 
-        w.when(w.let("due", f"and i1 {self.last}, {waits}"), [], epilogue)
+        def due_by_rows() -> Values:
+            self.epilogues(target, column, columns)
+            return []
+
+        w.when(w.let("due", f"and i1 {due}, {whole_rows}"), [], due_here)
+        w.when(w.let("due", f"and i1 {due}, {self.slides}"), [], due_by_rows)
         return []
 
     def _in_result(self, column: str) -> str:
@@ -359,16 +345,22 @@ class _Driver:
             self.panel_buffer, self.times(self.minus(j, self.from_panel), self._packed_panel())
         )
         b = self.choose(self.packs_b, packed, lying, "ptr")
+        before = self.minus(self.times(j, self.arg.width), self.first_column)
+        slid = self.shift(self.panel_buffer, self.times(before, self.arg.size))
         ahead = self._soon(lying, j)
         columns = self.minus(self.arg.n, self.times(j, self.arg.width))
         last = self.minus(self.high, "1")
 
         def block(at: str, _: Values) -> Values:
             size = self.least(self.minus(self.deep, at), self.arg.depth_block)
+            down = self.shift(b, self.times(at, step))
+            offsets = self.shift(self.offsets, self.times(at, step))
+            offsets = w.let("offsets", f"ptrtoint ptr {offsets} to i64")
             given = {
                 "a": self.shift(self.a_tile, self.times(at, self.arg.a_step)),
                 "a_row": self.arg.a_row,
-                "last": last, "b": self.shift(b, self.times(at, step)), "b_step": step,
+                "last": last, "b": self.choose(self.slides, slid, down, "ptr"),
+                "b_step": self.choose(self.slides, offsets, step),
                 "columns": self.least(columns, self.arg.width), "depth": size, "tile": tile,
                 "tile_row": self.tile_row, "add": w.let("add", f"or i64 {at}, {self.done}"),
                 "soon": self.shift(ahead, self.times(at, str(LINE // STEPS_OF_A_LINE))),
@@ -424,7 +416,7 @@ class _Driver:
         slot = self.w.let("slot", f"getelementptr ptr, ptr %pointers, i64 {self.plus(number, '3')}")
         return self.w.let("base", f"load ptr, ptr {slot}, align 8")
 
-    def _epilogue(self, tile: str, column: str, columns: str) -> None:
+    def epilogue(self, tile: str, column: str, columns: str) -> None:
         """Calls the epilogue for the rows of a tile and some columns."""
         w = self.w
         w.do(f"store i64 {columns}, ptr {self.nest_arg(self.arg.inner_at)}, align 8")

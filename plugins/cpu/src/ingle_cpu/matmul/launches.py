@@ -20,12 +20,13 @@ from .abi import ADDRESSES, POINTERS_AT, DriverArgs
 from .blocking import Choice as Choice
 from .blocking import Problem as Problem
 from .blocking import choose as choose
-from .blocking import depths, target, three, tiles_of, widths
+from .blocking import depths, padded, target, three, tiles_of, widths
 from .code import (
     driver_address,
     epilogue_code,
     micro_address,
     pack_addresses,
+    pad_address,
     window_address,
 )
 from .epilogue import Epilogue as Epilogue
@@ -145,6 +146,7 @@ class _Scratch(NamedTuple):
     packed: int
     panel: int
     sums: int
+    offsets: int
     total: int
 
 
@@ -163,10 +165,21 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     local = choice.near * width * deep + behind
     sums = panel + _aligned(local if choice.pack_b == "local" else 0)
     wide = -(-panels // choice.panel_blocks) * width
+    if image := padded(problem, choice):
+        local = image.nbytes(_block_columns(problem, choice), size)
+        sums = panel + _aligned(local)
     long = problem.k // choice.tile.numbers > depth or problem.turns > problem.at_once
     waiting = high * wide * size if long else 0
+    offsets = _aligned(sums + waiting)
+    total = offsets + _aligned(problem.k * SIZES["int32"] if image else 0)
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
-    return _Scratch(tiles, packed, panel, sums, _aligned(sums + waiting) + 576)
+    return _Scratch(tiles, packed, panel, sums, offsets, total + 576)
+
+
+def _block_columns(problem: Problem, choice: Choice) -> int:
+    """Columns of the largest unit of work, those between rows of places with them."""
+    width, _, panels = widths(problem, choice)
+    return -(-panels // choice.panel_blocks) * width
 
 
 def _aligned(count: int) -> int:
@@ -190,7 +203,8 @@ def _compute_entry(
     values = {**_addresses(problem, choice), "epilogue": code.addresses[0]}
     values |= _shape(problem, choice)
     values |= _addressing(problem, choice)
-    values |= _result(problem, epilogue, strides)
+    values |= _result(problem, choice, epilogue, strides)
+    values |= _copied_image(problem, choice)
     onward = choice.row_blocks * choice.panel_blocks == 1 and three(problem.batch)[2] > 1
     values["b_next"] = values["b2"] if onward else 0
     of_nest, values["inner_at"], values["column_at"] = nest_args(
@@ -228,6 +242,8 @@ def _fetched(
     Nothing where tiles have to fetch b instead, or where there is more than one matrix.
     """
     _, _, panels = widths(problem, choice)
+    if padded(problem, choice):
+        return [], 1
     if choice.near * choice.panel_blocks < panels or math.prod(problem.batch) != 1:
         return [], 1
     rows = {
@@ -254,6 +270,7 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
         "last_micro": micro_address(last_tile, dtype, target()),
         "pack_a": pack_a,
         "pack_b": pack_b,
+        "pad": pad_address(problem.b_dtype, target()) if padded(problem, choice) else 0,
     }
 
 
@@ -268,8 +285,9 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
     places = _scratch(problem, choice)
     depth, depth_block = depths(problem, choice)
     sizes = three(problem.batch)
+    image = padded(problem, choice)
     return {
-        **_turning(problem), "m": problem.m, "n": problem.n,
+        **_turning(problem), "m": problem.m, "n": image.columns if image else problem.n,
         "k": problem.k // choice.tile.numbers, "rows": choice.tile.rows,
         "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
         "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
@@ -278,7 +296,19 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
         "size": SIZES[compute_dtype(problem.a_dtype)],
         "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
         "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
-        "panel_at": places.panel, "sums_at": places.sums,
+        "panel_at": places.panel, "sums_at": places.sums, "offsets_at": places.offsets,
+    }  # fmt: skip
+
+
+def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
+    """How a unit's part of an image lies between zeros, if tiles read it there."""
+    image = padded(problem, choice)
+    if image is None:
+        return dict.fromkeys(("pitch", "zeros", "low", "span", "across", "channel"), 0)
+    channel = image.channel(_block_columns(problem, choice), SIZES[problem.b_dtype])
+    return {
+        "pitch": image.pitch, "zeros": image.zeros, "low": image.low, "span": image.span,
+        "across": image.across, "channel": channel,
     }  # fmt: skip
 
 
@@ -309,23 +339,25 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     a = of_a.packed_steps if ready else of_a.steps
     b = of_b.packed_steps if before else of_b.steps
     b_step = b_j if dot else width * size if choice.pack_b else b_k
+    if choice.pack_b == "padded":
+        b_step = SIZES["int32"]  # of the offsets
     return {
         "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
         "a_tile": rows * (deep * size if ready else a_row),
         "b_k": b_k, "b_j": b_j, "b_step": b_step,
-        "last_b_step": last * size if choice.pack_b and not dot else b_step,
+        "last_b_step": last * size if choice.pack_b in ("before", "local") and not dot else b_step,
         "b_panel": width * deep * size if before else width * b_j,
         "a0": a[0], "a1": a[1], "a2": a[2], "b0": b[0], "b1": b[1], "b2": b[2],
     }  # fmt: skip
 
 
 def _result(
-    problem: Problem, epilogue: Epilogue, strides: Sequence[Sequence[int]]
+    problem: Problem, choice: Choice, epilogue: Epilogue, strides: Sequence[Sequence[int]]
 ) -> dict[str, int]:
     """Where tiles go at once, if the epilogue does nothing with them."""
     names = ("c_row", "c0", "c1", "c2")
     dtype = compute_dtype(problem.a_dtype)
-    plain = is_identity(epilogue) and strides[0][-1] == 1
+    plain = is_identity(epilogue) and strides[0][-1] == 1 and not padded(problem, choice)
     if not plain:
         return dict.fromkeys(("plain", *names), 0)
     *batch, row, _ = (s * SIZES[dtype] for s in strides[0])

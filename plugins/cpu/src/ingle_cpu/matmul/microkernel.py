@@ -27,6 +27,9 @@ operands have signs, or neither has, the uppermost bits of `a` are turned over w
 which makes its numbers larger or smaller by 128. What that adds to each column is summed on the
 way, as if `a` had one more row of nothing but these bits, and is taken off in the end.
 
+The kind *sliding* is *direct*, but that row k of `b` is as many bytes behind `b` as the number k of
+int32 says that `b_step`, an address, points at.
+
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
 """
@@ -64,7 +67,7 @@ class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"` or `"dot"`.
+        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"`, `"sliding"` or `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -128,6 +131,7 @@ class _Micro:
         self.scalar = scalar_type(dtype)
         self.vector = vector_type(self.scalar, self.lanes)
         self.suffix = suffix(self.scalar, self.lanes)
+        self.slides = tile.kind == "sliding"
         # Without fused multiply-add LLVM would call a function for it.
         self.multiply_add = "llvm.fma" if target.fma else "llvm.fmuladd"
         self.writer = Writer(name)
@@ -140,7 +144,8 @@ class _Micro:
             self.flipped = self.writer.splat("bits", self.scalar, bits, self.lanes)
         rows = self.tile.rows + self.tile.flips
         zeros = [(self.vector, "zeroinitializer")] * (rows * self.tile.vectors)
-        carried = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%soon"), *zeros]
+        b = w.let("offsets", "inttoptr i64 %b_step to ptr") if self.slides else "%b"
+        carried = [("ptr", "%a"), ("ptr", b), ("ptr", "%soon"), *zeros]
         self.thrice = w.let("thrice", "mul i64 %b_step, 3")
         whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
         done = self._loop("many", whole, carried, UNROLL)
@@ -203,7 +208,8 @@ class _Micro:
         if count == UNROLL:
             soon = self._fetch(soon)
         for step in range(count):
-            row = [self._b(b, step, v) for v in range(self.tile.vectors)]
+            start = self._b_row(b, step)
+            row = [self._b(start, v) for v in range(self.tile.vectors)]
             for i in range(len(sums) // self.tile.vectors):
                 each = self._a(a, step, i) if i < self.tile.rows else self.flipped
                 for v, other in enumerate(row):
@@ -240,7 +246,9 @@ class _Micro:
         return self._onward(soon, lines * LINE)
 
     def _down(self, count: int) -> str | int:
-        """Bytes that some steps of k take in b."""
+        """Bytes that some steps of k take in b, or in the offsets."""
+        if self.slides:
+            return count * SIZES["int32"]
         if self.tile.kind in PACKED:
             return count * self._b_step
         if count in (1, 3):
@@ -255,8 +263,14 @@ class _Micro:
     def _b_step(self) -> int:
         return self.tile.vectors * self.lanes * self.size
 
-    def _b(self, b: str, step: int, vector: int) -> str:
+    def _b_row(self, b: str, step: int) -> str:
         start = self._at(b, self._down(step)) if step else b
+        if not self.slides:
+            return start
+        offset = self.writer.let("offset", f"load i32, ptr {start}, align 4")
+        return self._at("%b", self.writer.let("offset", f"sext i32 {offset} to i64"))
+
+    def _b(self, start: str, vector: int) -> str:
         place = self._at(start, vector * self.lanes * self.size)
         return self.writer.let("b", f"load {self.vector}, ptr {place}, align {self.size}")
 

@@ -38,8 +38,10 @@ SIDE_BY_SIDE = 8
 """Parts of a gradient of a weight that are worth computing side by side."""
 COLUMNS = 64
 """Columns of a matrix that are not worth dividing."""
-FEW_WINDOWS = 16
-"""Windows of an image from which on it is worth a product of its own."""
+FEW_WINDOWS, FEW_FOR_MANY, MANY_ROWS = 64, 256, 128
+"""Windows of an image from which on it is worth a product of its own; the second number where the
+left matrix has so many rows that making the windows costs little beside the product.
+"""
 MOST_AXES = 3
 """Image axes that windows have at most."""
 MOST_TAPS = 27
@@ -152,7 +154,7 @@ def _product(
     The batch is then one more image axis, so that the left matrix is read once and not for each
     image. The sums are the same.
     """
-    if not _at_once(x, kernel, size):
+    if not _at_once(x, kernel, size, matrices.shape[1]):
         return products.window_product(
             matrices, x, kernel, size, stride=stride, dilation=spread, start=start, groups=groups
         )
@@ -163,9 +165,10 @@ def _product(
     return it.permute_dims(it.reshape(made, made.shape[1:]), _BATCH_SECOND[: made.ndim - 1])
 
 
-def _at_once(x: Tensor, kernel: Ints, size: Ints) -> bool:
+def _at_once(x: Tensor, kernel: Ints, size: Ints, rows: int) -> bool:
     """Whether the windows of all images are the columns of one matrix."""
-    return len(kernel) < MOST_AXES and x.shape[0] > 1 and math.prod(size) < FEW_WINDOWS
+    few = FEW_FOR_MANY if rows >= MANY_ROWS else FEW_WINDOWS
+    return len(kernel) < MOST_AXES and x.shape[0] > 1 and math.prod(size) < few
 
 
 def _side_by_side(x: Tensor) -> Tensor:

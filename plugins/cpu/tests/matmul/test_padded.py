@@ -1,0 +1,150 @@
+"""Tiles that slide along images between zeros: the bits of packed windows, in guarded memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.fusion.kernel.code import Instruction
+from ingle.fusion.kernel.nest import Operand
+from ingle.fusion.lowering.contraction import Windows
+from ingle_cpu.matmul import blocking
+from ingle_cpu.matmul.entries_table import entries_table
+from ingle_cpu.matmul.launches import Choice, Contraction, Epilogue, Problem, contraction, identity
+from ingle_cpu.matmul.plan import A, B, Pointer
+from ingle_cpu.threads.pool import thread_pool
+
+Array = Any
+GUARD = 512
+CASES: tuple[tuple[Any, ...], ...] = (
+    # batch, rows, channels, image, kernel, places, spread, start
+    (3, 8, 5, (9, 11), (3, 3), (9, 11), (1, 1), (-1, -1)),
+    (2, 13, 3, (14, 14), (5, 5), (14, 14), (-1, -1), (2, 2)),  # gradients walk backwards
+    (2, 5, 70, (20, 37), (3, 3), (20, 37), (2, 2), (-2, -2)),  # k in two blocks of sums
+    (1, 3, 4, (40, 9), (4, 2), (37, 8), (1, 1), (0, 0)),  # no zeros at all
+    (2, 6, 2, (8, 30), (2, 3), (5, 20), (1, 1), (2, 7)),  # a part of the image
+    (1, 64, 3, (90, 5), (3, 5), (92, 1), (1, 1), (-2, 0)),  # one place in a row
+    (4, 7, 6, (50,), (7,), (50,), (1,), (-3,)),
+    (2, 7, 2, (1, 3), (1, 3), (1, 3), (1, 1), (0, -1)),
+    (1, 9, 300, (30, 100), (3, 3), (30, 100), (1, 1), (-1, -1)),  # an image in several units
+)
+
+
+def seen(x: Array, kernel: Any, places: Any, spread: Any, start: Any) -> Array:
+    """What each channel and tap sees of each place, as a matrix for each image."""
+    batch, channels = x.shape[:2]
+    made = np.zeros((batch, channels, *kernel, *places))
+    for tap in itertools.product(*map(range, kernel)):
+        for place in itertools.product(*map(range, places)):
+            at = [p + t * s + b for p, t, s, b in zip(place, tap, spread, start, strict=True)]
+            if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
+                made[(slice(None), slice(None), *tap, *place)] = x[(slice(None), slice(None), *at)]
+    return made.reshape(batch, channels * math.prod(kernel), math.prod(places))
+
+
+def guarded(array: Array) -> Array:
+    """A copy between NaNs."""
+    whole = np.full(array.nbytes + 2 * GUARD, 0xFF, np.uint8)
+    part = whole[GUARD:-GUARD].view(array.dtype).reshape(array.shape)
+    part[...] = array
+    return part
+
+
+def run(made: Contraction, buffers: dict[Pointer, Array]) -> None:
+    """Runs entries, with scratch memory of NaNs."""
+    for number, size in enumerate(made.scratch):
+        memory = np.full(size + 2 * GUARD + 64, 0xFF, np.uint8)
+        begin = GUARD + -(memory.ctypes.data + GUARD) % 64
+        buffers[Pointer("scratch", number)] = memory[begin : begin + size]
+    table = entries_table(made.entries, {p: (n, 0) for n, p in enumerate(buffers)})
+    table.bases[:] = [array.ctypes.data for array in buffers.values()]
+    table.run()
+    for number in range(len(made.scratch)):
+        part = buffers[Pointer("scratch", number)]
+        assert part.base is not None
+        begin = part.ctypes.data - part.base.ctypes.data
+        assert (part.base[:begin] == 0xFF).all()
+        assert (part.base[begin + part.nbytes :] == 0xFF).all()
+
+
+def product(
+    a: Array, x: Array, problem: Problem, choice: Choice, epilogue: Epilogue | None = None
+) -> Array:
+    """The result of a choice, which writes nowhere else."""
+    dtype = problem.a_dtype
+    shape = (*problem.batch, problem.m, problem.n)
+    found = guarded(np.full(shape, np.nan, dtype))
+    strides = [s // found.itemsize for s in found.strides]
+    made = contraction(
+        problem, epilogue or identity(dtype), [strides], workers=thread_pool().threads,
+        choice=choice,
+    )  # fmt: skip
+    run(made, {A: a, B: x, Pointer("operand", 0): found})
+    assert (found.base[:GUARD] == 0xFF).all()
+    assert (found.base[-GUARD:] == 0xFF).all()
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> None:
+    batch, rows, channels, image, kernel, places, spread, start = case
+    rng = np.random.default_rng(0)
+    x = guarded(rng.standard_normal((batch, channels, *image)).astype(dtype))
+    k = channels * math.prod(kernel)
+    a = guarded(rng.standard_normal((rows, k)).astype(dtype))
+    steps = [s // x.itemsize for s in x.strides]
+    ones = (1,) * len(kernel)
+    windows = Windows(False, kernel, places, ones, spread, start, image, steps[1], tuple(steps[2:]))
+    problem = Problem(
+        dtype, dtype, (batch,), rows, math.prod(places), k, (0, k, 1), (steps[0], 0, 0), windows
+    )
+    lanes = blocking.lanes_of(dtype, blocking.target())
+    expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start))
+    for workers in (1, 3):
+        slid = blocking._slid_windows(problem, dtype, lanes, workers)
+        assert slid is not None
+        packed, _ = blocking._packed_windows(problem, dtype, lanes, workers)
+        found = product(a, x, problem, slid[0])
+        assert np.array_equal(found, product(a, x, problem, packed))
+    tolerance = 1e-4 if dtype == "float32" else 1e-12
+    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_an_epilogue_sees_places_alone() -> None:
+    """Not those between the rows, which tiles compute as well."""
+    rng = np.random.default_rng(0)
+    x = guarded(rng.standard_normal((2, 3, 12, 15)).astype(np.float32))
+    a = guarded(rng.standard_normal((9, 27)).astype(np.float32))
+    windows = Windows(False, (3, 3), (12, 15), (1, 1), (1, 1), (-1, -1), (12, 15), 180, (15, 1))
+    problem = Problem(
+        "float32", "float32", (2,), 9, 180, 27, (0, 27, 1), (540, 0, 0), windows
+    )  # fmt: skip
+    choice = blocking.choose(problem, 2)
+    assert choice.tile.kind == "sliding"
+    plain = product(a, x, problem, choice)
+    code = identity("float32").code
+    twice = Epilogue(
+        (*code, Instruction("add", "float32", (0, 0))),
+        (Operand("float32", True),),
+        ((0, 1),),
+    )
+    assert np.array_equal(product(a, x, problem, choice, twice), plain + plain)
+
+
+def test_windows_that_do_not_slide_are_packed() -> None:
+    """With a step, of a transposed image, with more zeros than taps, and over several images."""
+    usual = Windows(False, (3, 3), (8, 8), (1, 1), (1, 1), (-1, -1), (8, 8), 64, (8, 1))
+    assert blocking.padded_of(usual, 9, "float32") is not None
+    for other in (
+        usual._replace(places=(4, 4), steps=(2, 2)),
+        usual._replace(strides=(1, 8)),
+        usual._replace(places=(8, 16), start=(-1, -5)),
+        usual._replace(turns=2),
+        usual._replace(over_places=True),
+    ):
+        assert blocking.padded_of(other, 9, "float32") is None
