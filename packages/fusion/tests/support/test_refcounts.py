@@ -1,7 +1,8 @@
 """Memory is written over only where nothing else holds it, whatever the shape of the code.
 
 `sys.getrefcount` says of the same object different things in code of different shapes, and in other
-versions of Python again: each shape is pinned here, on objects and through the code that uses it.
+versions of Python again: each shape is pinned here, on objects. `runtime/test_donated_memory.py` is
+about the code that uses them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import ingle.fusion
-import ingle.tensor as it
-from ingle.fusion import compile
-from ingle.fusion.compiled.fast_call_many import MANY
-from ingle.fusion.runtime.graph_plans import GraphPlans
-from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.support import refcounts
 from ingle.fusion.support.refcounts import (
     HELD_ONCE,
@@ -30,7 +25,6 @@ from ingle.fusion.support.refcounts import (
     may_overwrite,
     refs,
 )
-from ingle.tensor.cell import Cell
 
 COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 counted = pytest.mark.skipif(not COUNTED, reason="needs CPython with the GIL")
@@ -46,7 +40,7 @@ USES = {
     ("compiled/fast_call_many.py", "may_overwrite(cells[n], handles[n], given[n], PASSED_ITEM)"): (
         "item that is passed"
     ),
-    ("runtime/kernel_backend.py", "refs(self.memory)"): "attribute",
+    ("runtime/device_handles.py", "refs(self.memory)"): "attribute",
     ("runtime/plan_cache.py", "may_overwrite(None, None, h, held)"): (
         "variable of a loop that is passed"
     ),
@@ -246,164 +240,3 @@ def test_memory_of_what_no_cell_holds_may_be_written_over_if_only_a_list_does():
     further = given[:]
     assert [may_overwrite(None, None, h, PASSED_VARIABLE + 1) for h in given] == found
     del further, other
-
-
-# Through the code that counts -------------------------------------------------------------------
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    """For each run of a plan which of its inputs may be written over."""
-    found, over = [], GraphPlans.run_donating
-
-    def spy(self, given, numbers, free, donation):
-        found.append(list(free))
-        return over(self, given, numbers, free, donation)
-
-    monkeypatch.setattr(GraphPlans, "run_donating", spy)
-    return found
-
-
-def suspended(x):
-    yield 1
-    yield x
-
-
-def of_generator(x):
-    waiting = suspended(x)
-    next(waiting)
-    return waiting
-
-
-HOLDERS = {
-    "nobody": lambda x: None,
-    "a variable": lambda x: x,
-    "a list": lambda x: [x],
-    "a closure": lambda x: lambda: x,
-    "a generator": of_generator,
-    "its handle": lambda x: x._handle,
-    "the handle below": lambda x: x._handle.value,
-    "a tuple of these": lambda x: (x._handle, x._handle.value),
-    "an array": np.asarray,
-    "DLPack": np.from_dlpack,
-}
-LENGTH = 1 << 15
-"""Elements from which on a short log is planned, too."""
-
-
-def fresh(value):
-    x = it.asarray(np.full(LENGTH, value, "float32"), device="cpu") + 0
-    x._handle.computed()
-    return x
-
-
-@counted
-@pytest.mark.parametrize("by", HOLDERS)
-@pytest.mark.parametrize("unneeded", [False, True], ids=["whole", "trimmed"])
-def test_streams_write_over_what_nobody_holds(runs, by, unneeded):
-    for turn in range(5):
-        x, other = fresh(turn), fresh(0)
-        runs.clear()
-        holder = HOLDERS[by](x)
-        y, dropped = it.exp(x) * 2, it.sin(other) if unneeded else None
-        del x, dropped
-        got = np.asarray(y)
-        np.testing.assert_allclose(got, np.exp(np.full(LENGTH, turn, "float32")) * 2, rtol=1e-6)
-        if runs:
-            assert runs[-1] == [by == "nobody"]
-        if isinstance(holder, np.ndarray):
-            assert (holder == turn).all()
-        elif isinstance(holder, it.Tensor):
-            assert (np.asarray(holder) == turn).all()
-    assert runs
-
-
-@counted
-def test_a_list_of_inputs_that_only_the_call_holds(monkeypatch, runs):
-    """What is left out of a trimmed log must not let the list go that is counted on."""
-    run, kept = PlanCache.run, []
-
-    def spy(self, log, outputs, given, numbers, donation):
-        if len(given) != 2:
-            return run(self, log, outputs, given, numbers, donation)
-        kept[:] = given
-        del given[:]
-        return run(self, log, outputs, [h for h in kept], numbers, donation)  # noqa: C416
-
-    monkeypatch.setattr(PlanCache, "run", spy)
-    for turn in range(4):
-        x, other = fresh(turn), fresh(0)
-        runs.clear()
-        y, dropped = it.exp(x) * 3, it.cos(other)
-        del x, other, dropped
-        np.asarray(y)
-    assert runs == [[False]]
-
-
-@counted
-def test_what_lies_between_two_pieces_is_written_over_and_what_was_given_is_not(runs):
-    for turn in range(4):
-        x = fresh(turn)
-        runs.clear()
-        y = x
-        for _ in range(160):
-            y = it.tanh(it.cumulative_sum(y * 0.5) + 1)
-        np.asarray(y)
-        np.testing.assert_array_equal(np.asarray(x), np.full(LENGTH, turn, "float32"))
-    assert len(runs) > 1
-    assert runs[0] == [False]
-    assert any(map(any, runs[1:]))
-
-
-def stepped(count):
-    with it.device("cpu"):
-        cells = [Cell(it.zeros((8,)) + 0) for _ in range(count)]
-
-        def step(x):
-            for c in cells:
-                c.value = c.value * 0.5 + x
-
-        return cells, compile(step), it.ones((8,))
-
-
-@counted
-@pytest.mark.parametrize("by", HOLDERS)
-@pytest.mark.parametrize("count", [2, MANY + 1], ids=["lines", "loops"])
-def test_compiled_calls_write_over_what_only_a_cell_holds(runs, by, count):
-    cells, step, x = stepped(count)
-    for turn in range(7):
-        runs.clear()
-        # The cell's own tensor: what a program gets by `value` is another one.
-        holder = HOLDERS[by](cells[1]._value)
-        step(x)
-        if turn > 3:
-            assert len(runs) == 1
-            assert runs[0].count(True) == count - (by != "nobody"), runs
-        if isinstance(holder, (np.ndarray, it.Tensor)):
-            np.testing.assert_array_equal(np.asarray(holder), np.full(8, 2 - 2 * 0.5**turn))
-        del holder
-    np.testing.assert_array_equal(np.asarray(cells[1].value), np.full(8, 2 - 2 * 0.5**7))
-
-
-@counted
-@pytest.mark.parametrize("count", [2, MANY + 1], ids=["lines", "loops"])
-def test_what_a_program_reads_of_a_cell_keeps_its_value(runs, count):
-    cells, step, x = stepped(count)
-    for _ in range(6):
-        runs.clear()
-        read = cells[0].value
-        before = np.array(read)
-        step(x)
-        np.testing.assert_array_equal(np.asarray(read), before)
-    assert runs[-1].count(True) == count - 1
-
-
-def test_a_stream_that_holds_much_alone_is_run(monkeypatch):
-    """Counted for memory only: too low a count runs a stream early, too high a one late."""
-    monkeypatch.setattr("ingle.fusion.stream.MOST_BYTES", LENGTH * 4 * 16)
-    y, kept = fresh(0), []
-    for k in range(400):
-        x = fresh(k % 3)
-        kept.append(x)
-        y = y + x
-    np.testing.assert_array_equal(np.asarray(y), np.full(LENGTH, sum(k % 3 for k in range(400))))

@@ -36,10 +36,11 @@ from ..passes.convolutions import WindowProblem
 from ..render.c import cuda, opencl, source
 from ..schedule.rates import DESKTOP
 from ..schedule.schedule import Call, HostStep
-from ..support.refcounts import HELD_ONCE, refs
 from ..support.settings import is_fused
 from .custom_kernels import CustomKernel, custom_kernel_of, has_custom_kernel
 from .device import Launch, NativeExecutable, Ordered, Turns
+from .device_handles import MemoryHandle as MemoryHandle
+from .device_handles import StridedHandle as StridedHandle
 from .graph_plans import GraphPlans
 from .launch import Launches, bits_of_number
 from .offers import Offer, taker
@@ -61,44 +62,6 @@ MOST_ALONE = 512
 MOST_KERNELS = 4096
 """Kernels that are found again; plans keep their own, however many there are."""
 _UNKNOWN: Any = object()
-
-
-class MemoryHandle(Ordered):
-    """A value in C order in memory of the device.
-
-    Attributes:
-        memory: what keeps it alive.
-        address: of the first element.
-    """
-
-    __slots__ = ("address", "memory", "prepacked")
-
-    def __init__(self, backend: Backend, aval: Aval, memory: Any, address: int) -> None:
-        self.backend = backend
-        self.shape, self.dtype = aval
-        self.memory = memory
-        self.address = address
-        self.prepacked = None
-
-    @property
-    def exclusive(self) -> bool:
-        """Whether no view has the same memory."""
-        return refs(self.memory) == HELD_ONCE
-
-
-class StridedHandle(Handle):
-    """A view of a value; `strides` are in elements."""
-
-    __slots__ = ("address", "memory", "strides")
-
-    def __init__(
-        self, backend: Backend, aval: Aval, memory: Any, address: int, strides: Sequence[int]
-    ) -> None:
-        self.backend = backend
-        self.shape, self.dtype = aval
-        self.memory = memory
-        self.address = address
-        self.strides = tuple(strides)
 
 
 class KernelBackend(EagerBackend):
