@@ -93,3 +93,14 @@ def test_a_digest_does_not_depend_on_where_a_folder_lies(folder, store, tmp_path
 def test_a_folder_without_sources_has_none(tmp_path):
     with pytest.raises(OSError, match="no sources"):
         folder_digest(tmp_path)
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.skipif(os.name == "nt", reason="always read there")
+@pytest.mark.parametrize("written", [b"", b"\xff" * 40, b"../" * 13 + b"a", b"0" * 41])
+def test_what_is_no_digest_is_made_anew(folder, store, written):
+    first = folder_digest(folder, store)
+    (name,) = [p.name for p in store._path.iterdir()]
+    store.put(name, written)
+    assert folder_digest(folder, store) == first
+    assert store.get(name) == first.encode()

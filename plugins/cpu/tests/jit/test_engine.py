@@ -235,8 +235,9 @@ class TestDisk:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems are asked each time")
 @pytest.mark.parametrize(
     "entry",
-    [b"", b"{", b"\xff", b"null", b'["a"]', b"[1, 2, 3, 4]", b'{"a": 1}', b"[" * 100_000],
-)
+    [b"", b"{", b"\xff", b"null", b'["a"]', b"[1, 2, 3, 4]", b'{"a": 1}', b"[" * 100_000,
+     b'["a-b", "c", "sse2", "20"]', b'["a-b", "c", "+x,,-y", "20"]'],
+)  # fmt: skip
 def test_a_description_of_the_machine_in_another_form_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: bytes
 ) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +76,10 @@ def llvm() -> Any:
     return binding
 
 
+_FEATURES = re.compile(r"([+-][A-Za-z0-9._-]+(,|$))*", re.ASCII)
+"""LLVM ends the process for what does not look like this."""
+
+
 @functools.cache
 def host() -> Host:
     """The machine that this process runs on: as LLVM says, or as it said to an earlier process."""
@@ -97,7 +102,10 @@ def _known(entry: bytes | None) -> Host | None:
         return None
     if not isinstance(answer, list) or len(answer) != len(Host._fields):
         return None
-    return Host(*answer) if all(isinstance(text, str) for text in answer) else None
+    if not all(isinstance(text, str) for text in answer):
+        return None
+    found = Host(*answer)
+    return found if _FEATURES.fullmatch(found.features) else None
 
 
 def _asked() -> Host:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from .disk_store import DiskStore, disk
 
 _DIGEST = 20
+_WRITTEN = re.compile(rb"[0-9a-f]{%d}" % (2 * _DIGEST))
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a change has another time than the one before it, on any file system."""
 
@@ -42,7 +44,7 @@ def folder_digest(folder: str | Path, store: DiskStore | None = None) -> str:
     text = "\n".join([os.path.realpath(top), *stamps])
     name = f"sources-{hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()}"
     known = store.get(name)
-    if known is not None:
+    if known is not None and _WRITTEN.fullmatch(known):
         return known.decode()
     found = _digest_of(top, places)
     store.put(name, found.encode())
