@@ -17,6 +17,7 @@ from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import OPERATIONS, Laws, Op
 
 from ..ir.graph import Graph, Node
+from ..kernel.code import HALVES
 
 Work: TypeAlias = "tuple[Op, tuple[int, ...]]"
 
@@ -60,7 +61,20 @@ class Algebra:
                 before = self._dtype(inner.args[0])
                 if _holds_all(self._dtype(args[0]), before):
                     return op, inner.args
+        elif op.operation.name == "reshape" or traits.family == "gather":
+            return self._moved_narrow(op, args) or (op, args)
         return op, args
+
+    def _moved_narrow(self, op: Op, args: tuple[int, ...]) -> Work | None:
+        """Elements of a half type that are moved before they are widened: readers widen them, and
+        the half is what lies in memory."""
+        inner = self._maker(args[0])
+        if inner is None or not inner.op.operation.traits.laws.converts:
+            return None
+        before = self._dtype(inner.args[0])
+        if before.name not in HALVES or not _holds_all(self._dtype(args[0]), before):
+            return None
+        return inner.op, self._graph.node(op, (*inner.args, *args[1:]))
 
     def unchanged(self, op: Op, args: tuple[int, ...], shape: Sequence[int]) -> int | None:
         """The argument that is the operation's result, of this shape, if one is."""

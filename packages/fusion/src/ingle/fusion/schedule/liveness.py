@@ -150,23 +150,26 @@ class Liveness:
             self._move(root, after, self._live_ranges.get(root))
         return found
 
+    def needless(self, group: Group, stored: Iterable[int]) -> list[int]:
+        """Positions of a group's nodes that it does without if this is all that it stores, the last
+        one first."""
+        needed, gone = set(stored), []
+        for position in reversed(group.nodes):
+            node = self._graph.nodes[position]
+            if needed.isdisjoint(node.results):
+                gone.append(position)
+            else:
+                needed.update([self._views.of(a).root for a in node.args])
+        return gone
+
     def forget(self, value: int, group: Group) -> None:
         """A value is stored no more; what was computed and read only for it goes, too."""
         del self.stored[group][value]
         self._stale[value] = None
         for reader in self.readers.pop(value, ()):
             del self.reads[reader][value]
-        needed = set(self.stored[group])
-        kept: list[int] = []
-        gone: list[int] = []
-        for position in reversed(group.nodes):
-            node = self._graph.nodes[position]
-            if needed.isdisjoint(node.results):
-                gone.append(position)
-                continue
-            kept.append(position)
-            needed.update([self._views.of(a).root for a in node.args])
-        group.nodes = kept[::-1]
+        gone = self.needless(group, self.stored[group])
+        group.nodes = [p for p in group.nodes if p not in gone]
         for position in gone:
             for result in self._graph.nodes[position].results:
                 group.coordinates.pop(result, None)

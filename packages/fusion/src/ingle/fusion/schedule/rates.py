@@ -17,6 +17,8 @@ class Rates(NamedTuple):
         plain: what goes through memory while a kernel does one operation such as an addition on
             one element, in sixteenths of a byte.
         root: likewise for a division or a square root.
+        dear: likewise for an exponential or another function that takes a polynomial; None where
+            no such is computed twice, as on a processor with few lanes.
 
     >>> Rates(bandwidth=1e12, flops=1e13).seconds(nbytes=1e9, flops=1e9)
     0.001
@@ -26,6 +28,7 @@ class Rates(NamedTuple):
     flops: float = 400e9
     plain: int = 8
     root: int = 64
+    dear: int | None = None
 
     def seconds(self, nbytes: float, flops: float) -> float:
         """What a kernel takes if memory and arithmetic keep each other waiting for nothing."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ingle.tensor.operation import Op
+
 from ..grouping.group import Coordinates, Group
 from ..grouping.groups import MOST_NODES, Grouping
 from ..grouping.node_class import Role
@@ -21,8 +23,6 @@ from .rates import PER_BYTE, Rates
 
 ROUNDED_LIKE = 2
 """Plain operations that rounding to a half type is like, as if the value were stored."""
-RECOMPUTED = frozenset({"cheap", "root"})
-"""Costs of operations that may be computed again; what they come to is the `Rates`'s."""
 MOST_AGAIN = 12
 """How many operations a value may take to compute again."""
 FEW = 8
@@ -59,6 +59,9 @@ class Recomputation:
         liveness: what its groups store and read.
         until: for inputs that may be written over, the first group that may do so.
         rates: what operations cost.
+
+    Attributes:
+        repeats_what_is_dear: whether functions that take a polynomial may be computed again.
     """
 
     def __init__(
@@ -73,7 +76,24 @@ class Recomputation:
         self._liveness = liveness
         self._until = until
         self._costs = {"cheap": rates.plain, "root": rates.root}
+        self.repeats_what_is_dear = rates.dear is not None
+        if rates.dear is not None:
+            self._costs["expensive"] = rates.dear
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
+
+    def repeats(self, op: Op) -> bool:
+        """Whether an operation may be computed again."""
+        traits = op.operation.traits
+        return traits.kind == "elementwise" and traits.cost in self._costs
+
+    def dear(self, group: Group, positions: Sequence[int]) -> int:
+        """What the functions that take a polynomial among a group's nodes cost."""
+        nodes, found = self._graph.nodes, 0
+        for op, value in [(nodes[p].op, nodes[p].results[0]) for p in positions]:
+            if op.operation.traits.cost == "expensive" and self.repeats(op):
+                places = group.coordinates.get(value, ())
+                found += self._costs["expensive"] * self._times(group, places)
+        return found
 
     def way(self, value: int, group: Group) -> Again | None:
         """How a reader would compute a value by itself; None where it has to be in memory."""
@@ -148,9 +168,9 @@ class Recomputation:
         if position is None or len(way.nodes) == MOST_AGAIN:
             return False
         node = self._graph.nodes[position]
-        cost = self._costs.get(node.op.operation.traits.cost or "")
-        if cost is None or self._roles[position] != "map":
+        if self._roles[position] != "map" or not self.repeats(node.op):
             return False
+        cost = self._costs[node.op.operation.traits.cost or ""]
         way.places[value] = places
         way.nodes.append(position)
         if len(way.nodes) == 1 and self._graph.values[value].aval.dtype.name in HALVES:

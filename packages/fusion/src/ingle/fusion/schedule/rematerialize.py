@@ -11,9 +11,9 @@ computed again
   more than an eighth of the value;
 - or where it costs about the same, and they need less memory.
 
-Only chains of elementwise operations are computed again: no sum, no product, no function that takes
-a polynomial, no random number. Numbers that belong to a whole row, such as a mean, are stored in
-addition if that saves storing the rows.
+Only chains of elementwise operations are computed again: no sum, no product, no random number, and
+no function that takes a polynomial unless the device says what that costs. Numbers that belong to a
+whole row, such as a mean, are stored in addition if that saves storing the rows.
 
 Bits stay: what was rounded to a half type when it was stored is rounded where it is computed again.
 Loops stay, too: no reader gets other axes or strides than it had. An input that may be written over
@@ -36,7 +36,7 @@ from ..lowering.operands import Operands, operands_of
 from ..support.time_slices import tick
 from .liveness import Liveness, LiveRange
 from .rates import PER_BYTE, Rates
-from .recompute_cost import FEW, RECOMPUTED, Again, Recomputation
+from .recompute_cost import FEW, Again, Recomputation
 
 EVEN = 4
 """What part of a value's bytes it may cost to compute it again where that saves memory."""
@@ -64,11 +64,21 @@ def rematerialized(
         donors: positions of inputs, and of outputs that may lie in their memory.
         rates: what the device's operations cost.
     """
-    work = _Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors, rates)
+    work = Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors, rates)
     return work.run()
 
 
-class _Rematerialization:
+class Rematerialization:
+    """Decides what is computed again, value by value.
+
+    The arguments are those of `rematerialized`.
+
+    Attributes:
+        ways: what finds how a reader would compute a value.
+    """
+
+    ways: type[Recomputation] = Recomputation
+
     def __init__(
         self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
         grouping: Grouping, stored: Mapping[Group, Sequence[int]],
@@ -84,9 +94,7 @@ class _Rematerialization:
         self._rounded = {v for values in stored.values() for v in values}
         self._liveness = Liveness(graph, views, grouping, stored)
         until = self._overwritten(donors)
-        self._ways = Recomputation(
-            graph, views, roles, inline, grouping, self._liveness, until, rates
-        )
+        self._ways = self.ways(graph, views, roles, inline, grouping, self._liveness, until, rates)
         self._sizes: dict[Group, tuple[int, ...]] = {}
         self._peak = self._liveness.peak({})
 
@@ -120,9 +128,11 @@ class _Rematerialization:
         op = self._graph.nodes[position].op
         if self._liveness.is_output(value) or self._roles[position] != "map":
             return False
-        if op.operation.traits.cost not in RECOMPUTED:
+        if not self._ways.repeats(op):
             return False
-        return group.inner is None or not self._holds(value, group)
+        if group.inner is None or self._ways.repeats_what_is_dear:
+            return True
+        return not self._holds(value, group)
 
     def _holds(self, value: int, group: Group) -> bool:
         """Whether something dear may wait for a later pass where a value of a row will lie."""
@@ -141,18 +151,26 @@ class _Rematerialization:
         readers = list(self._liveness.readers.get(value, ()))
         ways = [self._ways.way(value, reader) for reader in readers]
         able = [way for way in ways if way is not None]
-        nbytes = self._liveness.nbytes(value)
-        if len(able) == len(readers):
-            moved = self._storing(able) - nbytes
-            cost = sum([w.cost for w in able]) + PER_BYTE * moved
-            if self._pays(value, cost, able, True) and self._take(value, group, able):
-                self._liveness.forget(value, group)
-                self._peak = self._liveness.peak({})
-                return
+        if len(able) == len(readers) and self._instead(value, group, able):
+            return
         for way in able:
             pays = not way.more and self._pays(value, way.cost, [way], False)
             if pays and self._take(value, group, [way]):
                 self._peak = self._liveness.peak({})
+
+    def _instead(self, value: int, group: Group, ways: Sequence[Again]) -> bool:
+        """Has all readers compute a value, if that pays, so that it is not stored."""
+        moved = self._storing(ways) - self._liveness.nbytes(value)
+        cost = sum([w.cost for w in ways]) + PER_BYTE * moved
+        if self._ways.repeats_what_is_dear:
+            more = [v for way in ways for v in way.more]
+            gone = self._liveness.needless(group, {*self._liveness.stored[group], *more} - {value})
+            cost -= self._ways.dear(group, gone)
+        if not self._pays(value, cost, ways, True) or not self._take(value, group, ways):
+            return False
+        self._liveness.forget(value, group)
+        self._peak = self._liveness.peak({})
+        return True
 
     def _storing(self, ways: Sequence[Again]) -> int:
         """Bytes of what would be stored in addition."""

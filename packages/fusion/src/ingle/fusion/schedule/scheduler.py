@@ -18,6 +18,7 @@ from ..lowering.nests import NestBuilder, nest_builder
 from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..support.time_slices import tick
+from .narrowing import narrowed
 from .rates import rates_of
 from .rematerialize import rematerialized
 from .repeated_layers import LoweredGroup, UnlikeError, is_complete, shortened
@@ -124,8 +125,10 @@ class Scheduler:
             self._begin()
         grouping, self._first = self._first or self._grouping(), None
         while True:
-            stored = self._stored(grouping)
+            stored: Mapping[Group, Sequence[int]] = self._stored(grouping)
             placed = placements(self._graph, self._views, self._roles, grouping)
+            nodes = {group: tuple(group.nodes) for group in grouping.groups}
+            stored = self._narrowed(grouping, stored, placed)
             begun: dict[Group, Begun] = {}
             failed = self._begin_all(begun, grouping.groups, stored, placed)
             if not failed:
@@ -133,7 +136,6 @@ class Scheduler:
             for group in grouping.apart(failed):
                 self._take_apart(group)
             grouping = self._grouping()
-        nodes = {group: tuple(group.nodes) for group in grouping.groups}
         self._rematerialize(begun, grouping, stored, placed)
         found: list[LoweredGroup] = []
         for group, own in nodes.items():
@@ -162,6 +164,15 @@ class Scheduler:
             else:
                 begun[group] = made
         return failed
+
+    def _narrowed(
+        self, grouping: Grouping, stored: Mapping[Group, Sequence[int]], placed: Mapping[int, View]
+    ) -> Mapping[Group, Sequence[int]]:
+        """What groups store, where readers of halves widen them."""
+        return narrowed(
+            self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
+            self._donors, rates_of(self._legality.device),
+        )  # fmt: skip
 
     def _rematerialize(
         self, begun: dict[Group, Begun], grouping: Grouping,
