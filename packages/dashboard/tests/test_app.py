@@ -51,7 +51,7 @@ def shown(app):
 def wishes(folder):
     path = folder / "wishes.jsonl"
     return (
-        [json.loads(line)["wish"] for line in path.read_text().splitlines()]
+        [json.loads(line)["wish"] for line in path.read_text().splitlines() if line]
         if path.exists()
         else []
     )

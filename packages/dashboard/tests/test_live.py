@@ -1,5 +1,6 @@
 """The dashboard beside a training in a real terminal, and what is left where there is none."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -13,8 +14,11 @@ import pytest
 import run_files
 from terminals import AVAILABLE, Terminal
 
-from ingle.dashboard import read_run
+from ingle.dashboard import Dashboard, RunWarning, live, read_run
+from ingle.dashboard.live import _Screen
+from ingle.dashboard.reading import OUTPUT
 from ingle.tensor.cli import main
+from ingle.train import Control, RunFacts
 
 TRAINING = """
     import sys, time
@@ -62,6 +66,29 @@ def test_without_a_terminal_there_are_lines_and_a_run(tmp_path):
     run = read_run(tmp_path / "run")
     assert (run.status, run.step) == ("finished", 24)
     assert run.norms.keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted there")
+@pytest.mark.parametrize("fault", ["log", "process"])
+def test_a_dashboard_that_cannot_be_opened_leaves_plain_lines(tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(live, "_has_terminal", lambda: True)
+    if fault == "log":
+        (tmp_path / OUTPUT).mkdir()
+    else:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    dashboard, before = Dashboard(tmp_path), len(os.listdir("/proc/self/fd"))
+    with pytest.warns(RunWarning, match="cannot be opened .*plain lines"):
+        dashboard.begin(RunFacts(1, 0, 0, ("numpy",)), Control())
+    assert len(os.listdir("/proc/self/fd")) == before
+    dashboard.end(None)
+
+
+def test_a_log_that_somebody_deleted_ends_no_training(tmp_path, capfd):
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    screen = _Screen(done, tmp_path / "gone.log", [os.dup(1), os.dup(2)])
+    screen.close()
+    assert "what the program printed meanwhile is lost" in capfd.readouterr().out
 
 
 def process_of(*arguments):

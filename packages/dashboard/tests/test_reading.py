@@ -250,3 +250,23 @@ def test_wishes_reach_a_training_of_short_epochs(tmp_path, monkeypatch):
         recorder.poll()
     assert control.take_stop() == "stopped from the dashboard"
     assert read_run(tmp_path).gauges
+
+
+def test_a_wish_behind_half_a_line_is_heard(tmp_path):
+    training, viewer = Wishes(tmp_path), Wishes(tmp_path)
+    (tmp_path / "wishes.jsonl").write_text('{"wish": "st')  # a viewer that was killed meanwhile
+    viewer.send("pause")
+    assert training.read() == ["pause"]
+    training.forget()
+    viewer.send("resume")
+    assert training.read() == ["resume"]
+
+
+def test_wishes_of_a_file_made_anew_are_heard(tmp_path):
+    training, viewer = Wishes(tmp_path), Wishes(tmp_path)
+    for _ in range(3):
+        viewer.send("checkpoint")
+    assert training.read() == ["checkpoint"] * 3
+    (tmp_path / "wishes.jsonl").unlink()
+    viewer.send("stop")
+    assert training.read() == ["stop"]

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .reading import OUTPUT
-from .recording import RunRecorder
+from .recording import RunRecorder, RunWarning
 from .terminal import restore, terminal_modes
 
 if TYPE_CHECKING:
@@ -77,8 +78,15 @@ class Dashboard:
         self._recorder.begin(run, control)
         self._told = None
         if _has_terminal():
-            self._screen = _Screen.open(folder, self._stay)
-            self._told = io.StringIO()
+            try:
+                self._screen = _Screen.open(folder, self._stay)
+                self._told = io.StringIO()
+            except OSError as error:
+                warnings.warn(
+                    f"the dashboard cannot be opened ({error}); there are plain lines instead",
+                    RunWarning,
+                    stacklevel=2,
+                )
         self._lines = ConsoleLogger(self._told, interval=math.inf if self._screen else 10.0)
         self._lines.begin(run, control)
 
@@ -154,16 +162,25 @@ class _Screen:
 
     @classmethod
     def open(cls, folder: Path, stay: bool) -> _Screen:
-        """Starts it, and turns what this process prints into the folder's `output.log`."""
+        """Starts it, and turns what this process prints into the folder's `output.log`.
+
+        Raises:
+            OSError: the file cannot be written, or no process can be started.
+        """
         output = folder / OUTPUT
         _flush()
-        kept = [os.dup(1), os.dup(2)]
         with output.open("wb") as file:
+            kept = [os.dup(1), os.dup(2)]
             command = [sys.executable, "-m", "ingle.dashboard", str(folder), str(os.getpid())]
-            process = subprocess.Popen(
-                [*command, *(["stay"] if stay else [])],
-                stdin=0, stdout=kept[0], stderr=kept[1],
-            )  # fmt: skip
+            try:
+                process = subprocess.Popen(
+                    [*command, *(["stay"] if stay else [])],
+                    stdin=0, stdout=kept[0], stderr=kept[1],
+                )  # fmt: skip
+            except BaseException:
+                for number in kept:
+                    os.close(number)
+                raise
             for number in (1, 2):
                 os.dup2(file.fileno(), number)
         return cls(process, output, kept)
@@ -192,7 +209,10 @@ class _Screen:
         for number, kept in enumerate(self._kept, 1):
             os.dup2(kept, number)
             os.close(kept)
-        text = self._output.read_bytes()
+        try:
+            text = self._output.read_bytes()
+        except OSError as error:
+            text = f"what the program printed meanwhile is lost: {error}\n".encode()
         while text:
             text = text[os.write(1, text) :]
 

@@ -40,14 +40,19 @@ class Wishes:
         Raises:
             OSError: the folder cannot be written.
         """
+        line = json.dumps({"wish": wish, "time": time.time()})
+        # A line begins anew behind one that a viewer was killed in, or that found no room.
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"wish": wish, "time": time.time()}) + "\n")
+            file.write(f"\n{line}\n")
 
     def read(self) -> list[str]:
         """The wishes since the last time; what is no wish is passed over."""
         try:
-            if self._path.stat().st_size <= self._seen:
+            size = self._path.stat().st_size
+            if size == self._seen:
                 return []
+            if size < self._seen:
+                self._seen = 0  # somebody has made the file anew
             with self._path.open("rb") as file:
                 file.seek(self._seen)
                 data = file.read()
