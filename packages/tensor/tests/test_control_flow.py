@@ -331,7 +331,7 @@ def test_values_are_refused_with_the_line() -> None:
     with pytest.raises(TraceError, match=place):
         recorded(branching)(x)
     for read in (float, int, bool, np.asarray, it.Tensor.tolist):
-        with pytest.raises(TraceError, match="only being written down"):
+        with pytest.raises(TraceError, match="only being traced"):
             recorded(lambda x, read=read: read(x))(x)
     with pytest.raises(TraceError, match=r"nonzero: at .*in <lambda>.* where with a mask"):
         recorded(lambda x: x[x > 0])(it.ones(3))

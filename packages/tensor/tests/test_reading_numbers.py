@@ -73,7 +73,7 @@ def test_where_there_is_no_value(device: str) -> None:
         vmap(lambda e: it.asarray(float(e), device=device))(x)
     with it.device("cpu"), pytest.raises(IngleError, match="inside a compiled function"):
         compiled(lambda x: x * float(x[0]))(it.ones(3))
-    with it.device("cpu"), pytest.raises(IngleError, match="only being written down"):
+    with it.device("cpu"), pytest.raises(IngleError, match="only being traced"):
         compiled(lambda x: it.scan(lambda c, e: (c + float(e), e), it.zeros(()), x))(it.ones(3))
 
 

@@ -120,7 +120,7 @@ class CpuHandle(ArrayHandle):
     Attributes:
         address: of the first element.
         memory: what keeps it alive; it goes back when the handle is gone, unless NumPy saw it.
-        prepacked: the elements packed into panels. Who writes over the memory forgets it.
+        prepacked: the elements packed into panels. A write over the memory drops it.
     """
 
     __slots__ = ("_seen", "address", "memory", "owned", "prepacked")

@@ -1,7 +1,7 @@
-"""Backward passes that come again: each is one operation where operations are only written down.
+"""Backward passes that come again: each is one operation where operations are only traced.
 
 A training loop goes back through an equal recording at every step. Its gradient rules do the same
-each time, so the second pass through equal steps is written down as a program, and from then on
+each time, so the second pass through equal steps is traced as a program, and from then on
 this program is the one operation that the backend gets, on the values that the steps kept.
 """
 

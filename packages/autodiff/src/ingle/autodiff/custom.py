@@ -128,7 +128,7 @@ def _written_down(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> Any:
-    """A call where it is only written down: one step of a program."""
+    """A call where it is only traced: one step of a program."""
     name = function.__name__
     single: list[bool] = []
 

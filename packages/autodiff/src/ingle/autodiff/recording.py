@@ -353,7 +353,7 @@ def lift(cell: Cell[Any], value: Any) -> Any:
     found = _shown.get()[0].get(cell)
     if found is not None and found[0] is value._handle:
         return found[1]
-    # What was written where it is only written down is of a higher level than what is recorded.
+    # What was written where it is only traced is of a higher level than what is recorded.
     return value if value._handle.backend.level else Tensor(leaf(value._handle, 1, cell))
 
 
@@ -403,7 +403,7 @@ def require_grad(x: Tensor) -> Tensor:
     if handle.backend.level:
         raise GradientError(
             "require_grad: this tensor stands for a whole batch inside of vmap, or for none yet "
-            "inside of what is only written down; use grad(function)"
+            "inside of what is only traced; use grad(function)"
         )
     return Tensor(leaf(handle, 1))
 

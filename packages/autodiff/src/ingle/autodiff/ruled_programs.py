@@ -1,4 +1,4 @@
-"""Gradient rules of one's own where a computation is only written down."""
+"""Gradient rules of one's own where a computation is only traced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rule = Callable[..., Any]
 
 
 def is_written_down(tensors: Sequence[Tensor]) -> bool:
-    """Whether the highest level of these records no gradients, over what is only written down."""
+    """Whether the highest level of these records no gradients, over what is only traced."""
     handle = max(tensors, key=lambda x: x.backend.level)._handle
     return not isinstance(handle, TrackedHandle) and handle.base().abstract
 

@@ -27,7 +27,7 @@ class DeviceGroup(Protocol):
     def fusions(self) -> Mapping[Backend, Fusion]: ...
 
     def meeting(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
-        """Who executes an operation whose operands are on several of the devices.
+        """The backend that executes an operation whose operands are on several of the devices.
 
         Raises:
             DeviceError: nobody shall; the message says what to do.

@@ -126,7 +126,7 @@ class Fusion:
             lowered.append(x)
         try:
             (handle,) = self.inner.execute(op, lowered)
-        except Exception:  # whoever reads it hears of it
+        except Exception:  # a read of it raises that
             streams.alone = 0
             return None
         streams.read = False
@@ -162,11 +162,11 @@ class Fusion:
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
         target = lowered[place]
         if isinstance(target, Handle) and target.owned is not None and len(target.owned) > 1:
-            self.flush()  # what reads the old value may only be written down
+            self.flush()  # what reads the old value may only be recorded
         return self.known(reuse(op, lowered, place, owner))
 
     def execute_now(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
-        """Runs an operation that cannot be written down."""
+        """Runs an operation that cannot be recorded."""
         infer(op, inputs)
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
         return tuple([self.known(h) for h in self.inner.execute(op, lowered)])

@@ -101,7 +101,7 @@ class LazyStream(Log):
 
     def _end_of_loop(self) -> int:
         """How many entries there are at the end of the iteration, if this is a loop that keeps
-        little of what it computes: there is no need to wait for whoever reads it."""
+        little of what it computes: there is no need to wait for a read."""
         if MOST_HELD * len(self.living()) > len(self.written):
             return MOST_ENTRIES
         graph = read_log(self.written, ())
@@ -164,7 +164,7 @@ class LazyStream(Log):
                     self._run(handles, donation)
                 self.done = True
             except BaseException:
-                # Ctrl-C. If nothing has happened yet, whoever asks again starts it again.
+                # Ctrl-C. If nothing has happened yet, the next read starts it again.
                 if donation.done:
                     _settle(handles, donation.outputs)
                     self.done = True

@@ -27,7 +27,7 @@ class RNNBase(Module):
     """What recurrent layers share: layers in a row, each in one or both directions.
 
     A layer computes the products with its inputs for the whole sequence at once, and goes through
-    the sequence with `ingle.tensor.scan`, whose step is written down once, in plain code too.
+    the sequence with `ingle.tensor.scan`, whose step is traced once, in plain code too.
 
     >>> from ingle import nn
     >>> isinstance(nn.LSTM(3, 4), nn.RNNBase), isinstance(nn.LSTMCell(3, 4), nn.RNNBase)

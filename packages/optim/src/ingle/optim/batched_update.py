@@ -1,4 +1,4 @@
-"""One operation for the updates of many parameters, where operations are only written down."""
+"""One operation for the updates of many parameters, where operations are recorded."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Scope:
         writes: values written inside.
         replay: raw values shown instead of the cells' own, for replays.
         outside: tells what comes in between: handlers of signals, and finalizers too where a
-            function is only written down, read and write the cells themselves.
+            function is only traced, read and write the cells themselves.
     """
 
     __slots__ = ("outside", "parent", "reads", "replay", "writes")
@@ -142,7 +142,7 @@ def transaction(
     Args:
         commit: False discards the writes even if nothing raises.
         replay: values that cells show inside instead of their own.
-        flush: False lets values that are only written down so far stay so: for writes in the
+        flush: False lets values that are only traced so far stay so: for writes in the
             middle of a computation.
 
     >>> import ingle.tensor as it

@@ -75,7 +75,7 @@ class Handle:
         owned: the ledger of who holds the buffer, where it may be written in place; else None.
             Tensors enter themselves. Whoever else keeps a handle that he did not make, beyond the
             call that it came with, says `handle.owned.share()`.
-        abstract: whether there is no value, since what makes it is only being written down.
+        abstract: whether there is no value, since what makes it is only being traced.
     """
 
     __slots__ = ("backend", "dtype", "shape")
@@ -149,7 +149,7 @@ CAPABILITIES = {
     "memory": "memory() -> Pool: statistics, limit, strategy and release of a device's memory",
     "reuse": "reuse(op, inputs, place, owner) -> Handle: execute, into the buffer of inputs[place] "
     "if `owner` is its only holder, else into a new one with a ledger of its own",
-    "defers": "defers() -> bool: whether operations are only written down at this moment, so that "
+    "defers": "defers() -> bool: whether operations are only recorded at this moment, so that "
     "an operation of many parts (the trait `inlined`) takes no longer than any other",
     "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
     "move": "move(handle, backend) -> Handle: of decorators: what they hold on another device",

@@ -83,7 +83,7 @@ def show(op: Op, inputs: Sequence[Handle | Scalar], outputs: tuple[Handle, ...])
 
 
 checking: set[type] = set()
-"""Backends that check their operands themselves, as what they write down has to be known."""
+"""Backends that check their operands themselves, as what they record has to be known."""
 
 
 def wrap(handle: Handle) -> Tensor:
@@ -140,7 +140,7 @@ def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
 
 
 def _run_mixed(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Tensor, ...]:
-    """`run` in mixed precision; whoever executes the operation does so in what it is given."""
+    """`run` in mixed precision; a backend executes the operation in the dtypes that it is given."""
     half = low.get()
     to = None if half is None else suits(op, inputs, half)
     if to is not None:
@@ -194,7 +194,7 @@ def highest(op: Op, inputs: Sequence[Handle | Scalar]) -> Backend:
     if best is None:
         raise OperandError(f"{op.operation.name}: needs at least one tensor among its operands")
     if mixed:
-        # Who records may keep what it is given: such memory is not written in place any more.
+        # A recording backend may keep its operands: such memory is not written in place any more.
         for x in inputs:
             if isinstance(x, Handle) and x.owned is not None and x.backend is not best:
                 x.owned.share()

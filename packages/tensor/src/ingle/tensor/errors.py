@@ -78,7 +78,7 @@ class BatchError(IngleError, RuntimeError):
 
 
 class TraceError(IngleError, RuntimeError):
-    """A value was asked for that does not exist, since what makes it is only being written down."""
+    """A value was asked for that does not exist, since what makes it is only being traced."""
 
 
 class OutOfMemoryError(IngleError, MemoryError):

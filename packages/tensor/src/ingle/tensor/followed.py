@@ -1,6 +1,6 @@
 """Numbers of the host that know how they were computed.
 
-They are ordinary ints and floats to everyone else. Arithmetic on them is written down on a `Tape`;
+They are ordinary ints and floats to everyone else. Arithmetic on them is recorded on a `Tape`;
 where one leaves the tape, in a comparison, as an index, as a string, the outcome becomes a guard.
 """
 
@@ -178,7 +178,7 @@ class Followed:
     Python's own arithmetic and `math` would then take the value and never ask.
 
     Attributes:
-        tape: where it is written down.
+        tape: where it is recorded.
         name: what it is called there.
         value: what it is in the run that is recorded.
     """
@@ -227,7 +227,7 @@ class Followed:
         return found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's functions of numbers are written down; with arrays the number has to stay."""
+        """NumPy's functions of numbers are recorded; with arrays the number has to stay."""
         name = ufunc.__name__
         # Comparisons hand NumPy's own numbers on as arrays without axes.
         inputs = tuple([x[()] if isinstance(x, np.ndarray) and not x.shape else x for x in inputs])

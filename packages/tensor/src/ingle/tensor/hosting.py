@@ -17,7 +17,7 @@ R = TypeVar("R")
 def on_host(function: Callable[P, R]) -> Callable[P, R]:
     """The function of numbers, which a compiled function calls anew at each of its own calls.
 
-    What Python computes of numbers while a function is compiled is written down, but where a number
+    What Python computes of numbers while a function is compiled is recorded, but where a number
     goes to `math`, to a table or into a branch, what comes out holds for this number alone, and
     another one is recorded anew. A function that is marked with this is called again instead.
     Learning rate schedules are called so by optimizers.

@@ -1,7 +1,7 @@
 """What comes in between: handlers of signals, and finalizers that the collector calls.
 
 Both run in the middle of whatever their thread is doing, with its context variables: what they ask
-for is no part of the function that is being written down, nor are their errors those of the
+for is no part of the function that is being traced, nor are their errors those of the
 operation that was running.
 """
 

@@ -92,7 +92,7 @@ def reduced(groups: Sequence[Sequence[Handle]], target: Backend) -> list[Handle]
 
     Returns:
         A sum on the first device for each group; None where there is no such road, or where
-        something of it is only being written down.
+        something of it is only being traced.
     """
     while target.level:
         target = target.inner  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def _naming(backend: Backend) -> Generator[None, None, None]:
 
 
 def standing_for_move(shape: Shape) -> Op:
-    """What is recorded of a move where a function of several devices is written down: an operation
+    """What is recorded of a move where a function of several devices is traced: an operation
     that gives a tensor as it is, whose result has another place."""
     return OPERATIONS["reshape"].op(shape=shape)
 

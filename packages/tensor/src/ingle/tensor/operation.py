@@ -44,7 +44,7 @@ LATE_ROOMS = (
     "ingle.tensor.control.ruling", "ingle.tensor.ops.convolution.window_products",
     "ingle.tensor.ops.pooling.max_gradients",
 )  # fmt: skip
-"""Modules of operations that are loaded at first use: whoever wants all operations imports them."""
+"""Modules of operations that are loaded at first use: an import of all operations imports them."""
 
 
 class Laws(NamedTuple):
@@ -85,7 +85,7 @@ class Traits:
         bound: what limits it; cheap results are worth computing again instead of keeping.
         storage: takes dtypes that only store values (float8, int4, …), as all movement does.
         unrolled: where it has values, gradients are recorded by running its body.
-        inlined: many operations that are written down as one: whoever runs or plans it runs or
+        inlined: many operations recorded as one: a backend that runs or plans it runs or
             plans its body in its place.
         cost: what one element takes, if a kernel computes it at its place alone (see `Cost`).
             A value that follows from `"cheap"` and `"root"` operations may be computed again by
@@ -179,7 +179,7 @@ class Operation:
             the gradient is zero everywhere.
         body: the operation in terms of other operations, `(*tensors, **statics)`.
         loop: what it repeats, by its op, if it runs a program once for each slice of its inputs:
-            whoever plans it may run some steps at a time.
+            a plan of it may run some steps at a time.
         training: another operation with the same inputs that also returns what the gradient rule
             wants; autodiff runs it instead. The rule of the whole is then written there. Or, for an
             operation with many outputs, a function `(op, needs, device)` that returns the op to run

@@ -13,7 +13,7 @@ T = TypeVar("T")
 def provide(cell: Cell[T], make: Callable[[], T]) -> None:
     """Gives a cell a value that it might have had all along, such as moments that are zeros.
 
-    It is a write like any other, except in a function that is being written down for later runs:
+    It is a write like any other, except in a function that is being traced for later runs:
     there the value is made beforehand, so that these find it and do not make it again.
 
     Args:

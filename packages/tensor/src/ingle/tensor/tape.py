@@ -1,7 +1,7 @@
-"""Arithmetic on numbers of the host, written down as Python.
+"""Arithmetic on numbers of the host, recorded as Python.
 
 A `Tape` gives out numbers that know how they were computed from its inputs. Arithmetic on them is
-written down, so that the next run can compute them from new inputs without running the user's
+recorded, so that the next run can compute them from new inputs without running the user's
 code. Where a number leaves the tape the outcome becomes a guard: a run for which it would differ
 needs a recording of its own.
 """
@@ -32,7 +32,7 @@ NAMES: dict[str, Any] = {
 
 
 class Tape:
-    """Arithmetic on numbers, written down as it happens.
+    """Arithmetic on numbers, recorded as it happens.
 
     Attributes:
         count: how many inputs there are; they are called `x0`, `x1`, …
@@ -117,7 +117,7 @@ class Tape:
         return lambda *numbers: compiled()(*numbers)
 
     def ended(self) -> Tape:
-        """What is written down so far, to which numbers that somebody kept add nothing."""
+        """What is recorded so far, to which numbers that somebody kept add nothing."""
         tape = copy.copy(self)
         tape.lines, tape.guarded = list(self.lines), dict(self.guarded)
         return tape

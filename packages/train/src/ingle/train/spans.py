@@ -16,7 +16,7 @@ class Spans:
     Attributes:
         seconds: of each name since `take`.
         exact: whether the device shall be waited for at the end of each span of this step. Work
-            is written down and done later, so that without it a span holds what others asked for.
+            is recorded and done later, so that without it a span holds what others asked for.
         always: the same for every step.
         listeners: told of each span as it ends.
 

@@ -202,7 +202,7 @@ def _inside(call: Any, rows: int, avals: Sequence[Aval]) -> bool:
 
 
 def _walks(call: Any, rows: int) -> list[tuple[Sequence[int], Sequence[int], int]]:
-    """For each operand sizes and strides of how it is gone over, and where it begins."""
+    """For each operand the sizes and strides of its loops, and its offset."""
     if isinstance(call, NestCall):
         sizes = (rows, *call.sizes[1:])
         pairs = zip(call.strides, call.arguments, strict=True)

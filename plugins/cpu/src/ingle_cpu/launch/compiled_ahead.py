@@ -2,7 +2,7 @@
 
 What a plan runs is known some time before its tables are written: layers that repeat are written
 out in between, and memory is found. A thread asks the engine for the code meanwhile. It says
-nothing of what fails: whoever writes the tables asks again, and hears of it.
+nothing of what fails: the table builder asks again, and gets the error.
 """
 
 from __future__ import annotations

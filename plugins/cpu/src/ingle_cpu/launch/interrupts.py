@@ -28,7 +28,7 @@ def run_interruptibly(table: Stoppable) -> None:
         KeyboardInterrupt: the plan was stopped before its next entry, or had just come to its end.
     """
     done = threading.Event()
-    ticket = [table]  # whoever takes it out decides whether there is a run
+    ticket = [table]  # the taker decides whether there is a run
     errors: list[BaseException] = []
 
     def run() -> None:

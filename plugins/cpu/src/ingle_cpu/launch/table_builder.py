@@ -37,8 +37,8 @@ WORTH = 1 << 14
 COMPILING = 1500
 """To how many steps of passes the compilation of a kernel comes."""
 LONG_ROW = 64
-"""Elements from which on rows of a scattered nest are shared: who has a part of them goes over all,
-which takes a part of what the others' work does."""
+"""Elements from which on rows of a scattered nest are shared: each worker iterates over all of
+them, which takes a part of what the others' work does."""
 
 
 @lru_cache(maxsize=MOST)
@@ -319,7 +319,7 @@ def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
         return WORTH
     if not nest.scattered:
         return max(1, WORTH // _work(nest, sizes))
-    # Who has a part goes over all rows, and does long ones much later than it has passed others.
+    # Each worker iterates over all rows, and does long ones much later than it has passed others.
     shared = sizes[-1] >= LONG_ROW and math.prod(sizes[1:]) >= 2 * WORTH
     return max(1, -(-units(nest, sizes) // (thread_pool().threads if shared else 1)))
 

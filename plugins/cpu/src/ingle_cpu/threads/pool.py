@@ -1,4 +1,4 @@
-"""The workers: Python daemon threads that live in native code and help whoever runs a plan.
+"""The workers: Python daemon threads that live in native code and help threads that run plans.
 
 There is one pool in a process. It is started when the first plan needs it, as many threads as
 `INGLE_NUM_THREADS` says, else one for each core that this process may use; the calling thread is

@@ -68,7 +68,7 @@ define internal void @entry(
   call void %function(ptr %p, ptr %a, i64 %begin, i64 %end, i64 %worker)
   ret void
 }}
-; Takes chunks of the offer until none is free and returns how many it ran. Who has a ticket takes
+; Takes chunks of the offer until none is free and returns how many it ran. A ticket takes
 ; the next chunk of its own share, or where that is used up, of a share behind it. There are as many
 ; tickets as chunks, so that the search ends.
 define internal i32 @take(ptr %state, i64 %worker) {{

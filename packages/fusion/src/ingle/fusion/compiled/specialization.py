@@ -64,7 +64,7 @@ class Specialization:
         graph: the tensors' part.
         host: computes the numbers' part: from numbers among the arguments and cells to the plan's
             scalars and what else is returned or written; None where a guard fails.
-        tape: the same computation as it was written down, and `spelled`, the names of its
+        tape: the same computation as it was recorded, and `spelled`, the names of its
             results there.
         scalars: how many of the host's results are the plan's.
         sources: for each input of the plan: the position among the arguments, the place in one,

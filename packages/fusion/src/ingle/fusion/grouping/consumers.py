@@ -1,4 +1,4 @@
-"""Who takes a value, and whether it has to be in memory for that."""
+"""Consumers of a value, and whether it has to be in memory for that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Uses:
     def stored_twice(self, value: int, args: Iterable[int]) -> bool:
         """Whether an elementwise result would be stored beside what it is made of, for a sum.
 
-        The kernel of the sum had better compute it: what it is made of is in memory anyway.
+        The kernel of the sum computes it: its operands are in memory anyway.
         """
         if "reduce" not in self._roles(value) or self._is_needed(value, "reduce"):
             return False

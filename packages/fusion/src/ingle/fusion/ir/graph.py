@@ -1,6 +1,6 @@
 """A run of operations in relative form: values are known by their order, not by who made them.
 
-A `Log` is how a run is written down: one short tuple for each thing that happens, cheap to append
+A `Log` is how a run is recorded: one short tuple for each thing that happens, cheap to append
 and to hash. Two runs that do the same write equal logs, whatever tensors they ran on, so that a log
 is the key of what was planned for it. A `Graph` is the same, spelled out for passes to work on.
 """
@@ -55,7 +55,7 @@ class Graph:
         nodes: the operations.
         inputs, scalars: the numbers of the values that are given to each run.
         outputs: the numbers of the values that a run returns.
-        donors: inputs, and outputs of the same shape and dtype; whoever runs the graph may give an
+        donors: inputs, and outputs of the same shape and dtype; a run of the graph may give an
             input's memory to an output. See `DonationState`.
         places: of a graph for several devices: the hardware backends of those values that are not
             on the first one. A node runs where its results are.
@@ -146,7 +146,7 @@ class Graph:
 
 
 def constant_entry(number: Any, dtype: DType) -> LogEntry:
-    """How a log writes down a number that is part of it."""
+    """How a log records a number that is part of it."""
     return ("constant", dtype, typed_key(number), number)
 
 

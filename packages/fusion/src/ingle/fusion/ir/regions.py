@@ -132,7 +132,7 @@ def is_assembly(graph: Graph, position: int) -> bool:
 def outside(op: Op, inputs: Sequence[Handle | Scalar]) -> Tensor | None:
     """Whether a piece does not lie inside, of a `slice` or `slice_update` with computed starts.
 
-    Starts that are numbers have been checked by whoever asked for the operation.
+    Starts that are numbers were checked when the operation was called.
     """
     before = op.operation.traits.starts
     if before is None:

@@ -1,6 +1,6 @@
 """Stretches of a graph in which the same operations come again and again.
 
-A network of equal layers is written down layer by layer, its gradient likewise in the other
+A network of equal layers is recorded layer by layer, its gradient likewise in the other
 direction, and so are the updates of its parameters. Each of these is a run: a number of nodes that
 comes several times in a row, on other values.
 """

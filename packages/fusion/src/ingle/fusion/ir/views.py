@@ -239,7 +239,7 @@ class Views:
 def axes_by_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
     """The axes of an array from the widest stride to the narrowest; None for C order.
 
-    Which way elements are gone over, and in which steps, makes no difference.
+    The order in which elements are visited makes no difference.
     """
     long = [a for a in range(len(shape)) if shape[a] != 1]
     order = sorted(long, key=lambda a: -abs(strides[a]))

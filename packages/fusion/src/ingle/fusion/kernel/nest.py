@@ -34,9 +34,9 @@ order follows from the axis alone, whatever the lanes. The one `Map` behind it s
 **Rows at computed places.** An operand may begin each row some elements beyond where its strides
 say; how many is computed by a `Row` stage. In a *scattered* nest several rows may fall on one place
 of an output. There the units of work are the elements on which rows can begin, whose number is the
-size of axis 0, along which nothing else runs. Whoever has some of these units goes over all rows,
-in order, and does those that begin there, so that the order of additions follows from the rows
-alone.
+size of axis 0, along which nothing else runs. A worker with some of these units iterates over all
+rows, in order, and does those that begin there, so that the order of additions follows from the
+rows alone.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _place(
 def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, int]) -> list[int]:
     """What an operation on pieces takes that cannot be computed in its kernels.
 
-    Elements that are all one number can, where the kernel goes over all of them.
+    Elements that are all one number can, where the kernel iterates over all of them.
     """
     node = graph.nodes[position]
     roots = [views.of(a).root for a in node.args]
@@ -241,7 +241,7 @@ class Assembler:
         draft.begin(row, place, moved)
 
     def _scatter(self, position: int, whole: View) -> NestCall | None:
-        """A kernel that goes over the rows of updates."""
+        """A kernel that iterates over the rows of updates."""
         node = self._graph.nodes[position]
         axis = node.op.attributes["axis"]
         indices, updates = self._views.of(node.args[1]), self._views.of(node.args[2])

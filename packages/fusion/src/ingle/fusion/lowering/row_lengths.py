@@ -52,7 +52,7 @@ def _divides(nest: Nest) -> bool:
 def _prefetched(
     nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:
-    """The operands whose next row had better be on its way while a row is gone over again.
+    """The operands whose next row is prefetched in the second pass over a row.
 
     The first pass over a row waits for memory, the later ones find everything near and let memory
     idle. Rows that are too long for this one and the next to stay near are left alone.

@@ -24,10 +24,10 @@ current: ContextVar[Log | None] = ContextVar("ingle_recorder", default=None)
 
 
 class LazyHandle(Handle):
-    """A value that was computed, or is only written down.
+    """A value that was computed, or is only recorded.
 
     Attributes:
-        log: where it is written down; None once it is computed.
+        log: where it is recorded; None once it is computed.
         number: which value it is there.
         value: the handle of the backend below, once it is computed; the error if it never will be.
     """
@@ -53,7 +53,7 @@ class LazyHandle(Handle):
         return self.value.owners if isinstance(self.value, Handle) else None
 
     def computed(self) -> Handle:
-        """The handle of the backend below; runs what is written down, if it must."""
+        """The handle of the backend below; runs what is recorded, if it must."""
         # In this order, since the value counts only if nobody has begun to write over it.
         value = self.value
         log = self.pending_in
@@ -208,7 +208,7 @@ class Log:
         self._handles = [r for r in self._handles if (h := r()) is None or h.number < self._count]
 
     def takes(self, backend: Fusion) -> bool:
-        """Whether operations of a device are written down here."""
+        """Whether operations of a device are recorded here."""
         return backend is self.backend
 
     def record_for(
@@ -218,7 +218,7 @@ class Log:
         raise NotImplementedError
 
     def interrupted(self) -> bool:
-        """Whether the operation at hand is none of the function that is being written down."""
+        """Whether the operation at hand is none of the function that is being recorded."""
         return False
 
     def shorten(self) -> None:
@@ -252,5 +252,5 @@ class Log:
         return [h for r in self._handles if (h := r()) is not None and h.pending_in is self]
 
     def finish(self, wanted: LazyHandle) -> None:
-        """Somebody needs a value that is written down here."""
+        """Somebody needs a value that is recorded here."""
         raise NotImplementedError

@@ -46,7 +46,7 @@ class AddressSpace(Generic[BufferT]):
         return number << OFFSET_BITS
 
     def _number(self) -> int:
-        # The one that has been free for longest: whoever still uses an old address is told.
+        # The one that has been free for longest: a use of an old address is reported.
         if len(self._unused) > RESTING:
             try:
                 return self._unused.popleft()

@@ -62,7 +62,7 @@ which each has a thread of its own, are under way at a time.
 class Replay:
     """Runs a graph through the door of a backend, one operation after the other.
 
-    So do the parts of an operation that many were written down as. A plan for these alone would
+    So do the parts of an operation that stands for many. A plan for these alone would
     keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
     its plan.
     """

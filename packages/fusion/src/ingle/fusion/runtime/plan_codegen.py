@@ -34,7 +34,7 @@ class DonationState:
         done: set right before the native call of these. What a handler of signals raises from then
             on comes behind the call: the outputs have their values, and have to be kept.
         job: the run in the background that the outputs wait for, if there is one.
-        restores: whether what is written over belongs to whoever holds it again if a run in the
+        restores: whether what is written over belongs to its holders again if a run in the
             background fails.
     """
 

@@ -25,8 +25,8 @@ class Lent:
 
 
 class Lender(threading.local):
-    """Lends each thread memory, one piece at a time. Who runs a plan while another one of the
-    thread is being run, such as a handler of signals, gets another piece."""
+    """Lends each thread memory, one piece at a time. A plan that runs inside of another one of the
+    thread, such as that of a handler of signals, gets another piece."""
 
     _idle: Lent | None = None
 

@@ -3,8 +3,8 @@
 A state that each step of a loop stacks is read by the next step before all of it is there. A
 grouping of operations cannot say that such a value lies within one that is made of it. Calls can:
 they know memory, not values. So this looks at calls that copy all of a value into a part of another
-one which nobody else writes. The value gets its memory there from the start, whoever reads it, and
-the copy goes.
+one which nothing else writes. The value gets its memory there from the start, whatever reads it,
+and the copy goes.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class DiskStore:
     """Bytes by name in a folder, for later processes of the same user.
 
     Threads and processes may share one. Nothing here is certain to stay: an entry may be gone at
-    any time, and whoever asks must be able to make it anew.
+    any time, and the caller must be able to make it anew.
 
     Args:
         folder: made if absent; None for a store that never holds anything.

@@ -25,7 +25,7 @@ def run_ahead(plans: int) -> None:
 
     A call of a compiled function, and the end of a step of plain code, then return when their
     memory is found, if what they run takes more than a millisecond. It runs after what was asked
-    for before, and whoever needs a value waits for it: numbers are the same. `INGLE_RUN_AHEAD=2`
+    for before, and a read of a value waits for it: numbers are the same. `INGLE_RUN_AHEAD=2`
     sets it from the start.
 
     An error that only a run can find, such as an index out of range, is raised where somebody

@@ -143,7 +143,7 @@ def weak(values: list[Value]) -> list[Value]:
 
 
 def unknown(x: Value) -> bool:
-    """Whether a tensor has no value yet, or many: what makes it is only being written down."""
+    """Whether a tensor has no value yet, or many: what makes it is only being traced."""
     if not isinstance(x, Tensor):
         return False
     handle = handle_of(x, "value", "x").base()

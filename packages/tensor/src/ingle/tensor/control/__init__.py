@@ -1,4 +1,4 @@
-"""Control flow that can be written down: regions, branches and loops as single steps."""
+"""Control flow that can be traced: regions, branches and loops as single steps."""
 
 from .branching import cond as cond
 from .calling import call as call

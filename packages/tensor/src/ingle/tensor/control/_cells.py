@@ -1,4 +1,4 @@
-"""Cells that are written inside of branches, loops and regions while these are written down."""
+"""Cells that are written inside of branches, loops and regions while these are traced."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def write_back(
 
 
 def refuse_numbers(name: str, traced: Sequence[Traced], times: str) -> None:
-    """Raises where a number of the host would have to change inside of what is written down."""
+    """Raises where a number of the host would have to change inside of what is traced."""
     for cell, number in [item for t in traced for item in t.numbers.items()]:
         raise TraceError(
             f"{name}: a {type(cell).__name__} that holds the number {cell.raw!r} is set to "
-            f"{number!r} inside, which is written down once and runs {times}; {_advice(cell)}"
+            f"{number!r} inside, which is traced once and runs {times}; {_advice(cell)}"
         )
 
 
@@ -59,7 +59,7 @@ def trace_with_cells(
 ) -> tuple[list[Traced], list[Cell[Any]], list[Scope]]:
     """Functions of tensors that may write cells, as functions of these cells' values too.
 
-    Each is written down as a function of the avals and of the values of all cells that one of
+    Each is traced as a function of the avals and of the values of all cells that one of
     them writes, and returns a pair of its own result and of their new values. The scopes are those
     that cells were read and written through.
     """

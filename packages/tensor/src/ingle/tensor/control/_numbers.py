@@ -1,6 +1,6 @@
-"""Numbers in cells that a loop changes while it is written down: counters, rates, random places.
+"""Numbers in cells that a loop changes while it is traced: counters, rates, random places.
 
-The loop is written down once, with numbers that know how they are computed. What they are in each
+The loop is traced once, with numbers that know how they are computed. What they are in each
 step is then computed on the host, and what differs from step to step is sliced like `xs`.
 """
 
@@ -107,7 +107,7 @@ def _rows(
         if row is None:
             raise TraceError(
                 f"{name}: Python decides something by the number in a cell, such as a counter, "
-                f"that is another one in step {len(rows)}; but the body is written down once. "
+                f"that is another one in step {len(rows)}; but the body is traced once. "
                 "Carry the number as a 0-d tensor and use cond or where"
             )
         rows.append(row)

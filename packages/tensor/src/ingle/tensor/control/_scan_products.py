@@ -65,7 +65,7 @@ def taken_before(
     order = [*range(carries), *slices, *range(body.arity, wide.arity), *constants]
     places = {old: new for new, old in enumerate(order)}
     narrow = wide.rebuilt([wide.avals[i] for i in order], places, wide.outputs)
-    with suspended():  # the body has the dtypes that it was written down with
+    with suspended():  # the body has the dtypes that it was traced with
         made = [_at_once(body, p, length, inputs) for p in products]
     given = [*inputs, *made]
     return narrow, len(slices) + len(products), [given[i] for i in order]

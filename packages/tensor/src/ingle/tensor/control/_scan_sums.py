@@ -135,7 +135,7 @@ def taken(found: Sum, stacks: Mapping[int, Tensor]) -> Tensor:
     Args:
         stacks: of the numbers that it asks for, values of all steps.
     """
-    with suspended():  # the step has the dtypes that it was written down with
+    with suspended():  # the step has the dtypes that it was traced with
         first, *others = [_value(term, stacks) for term in found.terms]
         for other in others:
             first = first + other

@@ -48,7 +48,7 @@ def cond(predicate: Any, then: Function, otherwise: Function, /, *operands: Any)
     """`then(*operands)` if the predicate holds, `otherwise(*operands)` if not.
 
     Only one of them runs, as with `if`. It differs from `if` where the predicate has no value:
-    where the function around is written down, both branches are, and one is taken at each run; in
+    where the function around is traced, both branches are, and one is taken at each run; in
     `vmap`, elements whose predicates differ make both run, and each takes its own (gradients of the
     other are multiplied by 0, so they should be finite).
 
@@ -133,7 +133,7 @@ def _merge_cells(predicate: Tensor, scopes: Sequence[Scope]) -> None:
 def _one_step(
     choice: Predicate, branches: Sequence[_Branch], args: Sequence[Any], where: Device | None
 ) -> Any:
-    """Both branches are written down."""
+    """Both branches are traced."""
     given = tensors_of(args)
     traced, cells, _ = trace_with_cells([b.run for b in branches], avals_of(given), where)
     numbers = {

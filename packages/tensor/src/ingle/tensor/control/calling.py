@@ -30,10 +30,10 @@ from ._rules import (
 def call(
     function: Callable[..., Any], /, *args: Any, name: str | None = None, recompute: bool = False
 ) -> Any:
-    """`function(*args)`, which stays one step with a name where it is written down.
+    """`function(*args)`, which stays one step with a name where it is traced.
 
     A region is shown, planned and repeated as a whole: equal layers are one program. Where
-    nothing is written down it is an ordinary call.
+    nothing is traced it is an ordinary call.
 
     Args:
         function: takes and returns nested tuples, lists and dicts of tensors, and whatever else.

@@ -40,7 +40,7 @@ Function = Callable[..., Any]
 def while_loop(condition: Function, body: Function, init: Any, /) -> Any:
     """Runs `carry = body(carry)` as long as `condition(carry)` holds, and returns the last carry.
 
-    It differs from `while` where values are missing: where the function around is written down it
+    It differs from `while` where values are missing: where the function around is traced it
     is one step; in `vmap` it goes on until it ends for every element, and each keeps the carry
     with which it ended.
 
@@ -75,7 +75,7 @@ def _run(loop: _Loop) -> Any:
     while True:
         choice = loop.predicate(carry)
         if not choice.known:
-            raise TraceError("while_loop: its body is asked to run where it is only written down")
+            raise TraceError("while_loop: its body is asked to run where it is only traced")
         if not choice.some:
             return carry
         carry = loop.step(carry) if choice.all else _some_step(loop, carry, choice.tensor)
@@ -126,7 +126,7 @@ def _some_step(loop: _Loop, carry: Any, going: Tensor) -> Any:
 
 
 def _one_step(loop: _Loop) -> Any:
-    """Both functions are written down once; cells that the body writes are carried too."""
+    """Both functions are traced once; cells that the body writes are carried too."""
     init = tensors_of(loop.init)
 
     def condition(*tensors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A region that brings its own gradient: what `custom_gradient` is where it is written down."""
+"""A region that brings its own gradient: what `custom_gradient` is where it is traced."""
 
 from __future__ import annotations
 

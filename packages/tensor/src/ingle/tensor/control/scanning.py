@@ -49,7 +49,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Runs `carry, y = function(carry, x)` for each `x` along the first axis of `xs`.
 
-    It differs from a loop in Python where the function around is written down: it is one step
+    It differs from a loop in Python where the function around is traced: it is one step
     then, whatever the length, and not a step for each `x`.
 
     Args:
@@ -168,7 +168,7 @@ def _no_results(loop: _Scan, xs: Any) -> Any:
 
 
 def _one_step(loop: _Scan, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
-    """The function is written down once; cells that it writes are carried too."""
+    """The function is traced once; cells that it writes are carried too."""
     init, slices = tensors_of(loop.init), tensors_of(xs)
     count = len(init)
     avals = [*avals_of(init), *[Aval(x.shape[1:], x.dtype) for x in slices]]

@@ -1,7 +1,7 @@
 """Programs: a computation in relative form, as a value.
 
 Tensors are known by their number: first the inputs, then the results of each step in turn. A
-program holds no tensors, so two that do the same are equal whatever they were written down from,
+program holds no tensors, so two that do the same are equal whatever they were traced from,
 and a program can be an attribute of an operation: the body of a loop, a branch, a region.
 """
 

@@ -39,7 +39,7 @@ _writing: ContextVar[bool] = ContextVar("ingle_writing_down", default=False)
 
 
 def writing_down() -> bool:
-    """Whether this runs only to be written down: structure is then kept, not unrolled.
+    """Whether this runs only to be traced: structure is then kept, not unrolled.
 
     >>> from ingle.tensor.programs import writing_down, written_down
     >>> with written_down():
@@ -51,7 +51,7 @@ def writing_down() -> bool:
 
 
 def written_down() -> WithBlock[bool]:
-    """What runs inside is written down: `call`, `scan` and `while_loop` become one step each.
+    """What runs inside is traced: `call`, `scan` and `while_loop` become one step each.
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor.programs import Aval, trace, written_down
@@ -66,7 +66,7 @@ def written_down() -> WithBlock[bool]:
 
 
 def loops_once() -> WithBlock[bool]:
-    """What runs inside is written down, as with `written_down`, unless somebody watches operations:
+    """What runs inside is traced, as with `written_down`, unless somebody watches operations:
     who looks for a NaN or counts operations wants to see each step of a loop.
 
     >>> from ingle.tensor.programs import loops_once, writing_down
@@ -104,7 +104,7 @@ class TracedHandle(Handle):
 
 
 class _Taken(NamedTuple):
-    """A step as it was written down: what it takes, and the number of its first result."""
+    """A step as it was traced: what it takes, and the number of its first result."""
 
     op: Op
     inputs: tuple[int | Scalar, ...]
@@ -116,9 +116,9 @@ class Tracer:
     """Writes down what it is asked to execute, at a level above everything around it.
 
     Attributes:
-        redirect: another tracer, above this one, that writes down what concerns this one meanwhile.
-        ended: whether nothing more may be written down.
-        outside: tells handlers of signals and finalizers from the function that is written down.
+        redirect: another tracer, above this one, that traces what concerns this one meanwhile.
+        ended: whether nothing more may be traced.
+        outside: tells handlers of signals and finalizers from the function that is traced.
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor.programs import Tracer, tracing
@@ -151,7 +151,7 @@ class Tracer:
         return f"Tracer({self.inner!r}, level={self.level})"
 
     def input(self, aval: Aval) -> Tensor:
-        """An argument of what is written down."""
+        """An argument of what is traced."""
         self._inputs.append(len(self._avals))
         return Tensor(self._new(aval))
 
@@ -169,7 +169,7 @@ class Tracer:
     def download(self, handle: Handle) -> np.ndarray:
         raise TraceError(
             f"the value of a {handle.dtype} tensor of shape {handle.shape} is asked for at "
-            f"{user_line()}, but what makes it is only being written down. Use where or cond "
+            f"{user_line()}, but what makes it is only being traced. Use where or cond "
             "instead of if, while_loop or scan instead of a loop over values, and return what "
             "you want to look at"
         )
@@ -183,7 +183,7 @@ class Tracer:
     def move(self, handle: Handle, target: Backend) -> Handle:
         raise TraceError(
             f"a tensor of shape {handle.shape} is moved from {self.device} to {target.device} at "
-            f"{user_line()}, in what is only written down (the body of a loop, a branch), which "
+            f"{user_line()}, in what is only traced (the body of a loop, a branch), which "
             "runs on one device; move it before, or what comes out behind"
         )
 
@@ -193,12 +193,12 @@ class Tracer:
         if self.ended:
             raise TraceError(
                 f"{op.operation.name}: a tensor is used at {user_line()} outside of the function "
-                "that was written down with it and has no value; return it from there instead"
+                "that was traced with it and has no value; return it from there instead"
             )
         if op.operation.traits.dynamic_shape:
             raise TraceError(
                 f"{op.operation.name}: at {user_line()} the shape of its result depends on values, "
-                "which do not exist while this is written down. Give it a size where it takes one, "
+                "which do not exist while this is traced. Give it a size where it takes one, "
                 "or use where with a mask"
             )
         avals = infer(op, inputs)
@@ -309,7 +309,7 @@ def tracing(device: Device | str | None, *, making: bool = False) -> Generator[T
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A function as it was written down.
+    """A function as it was traced.
 
     Attributes:
         program: takes the arguments and `closed`; returns the tensors among the leaves of
@@ -410,7 +410,7 @@ def same_number(a: Any, b: Any) -> bool:
 
 
 def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which is written down at each call and then run as a program.
+    """The same function, which is traced at each call and then run as a program.
 
     Tensors in its arguments become inputs of the program. It shows what a compiler would see.
 

@@ -12,7 +12,7 @@ from .groups import group_size, groups_of_unit, is_wide
 _ITEMS = 16
 """Work items for each compute unit of a processor: so many that the last ones are soon done."""
 _GROUPS = 4
-"""Groups for each compute unit of a GPU, where each goes over all rows."""
+"""Groups for each compute unit of a GPU, where each iterates over all rows."""
 _MOST_GROUPS = 1 << 24
 """Takers of units, each of some groups: drivers count groups in 31 bits."""
 _ENOUGH = 1 << 14
@@ -51,7 +51,7 @@ def work_of(nest: Nest, sizes: Sequence[int], processors: int, wide: bool) -> Wo
     if wide:
         return Work(count, 1)
     items = max(1, min(count, processors * _ITEMS, elements // _ENOUGH))
-    if nest.scattered:  # each of them goes over all rows
+    if nest.scattered:  # each of them iterates over all rows
         items = min(items, processors)
     grain = -(-count // items)
     if is_flat(nest):

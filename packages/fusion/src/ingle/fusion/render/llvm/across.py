@@ -5,8 +5,8 @@ a row in each lane a walk along the inner axis takes one element of each at a ti
 scatters. Elements that are reduced wait on the stack and are folded in the order that is the same
 for all renderers.
 
-A stage goes over some vectors of rows before the next one, so that what takes long for one vector,
-such as a chain of operations on its results, has others to go beside.
+A stage iterates over some vectors of rows before the next one, so that what takes long for one
+vector, such as a chain of operations on its results, overlaps with others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def goes_across(nest: Nest, target: Target) -> bool:
 
 
 VECTORS = 4
-"""How many vectors of rows a stage goes over at a time."""
+"""How many vectors of rows a stage processes at a time."""
 
 
 class StackedVectors(NamedTuple):
