@@ -18,6 +18,7 @@ CASES = [
     ((1, 33), (1, 7), {"padding": (0, 3)}),
     ((70,), (6,), {"dilation": (2,), "padding": (4,)}),
     ((1,), (1,), {}),
+    ((31, 37), (3, 7), {"padding": (1, 3)}),  # rows by the four, and some left
 ]
 
 
