@@ -13,7 +13,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.fusion.device.cuda import grid_of, render
+from ingle.fusion.device.cuda import for_length, grid_of, render
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def results(device: str, dtype: Any, rows: int, length: int, first: int) -> list
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
     ("rows", "length", "first"),
-    [(5, 256, 0), (3, 768, 0), (2, 2048, 0), (3, 2304, 0), (2, 4096, 0),
+    [(5, 256, 0), (3, 512, 0), (3, 768, 0), (5, 1024, 0), (2, 2048, 0), (3, 2304, 0), (2, 4096, 0),
      (3, 768, 1), (3, 300, 0), (2, 4352, 0)],
 )  # fmt: skip
 def test_the_bits_are_those_of_the_processor(
@@ -76,3 +76,24 @@ def test_short_rows_have_a_warp_each() -> None:
     assert grid_of(nest, (1001, 1024), 132) == (501, 64, 2)
     assert grid_of(nest, (1001, 4096), 132) == (1001, 64, 1)
     assert grid_of(nest, (1001, 1000), 132) == (1001, 64, 1)
+
+
+def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:
+    """So that more rows are on their way; the one for the longest is that of all other rows."""
+    nest = softmax("bfloat16")
+    for length, pairs in ((256, 8), (512, 8), (768, 16), (1024, 16)):
+        source = for_length(nest, "nest", length)
+        assert source is not None
+        assert f"held0[{pairs}];" in source
+        assert f"inner <= {64 * pairs} &&" in source
+        assert compiled(source)[:4] == b"\x7fELF"
+    assert "held0[32];" in render(nest, "nest")
+    assert [for_length(nest, "nest", n) for n in (2048, 4096, 1000, 0)] == [None] * 4
+
+
+def test_halves_are_converted_by_the_machine(compiled: Any) -> None:
+    """Where NVRTC compiles, which knows the architecture; the bits of a NaN are our own."""
+    for dtype, what in (("bfloat16", "ROUNDED_BFLOAT16"), ("float16", "WIDENED_FLOAT16")):
+        source = render(softmax(dtype), "nest")
+        assert f"INGLE_{what}(x);" in source
+        assert compiled(source)[:4] == b"\x7fELF"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ingle.fusion.device import PER_BYTE, Launch, Rates, axes_by_strides
-from ingle.fusion.device.cuda import THREADS, grid_of
+from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
@@ -231,7 +231,8 @@ class CudaBackend(KernelBackend):
         assert len(args) == layout(nest).scalar(len(nest.scalars))
         behind = [*args, 0, units(nest, sizes), grid.grain]
         given = (ctypes.c_int64 * (len(pointers) + 1 + len(behind)))(*pointers, 0, *behind)
-        kernel = self.kernel(nest)
+        own = for_length(nest, "nest", sizes[-1]) if sizes else None
+        kernel = self.kernel(nest if own is None else own)
         self.enter()
         with self.lock, told(self.device, "a kernel was launched"):
             self.enqueue(kernel, given, grid.blocks, grid.threads, self.stream)

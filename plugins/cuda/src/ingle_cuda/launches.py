@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import DonationState, Launch
-from ingle.fusion.device.cuda import THREADS, grid_of
+from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.executables import bits_of_number, compiled
 from ingle.fusion.device.kernels import (
     HALVES,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 SCRATCH = -1
 """The number of the buffer behind those of the plan."""
+_NEST = "nest"
+"""The name of kernels that are nests."""
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do."""
 _FEW_TERMS = 4096
@@ -151,10 +153,12 @@ class Executable:
         given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
             *[0] * (max(count, 1) + 1), *behind
         )
+        own = for_length(nest, _NEST, sizes[-1]) if sizes else None
+        source = nest if own is None else own
         return KernelStep(
-            compiled(self._backend, launch, nest), pointers, given,
+            compiled(self._backend, launch, source, _NEST), pointers, given,
             (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,
-            nest,
+            source,
         )  # fmt: skip
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...kernel.nest import Nest, layout
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
-from .held import held, may_hold, rows_at_once
+from .held import WHOLE, capacity_for, held, may_hold, rows_at_once
 from .source import rendered
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of
@@ -46,6 +46,17 @@ typedef unsigned long long uint64_t;
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define FP_FAST_FMAF
 #define FP_FAST_FMA
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+static uint16_t rounded_bfloat16(float x)
+{ uint16_t y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+static uint16_t rounded_float16(float x)
+{ uint16_t y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+static float widened_float16(uint16_t x)
+{ float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+#define INGLE_ROUNDED_BFLOAT16 rounded_bfloat16
+#define INGLE_ROUNDED_FLOAT16 rounded_float16
+#define INGLE_WIDENED_FLOAT16 widened_float16
+#endif
 /* An output may lie in the memory of an input of another type, place by place. */
 #define INGLE_ALIAS __attribute__((__may_alias__))
 #define INGLE_INDEPENDENT
@@ -128,13 +139,24 @@ def given_struct(operands: int, numbers: int) -> list[str]:
     ]
 
 
-def render(nest: Nest, name: str) -> str:
-    """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`."""
+def render(nest: Nest, name: str, capacity: int = WHOLE) -> str:
+    """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`.
+
+    Args:
+        capacity: elements of a row that a warp may hold; see `for_length`.
+    """
     if may_hold(nest):
-        return held(nest, name, CUDA)
+        return held(nest, name, CUDA, capacity)
     if is_wide(nest):
         return grouped(nest, name, CUDA)
     return _alone(nest, name, CUDA)
+
+
+def for_length(nest: Nest, name: str, length: int) -> str | None:
+    """The source of a kernel for rows of a length, with the bits of the nest's own; None where that
+    is the nest's own."""
+    capacity = capacity_for(nest, length)
+    return None if capacity == WHOLE else render(nest, name, capacity)
 
 
 def _alone(nest: Nest, name: str, dialect: Cuda) -> str:

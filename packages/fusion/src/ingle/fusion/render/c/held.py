@@ -8,6 +8,10 @@ by shuffles. What several stages read is loaded once, and a dear value that was 
 is needed again is kept, so that memory is read once and written once.
 
 Rows of other lengths and places go the way of all groups, in the same kernel.
+
+What a thread holds are registers, of which a multiprocessor has few: with half of them twice as
+many rows are on their way. So there are kernels for rows of up to 512, 1024 and 2048 elements, and
+each length has the one that holds it; no sum has another order in them.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ WHOLE = BLOCK * SPAN
 CHUNK = 4
 """Pairs of a thread whose operands are loaded together; rows hold a multiple of them."""
 STEP = CHUNK * SPAN
-_CHUNKS = WHOLE // STEP
+CAPACITIES = (WHOLE // 4, WHOLE // 2, WHOLE)
+"""Elements of a row that a warp holds at most, of the kernels that there are."""
 _PAIRS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
 _MOST_REGISTERS = 144
 """For what is held of a row."""
@@ -80,10 +85,21 @@ def rows_at_once(nest: Nest, length: int) -> int:
     return MOST // WARP if suits and may_hold(nest) else 1
 
 
-def held(nest: Nest, name: str, dialect: GroupDialect) -> str:
-    """The source of a kernel that holds rows where it may."""
+def capacity_for(nest: Nest, length: int) -> int:
+    """Which of the kernels that hold a nest's rows is the one for a length."""
+    if not rows_at_once(nest, length) > 1:
+        return WHOLE
+    return next(n for n in CAPACITIES if length <= n)
+
+
+def held(nest: Nest, name: str, dialect: GroupDialect, capacity: int = WHOLE) -> str:
+    """The source of a kernel that holds rows where it may.
+
+    Args:
+        capacity: see `CAPACITIES`.
+    """
     validate(nest)
-    return HeldNest(nest, name, dialect).render()
+    return HeldNest(nest, name, dialect, capacity).render()
 
 
 @dataclass
@@ -100,8 +116,9 @@ class _HeldPlace(RowPlace):
 class HeldNest(GroupNest):
     """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
 
-    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, capacity: int = WHOLE) -> None:
         super().__init__(nest, name, dialect)
+        self._pairs = capacity // SPAN
         self._holding = False
         self._known_uniform = list(self.known)
         self._readers: dict[int, list[int]] = {}
@@ -118,8 +135,10 @@ class HeldNest(GroupNest):
         )
 
     def _registers(self) -> int:
-        held = sum(2 * BLOCK * SIZES[self.nest.operands[k].dtype] // 4 for k in self._held)
-        return held + 2 * BLOCK * len({name for names in self._kept for name in names.values()})
+        """For what is held of a row, by a thread."""
+        pairs = self._pairs
+        held = sum(2 * pairs * SIZES[self.nest.operands[k].dtype] // 4 for k in self._held)
+        return held + 2 * pairs * len({name for names in self._kept for name in names.values()})
 
     def _values_kept(self) -> list[dict[int, str]]:
         """For each stage the values that one stage reduces and a later one needs, with names."""
@@ -161,7 +180,7 @@ class HeldNest(GroupNest):
         row.add(*self.unit.lines(), *stages.lines())
         inner = self.inner_size()
         loop.add(
-            f"const bool alone = {inner} <= {WHOLE};",
+            f"const bool alone = {f'{inner} <= {WHOLE}' if self._is_whole() else 'true'};",
             f"const int warp = threadIdx.x / {WARP}, part = threadIdx.x % {WARP};",
             f"const int64_t from = (alone ? 0 : warp * {WHOLE}) + 2 * part;",
             "const bool first = part == 0 && (alone || warp == 0);",
@@ -172,10 +191,15 @@ class HeldNest(GroupNest):
         found.block("else", others)
         return found
 
+    def _is_whole(self) -> bool:
+        """Whether warps may share a row, as each holds all that belongs together."""
+        return self._pairs == BLOCK
+
     def _condition(self) -> str:
         """Whether rows fill the chunks of one or two warps, and pairs are aligned."""
         inner = self.inner_size()
-        parts = [f"{inner} > 0", f"{inner} <= {MOST // WARP * WHOLE}", f"{inner} % {STEP} == 0"]
+        most = MOST // WARP * WHOLE if self._is_whole() else self._pairs * SPAN
+        parts = [f"{inner} > 0", f"{inner} <= {most}", f"{inner} % {STEP} == 0"]
         units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
         strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
         if strides:
@@ -194,9 +218,9 @@ class HeldNest(GroupNest):
     def _declare(self, stages: Scope) -> None:
         """Registers of a row, with what several stages read in them."""
         for k in self._held:
-            stages.add(f"{self._union(k)} held{k}[{BLOCK}];")
+            stages.add(f"{self._union(k)} held{k}[{self._pairs}];")
         for name in dict.fromkeys(name for names in self._kept for name in names.values()):
-            stages.add(f"float {name}[{BLOCK}][2];")
+            stages.add(f"float {name}[{self._pairs}][2];")
         inputs = [k for k in self._held if not self.nest.operands[k].output]
         if inputs:
             loads = Scope()
@@ -211,7 +235,7 @@ class HeldNest(GroupNest):
         one = Scope()
         one.block(f"if (from + p * {SPAN} < {self.inner_size()})", body)
         scope.add("#pragma unroll")
-        scope.block(f"for (int p = 0; p < {BLOCK}; p += {CHUNK})", one)
+        scope.block(f"for (int p = 0; p < {self._pairs}; p += {CHUNK})", one)
 
     def _union(self, k: int) -> str:
         dtype = self.nest.operands[k].dtype

@@ -82,6 +82,7 @@ def widen(source: Source, dtype: str) -> str:
         body = [
             "const uint32_t sign = (uint32_t)(x & 0x8000) << 16;",
             "const uint32_t rest = (uint32_t)(x & 0x7fff);",
+            *_by_machine("WIDENED", dtype, "rest <= 0x7c00"),
             "/* Below 0x0400 it is that many steps of 2**-24; above, another bias. */",
             f"const uint32_t small = {to_bits}((float)rest * 0x1p-24f);",
             "const uint32_t normal = (rest << 13) + (UINT32_C(112) << 23);",
@@ -105,6 +106,7 @@ def narrow(source: Source, dtype: str, origin: str) -> str:
         body += [
             "if (x != x)",
             "    return (uint16_t)((bits >> 16) | 0x40);",
+            *_by_machine("ROUNDED", dtype),
             "return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);",
         ]
     else:
@@ -114,6 +116,7 @@ def narrow(source: Source, dtype: str, origin: str) -> str:
             "const uint32_t rest = bits & UINT32_C(0x7fffffff);",
             "if (rest > UINT32_C(0x7f800000))",
             "    return (uint16_t)(sign | 0x7e00 | ((rest >> 13) & 0x1ff));",
+            *_by_machine("ROUNDED", dtype),
             "if (rest >= UINT32_C(0x477ff000)) /* rounds to 2**16 or more */",
             "    return (uint16_t)(sign | 0x7c00);",
             "if (rest >= UINT32_C(0x38800000)) /* a normal number */",
@@ -125,6 +128,12 @@ def narrow(source: Source, dtype: str, origin: str) -> str:
         ]
     name = f"{dtype}_of_float32"
     return source.need(name, _function("uint16_t", name, "float x", body))
+
+
+def _by_machine(what: str, dtype: str, where: str = "") -> list[str]:
+    """The conversion as one instruction, where the language names it; it changes NaN's bits."""
+    name, condition = f"INGLE_{what}_{dtype.upper()}", f"if ({where}) " if where else ""
+    return [f"#ifdef {name}", f"{condition}return {name}(x);", "#endif"]
 
 
 def _narrow_double(source: Source) -> str:
