@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, BackendError, OutOfMemoryError
-from ingle.tensor.memory import STRATEGIES, Block, HostSource, Label, Pool
+from ingle.tensor.memory import ALIGNMENT, STRATEGIES, Block, HostSource, Label, Pool
 from ingle.tensor.memory.statistics import read_bytes, shown_bytes
 
 MIB = 1 << 20
@@ -195,6 +195,15 @@ def test_slices_grow_together_again() -> None:
     for i in (2, 0, 3, 1):
         parts[i].release()
     assert pool.statistics().by_size == {32 * MIB: (0, 1)}
+
+
+def test_the_least_that_a_slice_leaves_is_lent() -> None:
+    source = Counting()
+    pool = Pool(source, "slices")
+    pool.allocate(32 * MIB).release()
+    large, small = pool.allocate(32 * MIB - ALIGNMENT), pool.allocate(ALIGNMENT)
+    assert len(source.out) == 1
+    assert small.address == large.address + 32 * MIB - ALIGNMENT
 
 
 def test_bins_take_the_best_fit_and_no_giant() -> None:

@@ -63,6 +63,17 @@ def test_a_number_beyond_all_floats() -> None:
         it.ones(2) * (1 << 2000)
 
 
+def test_the_last_integer_that_is_a_float() -> None:
+    x = it.ones(1, dtype="float64")
+    for number in (2**1022, -(2**1023) + 1):
+        assert (x * number).tolist() == (number * x).tolist() == [float(number)]
+    for number in (2**1023, -(2**1023)):
+        with pytest.raises(IngleError, match="x2: the integer of 1024 bits"):
+            x * number
+        with pytest.raises(IngleError, match="x1: the integer of 1024 bits"):
+            number * x
+
+
 @pytest.mark.parametrize("data", [[1.0, 2.0], 3, None, "cpu"])
 def test_a_tensor_made_as_elsewhere_says_what_to_call(data):
     with pytest.raises(ArgumentError, match=r"asarray\(data\)"):

@@ -64,3 +64,15 @@ def test_one_axis_of_products_is_walked_with_the_place(answers):
         want = plain + np.arange(72, dtype=np.float32).reshape(3, 4, 6)
         np.testing.assert_array_equal(np.asarray(got), want)
     assert answers == [2]
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_an_axis_of_products_is_walked_as_several(answers, repeated):
+    with it.device("cpu"):
+        x, y = it.asarray(numbers(6, 4, 5)), it.asarray(numbers(1 if repeated else 6, 5, 7))
+        c = it.asarray(numbers(2, 3, 4, 7))
+        plain = np.asarray(it.matmul(x, y)).reshape(2, 3, 4, 7)
+        answers.clear()
+        got = compile(lambda x, y, c: it.reshape(it.matmul(x, y), (2, 3, 4, 7)) + c)(x, y, c)
+        np.testing.assert_array_equal(np.asarray(got), plain + np.asarray(c))
+    assert answers == [2]

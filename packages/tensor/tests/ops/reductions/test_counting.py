@@ -56,7 +56,13 @@ def test_means_of_many_small_numbers(dtype: str) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("bins", "limits"),
-    [(5, None), (7, (-1.0, 0.5)), ([-2.0, -0.5, 0.0, 3.0], None), (1, (2.0, 2.0))],
+    [
+        (5, None),
+        (7, (-1.0, 0.5)),
+        ([-2.0, -0.5, 0.0, 3.0], None),
+        ([-1.0, 0.5], None),
+        (1, (2.0, 2.0)),
+    ],
 )
 def test_histogram(bins: Any, limits: Any, weighted: bool, density: bool) -> None:
     x = np.round(RNG.standard_normal((6, 10)) * 4) / 4
@@ -151,6 +157,8 @@ def test_errors() -> None:
         it.bincount(it.asarray([0, 1]), it.zeros(3))
     with pytest.raises(ShapeError, match="histogram: bins must be from 1 to"):
         it.histogram(it.zeros(2), 0)
+    with pytest.raises(ShapeError, match="at least 2 edges"):
+        it.histogram(it.zeros(2), it.asarray([1.0]))
     with pytest.raises(ArgumentError, match="histogram: the edges"):
         it.histogram(it.zeros(2), it.asarray([1.0, 0.0]))
     with pytest.raises(ArgumentError, match="histogram: range"):
