@@ -12,7 +12,7 @@ from test_without_a_gpu import compiled as compiled
 from test_without_a_gpu import softmax
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import for_length, grid_of, render
 
 
@@ -60,6 +60,30 @@ def test_the_bits_are_those_of_the_processor(
     expected = results("cpu", dtype, rows, length, first)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16])
+@pytest.mark.parametrize("length", [256, 768, 2048, 2304, 4352, 5632, 8448, 300, 12800])
+def test_a_vector_that_matrices_are_multiplied_by(device: Any, dtype: Any, length: int) -> None:
+    """Rows that are read once may be of any length; also of two matrices at a time."""
+    rng = np.random.default_rng(length)
+    drawn = [rng.normal(size=(n, length)).astype(np.float32) for n in (5, 5, 1)]
+
+    @compile
+    def both(a: Any, b: Any, x: Any) -> Any:
+        a, b, x = (v.astype(it.float32) for v in (a, b, x))
+        return it.sum(a * x, axis=-1), it.exp(it.sum(a * x, axis=-1)) + it.sum(b * x, axis=-1)
+
+    given = [it.asarray(v, dtype=dtype, device="heldgpu") for v in drawn]
+    sources = explain(both, *given, source=True, runs=0).sources
+    long = length > 1024 or length % 256  # others have kernels of their own
+    assert any("block += 4096" in source for source in sources) == bool(long)
+    found, expected = (
+        [r.numpy() for r in both(*[it.asarray(v, dtype=dtype, device=on) for v in drawn])]
+        for on in ("heldgpu", "cpu")
+    )
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_nothing_is_read_or_computed_twice(compiled: Any) -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ...kernel.nest import Nest, layout
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
-from .held import WHOLE, capacity_for, held, may_hold, rows_at_once
+from .held import held
+from .held_lengths import WHOLE, capacity_for, may_hold, rows_at_once
 from .source import rendered
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of

@@ -9,6 +9,10 @@ is needed again is kept, so that memory is read once and written once.
 
 Rows of other lengths and places go the way of all groups, in the same kernel.
 
+Rows that are read once, as those of a matrix times a vector, may be of any length: two warps take
+two blocks of their sums at a time. A thread asks for up to 16 pairs of each operand before it
+computes with the first one, since a row's memory answers late and nothing else waits with it.
+
 What a thread holds are registers, of which a multiprocessor has few: with half of them twice as
 many rows are on their way. So there are kernels for rows of up to 512, 1024 and 2048 elements, and
 each length has the one that holds it; no sum has another order in them.
@@ -19,26 +23,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES, Code
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, in_blocks
+from ...kernel.nest import BLOCK, Nest, Row
 from ...kernel.validation import validate
 from ..leaves import Environment
 from .dialect import GroupDialect
-from .groups import MOST, GroupNest, group_size
+from .groups import MOST, GroupNest
+from .held_lengths import CHUNK, SHARED, SPAN, STEP, WARP, WHOLE, adds_floats
 from .inner import InnerNest, RowPlace, each
 from .reductions import Partial, joined
 from .rows import FIXED, UNIFORM, VARYING
 from .text import Scope, value_type
 
-WARP = 32
-SPAN = 2 * WARP
-"""Elements that a warp takes at once, and partial results of a reduction."""
-WHOLE = BLOCK * SPAN
-"""Elements of a row that a warp holds: a block of its sums."""
-CHUNK = 4
-"""Pairs of a thread whose operands are loaded together; rows hold a multiple of them."""
-STEP = CHUNK * SPAN
-CAPACITIES = (WHOLE // 4, WHOLE // 2, WHOLE)
-"""Elements of a row that a warp holds at most, of the kernels that there are."""
+_MOST_CHUNKS = 4
+_AHEAD_REGISTERS = 48
+"""For what is loaded before it is computed with, in up to so many chunks."""
 _PAIRS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
 _MOST_REGISTERS = 144
 """For what is held of a row."""
@@ -46,50 +44,6 @@ _LONGEST_CODE = 160
 """Instructions for an element, in all stages: they are written 64 times."""
 _DEAR = 8
 """Instructions from which on a value is kept rather than computed again."""
-_COMBINES = frozenset({"sum", "max", "min", "any", "all"})
-_DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
-
-
-def may_hold(nest: Nest) -> bool:
-    """Whether the rows of a nest, where their lengths suit, may be held in registers."""
-    if nest.lanes != "inner" or nest.scattered or nest.ragged or in_blocks(nest) or not nest.outer:
-        return False
-    if group_size(nest) != MOST or not any(isinstance(s, Reduce) for s in nest.stages):
-        return False
-    stored: set[int] = set()
-    for stage in nest.stages:
-        for instruction in stage.code:
-            if instruction.name == "gather":
-                return False
-            k = instruction.value
-            if instruction.name == "load" and isinstance(k, int):
-                operand = nest.operands[k]
-                if operand.lane == "strided" or (operand.output and k not in stored):
-                    return False
-        if isinstance(stage, Reduce):
-            if stage.scan:
-                return False
-            for combine, at in stage.reductions:
-                if combine not in _COMBINES or stage.code[at].dtype not in _DTYPES:
-                    return False
-        apart = any(nest.operands[k].lane != "unit" for k, _ in stage.stores)
-        if apart and not isinstance(stage, Row):
-            return False
-        stored |= {k for k, _ in stage.stores}
-    return all(o.row_base is None for o in nest.operands)
-
-
-def rows_at_once(nest: Nest, length: int) -> int:
-    """How many rows of such a length a group takes at once."""
-    suits = 0 < length <= WHOLE and length % STEP == 0
-    return MOST // WARP if suits and may_hold(nest) else 1
-
-
-def capacity_for(nest: Nest, length: int) -> int:
-    """Which of the kernels that hold a nest's rows is the one for a length."""
-    if not rows_at_once(nest, length) > 1:
-        return WHOLE
-    return next(n for n in CAPACITIES if length <= n)
 
 
 def held(nest: Nest, name: str, dialect: GroupDialect, capacity: int = WHOLE) -> str:
@@ -129,6 +83,9 @@ class HeldNest(GroupNest):
         writers = {k for s in self.stages for k, _ in s.stores}
         self._held = [k for k, at in sorted(self._readers.items()) if len(at) > 1 or k in writers]
         self._kept = self._values_kept()
+        self._streams = self._is_whole() and not self._held and not any(self._kept) and all(
+            isinstance(s.stage, Row) or adds_floats(s.stage) for s in self.stages
+        )  # fmt: skip
         self._suits = (
             self._registers() <= _MOST_REGISTERS
             and sum(len(s.code) for s in self.stages) <= _LONGEST_CODE
@@ -198,8 +155,10 @@ class HeldNest(GroupNest):
     def _condition(self) -> str:
         """Whether rows fill the chunks of one or two warps, and pairs are aligned."""
         inner = self.inner_size()
-        most = MOST // WARP * WHOLE if self._is_whole() else self._pairs * SPAN
-        parts = [f"{inner} > 0", f"{inner} <= {most}", f"{inner} % {STEP} == 0"]
+        most = SHARED if self._is_whole() else self._pairs * SPAN
+        parts = [f"{inner} > 0", f"{inner} % {STEP} == 0"]
+        if not self._streams:
+            parts.append(f"{inner} <= {most}")
         units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
         strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
         if strides:
@@ -230,12 +189,39 @@ class HeldNest(GroupNest):
                 loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
             self._chunks(stages, loads)
 
-    def _chunks(self, scope: Scope, body: Scope) -> None:
-        """Something for each chunk of pairs of a thread that the row has."""
+    def _chunks(self, scope: Scope, body: Scope, pairs: int = CHUNK) -> None:
+        """Something for each chunk, or several of them, of pairs of a thread that the row has."""
         one = Scope()
         one.block(f"if (from + p * {SPAN} < {self.inner_size()})", body)
         scope.add("#pragma unroll")
-        scope.block(f"for (int p = 0; p < {self._pairs}; p += {CHUNK})", one)
+        scope.block(f"for (int p = 0; p < {self._pairs}; p += {pairs})", one)
+
+    def _in_chunks(self, scope: Scope, pairs: int, body: Scope) -> None:
+        """Something for each of some pairs, `q`, whose chunk the row has."""
+        if pairs == CHUNK:
+            scope.add("#pragma unroll")
+            scope.block(f"for (int q = 0; q < {CHUNK}; q++)", body)
+            return
+        chunk, one = Scope(), Scope()
+        one.add("#pragma unroll")
+        one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
+        chunk.block(f"if (from + (p + chunk) * {SPAN} < {self.inner_size()})", one)
+        scope.add("#pragma unroll")
+        scope.block(f"for (int chunk = 0; chunk < {pairs}; chunk += {CHUNK})", chunk)
+
+    def _near(self, number: int) -> list[int]:
+        """The operands that a stage alone reads, as they come."""
+        return [k for k, at in self._readers.items() if at == [number] and k not in self._held]
+
+    def _ahead_pairs(self, number: int) -> int:
+        """Pairs of each operand that a stage loads before it computes with the first one."""
+        sizes = [SIZES[self.nest.operands[k].dtype] for k in self._near(number)]
+        each, chunks = sum(max(1, 2 * size // 4) for size in sizes), _MOST_CHUNKS
+        while chunks > 1 and (
+            chunks * CHUNK * each > _AHEAD_REGISTERS or self._pairs % (chunks * CHUNK)
+        ):
+            chunks //= 2
+        return chunks * CHUNK if sizes else CHUNK
 
     def _union(self, k: int) -> str:
         dtype = self.nest.operands[k].dtype
@@ -268,22 +254,35 @@ class HeldNest(GroupNest):
         for p in partials:
             body.add(*p.arrays())
             each(body, p.many, p.clear("n"))
-        self._chunks(body, self._chunk(number, partials))
+        turns, ahead = Scope(), self._ahead_pairs(number)
+        self._chunks(turns, self._chunk(number, partials, ahead), ahead)
+        for p in partials:
+            self._exchange(p, turns)
+        if self._streams:
+            around = Scope()
+            for p in partials:
+                each(around, p.many, p.forget("n"))
+            around.add("const int64_t from = first_place + block;", *turns.lines())
+            body.add("const int64_t first_place = from;")
+            head = f"for (int64_t block = 0; block < {self.inner_size()}; block += {SHARED})"
+            body.block(head, around)
+        else:
+            body.add(*turns.lines())
         for j, p in enumerate(partials):
             self._fold_in_warps(p, body)
             self._outside(rows, p.result_type, f"result_{number}_{j}")
             body.add(f"result_{number}_{j} = {p.result('0', self.inner_size())};")
         rows.block("", body)
 
-    def _chunk(self, number: int, partials: list[Partial]) -> Scope:
+    def _chunk(self, number: int, partials: list[Partial], pairs: int) -> Scope:
         """The loads of some pairs, then their code and stores."""
         prepared, chunk, pair, element = self.stages[number], Scope(), Scope(), Scope()
-        near = [k for k, at in self._readers.items() if at == [number] and k not in self._held]
-        for k in near:
-            chunk.add(f"{self._union(k)} near{k}[{CHUNK}];")
-            chunk.add("#pragma unroll")
-            load = f"near{k}[q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};"
-            chunk.block(f"for (int q = 0; q < {CHUNK}; q++)", [load])
+        loads = Scope()
+        for k in self._near(number):
+            chunk.add(f"{self._union(k)} near{k}[{pairs}];")
+            loads.add(f"near{k}[q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};")
+        if loads.lines():
+            self._in_chunks(chunk, pairs, loads)
         element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;")
         kept = self._kept[number]
         own = {at for at, name in kept.items() if name == f"kept_{number}_{at}"}
@@ -306,8 +305,7 @@ class HeldNest(GroupNest):
         for k, _ in prepared.stores:
             value = f"new{k}" if k in fresh else f"held{k}[p + q]"
             pair.add(f"{self._pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
-        chunk.add("#pragma unroll")
-        chunk.block(f"for (int q = 0; q < {CHUNK}; q++)", pair)
+        self._in_chunks(chunk, pairs, pair)
         return chunk
 
     def partials(self, number: int, count: int | None = None) -> list[Partial]:
@@ -316,8 +314,8 @@ class HeldNest(GroupNest):
             return found
         return [Partial(p.combine, p.dtype, p.name, p.at, 2) for p in found]
 
-    def _fold_in_warps(self, p: Partial, body: Scope) -> None:
-        """Folds the partial results of the warps of a row in the order of all kernels."""
+    def _exchange(self, p: Partial, body: Scope) -> None:
+        """Has the two warps of a row know what both have found, in the order of all kernels."""
         kind, both = value_type(p.dtype), f"both_{p.name}"
         self.head.declare(both, f"{self.dialect.local} {kind} {both}[{2 * SPAN}];")
         mine, other = f"{both}[2 * part + n]", f"{both}[{SPAN} + 2 * part + n]"
@@ -335,6 +333,11 @@ class HeldNest(GroupNest):
         body.block("if (!alone)", shared)
         if p.compensated:
             body.block("else", alone)
+
+    def _fold_in_warps(self, p: Partial, body: Scope) -> None:
+        """Folds the partial results of a warp in the order of all kernels."""
+        kind = value_type(p.dtype)
+        if p.compensated:
             each(body, 2, p.round(self.code, "n"))
         value = f"{p.final}[n]"
         wide = "(int)" if p.dtype == "bool" else ""
