@@ -249,3 +249,20 @@ def test_real_and_complex_partners():
     assert real_dtype(it.bfloat16) is it.bfloat16
     assert complex_dtype(it.float16) is it.complex64
     assert complex_dtype(it.float64) is it.complex128
+
+
+def test_a_dtype_equals_its_name_and_numpys_type() -> None:
+    for dtype in (it.float32, it.int8, it.bool, it.complex128, it.bfloat16):
+        own = dtype.dtype.type
+        assert dtype == own
+        assert own == dtype
+        assert dtype == dtype.name
+        assert dtype.name == dtype
+        assert dtype == dtype.dtype
+        assert dtype.dtype == dtype
+        assert dtype in (own,)
+        for other in (it.float64, np.float64, "float64", np.dtype("f8"), None, 3, float):
+            assert dtype != other
+        assert {dtype: 1}[dtype] == 1
+    assert it.float32 != it.float64
+    assert it.int4 != it.int8

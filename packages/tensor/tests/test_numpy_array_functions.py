@@ -448,6 +448,8 @@ def test_describing_waits_for_no_values() -> None:
         (lambda x: np.pad(x, 1, mode="median"), ArgumentError, "mode is one of"),
         (lambda x: np.average(x, weights=x[:2]), ShapeError, "weights of shape"),
         (lambda x: np.select([x > 0], []), ArgumentError, "one choice for each"),
+        (lambda x: np.cross(x, x, axisa=0), ArgumentError, "'axisa'; it takes a, b, axis"),
+        (lambda x: np.outer([1.0], x), OperandError, r"asarray\(x\)"),
         (lambda x: np.linalg.norm(x.reshape(1, 2, 2), 2), ArgumentError, "vector or a matrix"),
     ],
 )  # fmt: skip
@@ -465,3 +467,21 @@ def test_a_number_of_numpys_before_a_sign_is_a_tensor() -> None:
                               number // x, number % x]  # fmt: skip
             plain: list[Any] = [2 * x, 2 + x, 2 - x, 2 / x, 2**x, 2 // x, 2 % x]
             assert [(y.dtype, y.tolist()) for y in got] == [(y.dtype, y.tolist()) for y in plain]
+
+
+def test_lists_of_numbers_beside_a_tensor() -> None:
+    x = TENSORS.A
+    _agree(np.average(x, axis=1, weights=[1, 2, 3, 4]), np.average(ARRAYS.A, 1, [1, 2, 3, 4]))
+    _agree(np.compress([True, False, True], x, axis=0), ARRAYS.A[::2])
+    _agree(np.digitize(x, [0.0, 0.5]), np.digitize(ARRAYS.A, [0.0, 0.5]))
+    assert np.dot([1.0, 2.0, 3.0, 4.0], TENSORS.v).item() == pytest.approx(
+        np.dot([1.0, 2.0, 3.0, 4.0], ARRAYS.v), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in dir(np.ndarray) if not n.startswith("_")])
+def test_attributes_of_arrays_are_there_or_say_what_to_write(name: str) -> None:
+    try:
+        getattr(TENSORS.S, name)
+    except AttributeError as error:
+        assert "; " in str(error)  # noqa: PT017

@@ -72,6 +72,18 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __eq__(self, other: object) -> bool:
+        """Itself, its name, and NumPy's type of its numbers, as with NumPy's own dtypes."""
+        if self is other:
+            return True
+        if isinstance(other, str):
+            return self.name == other
+        if isinstance(other, type) and issubclass(other, np.generic):
+            return self.dtype.type is other
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return as_dtype, (self.name,)
 

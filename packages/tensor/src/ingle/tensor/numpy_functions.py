@@ -169,9 +169,8 @@ def function_of_arrays(
     try:
         inspect.signature(meaning).bind(*args, **options)
     except TypeError as error:
-        raise ArgumentError(
-            f"np.{name}: with tensors {error}; it takes {inspect.signature(meaning)}"
-        ) from None
+        takes = ", ".join(inspect.signature(meaning).parameters)
+        raise ArgumentError(f"np.{name}: with tensors {error}; it takes {takes}") from None
     return meaning(*args, **options)
 
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Axis = int | None
 
+
+def _tensor(x: Any, like: Any) -> Any:
+    """A list of numbers as a tensor beside another; anything else as it is."""
+    return it.asarray(x, device=like.device) if isinstance(x, (list, tuple)) else x
+
+
 MEANINGS: dict[str, Callable[..., Any]] = {}
 """The functions by NumPy's name, as "linalg.norm"."""
 
@@ -68,6 +74,7 @@ def _angle(z: Any, deg: bool = False) -> Tensor:
 def _average(a: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Tensor:
     if weights is None:
         return it.mean(a, axis=axis, keepdims=keepdims)
+    a, weights = _tensor(a, weights), _tensor(weights, a)
     if weights.shape != a.shape:
         if axis is None or weights.shape != (a.shape[axis],):
             raise ShapeError(
@@ -98,12 +105,12 @@ def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
 @_named("compress")
 def _compress(condition: Any, a: Any, axis: Axis = None) -> Tensor:
     a, axis = _along(a, axis)
-    return it.take(a, it.nonzero(condition)[0], axis=axis)
+    return it.take(a, it.nonzero(_tensor(condition, a))[0], axis=axis)
 
 
 @_named("extract")
 def _extract(condition: Any, arr: Any) -> Tensor:
-    return _compress(_flat(condition), arr)
+    return _compress(_flat(_tensor(condition, arr)), arr)
 
 
 @_named("cross")
@@ -140,19 +147,21 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
 
 @_named("digitize")
 def _digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    return it.searchsorted(bins, x, side="left" if right else "right")
+    return it.searchsorted(_tensor(bins, x), x, side="left" if right else "right")
 
 
 @_named("dot")
 def _dot(a: Any, b: Any) -> Tensor:
-    if not it.asarray(a).ndim or not it.asarray(b).ndim:
+    a, b = _tensor(a, b), _tensor(b, a)
+    if not np.ndim(a) or not np.ndim(b):
         return it.multiply(a, b)
     return it.tensordot(a, b, axes=((-1,), (-2 if b.ndim > 1 else -1,)))
 
 
 @_named("inner")
 def _inner(a: Any, b: Any) -> Tensor:
-    if not it.asarray(a).ndim or not it.asarray(b).ndim:
+    a, b = _tensor(a, b), _tensor(b, a)
+    if not np.ndim(a) or not np.ndim(b):
         return it.multiply(a, b)
     return it.tensordot(a, b, axes=((-1,), (-1,)))
 

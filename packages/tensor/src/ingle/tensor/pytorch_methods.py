@@ -292,7 +292,8 @@ def _missing(kind: str, name: str) -> str:
     said = f"{kind} has no attribute {name!r}"
     if name.startswith("_") or sys.is_finalizing():  # Python has no imports any more
         return said
+    from .numpy_names import ATTRIBUTES
     from .pytorch_names import answer
 
-    told = answer(name, "Tensor")
+    told = f"write {ATTRIBUTES[name]}" if name in ATTRIBUTES else answer(name, "Tensor")
     return said if told is None else f"{said}; {told}"

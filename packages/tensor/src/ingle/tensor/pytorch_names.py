@@ -58,7 +58,7 @@ select select_copy narrow narrow_copy: x[:, 2], x[:, start:start + length]
 atleast_1d atleast_2d atleast_3d: x[None] for each axis that is missing
 bitwise_not: ~x
 bmm mm mv: a @ b
-dot: it.sum(a * b)
+dot: it.sum(a * b), of matrices a @ b
 vdot: it.vecdot(a, b)
 inner: it.tensordot(a, b, axes=([-1], [-1]))
 ger: it.outer(a, b)
