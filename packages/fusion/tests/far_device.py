@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -99,6 +99,7 @@ if __name__ == "__main__":
 
 import numpy as np  # noqa: E402  (the process computes without it)
 
+from ingle.fusion.device import Ordered  # noqa: E402
 from ingle.fusion.device.kernel_backend import Held, KernelBackend  # noqa: E402
 from ingle.tensor.device import Device  # noqa: E402
 from ingle.tensor.errors import BackendError, LostDeviceError  # noqa: E402
@@ -208,7 +209,10 @@ class Far(KernelBackend):
         return ticket
 
     def _ask(self, *command: Any) -> bytes:
-        ticket, answers = self.tell(*command), self._answers
+        return self._answer(self.tell(*command))
+
+    def _answer(self, ticket: int) -> bytes:
+        answers = self._answers
         with self._told_more:
             self._told_more.wait_for(lambda: ticket in answers or 0 in answers)
             answer = answers.pop(ticket, None)
@@ -238,6 +242,17 @@ class Far(KernelBackend):
     def read(self, address: int, array: np.ndarray) -> None:
         found = np.frombuffer(self._ask("read", address, array.nbytes), array.dtype)
         array[...] = found.reshape(array.shape)
+
+    def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
+        tickets = [self.tell("read", handle.address, 1) for handle in handles]
+        found: list[bool] = []
+
+        def wait() -> list[bool]:
+            while len(found) < len(tickets):
+                found.append(self._answer(tickets[len(found)]) != b"\0")
+            return found
+
+        return wait
 
     def synchronize(self) -> None:
         self._ask("synchronize")

@@ -164,6 +164,8 @@ PACKAGE = SimpleNamespace(
 class HostBackend:
     """What offers ask of the device, in memory of the host."""
 
+    checks = None
+
     def __init__(self) -> None:
         self.device = Device("cuda")
         self.lock = threading.RLock()

@@ -25,6 +25,8 @@ from ingle_cuda import peers
 class Stub:
     """A device with a stream that notes what it gets."""
 
+    checks = None
+
     def __init__(self, number: int, log: list[Any]) -> None:
         self.device = Device("cuda", number)
         self.limits = SimpleNamespace(number=number)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ingle.fusion import Fusion
 from ingle.fusion.device import (
+    DESKTOP,
     Graph,
     GraphPlans,
     Launch,
@@ -20,7 +21,6 @@ from ingle.fusion.device import (
     LinearPlan,
     Ordered,
     ProgramPlans,
-    Rates,
     Turns,
     WindowProblem,
     avals_of,
@@ -76,7 +76,8 @@ class Cpu(NumpyBackend):
     language = "llvm"
     spreads_products = True
     splits_sums = False
-    rates = Rates()
+    rates = DESKTOP
+    checks = None
     writes_over = True
     folds = True
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import PER_BYTE, Launch, Rates, axes_by_strides
+from ingle.fusion.device import DESKTOP, PER_BYTE, Launch, Ordered, Rates, axes_by_strides
 from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
@@ -57,7 +57,7 @@ def rates_of(limits: Limits) -> Rates:
     """
     operations = limits.processors * _LANES * limits.clock
     if not operations or not limits.bandwidth:
-        return Rates()
+        return DESKTOP
     plain = max(1, round(PER_BYTE * limits.bandwidth / operations))
     return Rates(limits.bandwidth, 2 * operations, plain, _ROOT * plain, _DEAR * plain)
 
@@ -166,6 +166,27 @@ class CudaBackend(KernelBackend):
                 _address(array), address, array.nbytes, _TO_HOST, self.stream.ptr
             )
             self.stream.synchronize()
+
+    def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
+        """Puts copies of flags into the stream, and returns what waits for these."""
+        self.enter()
+        with self.lock, told(self.device, "flags were read"):
+            memory = self._cupy.cuda.alloc_pinned_memory(len(handles))
+            for place, handle in enumerate(handles):
+                self._runtime.memcpyAsync(
+                    memory.ptr + place, handle.address, 1, _TO_HOST, self.stream.ptr
+                )
+            done = self._cupy.cuda.Event(disable_timing=True)
+            done.record(self.stream)
+
+        def wait() -> Sequence[bool]:
+            self.enter()
+            with told(self.device, "flags were read"):
+                done.synchronize()
+            flags: list[bool] = (np.frombuffer(memory, np.uint8, len(handles)) != 0).tolist()
+            return flags
+
+        return wait
 
     def stage(self, array: np.ndarray) -> Handle:
         """`upload` by way of memory that the GPU reads by itself; nobody waits for the copy."""

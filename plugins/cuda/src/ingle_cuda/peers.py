@@ -41,6 +41,7 @@ def copied(handle: Handle, target: CudaBackend) -> Handle:
     """
     source: CudaBackend = handle.backend  # type: ignore[assignment]
     ordered = source.in_order(handle)
+    _follow(target, source)
     made = target.empty(Aval(handle.shape, handle.dtype))
     nbytes = math.prod(handle.shape) * handle.dtype.itemsize
     if not nbytes:
@@ -82,6 +83,8 @@ def summed(groups: Sequence[Sequence[Handle]]) -> list[Handle] | None:
     given: list[tuple[list[MemoryHandle], MemoryHandle, int]] = []
     for group in groups:
         parts = [b.in_order(h) for b, h in zip(backends, group, strict=True)]
+        for backend in backends[1:]:
+            _follow(first, backend)
         out = first.empty(Aval(group[0].shape, group[0].dtype))
         made.append(out)
         if math.prod(out.shape):
@@ -124,6 +127,12 @@ def _open_road(to: int, of: int) -> None:
     except runtime.CUDARuntimeError as error:
         if _ALREADY not in str(error):
             raise
+
+
+def _follow(target: CudaBackend, source: CudaBackend) -> None:
+    """What is made at the target from now on may depend on checks of the source."""
+    if target.checks is not None and source.checks is not None:
+        target.checks.follow(source.checks)
 
 
 def _wait(later: CudaBackend, earlier: CudaBackend) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import CustomKernel, Launch, Rates, WindowProblem
+from ingle.fusion.device import CustomKernel, Launch, Ordered, Rates, WindowProblem
 from ingle.fusion.device.kernel_backend import AddressSpace, Held, KernelBackend, MemoryHandle
 from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
 from ingle.fusion.device.opencl import Work, render_wide, work_of
@@ -194,6 +194,28 @@ class OpenCLBackend(KernelBackend):
         buffer, offset = self._space.find(address)
         with told(self.device, f"{array.nbytes} bytes were read"):
             self._cl.enqueue_copy(self._queue, array, buffer, src_offset=offset, is_blocking=True)
+
+    def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
+        """Puts copies of flags into the queue, and returns what waits for these."""
+        self._check_process()
+        found = np.empty(len(handles), np.uint8)
+        with told(self.device, "flags were read"):
+            for place, handle in enumerate(handles):
+                buffer, offset = self._space.find(handle.address)
+                event = self._cl.enqueue_copy(
+                    self._queue, found[place : place + 1], buffer, src_offset=offset,
+                    is_blocking=False,
+                )  # fmt: skip
+            self._queue.flush()
+
+        def wait() -> Sequence[bool]:
+            self._check_process()
+            with told(self.device, "flags were read"):
+                event.wait()
+            flags: list[bool] = (found != 0).tolist()
+            return flags
+
+        return wait
 
     def synchronize(self) -> None:
         self._check_process()

@@ -176,7 +176,9 @@ class Fusion:
         log = current.get()
         if isinstance(log, Tracer) and handle.pending_in is log:
             return log.move(handle, target)
-        return received(handle.computed(), target)
+        # A device that copies to others by itself needs nobody to wait for the value.
+        copies = getattr(self.hardware, "copy", None) is not None
+        return received(handle.begun() if copies else handle.computed(), target)
 
     def receive(self, handle: Handle) -> LazyHandle:
         """A value of another device's hardware backend, moved here."""
@@ -191,7 +193,7 @@ class Fusion:
         below = getattr(self.hardware, "reduce", None)
         if below is None:
             return None
-        computed = [[handle.computed() for handle in group] for group in groups]
+        computed = [[handle.begun() for handle in group] for group in groups]
         found: Sequence[Handle] | None
         if self.group is not None:
             found = self.group.reduce(computed, self.hardware)
@@ -238,6 +240,14 @@ class Fusion:
         if report is not None:
             report()
 
+    def start(self) -> None:
+        """Has a device that works by itself compute everything that this thread has asked for, and
+        waits for nothing. Whoever reads what depends on an operation that failed gets its error."""
+        mine = self._streams.mine
+        by_itself = getattr(self.hardware, "checks", None) is not None
+        if mine is not None and by_itself and self.defers():
+            mine.start()
+
     def flush(self) -> None:
         """Starts everything that this thread has asked for."""
         mine = self._streams.mine
@@ -250,6 +260,9 @@ class Fusion:
         if mine is not None and not mine.done:
             mine.synchronize()
         self.inner.synchronize()
+        checks = getattr(self.hardware, "checks", None)
+        if checks is not None:
+            checks.report()
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         return self.inner.supports(op, avals)

@@ -30,7 +30,7 @@ from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
 from .runtime.plan import ScheduledPlan
 from .runtime.plan_data import plan_data_of
-from .schedule.donation import donors
+from .schedule.donation import cut, donors
 from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
 from .schedule.schedule import KernelSequence, laid_out
@@ -67,10 +67,7 @@ def compile_graph(
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
     schedule = laid_out(with_early_checks(joined_in_place(filled.sequence), flags))
     donations = donors(schedule, pairs, flags)
-    if donations.taken and donations.start:
-        *before, calls = schedule.steps
-        assert isinstance(calls, list)
-        schedule.steps = [*before, calls[: donations.start], calls[donations.start :]]
+    schedule.steps = cut(schedule, donations, flags, waits=device.checks is None)
     data = plan_data_of(
         device, schedule, scalars, [device.in_order(h) for h in decomposed.constants],
         decomposed.checks, donations.taken,

@@ -122,6 +122,15 @@ class LazyStream(Log):
         self.backend.noted(len(self._handles) == 1)
         self._ran(wanted)
 
+    def begin(self, wanted: LazyHandle) -> None:
+        self.backend.noted(len(self._handles) == 1)
+        self._ran(wanted, defers=True)
+
+    def start(self) -> None:
+        """Has the device compute everything that somebody still holds, and waits for nothing; what
+        an operation raises, whoever reads what depends on it gets."""
+        self._ran(defers=True)
+
     def flush(self) -> None:
         """Computes everything that somebody still holds; the rest is never computed.
 
@@ -137,11 +146,14 @@ class LazyStream(Log):
         self.backend.noted(len(self._handles) == 1)
         self.flush()
 
-    def _ran(self, wanted: LazyHandle | None = None) -> Sequence[LazyHandle]:
+    def _ran(
+        self, wanted: LazyHandle | None = None, *, defers: bool = False
+    ) -> Sequence[LazyHandle]:
         """Gives each handle a value, or the error that stands in for it; returns them.
 
         Args:
             wanted: whose value is needed; if another thread has found it, nothing runs here.
+            defers: whether its checks may be under way afterwards; see `PendingChecks`.
         """
         if setting.plans:
             self.backend.report()
@@ -151,7 +163,7 @@ class LazyStream(Log):
             if not self.open:  # in the middle of something that was interrupted
                 return () if wanted is None else self._run_aside(wanted)
             handles: Sequence[LazyHandle] = ()
-            donation = DonationState()
+            donation = DonationState(defers=defers)
             try:
                 self.open = False
                 handles = self.living()

@@ -9,7 +9,7 @@ from ingle.tensor import Gradients, Tensor, device
 from ingle.tensor.cell import Cell, Scope, current_scope, scope_of, transaction
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
-from ingle.tensor.moving import reduced
+from ingle.tensor.moving import reduced, started
 from ingle.tensor.pytree import flatten, unflatten
 
 
@@ -83,6 +83,9 @@ def data_parallel(
             g = found._entries[key]
             homes.setdefault(key, key.raw.device if isinstance(key, Cell) else g.device)
             pieces.setdefault(key, []).append(g * weight)
+        if len(parts) > 1:  # each works while the next ones are put together
+            del loss, found, g
+            started(backend_of(place))
     total = _added([losses], places[:1])[0]
     sums = _added(list(pieces.values()), [homes[key] for key in pieces])
     return total, Gradients(dict(zip(pieces, sums, strict=True)))

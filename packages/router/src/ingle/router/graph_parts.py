@@ -141,14 +141,31 @@ class PartedGraph:
         ]  # fmt: skip
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs them, and waits for what their devices check as they go, such as indices."""
+        found = [getattr(m.hardware, "checks", None) for m in self._router.members]
+        lines = [checks for checks in found if checks is not None]
+        failures = [line.failures for line in lines]
+        outputs = self.begin(given, numbers)
+        for line, count in zip(lines, failures, strict=True):
+            line.settle(count)
+        return outputs
+
+    def begin(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs them where nothing is written that a failed run must not have changed."""
         known: dict[tuple[Member, int], Handle] = {}
         for number, handle in zip(self._inputs, given, strict=True):
             known[self._place[number], number] = handle
+        # A copy to another device waits for all that its own was asked for before.
+        for part in self.parts:
+            for number in part.inputs:
+                if (self._source(number), number) in known:
+                    self._at(part.member, number, known)
         for part in self.parts:
             inputs = [self._at(part.member, n, known) for n in part.inputs]
             taken = [numbers[i] for i in part.scalars]
+            begin = getattr(part.executable, "begin", part.executable)
             with part.member.answering("a part of a plan"):
-                results = part.executable(inputs, taken)
+                results = begin(inputs, taken)
             del inputs
             for number, handle in zip(part.results, results, strict=True):
                 known[part.member, number] = handle

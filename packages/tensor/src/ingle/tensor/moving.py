@@ -106,6 +106,19 @@ def reduced(groups: Sequence[Sequence[Handle]], target: Backend) -> list[Handle]
     return found
 
 
+def started(target: Backend) -> None:
+    """Has a device that works by itself begin with all that it was asked for, without a wait.
+
+    Args:
+        target: its backend, as `backend_of` names it.
+    """
+    while target.level:
+        target = target.inner  # type: ignore[attr-defined]
+    start = getattr(target, "start", None)
+    if start is not None:
+        start()
+
+
 @contextmanager
 def _naming(backend: Backend) -> Generator[None, None, None]:
     """Errors of a lost device say which one."""

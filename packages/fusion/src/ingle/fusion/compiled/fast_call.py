@@ -270,7 +270,10 @@ class _CallWriter:
     def _run(self, given: str) -> list[str]:
         """A run that writes over nothing; in the background if that is wished for."""
         executable = self._entry.executable
-        if not hasattr(executable, "run_donating"):
+        begin = None if self._entry.writes else getattr(executable, "begin", None)
+        if begin is not None:
+            self._names["run"] = begin
+        if begin is not None or not hasattr(executable, "run_donating"):
             return ["before = donation = None", f"out = run({given})"]
         flags = "False, " * len(self._entry.sources)
         return [

@@ -151,8 +151,9 @@ class ManyCells:
         before: list[Any] = []
         donation: DonationState | None = None
         run_donating = getattr(executable, "run_donating", None)
-        if run_donating is None:
-            outputs = executable(given, scalars)
+        begin = None if self._writes else getattr(executable, "begin", None)
+        if begin is not None or run_donating is None:
+            outputs = (begin or executable)(given, scalars)
             self._write(outputs, given, computed, args, None, before)
             return outputs  # type: ignore[no-any-return]
         if setting.plans:

@@ -35,6 +35,7 @@ from ..runtime.plan_data import KernelRun as KernelRun
 from ..runtime.programs import ProgramPlans as ProgramPlans
 from ..runtime.scratch import Lender as Lender
 from ..runtime.scratch import Lent as Lent
+from ..schedule.rates import DESKTOP as DESKTOP
 from ..schedule.rates import PER_BYTE as PER_BYTE
 from ..schedule.rates import Rates as Rates
 from ..schedule.schedule import arguments_of as arguments_of

@@ -71,6 +71,14 @@ class LazyHandle(Handle):
             )
         raise value
 
+    def begun(self) -> Handle:
+        """The handle of the backend below, for somebody who writes no state and does not wait for
+        it: what is wrong may be found later."""
+        log = self.pending_in
+        if log is not None:
+            log.begin(self)
+        return self.computed()
+
     def settle(self, value: Handle | BaseException) -> None:
         """Gives it its value, or the error that stands in for it.
 
@@ -254,3 +262,7 @@ class Log:
     def finish(self, wanted: LazyHandle) -> None:
         """Somebody needs a value that is recorded here."""
         raise NotImplementedError
+
+    def begin(self, wanted: LazyHandle) -> None:
+        """Somebody needs a value who does not wait for it."""
+        self.finish(wanted)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..ir.graph import Graph
     from .graph_plans import GraphPlans
+    from .pending_checks import PendingChecks
     from .plan_codegen import DonationState, LinearPlan
     from .plan_store import PlanStore
 
@@ -134,6 +135,8 @@ class KernelDevice(Protocol):
             have rows or columns.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
+        checks: those of plans that have returned before they had run; None for a device whose plans
+            wait for their flags.
         plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
@@ -146,6 +149,7 @@ class KernelDevice(Protocol):
     splits_sums: bool
     rates: Rates
     writes_over: bool
+    checks: PendingChecks | None
 
     @property
     def plan_store(self) -> PlanStore | None: ...

@@ -9,6 +9,7 @@ from ingle.tensor.contract import Aval, Backend, Handle
 
 from ..support.refcounts import HELD_ONCE, refs
 from .device import Ordered
+from .pending_checks import PendingCheck, PendingChecks
 
 
 class MemoryHandle(Ordered):
@@ -17,9 +18,10 @@ class MemoryHandle(Ordered):
     Attributes:
         memory: what keeps it alive.
         address: of the first element.
+        check: the last one that was under way when it was made, as far as is known.
     """
 
-    __slots__ = ("address", "memory", "prepacked")
+    __slots__ = ("address", "check", "memory", "prepacked")
 
     def __init__(self, backend: Backend, aval: Aval, memory: Any, address: int) -> None:
         self.backend = backend
@@ -27,6 +29,7 @@ class MemoryHandle(Ordered):
         self.memory = memory
         self.address = address
         self.prepacked = None
+        self.check = _last_check(backend)
 
     @property
     def exclusive(self) -> bool:
@@ -35,9 +38,9 @@ class MemoryHandle(Ordered):
 
 
 class StridedHandle(Handle):
-    """A view of a value; `strides` are in elements."""
+    """A view of a value; `strides` are in elements, `check` is that of `MemoryHandle`."""
 
-    __slots__ = ("address", "memory", "strides")
+    __slots__ = ("address", "check", "memory", "strides")
 
     def __init__(
         self, backend: Backend, aval: Aval, memory: Any, address: int, strides: Sequence[int]
@@ -47,3 +50,9 @@ class StridedHandle(Handle):
         self.memory = memory
         self.address = address
         self.strides = tuple(strides)
+        self.check = _last_check(backend)
+
+
+def _last_check(backend: Any) -> PendingCheck | None:
+    checks: PendingChecks | None = backend.checks
+    return None if checks is None else checks.last

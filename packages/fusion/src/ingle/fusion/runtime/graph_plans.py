@@ -78,7 +78,8 @@ class GraphPlans:
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
-                return self._for(layout)(as_in_memory(self._device, given, layout), numbers)
+                inputs = as_in_memory(self._device, given, layout)
+                return GraphPlans.__call__(self._for(layout), inputs, numbers)
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
@@ -121,7 +122,8 @@ class GraphPlans:
                 kept = dict(layout)
                 donatable = [may and i not in kept for i, may in enumerate(donatable)]
                 inputs = as_in_memory(self._device, given, layout)
-                return self._for(layout).run_donating(inputs, numbers, donatable, donation)
+                other = self._for(layout)
+                return GraphPlans.run_donating(other, inputs, numbers, donatable, donation)
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
@@ -133,7 +135,7 @@ class GraphPlans:
                     return plan.run(given, scalars, donatable, donation)
                 return plan.run(given, scalars)
         self.serving(numbers)
-        return self.run_donating(given, numbers, donatable, donation)
+        return GraphPlans.run_donating(self, given, numbers, donatable, donation)
 
     def report(self) -> None:
         """Raises what went wrong in earlier runs in the background."""
@@ -236,7 +238,7 @@ class GraphPlans:
         found = self._others.get(layout)
         if found is None:
             graph = laid_out_inputs(self._graph, layout)
-            found = self._others[layout] = GraphPlans(
+            found = self._others[layout] = type(self)(
                 self._device, self._fusion, graph, passing=self._passing
             )
             found.in_slices = self.in_slices

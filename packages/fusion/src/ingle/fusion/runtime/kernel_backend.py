@@ -37,6 +37,7 @@ from ..render.c import cuda, opencl, source
 from ..schedule.rates import DESKTOP
 from ..schedule.schedule import Call, HostStep
 from ..support.settings import is_fused
+from .checked_plans import CheckedPlans
 from .custom_kernels import CustomKernel, custom_kernel_of, has_custom_kernel
 from .device import Launch, NativeExecutable, Ordered, Turns
 from .device_handles import MemoryHandle as MemoryHandle
@@ -44,6 +45,7 @@ from .device_handles import StridedHandle as StridedHandle
 from .graph_plans import GraphPlans
 from .launch import Launches, bits_of_number
 from .offers import Offer, taker
+from .pending_checks import PendingChecks
 from .plan_codegen import LinearPlan
 from .plan_store import PlanStore
 from .programs import ProgramPlans
@@ -73,6 +75,8 @@ class KernelBackend(EagerBackend):
         fusion: the decorator over this backend that records and fuses.
         rates: the device's rates, by which plans that give the same bits are weighed.
         offers: what it computes whole, the first one that takes an operation.
+        checks: those of plans that have returned before they had run; None where `begin_flags` is
+            the one given here, so that plans wait for their flags.
     """
 
     language: str = "c"
@@ -82,6 +86,7 @@ class KernelBackend(EagerBackend):
     plan_store: PlanStore | None = None
     rates = DESKTOP
     offers: Sequence[Offer] = ()
+    checks: PendingChecks | None = None
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
@@ -92,6 +97,8 @@ class KernelBackend(EagerBackend):
         self._compiling = renewed(self, "_compiling")
         self._alone: OrderedDict[Any, GraphPlans | None] = OrderedDict()
         self._legality = Legality(self)
+        if type(self).begin_flags is not KernelBackend.begin_flags:
+            self.checks = PendingChecks(self.begin_flags)
 
     # What a stranger writes ------------------------------------------------------------------
 
@@ -147,6 +154,9 @@ class KernelBackend(EagerBackend):
         array = _aligned(handle.shape, handle.dtype.dtype)
         if array.size:
             self.read(ordered.address, array)
+        if self.checks is not None and ordered.check is not None:
+            self.checks.wait()  # the device is behind them
+            self.checks.ensure(ordered)
         return array
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
@@ -184,6 +194,9 @@ class KernelBackend(EagerBackend):
         """Runs what no kernel is generated for: by one's own kernel, by an offer, moved,
         composed, or on the host."""
         avals = [Aval(x.shape, x.dtype) for x in inputs]
+        for x in inputs if self.checks is not None else ():
+            if not isinstance(x, Scalar):
+                self._ensure(x)
         if self.has_custom_kernel(op, avals):
             return self._by_own_kernel(op, inputs, avals)
         offer = taker(self.offers, op, avals)
@@ -250,7 +263,7 @@ class KernelBackend(EagerBackend):
 
     def prepare(self, graph: Graph) -> GraphPlans:
         """A recorded graph as something to call."""
-        return GraphPlans(self, self.fusion, graph)
+        return (GraphPlans if self.checks is None else CheckedPlans)(self, self.fusion, graph)
 
     def run_program(self, program: Program, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """The outputs of a program: the body of a loop, a branch."""
@@ -306,6 +319,7 @@ class KernelBackend(EagerBackend):
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
         """A handle of strided elements of another's memory."""
         assert isinstance(handle, MemoryHandle)
+        self._ensure(handle)
         address = handle.address + offset * handle.dtype.itemsize
         return self._placed(aval, handle.memory, address, strides)
 
@@ -314,6 +328,20 @@ class KernelBackend(EagerBackend):
         found = np.empty(1, np.uint8)
         self.read(handle.address, found)
         return bool(found[0])
+
+    def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
+        """Begins to read such values, and returns what waits for them and gives them.
+
+        A device that works by itself has its own: plans return before they have run then, and what
+        is wrong is raised where somebody waits. Others read flags at once, by `flag`.
+        """
+        found = [self.flag(handle) for handle in handles]
+        return lambda: found
+
+    def _ensure(self, handle: Any) -> None:
+        """Raises what is known to have gone wrong in the making of a value."""
+        if self.checks is not None and handle.check is not None:
+            self.checks.ensure(handle)
 
     def async_plan(self, linear: LinearPlan) -> None:
         """Nothing runs in the background here."""
@@ -326,6 +354,7 @@ class KernelBackend(EagerBackend):
 
     def in_order(self, handle: Handle) -> MemoryHandle:
         """The handle, or a copy of it whose elements lie in C order."""
+        self._ensure(handle)
         if isinstance(handle, MemoryHandle):
             return handle
         assert isinstance(handle, StridedHandle), handle
@@ -377,6 +406,7 @@ class KernelBackend(EagerBackend):
                 self._copy(inputs[number], steps, address)
             return out
         source: Any = inputs[0]
+        self._ensure(source)
         view = moved_view(op, inputs, View(0, source.shape, _strides(source)))
         if view is None:
             ordered = self.in_order(source)
@@ -390,6 +420,7 @@ class KernelBackend(EagerBackend):
 
     def _copy(self, source: Any, steps: Sequence[int], address: int) -> None:
         """Copies the elements of a handle to an address, with other strides."""
+        self._ensure(source)
         own = _strides(source)
         for nest, sizes, args, offsets in copy_calls(source.shape, source.dtype, own, steps):
             places = [source.address + offsets[0], address + offsets[1]]

@@ -15,7 +15,7 @@ from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
-from .plan_codegen import DonationState, Run, plan_function
+from .plan_codegen import DonationState, Run, flags_known, plan_function
 from .plan_data import KernelRun, PlanData
 
 
@@ -43,6 +43,7 @@ class CompiledPlan:
         self._by_host = host_ops
         self.linear_plan = linear = data.linear_plan()
         self._begun = False
+        self._flags_known = self._checks_at() if device.checks is not None else -1
         if linear is None:
             self.run = self._in_steps
         else:
@@ -52,6 +53,16 @@ class CompiledPlan:
     def async_plan(self) -> AsyncPlan | None:
         """Runs it in the background; see `KernelDevice.async_plan`."""
         return None if self.linear_plan is None else self._device.async_plan(self.linear_plan)
+
+    def _checks_at(self) -> int:
+        """Behind how many steps the flags are read: where all are known, or behind the last step
+        that writes over nothing."""
+        data = self.data
+        steps = [(s, s.roots if isinstance(s, KernelRun) else ()) for s in data.steps]
+        own = data.inputs + len(data.constants) + len(data.own)
+        if any(number >= own for number, _ in data.checks):
+            return len(data.steps) - bool(data.donors)
+        return flags_known(steps, data.checks)
 
     def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
         """Writing a plan out takes as long as some runs of it: what comes once is spared that."""
@@ -73,14 +84,23 @@ class CompiledPlan:
         first, last = data.steps, None
         if data.donors:
             *first, last = data.steps
-        for step in first:
+        line = device.checks
+        failures = 0 if line is None else line.failures
+        for place, step in enumerate(first, 1):
             if isinstance(step, KernelRun):
                 self._launched(step, known, within.address, scalars)
             else:
                 self._by_host.run(step, known, scalars)
-        for number, text in data.checks:
-            if device.flag(known[number]):
-                raise OutOfRangeError(text)
+            if place == self._flags_known and line is not None:
+                line.begin([known[n] for n, _ in data.checks], [t for _, t in data.checks], ())
+        if line is None:
+            for number, text in data.checks:
+                if device.flag(known[number]):
+                    raise OutOfRangeError(text)
+        elif data.checks:  # what was made before they began, too
+            for handle in known[data.inputs + len(data.constants) :]:
+                if handle is not None:
+                    handle.check = line.last  # type: ignore[attr-defined]
         givers: set[int] = set()
         if last is not None:
             assert isinstance(last, KernelRun)
@@ -89,6 +109,8 @@ class CompiledPlan:
             known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
+            if line is not None:
+                line.settle(failures)
             if donation is not None:
                 donation.outputs = out
             self._launched(last, known, within.address, scalars, donation, givers)

@@ -213,21 +213,23 @@ class PlanCache:
             form = self._form((log, outputs), numbers)
             held += 1  # the list of all of them: it must live until they are counted
         if form.cut is not None:
-            return self._run_pieces(form.cut, outputs, taken, numbers)
+            return self._run_pieces(form.cut, outputs, taken, numbers, donation.defers)
         return self._run(form, log, outputs, taken, numbers, donation, held)
 
     def _run_pieces(
-        self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any]
-    ) -> list[Handle]:
+        self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any],
+        defers: bool,
+    ) -> list[Handle]:  # fmt: skip
         """One after the other; what lies between two may be written over, what was given not, so
         that a run that is broken off can begin again."""
         values: dict[int, Handle] = dict(zip(cut.inputs, given, strict=True))
         with holding(slices_left, [len(cut.pieces)]):
-            return self._values(cut, values, numbers, outputs)
+            return self._values(cut, values, numbers, outputs, defers)
 
     def _values(
-        self, cut: Cut, values: dict[int, Handle], numbers: Sequence[Any], outputs: Sequence[int]
-    ) -> list[Handle]:
+        self, cut: Cut, values: dict[int, Handle], numbers: Sequence[Any],
+        outputs: Sequence[int], defers: bool,
+    ) -> list[Handle]:  # fmt: skip
         for piece in cut.pieces:
             taken = pick(values, piece.inputs)
             for value in piece.dying:
@@ -235,8 +237,9 @@ class PlanCache:
             scalars = pick(numbers, piece.scalars)
             form = self._form((piece.entries, piece.outputs), scalars, is_piece=True)
             made = self._run(
-                form, piece.entries, piece.outputs, taken, scalars, DonationState(), PASSED_VARIABLE
-            )
+                form, piece.entries, piece.outputs, taken, scalars,
+                DonationState(defers=defers), PASSED_VARIABLE,
+            )  # fmt: skip
             values.update(zip(piece.results, made, strict=True))
             del taken, made
         return pick(values, outputs)
@@ -265,7 +268,8 @@ class PlanCache:
         try:
             run_donating = getattr(executable, "run_donating", None)
             if run_donating is None:
-                return executable(given, rest)
+                begin = getattr(executable, "begin", executable) if donation.defers else executable
+                return begin(given, rest)
             outcome: list[Handle] = run_donating(given, rest, donatable, donation)
         except Exception as error:
             raise PlanError(error) from error

@@ -36,11 +36,14 @@ class DonationState:
         job: the run in the background that the outputs wait for, if there is one.
         restores: whether what is written over belongs to its holders again if a run in the
             background fails.
+        defers: whether whoever asked can do with outputs whose checks are under way, as it neither
+            writes state nor waits.
     """
 
-    __slots__ = ("done", "job", "outputs", "restores")
+    __slots__ = ("defers", "done", "job", "outputs", "restores")
 
-    def __init__(self, restores: bool = False) -> None:
+    def __init__(self, restores: bool = False, defers: bool = False) -> None:
+        self.defers = defers
         self.done = False
         self.outputs: list[Handle] = []
         self.job: BackgroundJob | None = None
@@ -88,23 +91,41 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     """
     if linear.inputs + len(linear.own) + len(linear.outputs) >= MANY:
         return _iterating(device, linear)
+    # Behind what makes the last flag, so that the device reads them while it has more to do.
+    begun = flags_known(linear.executables, linear.checks) if device.checks is not None else -1
     writer = _PlanWriter(device, linear)
     writer.receive(linear.constants)
     writer.make(linear.own)
     writer.borrow(linear.arena)
     written = [writer.executable(s, roots, linear.arena) for s, roots in linear.executables]
+    if begun >= 0:
+        written.insert(begun, writer.begun(linear.checks))
     *first, last = written or [""]
     writer.lines += first
     if not linear.donors:
         writer.lines.append(last)
-    writer.check(linear.checks)
+    if device.checks is None:
+        writer.check(linear.checks)
     shown = [writer.shown(n, view) for n, view in linear.outputs]
     writer.lines.append(f"out = [{', '.join(shown)}]")
     if linear.donors:
+        if device.checks is not None:
+            writer.gate()
         writer.land(last.replace(", scalars", ", scalars, donation"))
     if linear.arena:
         writer.lines.append("take_back(lent)")
     return writer.function()
+
+
+def flags_known(
+    steps: Sequence[tuple[Any, Sequence[int]]], checks: Sequence[tuple[int, str]]
+) -> int:
+    """Behind how many executables, each with the numbers of its buffers, all flags are known; -1 if
+    there are none."""
+    if not checks:
+        return -1
+    flags = {number for number, _ in checks}
+    return 1 + max([n for n, (_, roots) in enumerate(steps) if flags & {*roots}], default=-1)
 
 
 def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
@@ -121,6 +142,10 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     ]
     last = calls.pop() if donors else None
     givers = sorted(donors.values())
+    line = device.checks
+    begun = -1 if line is None else flags_known(linear.executables, checks)
+    texts = [text for _, text in checks]
+    before = [n for n in range(lasting, lasting + len(linear.own)) if n not in donors]
 
     def run(
         given: Sequence[Handle], scalars: Sequence[Any], donatable: Sequence[bool] = nothing,
@@ -128,6 +153,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     ) -> list[Handle]:  # fmt: skip
         if last is not None and last[0].long:
             donatable = nothing
+        failures = 0 if line is None else line.failures
         known = [*map(in_order, given), *constants]
         known += [
             known[giver] if giver is not None and donatable[giver] else empty(aval)
@@ -135,18 +161,25 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
         ]
         lent = device.arena(linear.arena) if linear.arena else None
         shared = 0 if lent is None else lent.address
-        for executable, roots, prepacks in calls:
+        if begun == 0 and line is not None:
+            line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
+        for place, (executable, roots, prepacks) in enumerate(calls, 1):
             places = (shared, *[known[r].address for r in roots])
             executable(places, scalars, prepacks=_handles(known, prepacks))
-        for number, text in checks:
-            if flag(known[number]):
-                raise OutOfRangeError(text)
+            if place == begun and line is not None:
+                line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
+        if line is None:
+            for number, text in checks:
+                if flag(known[number]):
+                    raise OutOfRangeError(text)
         out: list[Handle] = [
             known[n] if view is None
             else viewed(known[n], Aval(view.shape, known[n].dtype), view.strides, view.offset)
             for n, view in outputs
         ]  # fmt: skip
         if last is not None:  # which may write over inputs: everything else is done before
+            if line is not None:
+                line.settle(failures)
             if donation is not None:
                 donation.outputs = out
             for giver in givers:
@@ -195,7 +228,10 @@ class _PlanWriter:
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
+            "line": device.checks,
         }  # fmt: skip
+        if device.checks is not None and linear.donors:
+            self.lines.append("failures = line.failures")
 
     def receive(self, constants: Sequence[Ordered]) -> None:
         if self._inputs:
@@ -230,6 +266,17 @@ class _PlanWriter:
     def check(self, checks: Sequence[tuple[int, str]]) -> None:
         for number, text in checks:
             self.lines.append(f"if flag(v{number}): raise Error({text!r})")
+
+    def begun(self, checks: Sequence[tuple[int, str]]) -> str:
+        name = f"checks{len(self._names)}"
+        self._names[name] = [text for _, text in checks]
+        flags = "".join(f"v{number}, " for number, _ in checks)
+        own = range(self._first, self._first + len(self._linear.own))
+        made = "".join(f"v{number}, " for number in own if number not in self._donors)
+        return f"line.begin(({flags}), {name}, ({made}))"
+
+    def gate(self) -> None:
+        self.lines.append("line.settle(failures)")
 
     def shown(self, number: int, view: View | None) -> str:
         if view is None:

@@ -43,7 +43,7 @@ class ProgramPlans:
             executable = self._known.get((program, numbers))
             if executable is None:
                 graph = graph_of_program(program, numbers)
-                executable = GraphPlans(self._device, self._fusion, graph)
+                executable = self._device.prepare(graph)
                 self._known[program, numbers] = executable
                 while len(self._known) > MOST:
                     self._known.popitem(last=False)

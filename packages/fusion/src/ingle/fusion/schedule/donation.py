@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..ir.graph import Donors
@@ -11,7 +12,7 @@ from ..kernel.nest import folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
-from .schedule import HostStep, Schedule, whole
+from .schedule import Call, HostStep, Schedule, whole
 
 Step = NestCall | ContractionCall
 
@@ -31,6 +32,40 @@ class Donations(NamedTuple):
 
 
 NONE = Donations(0, {})
+
+
+def cut(
+    schedule: Schedule, donations: Donations, flags: Sequence[int], *, waits: bool
+) -> list[list[Call] | HostStep]:
+    """The steps of a schedule, where the last calls are those that may write over inputs.
+
+    Args:
+        schedule: the plan's.
+        donations: what it may do in place.
+        flags: values that say whether the run has failed.
+        waits: whether the run waits for them before it goes on. Else the last calls begin at the
+            first that writes over something, and other calls end where the flags are known, so that
+            the device has something to do while these are waited for.
+    """
+    if not schedule.steps or isinstance(schedule.steps[-1], HostStep):
+        return schedule.steps
+    *before, calls = schedule.steps
+    assert isinstance(calls, list)
+    places: set[int] = set()
+    if waits:
+        places = {donations.start} if donations.taken else set()
+    else:
+        views = schedule.views
+        made = {views.of(flag).root for flag in flags}
+        known = [n for n, call in enumerate(calls, 1) if made & _written(call)]
+        over = [n for n, call in enumerate(calls) if donations.taken.keys() & _written(call)]
+        places = {*known[-1:], *over[:1]}
+    ends = [0, *sorted(places - {0, len(calls)}), len(calls)]
+    return [*before, *[calls[a:b] for a, b in pairwise(ends)]]
+
+
+def _written(call: Step) -> set[int]:
+    return {root for root, argument, _ in _operands(call) if argument.output}
 
 
 def donors(

@@ -1,0 +1,65 @@
+"""Plans of a device that works by itself: who waits for their checks, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ingle.tensor.contract import Handle
+
+from ..fusion import Fusion
+from ..ir.graph import Graph
+from .graph_plans import GraphPlans
+from .pending_checks import PendingChecks
+from .plan_codegen import DonationState
+
+
+class CheckedPlans(GraphPlans):
+    """A graph as plans of a device with `checks`.
+
+    Args:
+        device: which runs it.
+        fusion, graph: see `GraphPlans`.
+        checks: the device's.
+    """
+
+    def __init__(
+        self, device: Any, fusion: Fusion, graph: Graph, *, passing: bool = False,
+        products: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(device, fusion, graph, passing=passing, products=products)
+        self._checks: PendingChecks = device.checks
+
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs it, and waits for checks, its own and those under way before it.
+
+        Raises:
+            OutOfRangeError: an index is out of range.
+        """
+        failures = self._checks.failures
+        outputs = super().__call__(given, numbers)
+        self._checks.settle(failures)
+        return outputs
+
+    def begin(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """Runs it for somebody who writes no state: what is wrong may be found when an output is
+        read."""
+        checks = self._checks
+        failures = checks.failures
+        outputs = super().__call__(given, numbers)
+        if checks.failures != failures:  # another thread has found it out; it may be of an input
+            checks.settle(failures)
+        return outputs
+
+    def run_donating(
+        self, given: Sequence[Handle], numbers: Sequence[Any], donatable: Sequence[bool],
+        donation: DonationState,
+    ) -> list[Handle]:  # fmt: skip
+        """Runs it, and waits for checks unless `donation.defers`; before it writes over inputs it
+        always does."""
+        checks = self._checks
+        failures = checks.failures
+        outputs = super().run_donating(given, numbers, donatable, donation)
+        if not donation.done and not (donation.defers and checks.failures == failures):
+            checks.settle(failures)
+        return outputs

@@ -1,0 +1,192 @@
+"""Checks of plans that nobody has waited for: whether an index was out of range.
+
+A plan on a device that works by itself returns before it has run. Its flags are read by the device
+in turn, and looked at when somebody waits anyway, or is about to write over state:
+
+- Each value knows the last check that was under way when it was made. It may depend on that one and
+  on all before it, so it has no value if one of them failed: whoever reads it gets the error.
+- Before a plan writes over its inputs, and before cells get what a compiled function made, all
+  checks are waited for, so that a step that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import Any, NoReturn
+
+from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.interruptions import is_from_outside
+from ingle.tensor.locks import renewed
+
+MOST = 64
+"""Checks that may be under way; a plan that adds one waits for the oldest then."""
+
+
+class FlagRead:
+    """The flags of one run, which the device reads when it comes to them.
+
+    Args:
+        wait: returns whether each of the flags is set; waits for the device.
+        texts: what is wrong where one is.
+    """
+
+    __slots__ = ("_error", "_texts", "_wait")
+
+    def __init__(self, wait: Callable[[], Sequence[bool]], texts: Sequence[str]) -> None:
+        self._wait: Callable[[], Sequence[bool]] | None = wait
+        self._texts = texts
+        self._error: Exception | None = None
+
+    def error(self) -> Exception | None:
+        """What went wrong, if anything did: an index, or the device.
+
+        It may be asked again, also where an interrupt has ended it.
+        """
+        wait = self._wait
+        if wait is not None:
+            try:
+                found = zip(wait(), self._texts, strict=True)
+                text = next((text for is_set, text in found if is_set), None)
+                self._error = None if text is None else OutOfRangeError(text)
+            except Exception as error:
+                if is_from_outside(error):  # a handler of signals raised it
+                    raise
+                self._error = error
+            self._wait = None
+        return self._error
+
+
+class PendingCheck:
+    """A check in the line of one device.
+
+    Attributes:
+        reads: its flags.
+        done: whether it is known how it ended, it and all before it.
+        error: what went wrong in it or in one before it, as far as is known.
+        counted: whether it is among the failures of its line.
+    """
+
+    __slots__ = ("counted", "done", "error", "reads")
+
+    def __init__(self, reads: FlagRead) -> None:
+        self.reads = reads
+        self.done = self.counted = False
+        self.error: Exception | None = None
+
+
+class PendingChecks:
+    """The checks of a device that are under way, in the order in which it comes to them.
+
+    Args:
+        read: begins to read flags, and returns what waits for them and gives them.
+
+    Attributes:
+        last: the newest of them, which values that are made now may depend on.
+        failures: how many checks have failed so far.
+    """
+
+    def __init__(self, read: Callable[[Sequence[Any]], Callable[[], Sequence[bool]]]) -> None:
+        self._read = read
+        self.last: PendingCheck | None = None
+        self.failures = 0
+        self._waiting: deque[PendingCheck] = deque()
+        self._errors: deque[tuple[int, Exception]] = deque(maxlen=MOST)
+        self._unheard: list[Exception] = []
+        self._lock = renewed(self, "_lock")
+
+    def begin(self, flags: Sequence[Any], texts: Sequence[str], made: Iterable[Any]) -> None:
+        """Has the device read the flags of a run, which goes on.
+
+        Args:
+            flags: values that the device may not have come to yet.
+            texts: what is wrong where one is set.
+            made: other values that depend on them.
+        """
+        check = self._add(FlagRead(self._read(flags), texts))
+        for handle in made:
+            handle.check = check
+
+    def _add(self, reads: FlagRead) -> PendingCheck:
+        check = PendingCheck(reads)
+        with self._lock:
+            if len(self._waiting) >= MOST:
+                self._end_first()
+            self._waiting.append(check)
+            self.last = check
+        return check
+
+    def follow(self, other: PendingChecks) -> None:
+        """Takes over the checks of a device that values come from."""
+        if other.last is None or other is self:
+            return
+        with other._lock:
+            theirs = [check.reads for check in other._waiting]
+        mine = {id(check.reads) for check in list(self._waiting)}
+        for reads in theirs:
+            if id(reads) not in mine:
+                self._add(reads)
+
+    def wait(self) -> None:
+        """Waits for all checks; what went wrong is raised by `settle`, `report` and `ensure`."""
+        with self._lock:
+            while self._waiting:
+                self._end_first()
+
+    def settle(self, failures: int) -> None:
+        """Waits for all checks.
+
+        Args:
+            failures: how many had failed before what the caller does.
+
+        Raises:
+            Exception: what went wrong since.
+        """
+        self.wait()
+        if self.failures != failures:
+            self._raise(next(e for number, e in list(self._errors) if number > failures))
+
+    def report(self) -> None:
+        """Waits for all checks, and raises what went wrong and nobody has heard of; each once."""
+        self.wait()
+        if self._unheard:
+            self._raise(self._unheard[0])
+
+    def ensure(self, handle: Any) -> None:
+        """Raises what went wrong in the making of a value, as far as is known; never waits."""
+        check = handle.check
+        if check is None:
+            return
+        if check.error is not None:
+            self._raise(check.error)
+        if check.done:
+            handle.check = None
+
+    def _raise(self, error: Exception) -> NoReturn:
+        self._unheard = [e for e in self._unheard if e is not error]
+        raise copy(error)
+
+    def _end_first(self) -> None:
+        """Waits for the first check. Each step may be done again: an interrupt may end it behind
+        any of them, and a handler of signals may come by."""
+        if not self._waiting:
+            return
+        check = self._waiting[0]
+        error = check.reads.error()
+        if error is not None and not check.counted:
+            for later in list(self._waiting):
+                later.error = later.error or error
+            number = self.failures + 1
+            self._errors.append((number, error))
+            self._unheard = [*self._unheard, error]
+            check.counted = True
+            self.failures = number
+        check.done = True
+        if self.last is check:
+            self.last = None
+        if self._waiting and self._waiting[0] is check:
+            self._waiting.popleft()
+        # What is made from now on has nothing to do with a check that failed.
+        while error is not None and self._waiting:
+            self._end_first()

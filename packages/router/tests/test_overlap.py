@@ -1,0 +1,113 @@
+"""Several devices work at the same time: what they are asked for, and when somebody waits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from far_device import Far
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+from ingle.router import data_parallel
+from ingle.tensor import plugins
+from ingle.tensor.device import Device
+from ingle.tensor.errors import OutOfRangeError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc"),
+]
+NAMES = ("far", "other")
+Log = list[tuple[str, str]]
+
+
+class Noted(Far):
+    """Notes what it is asked for, and when somebody waits for an answer."""
+
+    log: ClassVar[Log] = []
+
+    def tell(self, *command: Any) -> int:
+        self.log.append((str(self.device), command[0]))
+        return super().tell(*command)
+
+    def _answer(self, ticket: int) -> bytes:
+        self.log.append((str(self.device), "waits"))
+        return super()._answer(ticket)
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """Two devices, and what they are asked for."""
+    Noted.log = []
+    made = [Noted(Device(name)) for name in NAMES]
+    for backend in made:
+        plugins._backends[backend.device] = backend.composition()
+    yield Noted.log
+    for backend in made:
+        del plugins._backends[backend.device]
+        backend.close()
+
+
+def stepping() -> tuple[Callable[..., float], nn.Module]:
+    """A step of training on both, and the model on the first."""
+    it.random.seed(0)
+    with it.device("far"):
+        model = nn.Sequential(nn.Embedding(7, 6), nn.Linear(6, 5))
+    optimizer = optim.Adam(model, lr=0.01)
+
+    def step(x: np.ndarray, y: np.ndarray) -> float:
+        given = it.asarray(x, device="far"), it.asarray(y, device="far")
+        loss, gradients = data_parallel(
+            lambda x, y: it.cross_entropy(model(x), y), *given, devices=NAMES
+        )
+        optimizer.step(gradients)
+        return float(loss.item())
+
+    return step, model
+
+
+WARM = 8
+"""Steps until all plans are there, which are made bit by bit."""
+X, Y = np.arange(8) % 7, np.arange(8) % 5
+
+
+def test_parts_of_a_batch_are_on_their_way_before_anybody_waits(log: Log) -> None:
+    step, _ = stepping()
+    for _ in range(WARM):
+        step(X, Y)
+    log.clear()
+    step(X, Y)
+    launches = [n for n, (_, what) in enumerate(log) if what == "launch"]
+    first = {name: next(n for n in launches if log[n][0] == name) for name in NAMES}
+    between = log[min(first.values()) : max(first.values())]
+    assert (*NAMES,) == tuple(sorted(first))
+    assert "waits" not in [what for _, what in between]
+
+
+@pytest.mark.parametrize("bad", [0, 7])
+def test_an_index_out_of_range_in_one_part_is_told_by_the_sums(log: Log, bad: int) -> None:
+    step, model = stepping()
+    for _ in range(WARM):
+        step(X, Y)
+    wrong = Y.copy()
+    wrong[bad] = 5
+
+    def asked(y: np.ndarray) -> tuple[it.Tensor, it.Gradients]:
+        given = it.asarray(X, device="far"), it.asarray(y, device="far")
+        return data_parallel(lambda x, y: it.cross_entropy(model(x), y), *given, devices=NAMES)
+
+    def values(asked: tuple[it.Tensor, it.Gradients]) -> list[it.Tensor]:
+        return [asked[0], *[asked[1][p] for p in model.parameters()]]
+
+    for _ in range(WARM):
+        wanted = [value.numpy() for value in values(asked(Y))]
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="take_along_axis"):
+            [value.numpy() for value in values(asked(wrong))]
+    for value, same in zip(values(asked(Y)), wanted, strict=True):
+        np.testing.assert_array_equal(value.numpy(), same)
