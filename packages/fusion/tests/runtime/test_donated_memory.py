@@ -175,3 +175,23 @@ def test_a_stream_that_holds_much_alone_is_run(monkeypatch):
         kept.append(x)
         y = y + x
     np.testing.assert_array_equal(np.asarray(y), np.full(LENGTH, sum(k % 3 for k in range(400))))
+
+
+@counted
+@pytest.mark.parametrize("count", [2, MANY + 1], ids=["lines", "loops"])
+def test_a_step_holds_its_state_once_from_its_first_call_on(runs, count):
+    """Recording it holds none of what cells held when the plan runs."""
+    cells = [Cell(fresh(n)) for n in range(count)]
+
+    def step(x):
+        for c in cells:
+            c.value = c.value * 0.5 + x
+
+    compiled, x = compile(step), fresh(1)
+    lies = [cell._value._handle.value.address for cell in cells]
+    for _ in range(4):
+        runs.clear()
+        compiled(x)
+        assert [flags.count(True) for flags in runs] == [count]
+        assert [cell._value._handle.value.address for cell in cells] == lies
+    np.testing.assert_array_equal(np.asarray(cells[1].value)[:9], np.full(9, 2 - 0.5**4))

@@ -22,8 +22,8 @@ from .table_builder import TableSet, build_tables, rendered
 QUICK = 4
 """Grains of work up to which a plan keeps Python's lock, which takes longer to get back."""
 
-MANY = 5000
-LONG = 0.2
+MANY = 20_000
+LONG = 0.5
 """Grains of work, and seconds, from which on a plan lets Ctrl-C stop it."""
 
 MOST_TABLE_SETS = 8
@@ -208,13 +208,13 @@ class CpuExecutable:
                 table.arg_bytes[start : start + 8] = words[number]
 
     def _run(self, table: Table, donation: DonationState | None = None) -> None:
+        began = time.perf_counter()
         if self._long and threading.current_thread() is threading.main_thread():
             run_interruptibly(table)
         else:
-            began = time.perf_counter()
             table.run(donation=donation)
-            self.seconds = time.perf_counter() - began
-            self._long = self.seconds > LONG
+        self.seconds = time.perf_counter() - began
+        self._long = self.seconds > LONG
 
 
 @cache

@@ -163,13 +163,16 @@ class Compiled(Generic[P, R]):
     def _run(
         self, entry: Specialization, key: Hashable, leaves: list[Any], args: Any, kwargs: Any
     ) -> R:
-        result: R = entry.run(leaves)
+        fits = bindable(args, kwargs)
+        result: Any = entry.fast(args) if fits and entry.fast is not None else MISSED
+        if result is MISSED:
+            result = entry.run(leaves)
         self._not_in_vain(key)
-        if bindable(args, kwargs):
+        if fits:
             if entry.fast is None:
                 entry.fast = bind(entry, args)
             self._fast = entry.fast
-        return result
+        return result  # type: ignore[no-any-return]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -220,7 +223,22 @@ class Compiled(Generic[P, R]):
                     known.hold_for(entry.readings[0])
             if epoch() == now:
                 known.hold(now)
-            return known.run(leaves, fresh=True)  # type: ignore[no-any-return]
+            del recording, entry  # which hold what the run may write over
+            return self._first_run(known, args, kwargs, leaves)
+
+    def _first_run(self, entry: Specialization, args: Any, kwargs: Any, leaves: list[Any]) -> R:
+        """Runs what was recorded just now.
+
+        What writes cells runs as in later calls, over what these held: else a step of training
+        would hold its state twice at its first calls, and never again.
+        """
+        if entry.writes and bindable(args, kwargs) and entry.planned(leaves):
+            if entry.fast is None:
+                entry.fast = bind(entry, args)
+            result = entry.fast(args)
+            if result is not MISSED:
+                return result  # type: ignore[no-any-return]
+        return entry.run(leaves, fresh=True)  # type: ignore[no-any-return]
 
     def _keep(self, key: Hashable, leaves: list[Any]) -> _Kept:
         """A place for recordings, until there are too many or an object of the key is no more."""

@@ -156,6 +156,17 @@ class Specialization:
         results = [self.result_of(r, outputs, computed, leaves) for r in self.results]
         return unflatten(self.tree, results)
 
+    def planned(self, leaves: Sequence[Any]) -> bool:
+        """Whether there is a plan for these arguments, which is made if it can be.
+
+        Only a plan knows what it may write over. In a group of writes none is written over.
+        """
+        serving = getattr(self.executable, "serving", None)
+        if serving is None or current_scope() is not None:
+            return False
+        serving(self._computed(leaves, None)[: self.scalars])
+        return True
+
     def stepped(self) -> dict[Cell[Any], int]:
         """The cells that others may step meanwhile, generators of random numbers, with their places
         among the numbers."""
