@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Aval, Scalar
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.neural.attention import (
     ATTENTION,
@@ -118,21 +118,20 @@ class Attention(LibraryOffer):
     def describe(self, cudnn: Any, graph: Any, problem: AttentionProblem) -> None:
         describe(cudnn, graph, problem)
 
-    def reads(self, handle: Any) -> bool:
+    def reads(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
         return True
 
-    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Puts the library's kernels into the stream."""
-        found, handles = self.prepared(op, inputs)
-        results = [self.backend.empty(aval) for aval in found.results]
-        scale = inputs[5 if op.operation is ATTENTION_GRADIENT else 4]
-        assert isinstance(scale, Scalar), "the scale of attention is a number"
+    def places(
+        self, op: Op, tensors: Sequence[int], results: Sequence[int],
+        numbers: Sequence[Scalar | None],
+    ) -> tuple[Mapping[int, int], Any]:  # fmt: skip
+        scale = numbers[5 if op.operation is ATTENTION_GRADIENT else 4]
+        assert scale is not None, "the scale of attention is a number"
         factor = ctypes.c_float(float(scale.value.real))
-        places = {n: h.address for n, h in enumerate(handles, 1)}
+        places = dict(enumerate(tensors, 1))
         places[SCALE] = ctypes.addressof(factor)
-        places |= dict(enumerate([r.address for r in results], RESULTS))
-        self.plans.run(found.plan, places)
-        return tuple(results)
+        places |= dict(enumerate(results, RESULTS))
+        return places, factor
 
 
 def describe(cudnn: Any, graph: Any, problem: AttentionProblem) -> None:

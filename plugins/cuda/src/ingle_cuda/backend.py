@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import DESKTOP, PER_BYTE, Launch, Ordered, Rates, axes_by_strides
+from ingle.fusion.device import (
+    DESKTOP,
+    PER_BYTE,
+    Launch,
+    Ordered,
+    Rates,
+    WholeCall,
+    axes_by_strides,
+    taker,
+)
 from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
@@ -27,7 +36,7 @@ from . import cublas, nvml, peers
 from .attention import Attention
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
-from .cudnn import Plans
+from .cudnn import LibraryOffer, Plans, Prepared
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable
@@ -237,6 +246,18 @@ class CudaBackend(KernelBackend):
         """Whether a product with windows is one of cuBLAS with a copy of them."""
         sizes = problem.m, problem.n, problem.k
         return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, *sizes)
+
+    def launches_whole(self, call: WholeCall) -> bool:
+        """Whether executables compute an operation by a library, beside kernels."""
+        return self.whole_step(call) is not None
+
+    def whole_step(self, call: WholeCall) -> tuple[LibraryOffer, Prepared] | None:
+        """The offer that computes an operation within executables, and how."""
+        if self.has_custom_kernel(call.op, call.avals):
+            return None
+        offer = taker(self.offers, call.op, call.avals)
+        found = offer.launched(call) if isinstance(offer, LibraryOffer) else None
+        return None if found is None else (offer, found)  # type: ignore[return-value]
 
     def executable(
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ingle.fusion.device.kernel_backend import StridedHandle
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Aval, Scalar
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
@@ -93,21 +92,20 @@ class Convolutions(LibraryOffer):
     def describe(self, cudnn: Any, graph: Any, problem: ConvolutionProblem) -> None:
         describe(cudnn, graph, problem)
 
-    def reads(self, handle: Any) -> bool:
-        return not isinstance(handle, StridedHandle) or _has_channels_last(handle)
+    def reads(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+        return strides == contiguous(shape) or _has_channels_last(shape, strides)
 
-    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Puts the library's kernels into the stream."""
-        found, handles = self.prepared(op, inputs)
-        made = self.backend.empty(found.results[0])
-        self.plans.run(found.plan, {n: h.address for n, h in enumerate((*handles, made), 1)})
-        return (made,)
+    def places(
+        self, op: Op, tensors: Sequence[int], results: Sequence[int],
+        numbers: Sequence[Scalar | None],
+    ) -> tuple[Mapping[int, int], Any]:  # fmt: skip
+        return dict(enumerate([*tensors, *results], 1)), None
 
 
-def _has_channels_last(handle: StridedHandle) -> bool:
+def _has_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether images lie in memory pixel by pixel, each with all its channels."""
-    n, c, *image = handle.shape
-    batch, channel, *rest = handle.strides
+    n, c, *image = shape
+    batch, channel, *rest = strides
     return (batch, *rest, channel) == contiguous((n, *image, c))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ingle.fusion.device import WholeCall
 from ingle.fusion.device.kernel_backend import StridedHandle
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.locks import renewed
@@ -134,16 +135,26 @@ class Plans:
         return not self._fails
 
     def run(self, plan: Plan, places: Mapping[int, int]) -> None:
-        """Puts a plan into the stream; `places` are addresses by the numbers of tensors."""
-        cudnn, backend = package(), self._backend
-        assert cudnn is not None
+        """Puts a plan into the backend's stream; `places` are addresses by the numbers of
+        tensors."""
+        backend = self._backend
         backend.enter()
         # The pool gives it to others only behind what the stream does until then.
         workspace = backend.allocate(max(plan.nbytes, ALIGNMENT))
-        doing = "cuDNN computed (INGLE_CUDA_CUDNN=0 does without it)"
-        with backend.lock, told(backend.device, doing):
-            cudnn.set_stream(handle=self._handle, stream=backend.stream.ptr)
-            plan.graph.execute(dict(places), workspace.address, handle=self._handle)
+        with backend.lock:
+            self.put(plan, places, workspace.address, backend.stream)
+
+    def put(self, plan: Plan, places: Mapping[int, int], workspace: int, stream: Any) -> None:
+        """Puts a plan into a stream, by one who holds the backend's lock.
+
+        Args:
+            workspace: the address of as many bytes as the plan needs.
+        """
+        cudnn = package()
+        assert cudnn is not None
+        with told(self._backend.device, "cuDNN computed (INGLE_CUDA_CUDNN=0 does without it)"):
+            cudnn.set_stream(handle=self._handle, stream=stream.ptr)
+            plan.graph.execute(dict(places), workspace, handle=self._handle)
 
 
 def tensor(cudnn: Any, graph: Any, number: int, layout: Layout, dtype: str) -> Any:
@@ -214,8 +225,20 @@ class LibraryOffer(ABC):
         """Adds the tensors and the operation of a problem to a graph."""
 
     @abstractmethod
-    def reads(self, handle: Any) -> bool:
-        """Whether the library may read an operand that is in no C order."""
+    def reads(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+        """Whether the library may read an operand that lies so."""
+
+    @abstractmethod
+    def places(
+        self, op: Op, tensors: Sequence[int], results: Sequence[int],
+        numbers: Sequence[Scalar | None],
+    ) -> tuple[Mapping[int, int], Any]:  # fmt: skip
+        """Addresses by the numbers of a graph's tensors, and what has to be held meanwhile.
+
+        Args:
+            tensors, results: addresses.
+            numbers: the operands that are numbers, None for each tensor.
+        """
 
     def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
         if op.operation not in self.operations:
@@ -230,13 +253,40 @@ class LibraryOffer(ABC):
         """How to compute an operation, and its operands that are no numbers, some of them copies:
         to be held until the plan is in the stream, behind which the pool gives memory on."""
         given = [x for x in inputs if x.shape]
-        handles = [self._readable(x, as_it_lies=self.reads(x)) for x in given]
+        handles = [self._readable(x, as_it_lies=self._read(x)) for x in given]
         found = self._of(op, inputs, handles)
         if found is None:
             handles = [self._readable(h, as_it_lies=False) for h in handles]
             found = self._of(op, inputs, handles)
         assert found is not None, "takes() has seen it"
         return found, handles
+
+    def launched(self, call: WholeCall) -> Prepared | None:
+        """How executables compute an operation, whose operands they know; None if these have to be
+        copied first."""
+        tensors = [a for a in call.arguments if not a.output]
+        avals = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
+        for argument, aval in zip(tensors, avals, strict=True):
+            shifted = argument.offset * aval.dtype.itemsize % ALIGNMENT
+            if shifted or not self.reads(aval.shape, argument.strides):
+                return None
+        key = call.op, *call.avals, *call.strides
+        if key not in self._prepared:
+            problem = self.problem(call.op, call.avals, call.strides)
+            plan = None if problem is None else self._plan(problem)
+            self._prepared[key] = plan and Prepared(plan, call.results)
+        return self._prepared[key]
+
+    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Puts the library's kernels into the stream."""
+        found, handles = self.prepared(op, inputs)
+        made = [self.backend.empty(aval) for aval in found.results]
+        numbers = [x if isinstance(x, Scalar) else None for x in inputs]
+        addresses = [h.address for h in handles], [h.address for h in made]
+        places, held = self.places(op, *addresses, numbers)
+        self.plans.run(found.plan, places)
+        del held
+        return tuple(made)
 
     def _of(
         self, op: Op, inputs: Sequence[Handle | Scalar], handles: Sequence[Any]
@@ -249,6 +299,9 @@ class LibraryOffer(ABC):
             plan = None if problem is None else self._plan(problem)
             self._prepared[key] = plan and Prepared(plan, tuple(infer(op, avals)))
         return self._prepared[key]
+
+    def _read(self, handle: Any) -> bool:
+        return self.reads(handle.shape, strides_of(handle))
 
     def _plan(self, problem: Any) -> Plan | None:
         return self.plans.found(

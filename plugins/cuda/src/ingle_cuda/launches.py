@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingle.fusion.device import DonationState, Launch
+from ingle.fusion.device import DonationState, Launch, WholeCall
 from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.executables import bits_of_number, compiled
 from ingle.fusion.device.kernels import (
@@ -36,6 +36,7 @@ from .copies import OperandCopy, copy_of
 from .cublas import LARGEST, Product, product_of
 from .errors import told
 from .joined import JoinedStep, with_joined
+from .library_steps import LibraryStep, ShiftedInputs, library_step
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 from .wandering_inputs import WanderingInputs
 
@@ -47,7 +48,7 @@ SCRATCH = -1
 _NEST = "nest"
 """The name of kernels that are nests."""
 _WORTH_A_GRAPH = 3
-"""Launches from which on a graph takes less time than they do."""
+"""Launches from which on a graph takes less time than they do; one of a library is as many."""
 _FEW_TERMS = 4096
 """Terms of the sums of half types up to which a product is no longer than what passes these sums to
 its epilogue in float32."""
@@ -96,7 +97,7 @@ class ProductStep(NamedTuple):
     steps: tuple[int, ...]
 
 
-Step = KernelStep | ProductStep
+Step = KernelStep | ProductStep | LibraryStep
 
 
 class Executable:
@@ -120,7 +121,10 @@ class Executable:
         kernels = [s for s in self._steps if isinstance(s, KernelStep)]
         self._read = sorted({number for step in kernels for number in step.scalars})
         self._numbers = sum(step.numbers[1] for step in kernels)
+        self._shifted = ShiftedInputs(launches)
         self._wandering = WanderingInputs(backend, launches)
+        library = sum([isinstance(step, LibraryStep) for step in self._steps])
+        self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._table: Any = None
@@ -137,6 +141,10 @@ class Executable:
                 launch, call.nest, call.sizes, pointers, numbers, launch.scalars, call.fixed
             )
             return [step] if step.blocks else []
+        if isinstance(launch.call, WholeCall):
+            library = library_step(self._backend, launch, launch.call)
+            self._scratch = max(self._scratch, library.plan.nbytes)
+            return [library]
         return self._product(launch, launch.call)
 
     def _nest(
@@ -231,11 +239,12 @@ class Executable:
         backend.enter()
         with backend.lock, told(backend.device, "a plan was run"):
             scratch = backend.scratch(self._scratch) if self._scratch else 0
-            buffers = (*addresses, scratch)
+            buffers, held = self._shifted.straightened(backend, (*addresses, scratch))
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
                 for step in self._runs:
                     self._put(step, buffers, numbers, backend.stream)
+                del held
                 return
             self._write(numbers)
             self._wandering.copy(buffers)
@@ -244,6 +253,7 @@ class Executable:
                 # Python looks for signals after calls: none is handled before the next one's end.
                 donation.done = True
             launch(stream)
+            del held
 
     def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
         """The graph for this memory, if it was seen before.
@@ -257,7 +267,7 @@ class Executable:
             self._graphs.move_to_end(buffers)
             self._wandering.met()
             return found
-        if not whole and (len(self._steps) < _WORTH_A_GRAPH or not self._backend.graphs):
+        if not whole and not (self._is_long and self._backend.graphs):
             return None
         if self._backend.graphs and self._wandering.missed(buffers):
             buffers = self._wandering.settled(own)
@@ -309,6 +319,9 @@ class Executable:
                 table += 8 * one.numbers[1]
             whole, blocks = step.together(given)
             self._backend.enqueue(step.kernel, whole, blocks, step.steps[0].threads, stream)
+            return table
+        if isinstance(step, LibraryStep):
+            step.put(buffers, buffers[SCRATCH], stream)
             return table
         if isinstance(step, ProductStep):
             a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
@@ -364,6 +377,7 @@ class Executable:
         """The kernels' source code."""
         return [
             f"/* cuBLAS: {s.product} */" if isinstance(s, ProductStep)
+            else f"/* cuDNN: {s.op.operation.name} */" if isinstance(s, LibraryStep)
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps
         ]  # fmt: skip

@@ -115,6 +115,7 @@ class Enqueued:
     def _steps_of(self, launch: Launch, table: list[int]) -> list[Step]:
         if isinstance(launch.call, NestCall):
             return [self._nest(launch, launch.call, table)]
+        assert isinstance(launch.call, ContractionCall), "it launches no offers"
         return self._product(launch, launch.call, table)
 
     def _nest(self, launch: Launch, call: NestCall, table: list[int]) -> Step:

@@ -35,6 +35,7 @@ from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
+from .schedule.whole_calls import whole_calls
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.families import families_of
@@ -65,7 +66,8 @@ def compile_graph(
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
-    schedule = laid_out(with_early_checks(joined_in_place(filled.sequence), flags))
+    sequence = with_early_checks(joined_in_place(filled.sequence), flags)
+    schedule = laid_out(sequence, whole_calls(device, sequence))
     donations = donors(schedule, pairs, flags)
     schedule.steps = cut(schedule, donations, flags, waits=device.checks is None)
     data = plan_data_of(

@@ -129,6 +129,7 @@ def _without_rows(sample: _Sample) -> Any:
             return None
         offsets = tuple([(a.offset, a.output) for a in call.arguments])
         return (call.nest, call.strides, call.sizes[1:], call.fixed, offsets, *rest)
+    assert isinstance(call, ContractionCall), "it launches no offers"
     operands = tuple([_placed(o) for o in call.operands])
     ends = _placed(call.a), _placed(call.b), operands
     kinds = call.dtype, call.code, call.dtypes, call.stores, call.scalar_dtypes

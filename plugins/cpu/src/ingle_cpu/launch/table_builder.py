@@ -227,6 +227,7 @@ class TableBuilder:
         if isinstance(call, NestCall):
             self._add_nest(call, launch)
         else:
+            assert isinstance(call, ContractionCall), "it launches no offers"
             self._add_contraction(call, number, launch)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:

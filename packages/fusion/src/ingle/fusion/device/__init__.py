@@ -28,6 +28,7 @@ from ..runtime.device import Ordered as Ordered
 from ..runtime.device import Turns as Turns
 from ..runtime.graph_plans import GraphPlans as GraphPlans
 from ..runtime.offers import Offer as Offer
+from ..runtime.offers import taker as taker
 from ..runtime.plan import CompiledPlan as CompiledPlan
 from ..runtime.plan_codegen import DonationState as DonationState
 from ..runtime.plan_codegen import LinearPlan as LinearPlan
@@ -39,6 +40,7 @@ from ..schedule.rates import DESKTOP as DESKTOP
 from ..schedule.rates import PER_BYTE as PER_BYTE
 from ..schedule.rates import Rates as Rates
 from ..schedule.schedule import arguments_of as arguments_of
+from ..schedule.whole_calls import WholeCall as WholeCall
 from ..support.disk_store import DiskStore as DiskStore
 from ..support.disk_store import disk as disk
 from ..support.run_ahead import run_ahead_limit as run_ahead_limit

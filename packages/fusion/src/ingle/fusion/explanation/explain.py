@@ -26,7 +26,8 @@ from ..lowering.operands import Argument, bytes_along
 from ..runtime.graph_plans import GraphPlans
 from ..runtime.plan_cache import prepare
 from ..schedule.rates import DESKTOP, Rates, rates_of
-from ..schedule.schedule import Call, HostStep, Schedule
+from ..schedule.schedule import Call, HostStep, Schedule, arguments_of
+from ..schedule.whole_calls import WholeCall
 from ..support.source_location import Line
 from .buffers import Buffer, Buffers, times
 from .drawing import Card, drawn
@@ -291,6 +292,9 @@ def _steps(schedule: Schedule, memory: Buffers, times: dict[int, float]) -> list
             found.append(_host_step(memory, step.position, times.get(len(found))))
             continue
         for call in step:
+            if isinstance(call, WholeCall):
+                found.append(_host_step(memory, call.nodes[0], times.get(len(found))))
+                continue
             again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
             done.update(call.nodes)
             found.append(_kernel_step(memory, call, times.get(len(found)), again))
@@ -332,7 +336,7 @@ def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequ
 
 
 def _arguments(call: Call) -> tuple[Argument, ...]:
-    return call.arguments if isinstance(call, NestCall) else (call.a, call.b, *call.operands)
+    return tuple(arguments_of(call))
 
 
 def _host_step(memory: Buffers, position: int, seconds: float | None = None) -> Step:

@@ -11,6 +11,7 @@ from ingle.tensor.operation import Op
 from ..passes.convolutions import WindowProblem
 from ..schedule.rates import Rates
 from ..schedule.schedule import Call, HostStep
+from ..schedule.whole_calls import WholeCall
 from .scratch import Lent
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ class Launch(NamedTuple):
     """A call of a plan, with its operands as places in buffers.
 
     Attributes:
-        call: the kernel and its sizes.
+        call: the kernel and its sizes; a `WholeCall` where `launches_whole` took it.
         pointers: for a nest its operands; for a contraction A, B and the epilogue's operands.
         scalars: positions among the plan's scalars.
         operations: the names of what it computes, for messages.
     """
 
-    call: Call
+    call: Call | WholeCall
     pointers: tuple[BufferOffset, ...]
     scalars: tuple[int, ...]
     operations: str
@@ -141,7 +142,9 @@ class KernelDevice(Protocol):
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
-    whether it renders nests that add up windows, without which each tap is added by itself.
+    whether it renders nests that add up windows, without which each tap is added by itself. And
+    `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
+    operands that lie so, beside kernels; else `execute_native` does between them.
     """
 
     dtypes: frozenset[str] | None

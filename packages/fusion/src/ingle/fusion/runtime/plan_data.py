@@ -11,6 +11,7 @@ from ingle.tensor.contract import Aval
 from ..ir.scalar_program import ScalarProgram
 from ..ir.views import View
 from ..schedule.schedule import Call, HostStep, Schedule, arguments_of, whole
+from ..schedule.whole_calls import WholeCall
 from .device import BufferOffset, Launch
 from .host_ops import HostCall, host_call
 from .plan_codegen import LinearPlan
@@ -114,7 +115,7 @@ def plan_data_of(
 
 
 def _launch(
-    schedule: Schedule, call: Call, roots: dict[int, int], place: Mapping[int, int]
+    schedule: Schedule, call: Call | WholeCall, roots: dict[int, int], place: Mapping[int, int]
 ) -> Launch:
     graph = schedule.graph
     pointers = []

@@ -12,9 +12,10 @@ from ..kernel.nest import folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
-from .schedule import Call, HostStep, Schedule, whole
+from .schedule import Call, HostStep, Schedule, arguments_of, whole
+from .whole_calls import WholeCall
 
-Step = NestCall | ContractionCall
+Step = NestCall | ContractionCall | WholeCall
 
 
 class Donations(NamedTuple):
@@ -36,7 +37,7 @@ NONE = Donations(0, {})
 
 def cut(
     schedule: Schedule, donations: Donations, flags: Sequence[int], *, waits: bool
-) -> list[list[Call] | HostStep]:
+) -> list[list[Call | WholeCall] | HostStep]:
     """The steps of a schedule, where the last calls are those that may write over inputs.
 
     Args:
@@ -161,12 +162,14 @@ def _operands(call: Step | HostStep) -> Iterator[tuple[int, Argument, tuple[int,
         for argument, strides in zip(call.arguments, call.strides, strict=True):
             yield argument.root, argument, strides
         return
-    for argument in (call.a, call.b, *call.operands):
+    for argument in arguments_of(call):
         yield argument.root, argument, argument.strides
 
 
 def _in_place(call: Step, source: int, made: int) -> bool:
     """Whether a call may write a value where it reads another: each place after it was read."""
+    if isinstance(call, WholeCall):  # in an order of its own
+        return False
     operands = list(_operands(call))
     writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
     if len(writes) > 1:

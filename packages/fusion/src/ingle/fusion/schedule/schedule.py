@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from ..support.time_slices import tick
 from .arena import LiveBuffer, packed
+from .whole_calls import WholeCall
 
 Call: TypeAlias = "NestCall | ContractionCall"
 
@@ -43,6 +44,10 @@ class KernelSequence(NamedTuple):
     calls: Sequence[Call | HostStep]
     inline: dict[int, int]
 
+    def host_steps(self) -> list[int]:
+        """Positions of the operations that the backend runs by itself."""
+        return [call.position for call in self.calls if isinstance(call, HostStep)]
+
 
 @dataclass(slots=True)
 class Schedule:
@@ -59,7 +64,7 @@ class Schedule:
 
     graph: Graph
     views: Views
-    steps: list[list[Call] | HostStep]
+    steps: list[list[Call | WholeCall] | HostStep]
     offsets: dict[int, int]
     arena: int
     own: list[int]
@@ -78,17 +83,24 @@ class Schedule:
         return "\n  ".join([head, *lines])
 
 
-def laid_out(sequence: KernelSequence) -> Schedule:
-    """The steps and their memory."""
-    return _MemoryLayout(sequence).schedule()
+def laid_out(sequence: KernelSequence, whole: Mapping[int, WholeCall] | None = None) -> Schedule:
+    """The steps and their memory.
+
+    Args:
+        sequence: the calls in order.
+        whole: what executables do of the operations that are no kernels, by position.
+    """
+    return _MemoryLayout(sequence, whole or {}).schedule()
 
 
 class _MemoryLayout:
     """Finds memory for what lies between calls."""
 
-    def __init__(self, sequence: KernelSequence) -> None:
-        self._sequence = sequence
-        self._graph, self._views, self._calls, _ = sequence
+    def __init__(self, sequence: KernelSequence, whole: Mapping[int, WholeCall]) -> None:
+        self._graph, self._views, calls, self._inline = sequence
+        self._calls: list[Call | WholeCall | HostStep] = [
+            whole.get(c.position, c) if isinstance(c, HostStep) else c for c in calls
+        ]
         self._by_host = {
             result
             for call in self._calls
@@ -97,7 +109,7 @@ class _MemoryLayout:
         }
 
     def schedule(self) -> Schedule:
-        graph, views, calls, inline = self._sequence
+        graph, views, calls = self._graph, self._views, self._calls
         maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         for call in calls:
             tick("finding memory")
@@ -117,7 +129,7 @@ class _MemoryLayout:
             if v not in own and v not in self._by_host
         ]
         offsets, arena = packed(spans)
-        steps: list[list[Call] | HostStep] = []
+        steps: list[list[Call | WholeCall] | HostStep] = []
         for call in calls:
             if isinstance(call, HostStep):
                 steps.append(call)
@@ -125,7 +137,7 @@ class _MemoryLayout:
                 steps[-1].append(call)
             else:
                 steps.append([call])
-        return Schedule(graph, views, steps, offsets, arena, sorted(own), inline)
+        return Schedule(graph, views, steps, offsets, arena, sorted(own), self._inline)
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""
@@ -169,7 +181,7 @@ class _MemoryLayout:
                 wanted.update(self._views.of(a).root for a in args)
         return made & wanted
 
-    def _touched(self, call: Call | HostStep) -> list[tuple[int, bool]]:
+    def _touched(self, call: Call | WholeCall | HostStep) -> list[tuple[int, bool]]:
         """The roots that a call reads, and those that it writes."""
         if isinstance(call, HostStep):
             node = self._graph.nodes[call.position]
@@ -178,9 +190,11 @@ class _MemoryLayout:
         return [(a.root, a.output) for a in arguments_of(call)]
 
 
-def arguments_of(call: Call) -> Sequence[Argument]:
+def arguments_of(call: Call | WholeCall) -> Sequence[Argument]:
     """The operands of a kernel, in the order in which it takes them."""
-    return call.arguments if isinstance(call, NestCall) else (call.a, call.b, *call.operands)
+    if isinstance(call, ContractionCall):
+        return call.a, call.b, *call.operands
+    return call.arguments
 
 
 def whole(view: View, shape: tuple[int, ...]) -> bool:

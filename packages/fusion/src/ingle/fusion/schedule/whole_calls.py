@@ -1,0 +1,89 @@
+"""Operations that an offer computes within executables, beside kernels.
+
+A step that the backend runs itself allocates its results, and ends an executable: a step of
+training becomes a dozen pieces, with Python in between. An offer that can say beforehand what it
+will do with operands at known offsets, and does it at given addresses, is a call like a kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ingle.tensor.contract import Aval, Scalar
+from ingle.tensor.operation import Op
+
+from ..ir.views import strides_of
+from ..lowering.operands import Argument
+
+if TYPE_CHECKING:
+    from ..runtime.device import KernelDevice
+    from .schedule import KernelSequence
+
+
+class WholeCall(NamedTuple):
+    """An operation that the device computes whole.
+
+    Attributes:
+        op: the operation.
+        nodes: its position.
+        arguments: tensors that it reads, with the strides of their axes, and its results.
+        avals: of the operands, numbers among them.
+        numbers: the operands that are numbers, None for each tensor.
+        results: shapes and dtypes of the results.
+        sizes, scalars: nothing; there are no loops, and numbers do not change.
+    """
+
+    op: Op
+    nodes: tuple[int, ...]
+    arguments: tuple[Argument, ...]
+    avals: tuple[Aval, ...]
+    numbers: tuple[Scalar | None, ...]
+    results: tuple[Aval, ...]
+    sizes: tuple[int, ...] = ()
+    scalars: tuple[int, ...] = ()
+
+    @property
+    def strides(self) -> tuple[tuple[int, ...], ...]:
+        """Of the tensors that it reads."""
+        return tuple([a.strides for a in self.arguments if not a.output])
+
+
+def whole_calls(device: KernelDevice, sequence: KernelSequence) -> dict[int, WholeCall]:
+    """The device's own operations that its executables can do, by their position.
+
+    Args:
+        device: says which by `launches_whole`.
+        sequence: whose sizes are numbers.
+    """
+    launches = getattr(device, "launches_whole", None)
+    if launches is None:
+        return {}
+    positions = sequence.host_steps()
+    made = {position: _whole_call(sequence, position) for position in positions}
+    return {n: call for n, call in made.items() if call is not None and launches(call)}
+
+
+def _whole_call(sequence: KernelSequence, position: int) -> WholeCall | None:
+    """A node as such a call; None where a number of it is known only in each run."""
+    graph, views = sequence.graph, sequence.views
+    node = graph.nodes[position]
+    arguments: list[Argument] = []
+    numbers: list[Scalar | None] = []
+    for value in node.args:
+        view = views.of(value)
+        root = graph.values[view.root]
+        if root.kind == "constant" and value == view.root:
+            numbers.append(Scalar(root.data, root.aval.dtype))
+        elif root.kind in ("constant", "scalar"):
+            return None
+        else:
+            numbers.append(None)
+            strides = strides_of(view.shape) if view.contiguous else tuple(view.strides)
+            arguments.append(Argument(view.root, strides, view.offset))
+    avals = [graph.values[r].aval for r in node.results]
+    arguments += [
+        Argument(r, strides_of(aval.shape), 0, True)
+        for r, aval in zip(node.results, avals, strict=True)
+    ]
+    given = tuple([graph.values[a].aval for a in node.args])
+    return WholeCall(node.op, (position,), tuple(arguments), given, tuple(numbers), tuple(avals))

@@ -1,0 +1,85 @@
+"""Operations of cuDNN among the kernels of a plan: at addresses, in any stream, also while a graph
+is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingle.fusion.device import Launch, WholeCall
+from ingle.tensor.contract import Scalar
+from ingle.tensor.operation import Op
+
+from .cudnn import ALIGNMENT, LibraryOffer, Plan
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+
+
+class LibraryStep(NamedTuple):
+    """An operation with all but addresses.
+
+    Attributes:
+        offer: which computes it.
+        plan: the library's.
+        op, numbers: the operation and those of its operands that are numbers.
+        tensors, results: (buffer, offset in bytes) of each.
+    """
+
+    offer: LibraryOffer
+    plan: Plan
+    op: Op
+    numbers: tuple[Scalar | None, ...]
+    tensors: tuple[tuple[int, int], ...]
+    results: tuple[tuple[int, int], ...]
+
+    def put(self, buffers: Sequence[int], workspace: int, stream: Any) -> None:
+        """Puts it into a stream."""
+        tensors, results = (
+            [buffers[n] + offset for n, offset in places] for places in (self.tensors, self.results)
+        )
+        places, held = self.offer.places(self.op, tensors, results, self.numbers)
+        self.offer.plans.put(self.plan, places, workspace, stream)
+        del held  # what the library has read by now
+
+
+def library_step(backend: CudaBackend, launch: Launch, call: WholeCall) -> LibraryStep:
+    """The step of a launch."""
+    found = backend.whole_step(call)
+    assert found is not None, "launches_whole() has seen it"
+    offer, prepared = found
+    places = [(p.buffer, p.offset) for p in launch.pointers]
+    count = len(call.strides)
+    return LibraryStep(
+        offer, prepared.plan, call.op, call.numbers, tuple(places[:count]), tuple(places[count:])
+    )
+
+
+class ShiftedInputs:
+    """Buffers that the library reads, where these do not begin at a multiple of 16 bytes.
+
+    Args:
+        launches: of a plan.
+    """
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._nbytes = {
+            place.buffer: place.nbytes
+            for launch in launches if isinstance(launch.call, WholeCall)
+            for argument, place in zip(launch.call.arguments, launch.pointers, strict=True)
+            if not argument.output and place.buffer
+        }  # fmt: skip
+
+    def straightened(
+        self, backend: CudaBackend, buffers: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], list[Any]]:
+        """The addresses, with those of copies where it is needed, and the copies' memory, to be
+        held until the plan is in the stream."""
+        held: list[Any] = []
+        for number, nbytes in self._nbytes.items():
+            if buffers[number] % ALIGNMENT:
+                memory = backend.allocate(nbytes)
+                backend.duplicate(memory.address, buffers[number], nbytes)
+                held.append(memory)
+                buffers = (*buffers[:number], memory.address, *buffers[number + 1 :])
+        return buffers, held
