@@ -165,8 +165,13 @@ class Grouping:
     def _join_map(self, position: int) -> bool:
         sources = self._sources(position)
         before = self._before(position, sources)
-        # A product first, whose result then need not be written; else what was begun last.
-        best = sorted(sources, key=lambda g: (g.kind != "contraction", -self._order.number(g)))
+        # A product first, whose result then need not be written; else what has the loops of the
+        # result, which of a single row a vector has as well; else what was begun last.
+        shape = self._map_shape(position)
+        best = sorted(
+            sources,
+            key=lambda g: (g.kind != "contraction", g.space != shape, -self._order.number(g)),
+        )
         for group in best:
             places = self._fitting(group, position, sources[group])
             reads = self._read_besides(group, position)
