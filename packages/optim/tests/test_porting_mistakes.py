@@ -48,3 +48,42 @@ def test_a_schedule_that_is_stepped(made):
 def test_schedules_are_copied_and_pickled(made):
     for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert [again(i) for i in range(5)] == [made(i) for i in range(5)]
+
+
+KINDS = [
+    k for k in vars(optim).values()
+    if isinstance(k, type) and issubclass(k, optim.Optimizer) and k is not optim.Optimizer
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_option_that_is_misspelled_is_no_option(kind) -> None:
+    model = nn.Linear(4, 4, bias=False)
+    with pytest.raises((ArgumentError, TypeError), match=r"(option|argument) 'frobnicate'"):
+        kind(model, lr=0.1, frobnicate=3)
+    assert kind(model, lr=0.1, **({} if kind is optim.LBFGS else {"max_grad_norm": 1.0}))
+
+
+def test_a_misspelled_option_says_what_was_meant() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(ArgumentError, match=r"SGD: .*'momentom'; did you mean momentum="):
+        optim.SGD(model, lr=0.1, momentom=0.9)
+    with pytest.raises(ArgumentError, match=r"AdamW: .*'weight_decai'; did you mean weight_decay="):
+        optim.AdamW(model, lr=0.1, weight_decai=0.1)
+
+
+def test_an_optimizer_of_ones_own_has_any_options() -> None:
+    class Own(optim.Optimizer):
+        def __init__(self, params, lr, **options):
+            super().__init__(params, lr, **options)
+
+    class Plain(optim.Optimizer):
+        pass
+
+    class More(optim.SGD):
+        def __init__(self, params, lr, more):
+            super().__init__(params, lr, more=more)
+
+    model = nn.Linear(2, 2)
+    for made in (Own(model, 0.1, more=1), Plain(model, 0.1, more=1), More(model, 0.1, more=1)):
+        assert made.groups[0].options["more"] == 1

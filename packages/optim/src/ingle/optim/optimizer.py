@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -80,6 +82,7 @@ class Optimizer(Structured):
         **defaults: Any,
     ) -> None:
         name = type(self).__name__
+        _refuse_unknown(type(self), defaults)
         for option, bound in (("max_grad_norm", max_grad_norm), ("max_grad_value", max_grad_value)):
             if bound is not None and not bound > 0:
                 raise ArgumentError(f"{name}: {option} must be above 0 or None, got {bound}")
@@ -280,3 +283,23 @@ class Optimizer(Structured):
     def __repr__(self) -> str:
         inside = "\n".join(f"  {group!r}" for group in self.groups)
         return f"{type(self).__name__}(\n{inside}\n)"
+
+
+def _refuse_unknown(kind: type[Optimizer], given: Mapping[str, Any]) -> None:
+    """Raises `ArgumentError` for options that an optimizer of Ingle's does not name.
+
+    They pass on what else they are given, such as `max_grad_norm=`. A class of somebody's own may
+    have any options.
+    """
+    made: Any = kind.__init__
+    if made is Optimizer.__init__ or made.__module__.rpartition(".")[0] != __package__:
+        return
+    known = [n for n in inspect.signature(made).parameters if n not in ("self", "clipping")]
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, known, n=1)
+        raise ArgumentError(
+            f"{kind.__name__}: there is no option {unknown!r}"
+            + (f"; did you mean {near[0]}=?" if near else ".")
+            + f" It takes {', '.join(known)}, max_grad_norm, max_grad_value, error_if_nonfinite"
+        )
