@@ -377,7 +377,8 @@ class _Driver(ImageCode):
         It is a part of the panel of b that is used next, whose tiles each fetch another one; or,
         where all panels are near, a part of what the epilogue of the next rows reads. Tiles behind
         the last part fetch something behind it, which costs next to nothing. Of windows it is the
-        next rows of a: nothing lies where their panels would, and to ask for that is slow.
+        next rows of a: nothing lies where their panels would, and to ask for that is slow. Tiles
+        that slide fetch the image of the next unit first, which that one would wait for.
         """
         w = self.w
         part = self.times(self.deep, str(LINE // STEPS_OF_A_LINE))
@@ -386,9 +387,9 @@ class _Driver(ImageCode):
         onward = self.choose(more, self.times(self.arg.near, self.arg.b_panel), self.arg.b_next)
         panel = self.shift(lying, self.plus(onward, self.times(self.tile_number, part)))
         # Windows are in no panels before they are packed.
-        panel = self.choose(
-            self.has_windows, self.shift(self.a_tile, self.tile_bytes), panel, "ptr"
-        )
+        rows = self.shift(self.a_tile, self.tile_bytes)
+        image = self.choose(self.slides, self.next_image(j, part, rows), rows, "ptr")
+        panel = self.choose(self.has_windows, image, panel, "ptr")
         any_fetched = w.let("fetches", f"icmp ne i64 {self.arg.fetched}, 0")
 
         def operand() -> Values:

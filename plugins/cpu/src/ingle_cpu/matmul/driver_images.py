@@ -53,6 +53,7 @@ class ImageCode(DriverCode):
         offsets, panel_buffer: where the worker notes taps, and copies the image to.
         b: the image.
         start, stop: the unit's panels.
+        count, tile_number: its tiles of rows, and which of them is at hand.
     """
 
     slides: str
@@ -62,6 +63,8 @@ class ImageCode(DriverCode):
     b: str
     start: str
     stop: str
+    count: str
+    tile_number: str
 
     def epilogue(self, tile: str, column: str, columns: str) -> None:
         """Calls the epilogue for the rows of a tile and some columns."""
@@ -146,3 +149,14 @@ class ImageCode(DriverCode):
 
         stop = self.plus(self.op("udiv", self.minus(end, "1"), pitch), "1")
         self.w.loop("places", self.op("udiv", column, pitch), stop, "1", [], row)
+
+    def next_image(self, j: str, part: str, otherwise: str) -> str:
+        """The part of the next image that a tile fetches, or something else behind its end.
+
+        The next image lies as far behind this one as this one is long.
+        """
+        before = self.plus(self.times(self.minus(j, self.start), self.count), self.tile_number)
+        done = self.times(before, part)
+        inside = self.w.let("inside", f"icmp slt i64 {done}, {self.arg.b_next}")
+        image = self.shift(self.b, self.plus(self.arg.b_next, done))
+        return self.choose(inside, image, otherwise, "ptr")

@@ -167,12 +167,18 @@ class _Pad(PanelCode):
         w = self.writer
 
         def some(x: str, _: Values) -> Values:
+            self._store(to, x, self._load(self._numbered(source, x), self.lanes), self.lanes)
+            return []
+
+        def rest(x: str, _: Values) -> Values:
             mask = self._mask(w.let("left", f"sub i64 {seen}, {x}"), self.lanes)
             value = self._load(self._numbered(source, x), self.lanes, mask)
             self._store(to, x, value, self.lanes)
             return []
 
-        w.loop("some", "0", "%pitch", str(self.lanes), [], some)
+        whole = w.let("whole", f"and i64 {seen}, {-self.lanes}")
+        w.loop("some", "0", whole, str(self.lanes), [], some)
+        w.loop("rest", whole, "%pitch", str(self.lanes), [], rest)
 
     def _clear(self, to: str, nbytes: str) -> None:
         w = self.writer
