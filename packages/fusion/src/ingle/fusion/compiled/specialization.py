@@ -268,7 +268,10 @@ class Specialization:
 
     def _outputs(self, given: list[Handle], computed: tuple[Any, ...]) -> list[Handle]:
         assert self.executable is not None, "an entry is run after it was planned"
-        return self.executable(given, computed[: self.scalars])
+        run = self.executable
+        if not self.writes:
+            run = getattr(run, "begin", run)
+        return run(given, computed[: self.scalars])
 
     def result_of(
         self, result: Result, outputs: Sequence[Handle], computed: Sequence[Any],

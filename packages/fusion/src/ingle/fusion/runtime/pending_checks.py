@@ -21,7 +21,7 @@ from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
 MOST = 64
-"""Checks that may be under way; a plan that adds one waits for the oldest then."""
+"""Checks that may be under way; who adds one waits for the oldest then, and hears of its error."""
 
 
 class FlagRead:

@@ -1,0 +1,222 @@
+"""Plans with an index, on a device that works later: who waits, and who hears of an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from far_device import Far
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.tensor import plugins
+from ingle.tensor.device import Device, backend_of
+from ingle.tensor.errors import BackendError, LostDeviceError, OutOfRangeError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc"),
+]
+
+
+class Noted(Far):
+    """Notes what it is asked for, and when somebody waits for an answer."""
+
+    log: ClassVar[list[str]] = []
+
+    def tell(self, *command: Any) -> int:
+        self.log.append(command[0])
+        return super().tell(*command)
+
+    def _answer(self, ticket: int) -> bytes:
+        self.log.append("waits")
+        return super()._answer(ticket)
+
+
+Opened = Callable[..., Noted]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    made: list[Noted] = []
+
+    def make(**options: Any) -> Noted:
+        backend = Noted(Device("far"), **options)
+        plugins._backends[backend.device] = backend.composition()
+        made.append(backend)
+        return backend
+
+    yield make
+    for backend in made:
+        del plugins._backends[backend.device]
+        backend.close()
+
+
+def on_far(values: Any) -> it.Tensor:
+    return it.asarray(np.asarray(values), device="far")
+
+
+def indexed() -> tuple[Any, it.Tensor, it.Tensor, it.Tensor]:
+    """A function that takes rows, an operand, and indices of which the second ones are wrong."""
+    run = compile(lambda x, i: it.softmax(it.take(x, i, axis=0) @ x, axis=-1))
+    x = on_far(np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32))
+    good, bad = on_far([0, 4, 1, 2, 3]), on_far([0, 5, 1, 2, 3])
+    run(x, good).numpy()
+    run(x, good).numpy()
+    return run, x, good, bad
+
+
+def test_a_call_does_not_wait_for_its_indices(opened: Opened) -> None:
+    backend = opened()
+    run, x, good, _ = indexed()
+    backend.log.clear()
+    y = run(x, good)
+    assert "launch" in backend.log
+    assert "waits" not in backend.log
+    y.numpy()
+
+
+def test_an_error_comes_with_the_values_that_may_depend_on_it(opened: Opened) -> None:
+    opened()
+    run, x, good, bad = indexed()
+    before = run(x, good)
+    wrong = run(x, bad)
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="take"):
+            wrong.numpy()
+        with pytest.raises(OutOfRangeError, match="take"):
+            (wrong + 1.0).numpy()
+    with pytest.raises(OutOfRangeError, match="take"):
+        run(wrong, good)
+    np.testing.assert_array_equal(before.numpy(), run(x, good).numpy())
+    backend_of(Device("far")).synchronize()
+
+
+def test_an_error_that_nobody_reads_is_told_at_synchronize(opened: Opened) -> None:
+    opened()
+    run, x, good, bad = indexed()
+    run(x, bad)
+    with pytest.raises(OutOfRangeError, match="take"):
+        backend_of(Device("far")).synchronize()
+    backend_of(Device("far")).synchronize()
+    run(x, good).numpy()
+
+
+def test_a_step_waits_with_work_in_the_queue(opened: Opened) -> None:
+    """Cells get new values when the indices are known to be right, not when all has run."""
+    backend = opened()
+    cell = it.Cell(on_far(np.ones((5, 5), np.float32)))
+
+    @compile
+    def step(x: it.Tensor, index: it.Tensor) -> None:
+        chosen = it.softmax(it.take(x, index, axis=0) @ x, axis=-1)
+        for _ in range(4):
+            chosen = it.softmax(chosen @ x, axis=-1)
+        cell.value = cell.value + it.sum(chosen)
+
+    x = on_far(np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32))
+    good, bad = on_far([0, 4]), on_far([0, 5])
+    for _ in range(3):
+        step(x, good)
+    before = cell.value.numpy()
+    backend.log.clear()
+    step(x, good)
+    asked = [what for what in backend.log if what in ("launch", "read", "waits")]
+    assert asked.count("waits") == 1
+    assert asked[-1] == "waits"
+    assert asked.index("read") < len(asked) - 3  # with launches between the two
+    changed = cell.value.numpy() - before
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="take"):
+            step(x, bad)
+    np.testing.assert_array_equal(cell.value.numpy(), before + changed)
+    step(x, good)
+    np.testing.assert_allclose(cell.value.numpy(), before + 2 * changed, rtol=1e-6)
+
+
+def test_plain_code_knows_what_has_nothing_to_do_with_an_error(opened: Opened) -> None:
+    opened()
+    x, bad = on_far(np.arange(5.0, dtype=np.float32)), on_far([7])
+    for _ in range(10):  # operation by operation, and by a plan
+        wrong, other = it.sum(it.take(x, bad)) + x, x * 2.0
+        with pytest.raises(OutOfRangeError, match="take"):
+            wrong.numpy()
+        np.testing.assert_array_equal(other.numpy(), np.arange(5.0) * 2)
+
+
+def test_many_calls_that_nobody_reads(opened: Opened) -> None:
+    backend = opened()
+    run, x, good, bad = indexed()
+    backend.log.clear()
+    for _ in range(70):
+        run(x, good)
+    assert 0 < backend.log.count("waits") < 10
+    wrong = run(x, bad)
+    with pytest.raises(OutOfRangeError, match="take"):
+        deque((run(x, good) for _ in range(70)), maxlen=0)
+    with pytest.raises(OutOfRangeError, match="take"):
+        wrong.numpy()
+    for _ in range(70):
+        run(x, good)
+    run(x, good).numpy()
+
+
+def test_a_device_that_is_lost_with_checks_under_way(opened: Opened) -> None:
+    backend = opened(delay=0.05)
+    run, x, good, _ = indexed()
+    y = run(x, good)
+    backend.hardware.kill()
+    for _ in range(2):
+        with pytest.raises(LostDeviceError, match="the process is gone"):
+            y.numpy()
+    with pytest.raises(LostDeviceError, match="the process is gone"):
+        backend_of(Device("far")).synchronize()
+    assert (it.ones(3, device="cpu") + 1.0).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_child_forked_with_checks_under_way_is_told(opened: Opened) -> None:
+    opened(delay=0.02)
+    run, x, good, bad = indexed()
+    wanted, y, wrong = run(x, good).numpy(), run(x, good), run(x, bad)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of threads
+        child = os.fork()
+    if not child:
+        try:
+            y.numpy()
+        except BackendError as error:
+            os._exit(7 if "spawn" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    np.testing.assert_array_equal(y.numpy(), wanted)
+    with pytest.raises(OutOfRangeError, match="take"):
+        wrong.numpy()
+
+
+def test_an_interrupt_while_a_check_is_waited_for(opened: Opened) -> None:
+    opened(delay=0.1)
+    run, x, good, bad = indexed()
+    wrong = run(x, bad)
+
+    def interrupting() -> None:
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupting)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        wrong.numpy()
+    thread.join()
+    with pytest.raises(OutOfRangeError, match="take"):
+        wrong.numpy()
+    run(x, good).numpy()
