@@ -92,3 +92,50 @@ def test_errors():
         grad(lambda x: 1.0)(x)
     with pytest.raises(GradientError, match="frozen"):
         grad(lambda c: it.sum(c * 1.0))(it.Cell(x))
+
+
+class Layer:
+    """Something with cells, as a module is."""
+
+    def __init__(self):
+        self.weight, self.bias = (
+            it.Cell(it.asarray(v), differentiable=True) for v in ([[1.0, 2.0, 3.0]], [0.5])
+        )
+
+    def __ingle_cells__(self):
+        return [self.weight, self.bias]
+
+    def __call__(self, x):
+        return it.sum((self.weight * x + self.bias) ** 2)
+
+
+def test_cells_and_modules_in_lists_and_dicts():
+    net, other, x = Layer(), Layer(), it.asarray([[1.0, 2.0, 3.0]])
+
+    def loss(argument, y=None):
+        assert argument is given[-1]
+        return net(x) + other(x) * (1.0 if y is None else y)
+
+    given = [net]
+    whole = grad(loss)(net)
+    wanted = {cell: whole[cell].tolist() for cell in net.__ingle_cells__()}
+    cells = [net.weight, net.bias]
+    for given[-1] in (
+        cells,
+        tuple(cells),
+        {"a": cells[0], "b": cells[1]},
+        [net],
+        {"m": [net, *cells]},
+    ):
+        found = grad(loss)(given[-1])
+        assert {cell: found[cell].tolist() for cell in found} == wanted
+    given[-1] = [net, other.weight]
+    once = grad(loss)(given[-1])
+    assert list(once) == [*cells, other.weight]
+    by_cells, by_y = grad(loss, (0, 1))(given[-1], it.asarray(2.0))
+    assert by_cells[other.weight].tolist() == (2.0 * once[other.weight]).tolist()
+    assert by_y.item() == other(x).item()
+    with pytest.raises(OperandError, match=r"both tensors and cells.*argnums=\(0, 1\)"):
+        grad(loss)([net.weight, x])
+    with pytest.raises(OperandError, match=r"got list_iterator, .*list\(\.\.\.\)"):
+        grad(loss)(iter(cells))

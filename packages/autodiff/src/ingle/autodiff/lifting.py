@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ingle.tensor import Cell, Gradients, Tensor, zeros_like
@@ -18,7 +18,8 @@ class Lifted:
     """One argument that a function is differentiated by, lifted to a level.
 
     Args:
-        argument: nested tensors, a cell, or an object with `__ingle_cells__` such as a module.
+        argument: nested tensors; a cell, an object with `__ingle_cells__` such as a module, or
+            nested lists, tuples and dicts of these.
         level: where its values are tracked.
         name: the transform's, for errors.
 
@@ -46,6 +47,8 @@ class Lifted:
     def _lift(self, x: Any, level: int, name: str) -> Tensor:
         if not isinstance(x, Tensor) or not x.dtype.is_inexact:
             kind = f"a {x.dtype} tensor" if isinstance(x, Tensor) else type(x).__name__
+            if isinstance(x, Iterator):
+                kind += ", which can be gone through once; write list(...)"
             raise OperandError(
                 f"{name}: differentiates by float tensors, nested tuples, lists and dicts of them, "
                 f"cells and modules; got {kind}"
@@ -66,7 +69,25 @@ def _cells(argument: Any, name: str) -> list[Cell[Any]] | None:
             raise GradientError(f"{name}: this cell is frozen; its gradient is not recorded")
         return [argument]
     show = getattr(argument, "__ingle_cells__", None)
-    return None if show is None else [c for c in show() if c.differentiable]
+    if show is not None:
+        return [c for c in show() if c.differentiable]
+    inner = _inside(argument)
+    found = [_cells(x, name) for x in inner]
+    if not any(cells is not None for cells in found):
+        return None
+    if None in found:
+        raise OperandError(
+            f"{name}: one argument has both tensors and cells or modules in it; give the cells and "
+            "modules as an argument of their own, and argnums=(0, 1)"
+        )
+    return list(dict.fromkeys([cell for cells in found for cell in cells or ()]))
+
+
+def _inside(argument: Any) -> Sequence[Any]:
+    """What a list, a tuple or a dict holds."""
+    if isinstance(argument, dict):
+        return list(argument.values())
+    return argument if isinstance(argument, (list, tuple)) else ()
 
 
 def shown_by(arguments: Sequence[Lifted]) -> Shown:

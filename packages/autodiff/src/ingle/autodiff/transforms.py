@@ -21,8 +21,9 @@ def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) ->
     Args:
         function: returns a 0-d tensor.
         argnums: which positional arguments. Each may be a tensor, nested tuples, lists and dicts
-            of tensors (the gradient has the same structure), or a cell or an object with
-            `__ingle_cells__` such as a module (the gradient is a `Gradients` container).
+            of tensors (the gradient has the same structure), or a cell, an object with
+            `__ingle_cells__` such as a module, or nested lists, tuples and dicts of these (the
+            gradient is a `Gradients` container).
 
     Cell writes inside are committed when the outermost call returns, and not at all if it raises.
 
