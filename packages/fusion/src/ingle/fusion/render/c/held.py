@@ -381,6 +381,8 @@ class HeldNest(GroupNest):
 def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
     """For each instruction a number of what it computes, and how many it takes at most.
 
+    A `CodeBuilder` numbers values, too, but one code's, and simplifies what it appends.
+
     Args:
         numbers: of all that was met in other code.
     """

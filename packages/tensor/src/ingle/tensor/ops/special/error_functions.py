@@ -90,27 +90,19 @@ def erfinv(x: TensorLike, /) -> Tensor:
 
 
 def _erfinv(x: Tensor) -> Tensor:
-    """Giles, Approximating the erfinv function (2010), with polynomials for float64."""
-    if x.dtype != float64:
-        return _short_erfinv(x)
+    """Giles, Approximating the erfinv function (2010), with polynomials for float64.
+
+    Those for float32 are shorter, and it ends before the last of them begins.
+    """
+    short = x.dtype != float64
     wide = astype(x, float64)
     size = abs(wide)
     w = -log((1 - size) * (1 + size))
     root = sqrt(w)
-    near = polynomial(w / 3.125 - 1, fits.ERFINV)
-    tail = polynomial((root - 3.25) / 0.75, fits.ERFINV_TAIL)
-    end = polynomial((root - 5.025) / 1.025, fits.ERFINV_END)
-    factor = where(w < 6.25, near, where(w < 16, tail, end))
-    return astype(where(size == 1, where(wide > 0, math.inf, -math.inf), wide * factor), x.dtype)
-
-
-def _short_erfinv(x: Tensor) -> Tensor:
-    """The same to the last place of float32, all of which lies before the last polynomial."""
-    wide = astype(x, float64)
-    size = abs(wide)
-    w = -log((1 - size) * (1 + size))
-    near = polynomial(w / 3.125 - 1, fits.ERFINV_SHORT)
-    tail = polynomial((sqrt(w) - 3.25) / 0.75, fits.ERFINV_TAIL_SHORT)
+    near = polynomial(w / 3.125 - 1, fits.ERFINV_SHORT if short else fits.ERFINV)
+    tail = polynomial((root - 3.25) / 0.75, fits.ERFINV_TAIL_SHORT if short else fits.ERFINV_TAIL)
+    if not short:
+        tail = where(w < 16, tail, polynomial((root - 5.025) / 1.025, fits.ERFINV_END))
     factor = where(w < 6.25, near, tail)
     return astype(where(size == 1, where(wide > 0, math.inf, -math.inf), wide * factor), x.dtype)
 
