@@ -1,7 +1,7 @@
 """Fourier transforms of many numbers by SciPy, where it is installed: several rows in a vector.
 
 Both libraries have pocketfft, and NumPy calls it for each row. With few numbers that is as good,
-and SciPy takes a third of a second to load; so who transforms few needs none of it. Which library
+and SciPy takes a third of a second to load; so few transforms do without. Which library
 it is follows from the number of elements alone, and so do the bits.
 """
 

@@ -69,7 +69,7 @@ class Fusion:
         self.device: Device = backend.device
         self.planner = PlanCache(backend)
         self._streams = _Streams()
-        # Only what the backend below offers: who finds `adopt` may rely on nothing being copied.
+        # Only what the backend below offers: where there is an `adopt`, nothing is copied.
         for name in ("adopt", "stage"):
             if capability(backend, name):
                 setattr(self, name, self._taking(getattr(backend, name)))

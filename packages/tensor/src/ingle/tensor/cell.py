@@ -220,7 +220,7 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
 
     _value: T
     step_lock: Lock | None = None
-    """What is held from a read to the write that follows from it, by whoever steps the cell."""
+    """Held by a thread that steps the cell, from its read to the write that follows from it."""
 
     def __init__(self, value: T, *, differentiable: bool = False) -> None:
         self._value = _lowered(value)

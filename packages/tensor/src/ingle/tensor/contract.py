@@ -70,9 +70,9 @@ class Handle:
     """What a backend returns: one value on one device. Backends derive from it.
 
     Attributes:
-        backend: who made it and can execute on it.
+        backend: which made it and can execute on it.
         shape, dtype: as for tensors. How the bytes lie in memory is the backend's own affair.
-        owned: the ledger of who holds the buffer, where it may be written in place; else None.
+        owned: the ledger of the holders of the buffer, where it may be written in place; else None.
             Tensors enter themselves. Whoever else keeps a handle that he did not make, beyond the
             call that it came with, says `handle.owned.share()`.
         abstract: whether there is no value, since what makes it is only being traced.

@@ -1,4 +1,4 @@
-"""From a public function to a backend: operands, promotion, and the choice of who executes.
+"""From a public function to a backend: operands, promotion, and the choice of the backend.
 
 An operation goes to the backend of its highest-level input; inputs of lower levels are constants
 there. Everything here is on the path of every operation, which is why the common cases (two

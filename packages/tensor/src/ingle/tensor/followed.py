@@ -54,7 +54,7 @@ def exactly(name: str, value: Any) -> str:
 
 
 def leave(value: Any) -> Any:
-    """The number for somebody who does not follow it: from here on it has to be this one."""
+    """The number for a caller that does not follow it: from here on it has to be this one."""
     if type(value) is not Followed:
         return value
     value.tape.guard(exactly(value.name, value.value))
@@ -62,7 +62,7 @@ def leave(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The number without its history, for those who keep it; tuples of numbers too."""
+    """The number without its history, to be kept; tuples of numbers too."""
     if type(value) is Followed:
         return value.value
     if type(value) is tuple:

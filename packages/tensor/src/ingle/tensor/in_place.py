@@ -1,6 +1,6 @@
 """`x += y` and `x[i] = v` into memory that only `x` holds.
 
-The first such statement on a tensor gives it memory of its own, with a ledger of who holds it (see
+The first such statement on a tensor gives it memory of its own, with a ledger of its holders (see
 `Handle.owned`). Later ones write there for as long as nobody else does: no other tensor, view,
 recording or NumPy array. Everything else computes a new value.
 """

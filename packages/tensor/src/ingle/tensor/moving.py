@@ -77,7 +77,7 @@ def carried(handle: Handle, target: Backend) -> tuple[Handle, MoveRoad]:
         array = source.download(handle)
     adopt = getattr(target, "adopt", None)
     with _naming(target):
-        # What a backend hands out it does not write any more: who reads host memory shares it.
+        # A backend writes no memory that it has handed out: a reader of host memory shares it.
         if adopt is not None and not array.flags.writeable:
             return adopt(array), "shared memory"
         return target.upload(array), "host"

@@ -24,7 +24,7 @@ from .programs import Program
 from .programs.tracing import user_line
 
 active = 0
-"""How many blocks of `anomaly()` there are, in all threads: who may skip results asks first."""
+"""How many blocks of `anomaly()` there are, in all threads: asked before results are skipped."""
 
 _all: set[Watch] = set()
 _lock = renewed(sys.modules[__name__], "_lock")

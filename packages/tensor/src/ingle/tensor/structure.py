@@ -71,7 +71,7 @@ def assigned(owner: object, name: str, old: object, new: object) -> None:
 
 
 class Frozen(dict[Any, Any]):
-    """A dict that never changes, so that who records it need not look into it.
+    """A dict that never changes, so that a recording need not look into it.
 
     >>> from ingle.tensor.structure import Frozen
     >>> names = Frozen(a=1)
@@ -100,7 +100,7 @@ class _Attributed:
 
 
 attributes: Callable[[Any], dict[str, Any]] = vars(_Attributed)["__dict__"].__get__
-"""The `__dict__` of a `Watched` object, for who reads it only, or says what changes."""
+"""The `__dict__` of a `Watched` object, for reads, and for writes that are announced."""
 
 
 def attributes_of(thing: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Tape:
         lines: what is computed, as Python over `NAMES`; `return None` where a guard fails.
         functions: what else the lines call, by name; see `on_host`.
         writer: the backend for what is made of such numbers alone; None for the device's.
-        where: tells who asks for something, or None; and `guarded`, what it said for each guard.
+        where: tells the asker of something, or None; and `guarded`, what it said for each guard.
     """
 
     def __init__(self, where: Callable[[], object] | None = None) -> None:

@@ -102,7 +102,7 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
     @property
     def backend(self) -> Backend:
-        """Who executes operations on this tensor."""
+        """The backend that executes operations on this tensor."""
         return self._handle.backend
 
     @property

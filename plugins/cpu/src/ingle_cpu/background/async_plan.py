@@ -23,7 +23,7 @@ that."""
 
 
 class PendingView(ArrayHandle):
-    """A view of a value that may not have been written yet; who asks for the array waits."""
+    """A view of a value that may not have been written yet; a read of the array waits."""
 
     __slots__ = ("_made", "_root", "_view")
 

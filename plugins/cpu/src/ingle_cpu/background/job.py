@@ -38,7 +38,7 @@ class Failure:
     Attributes:
         text: what is wrong.
         line: where in the user's code the job was asked for.
-        thread: who asked.
+        thread: which asked.
     """
 
     def __init__(self, text: str, line: str, thread: int) -> None:

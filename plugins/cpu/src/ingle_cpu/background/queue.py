@@ -1,7 +1,7 @@
 """Plans that run while Python goes on: one queue for the process, and a thread that works it off.
 
 Everything in the queue runs in order on one thread, so that a plan may follow another whose results
-it reads or writes over. Whoever looks at memory that a plan in the queue is to write waits for that
+it reads or writes over. A read of memory that a plan in the queue is to write waits for that
 plan; see `CpuHandle`.
 """
 
@@ -35,7 +35,7 @@ _SUBMIT = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t)
 _TELL = ctypes.PYFUNCTYPE(None, ctypes.c_size_t)
 
 SPIN_US, IDLE_US = 1.0, 200.0
-"""How long who waits spins before it gives its core away, and how long until it sleeps."""
+"""How long a waiter spins before it gives its core away, and how long until it sleeps."""
 
 _NOTHING = np.array([abi.END, 0], np.int64)
 """The program of a job that shall not run."""
@@ -48,7 +48,7 @@ class Queue:
         park_in_kernel: the thread sleeps in Linux's futex instead of on an event of Python.
 
     Attributes:
-        lock: held while jobs come and go. Whoever takes `commit_lock`, too, takes that first.
+        lock: held while jobs come and go. A thread that takes `commit_lock`, too, takes that first.
     """
 
     def __init__(self, *, park_in_kernel: bool = sys.platform == "linux") -> None:

@@ -200,7 +200,7 @@ class Engine:
             )
 
     def _hold(self) -> None:
-        # In this order: who writes a group of cells may compile what it runs meanwhile.
+        # In this order: a thread that commits writes may compile what it runs meanwhile.
         commit_lock.acquire()
         self._lock.acquire()
 

@@ -59,7 +59,7 @@ class Host(NamedTuple):
 def llvm() -> Any:
     """LLVM's binding, ready to generate code for this machine.
 
-    Loading it takes 60 ms, so that only those ask who have something to compile.
+    Loading it takes 60 ms, so that it is only done where there is something to compile.
 
     Raises:
         BackendError: it cannot be loaded.

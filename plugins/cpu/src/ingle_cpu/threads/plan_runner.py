@@ -2,7 +2,7 @@
 
 A plan is a table of entries. The calling thread (worker 0) walks it alone and calls small entries
 itself. A large one it *offers*: it describes the entry in the pool's state and sets a counter to
-the number of chunks. Whoever decrements the counter to a value that was still positive owns a
+the number of chunks. A worker that decrements the counter to a value that was still positive owns a
 chunk, and adds to `done` when finished; the leader takes chunks like everybody and goes on when
 all are done. So nobody waits for a worker that has not come: a worker whose core is busy with
 something else costs nothing, where a barrier of all would wait for its next time slice. Nor does a

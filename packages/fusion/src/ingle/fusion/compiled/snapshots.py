@@ -133,7 +133,7 @@ def _content(x: Any, found: list[Any] | None) -> Hashable:
     if memory is not None:
         return (kind, same, memory)
     if isinstance(x, _LOCKS):
-        return (kind, same, repr(x))  # which tells who holds it
+        return (kind, same, repr(x))  # which names its holder
     if same is not None and kind.__module__.partition(".")[0].startswith("ingle"):
         return same
     state = _state(x)

@@ -46,5 +46,5 @@ class Uses:
         return self._seen.get(root, set())
 
     def _is_needed(self, root: int, *others: Role) -> bool:
-        """Whether somebody needs a value in memory who is no map, nor one of these."""
+        """Whether a consumer that is no map, nor one of these, needs a value in memory."""
         return root in self._outputs or bool(self._roles(root) - {"map", *others})

@@ -1,4 +1,4 @@
-"""A run of operations in relative form: values are known by their order, not by who made them.
+"""A run of operations in relative form: values are known by their order, not by their makers.
 
 A `Log` is how a run is recorded: one short tuple for each thing that happens, cheap to append
 and to hash. Two runs that do the same write equal logs, whatever tensors they ran on, so that a log

@@ -31,7 +31,7 @@ class ScalarProgram(NamedTuple):
         lines: what is computed, in the words of a `Tape`.
         results: for each number that the kernels take the name of what was computed, or a tuple
             of the one number that it always is.
-        functions: what else the lines call, by name; who calls some cannot be kept.
+        functions: what else the lines call, by name; a program that calls some cannot be kept.
     """
 
     given: int

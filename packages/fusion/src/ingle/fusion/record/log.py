@@ -183,7 +183,7 @@ class Log:
             if type(x) is LazyHandle:
                 if x.pending_in is self:
                     args.append(x.number)
-                else:  # computed before, or by somebody who needed it in between
+                else:  # computed before, or by a read in between
                     handle = x.computed()
                     place = places.get(id(handle))
                     args.append(self.operand(handle) if place is None else place)

@@ -140,7 +140,7 @@ class Tracer(Log):
     @block
     def active(self) -> Generator[None, Any, None]:
         """Operations of this thread are recorded here inside."""
-        # That of who says `with`: between are this generator and the one that goes on with it.
+        # That of the `with` statement: between are this generator and the one that goes on with it.
         self.outside = outside = Outside(sys._getframe(2))
         with holding(current, self):
             try:

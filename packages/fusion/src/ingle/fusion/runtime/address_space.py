@@ -2,7 +2,7 @@
 
 Plans calculate with addresses: a value in the middle of an arena, the next row of a loop. Where
 memory has none, a buffer gets a number, which is the upper part of an address; the lower part is
-the offset in the buffer. Whoever launches a kernel takes the two apart again.
+the offset in the buffer. A launch takes the two apart again.
 """
 
 from __future__ import annotations

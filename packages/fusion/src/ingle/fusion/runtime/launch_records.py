@@ -1,7 +1,7 @@
 """Launches as data for JSON: kernels with their loops and code, which are tuples all through.
 
 Kernels that occur more than once stand there once. What is read is checked to be tuples of the same
-kinds with numbers and names in them; whether they make sense, who compiles them finds out.
+kinds with numbers and names in them; the compiler finds out whether they make sense.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kernels pass to each other through memory: who stores a value, who reads it, how long."""
+"""What kernels pass to each other through memory: which store a value, which read it, how long."""
 
 from __future__ import annotations
 

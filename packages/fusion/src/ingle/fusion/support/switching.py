@@ -17,7 +17,7 @@ OFTEN = 1e-4
 
 
 class Switching:
-    """Counts who wants turns to be taken often."""
+    """Counts the threads that want turns to be taken often."""
 
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
@@ -44,7 +44,7 @@ class Switching:
             sys.setswitchinterval(self._before)
 
     def forget_threads(self) -> None:
-        """In a forked child: who wanted it is not there."""
+        """In a forked child: the threads that wanted it are gone."""
         if self._count:
             self._count = 0
             self._restore()

@@ -25,7 +25,7 @@ from ingle.tensor.blocks import block
 from .switching import switching
 
 PATIENCE = 2.0
-"""Seconds after which somebody who waits for a plan is told so."""
+"""Seconds after which a wait for a plan is announced."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BESIDE = 8
 """The part of the compilation of a kernel that needs the interpreter: one in so many."""
@@ -68,7 +68,7 @@ def beside() -> bool:
 
 
 class WaitNotice:
-    """Tells on the standard error what somebody waits for who has waited for long."""
+    """Announces on the standard error what a long wait is for."""
 
     def __init__(self, operations: int) -> None:
         self._operations = operations
@@ -213,7 +213,7 @@ class TimeSlices(Generic[T]):
         self._away = False
 
     def renew(self) -> None:
-        """In a process that was just forked: the thread is gone, and with it who held the lock."""
+        """In a forked child: the thread is gone, and with it the holder of the lock."""
         self._condition = threading.Condition()
         self._mine = self._away = False
 

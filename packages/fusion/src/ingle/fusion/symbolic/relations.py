@@ -13,7 +13,7 @@ Examples = tuple[int, ...]
 def symbols_for(examples: Sequence[Sequence[int]]) -> tuple[Inquiry, list[Any], list[int]]:
     """Symbols for places whose numbers vary, and what the other places are in terms of these.
 
-    That they are this in every case is not certain: who uses them has to check each place.
+    That they are this in every case is not certain: the caller has to check each place.
 
     Args:
         examples: for each example the numbers at the places; the last one is the inquiry's.

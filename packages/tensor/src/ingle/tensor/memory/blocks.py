@@ -44,7 +44,7 @@ class Source(Protocol):
 
 
 class Label(NamedTuple):
-    """Who asked for a block, for statistics and messages.
+    """What a block is for, in statistics and messages.
 
     >>> from ingle.tensor.memory import Label
     >>> str(Label("matmul", (2, 3), "float32"))
@@ -89,7 +89,7 @@ class Block:
         nbytes: how many bytes were asked for.
         size: how many it has.
         memory, offset: the source's memory that it lies in, and where.
-        label: who asked for it; shown by `str`.
+        label: what it is for; shown by `str`.
 
     >>> from ingle.tensor.memory import HostSource, Pool
     >>> pool = Pool(HostSource())
@@ -130,7 +130,7 @@ class Block:
         return self._count
 
     def retain(self) -> None:
-        """Counts one owner more. Only who owns the block may call it."""
+        """Counts one owner more. Only an owner of the block may call it."""
         self.pool.note(self, 1)
 
     def release(self) -> None:

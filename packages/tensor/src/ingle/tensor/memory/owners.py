@@ -1,4 +1,4 @@
-"""Who holds a buffer that may be written in place."""
+"""Holders of a buffer that may be written in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Owners:
-    """The holders of a buffer, by weak reference: who dies has let go.
+    """The holders of a buffer, by weak reference: a dead one has let go.
 
     A buffer with this ledger may be written by a holder that is the only one. Tensors enter
     themselves, of the whole buffer or of a view; so does memory that was handed to NumPy. Whoever
@@ -45,7 +45,7 @@ class Owners:
         self._held.pop(id(holder), None)
 
     def share(self) -> None:
-        """Says that somebody holds the buffer who will not say when he lets go."""
+        """Enters a holder of the buffer that will not say when it lets go."""
         self.shared = True
 
     def only(self, holder: object) -> bool:

@@ -1,4 +1,4 @@
-"""The pool: lends memory of a source, and keeps what comes back for the next who asks."""
+"""The pool: lends memory of a source, and keeps what comes back for the next request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Pool:
 
         Args:
             nbytes: how many; 0 is allowed.
-            label: who asks; shown by `str` in statistics and errors.
+            label: what it is for; shown by `str` in statistics and errors.
 
         Raises:
             OutOfMemoryError: there is still not enough; it names the largest holders.

@@ -37,7 +37,7 @@ def read_bytes(amount: int | str, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A block that is in use: its bytes, and who asked for it.
+    """A block that is in use: its bytes, and what it is for.
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor.memory import Holder
@@ -66,7 +66,7 @@ class Statistics:
         allocations: how many were ever lent.
         hits: how many of these came from what was kept.
         by_size: for each size of block how many are lent and how many kept.
-        largest: the largest blocks in use, with who asked for them.
+        largest: the largest blocks in use, with what they are for.
 
     >>> import ingle.tensor as it
     >>> x = it.zeros(1000, device="cpu")

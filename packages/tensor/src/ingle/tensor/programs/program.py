@@ -104,7 +104,7 @@ class Program(Static):
 
         A number among the inputs is a weak scalar, of the dtype that the program has for it.
         """
-        # Tensors and not handles: who holds a buffer is entered there.
+        # Tensors and not handles: these enter themselves as holders of a buffer.
         values: list[Tensor | Scalar | None] = [
             Scalar(x, a.dtype) if isinstance(x, (bool, int, float, complex)) else x
             for x, a in zip(inputs, self.avals, strict=False)

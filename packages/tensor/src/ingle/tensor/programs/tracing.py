@@ -66,8 +66,8 @@ def written_down() -> WithBlock[bool]:
 
 
 def loops_once() -> WithBlock[bool]:
-    """What runs inside is traced, as with `written_down`, unless somebody watches operations:
-    who looks for a NaN or counts operations wants to see each step of a loop.
+    """What runs inside is traced, as with `written_down`, unless operations are watched:
+    a search for a NaN, or a count of operations, needs to see each step of a loop.
 
     >>> from ingle.tensor.programs import loops_once, writing_down
     >>> with loops_once():
@@ -297,7 +297,7 @@ def tracing(device: Device | str | None, *, making: bool = False) -> Generator[T
     """
     with next_level() as level, written_down():
         tracer = Tracer(device, level)
-        # The frame of who says `with`: between are this generator and the one that goes on with it.
+        # The frame of the `with` statement: between are this generator and its caller.
         tracer.outside = outside = Outside(sys._getframe(2))
         with staged_on(tracer) if making else contextlib.nullcontext():
             try:

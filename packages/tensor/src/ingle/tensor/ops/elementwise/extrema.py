@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _share(g: Tensor, lost: Tensor, tied: Tensor) -> Tensor:
-    # Who does not lose to a NaN has won.
+    # An operand that does not lose to a NaN has won.
     return where(tied, g * 0.5, where(lost, 0, g))
 
 
