@@ -11,7 +11,7 @@ from test_without_a_gpu import compiled as compiled
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cuda import sources
+from ingle_cuda import launches, sources
 from ingle_cuda.alignment import aligned
 from ingle_cuda.cublas import Product, operand_of
 
@@ -79,6 +79,32 @@ def test_all_rows_begin_at_multiples_of_16_bytes(
     assert asked
     for found in asked:
         assert not [x for x in found[3:] if x % 8], found
+
+
+def test_both_gradients_of_a_product_read_one_copy(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of logits is large, and copying it takes as long as memory does."""
+    m, n, k = 264, 261, 256
+    arrays = drawn((m, n), False, 3), drawn((k, n), False, 4), drawn((m, k), False, 5)
+    g, w, x = (it.asarray(a, dtype=it.bfloat16, device=PLAYED) for a in arrays)
+
+    def pulled(g: Any, w: Any, x: Any) -> Any:
+        return g @ it.matrix_transpose(w), it.matrix_transpose(x) @ g, it.exp(x[0])
+
+    made: list[Any] = []
+    copy = launches.Executable._copy
+    monkeypatch.setattr(
+        launches.Executable, "_copy", lambda *args: made.append(args) or copy(*args)
+    )
+    run = compile(pulled)
+    run(g, w, x)
+    assert len(made) == 2  # of g, and of w
+    for _ in range(4):  # also in a graph
+        found = [it.astype(r, it.float32).numpy() for r in run(g, w, x)]
+    for got, exact in zip(found, (arrays[0] @ arrays[1].T, arrays[2].T @ arrays[0]), strict=False):
+        wanted = it.astype(it.asarray(exact, dtype=it.bfloat16, device="numpy"), it.float32)
+        assert np.array_equal(got, wanted.numpy())
 
 
 def test_what_lies_well_or_is_small_is_not_copied() -> None:

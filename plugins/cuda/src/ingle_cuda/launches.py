@@ -19,12 +19,10 @@ from ingle.fusion.device import DonationState, Launch, WholeCall
 from ingle.fusion.device.cuda import THREADS, for_length, grid_of
 from ingle.fusion.device.executables import bits_of_number, compiled
 from ingle.fusion.device.kernels import (
-    HALVES,
     SIZES,
     ContractionCall,
     Nest,
     NestCall,
-    accumulator_dtype,
     epilogue_nest,
     epilogue_of,
     layout,
@@ -33,10 +31,11 @@ from ingle.fusion.device.kernels import (
 
 from .alignment import aligned
 from .copies import OperandCopy, copy_of
-from .cublas import LARGEST, Product, product_of
+from .cublas import Product, product_of
 from .errors import told
 from .joined import JoinedStep, with_joined
 from .library_steps import LibraryStep, ShiftedInputs, library_step
+from .product_results import direct_result, dtype_of_sums
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 from .wandering_inputs import WanderingInputs
 
@@ -49,9 +48,6 @@ _NEST = "nest"
 """The name of kernels that are nests."""
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do; one of a library is as many."""
-_FEW_TERMS = 4096
-"""Terms of the sums of half types up to which a product is no longer than what passes these sums to
-its epilogue in float32."""
 _GRAPHS = 8
 """Graphs that are kept of an executable, one for each memory that it runs on."""
 _SEEN = 64
@@ -113,6 +109,7 @@ class Executable:
         self._backend = backend
         self._dtypes = list(scalars)
         self._scratch = 0
+        self._copied: dict[Any, tuple[int, int]] = {}
         self._parts = [self._steps_of(launch) for launch in launches]
         self._steps = [step for part in self._parts for step in part]
         self._runs: list[Step | JoinedStep] = [*self._steps]
@@ -133,6 +130,8 @@ class Executable:
     # Making ------------------------------------------------------------------------------------
 
     def _steps_of(self, launch: Launch) -> list[Step]:
+        if not isinstance(launch.call, ContractionCall):
+            self._copied = {}
         if isinstance(launch.call, NestCall):
             call = launch.call
             pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
@@ -181,16 +180,7 @@ class Executable:
         first, second, third = [p.offset % 16 != 0 for p in launch.pointers[:3]]
         product, apart = aligned(product, row, outer, (first, second, third))
         result = None if apart else result
-        steps: list[Step] = []
-        used = 0
-        operands = []
-        for place, first in ((places[0], True), (places[1], False)):
-            if (product.a if first else product.b).copied:
-                copy = copy_of(call, product, first)
-                steps.append(self._copy(launch, copy, place, used))
-                place = (SCRATCH, used)
-                used += _aligned(copy.nbytes)
-            operands.append(place)
+        steps, operands, used = self._operands(launch, call, product)
         if result is not None:
             steps.append(ProductStep(
                 product, operands[0], operands[1], places[2],
@@ -214,6 +204,35 @@ class Executable:
             ))  # fmt: skip
         self._scratch = max(self._scratch, used)
         return steps
+
+    def _operands(
+        self, launch: Launch, call: ContractionCall, product: Product
+    ) -> tuple[list[Step], list[tuple[int, int]], int]:
+        """Copies of operands that need one, where the operands are then, and the scratch memory in
+        use. What the product before has copied alike lies there still: both gradients of a
+        product read that of its result."""
+        places = [(p.buffer, p.offset) for p in launch.pointers]
+        copies: dict[int, tuple[Any, OperandCopy]] = {}
+        for n, operand in enumerate((product.a, product.b)):
+            if operand.copied:
+                copy = copy_of(call, product, n == 0)
+                copies[n] = (places[n], copy.source, *copy.numbers), copy
+        before, self._copied = self._copied, {}
+        used = max([sum(before[key]) for key, _ in copies.values() if key in before], default=0)
+        written = [p for p, o in zip(places[2:], call.operands, strict=True) if o.output]
+        steps: list[Step] = []
+        operands = places[:2]
+        for n, (key, copy) in copies.items():
+            if key in before:
+                self._copied[key] = before[key]
+            else:
+                steps.append(self._copy(launch, copy, places[n], used))
+                self._copied[key] = used, _aligned(copy.nbytes)
+                used += _aligned(copy.nbytes)
+            operands[n] = (SCRATCH, self._copied[key][0])
+            if places[n] in written:
+                del self._copied[key]
+        return steps, operands, used
 
     def _copy(
         self, launch: Launch, copy: OperandCopy, place: tuple[int, int], used: int
@@ -397,31 +416,6 @@ def _argument(
         for n, number in enumerate(step.scalars):
             given[place + n] = numbers[number]
     return given
-
-
-def dtype_of_sums(call: ContractionCall) -> str:
-    """In which dtype the library passes sums to an epilogue: that of the operation's result where
-    to move them in a wider one would take about as long as the product."""
-    short = call.dtype in HALVES and call.sizes[2] <= _FEW_TERMS and call.windows is None
-    return call.dtype if short else accumulator_dtype(call.dtype)
-
-
-def direct_result(call: ContractionCall) -> str | None:
-    """The dtype in which the library can write what a call stores, where it does no more than
-    round the sums."""
-    if len(call.operands) != 1 or len(call.stores) != 1:
-        return None
-    names = [instruction.name for instruction in call.code]
-    dtype = call.dtypes[0]
-    rounded = names == ["result", "cast"] and dtype == call.dtype and dtype in HALVES
-    if not rounded and (names != ["result"] or dtype != accumulator_dtype(call.dtype)):
-        return None
-    *_, row, column = call.operands[0].strides
-    n = call.sizes[1]
-    if not ((column == 1 or n == 1) and (n <= row <= LARGEST or call.sizes[0] == 1)):
-        return None
-    steps = zip(call.operands[0].strides, call.batch, strict=False)
-    return dtype if all(step > 0 for step, size in steps if size > 1) else None
 
 
 def _aligned(nbytes: int) -> int:
