@@ -76,7 +76,12 @@ WARM = 8
 X, Y = np.arange(8) % 7, np.arange(8) % 5
 
 
-def test_parts_of_a_batch_are_on_their_way_before_anybody_waits(log: Log) -> None:
+@pytest.mark.parametrize("over", [False, True])
+def test_parts_of_a_batch_are_on_their_way_before_anybody_waits(
+    log: Log, over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a part wait so that it may write over what it was given."""
+    monkeypatch.setattr(Noted, "writes_over", over)
     step, _ = stepping()
     for _ in range(WARM):
         step(X, Y)

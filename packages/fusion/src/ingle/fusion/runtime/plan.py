@@ -109,7 +109,7 @@ class CompiledPlan:
             known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None:
+            if line is not None and givers:
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out

@@ -178,7 +178,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             for n, view in outputs
         ]  # fmt: skip
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None:
+            if line is not None and any(map(donatable.__getitem__, givers)):
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out
@@ -276,7 +276,9 @@ class _PlanWriter:
         return f"line.begin(({flags}), {name}, ({made}))"
 
     def gate(self) -> None:
-        self.lines.append("line.settle(failures)")
+        """Before something is written over."""
+        over = " or ".join([f"donatable[{n}]" for n in sorted(self._donors.values())])
+        self.lines.append(f"if {over}: line.settle(failures)")
 
     def shown(self, number: int, view: View | None) -> str:
         if view is None:
