@@ -87,3 +87,24 @@ def test_an_optimizer_of_ones_own_has_any_options() -> None:
     model = nn.Linear(2, 2)
     for made in (Own(model, 0.1, more=1), Plain(model, 0.1, more=1), More(model, 0.1, more=1)):
         assert made.groups[0].options["more"] == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda m: optim.Adam(m, betas=0.9), "Adam: betas must be several numbers, got 0.9"),
+        (lambda m: optim.AdamW(m, betas=None), "AdamW: betas must be several"),
+        (lambda m: optim.Lion(m, betas=0.9), "Lion: betas must be several"),
+        (lambda m: optim.Rprop(m, etas=1.0), "Rprop: etas must be several"),
+        (lambda m: optim.Adam(m, eps=None), r"Adam: eps must be a number such as 1e-08.*None"),
+        (lambda m: optim.SGD(m, momentum="0.9"), r"momentum must be a number.*'0\.9'"),
+        (lambda m: optim.SGD([{"params": m, "weight_decay": None}]), "weight_decay must be a"),
+        (
+            lambda m: optim.SGD(nn.Linear(1, 1)).add_param_group({"params": m, "momentum": None}),
+            "SGD: momentum must be a number",
+        ),
+    ],
+)
+def test_options_that_are_no_numbers(make, told) -> None:
+    with pytest.raises(ArgumentError, match=told):
+        make(nn.Linear(2, 2))

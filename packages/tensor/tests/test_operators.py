@@ -134,3 +134,13 @@ def test_methods_with_arguments(make):
     assert x.cumulative_prod(axis=1).tolist() == [[3.0, 3.0, 6.0]]
     assert x.sum(axis=0, keepdims=True).shape == (1, 3)
     assert x.astype("int32").dtype is it.int32
+
+
+@pytest.mark.parametrize("other", [[1, 2], (1, 2), "a", b"a"])
+def test_sequences_are_not_repeated_by_a_tensor(other):
+    for x in (it.asarray(2), it.asarray([2.0]), it.Cell(it.asarray(2))):
+        with pytest.raises(OperandError, match=r"x2 must be a tensor.*asarray\(x2\)"):
+            x * other
+        with pytest.raises(OperandError, match=r"x1 must be a tensor.*asarray\(x1\)"):
+            other * x
+    assert it.Cell(2) * other == 2 * other

@@ -12,7 +12,7 @@ from ingle.tensor.numbers import sqrt
 from .batched_update import alike, batched_update
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
-from .options import at_least, fractions
+from .options import at_least, fractions, several
 from .schedule import Rate
 from .updates import ADAM_UPDATE, Decay, adam_numbers, adam_update
 
@@ -56,7 +56,8 @@ class Adam(Optimizer):
         **clipping: Any,
     ) -> None:
         super().__init__(
-            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+            params, lr, betas=several(self, "betas", betas), eps=eps, weight_decay=weight_decay,
+            amsgrad=amsgrad,
             maximize=maximize, **clipping,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from ingle.tensor.numbers import sqrt
 
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
-from .options import at_least, decayed, fractions
+from .options import at_least, decayed, fractions, several
 from .schedule import Rate
 
 
@@ -50,7 +50,8 @@ class Adamax(Optimizer):
         eps: float = 1e-8, weight_decay: float = 0.0, *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, maximize=maximize,
+            params, lr, betas=several(self, "betas", betas), eps=eps, weight_decay=weight_decay,
+            maximize=maximize,
             **clipping,
         )  # fmt: skip
 
@@ -98,7 +99,7 @@ class NAdam(Optimizer):
         decoupled_weight_decay: bool = False, *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay,
+            params, lr, betas=several(self, "betas", betas), eps=eps, weight_decay=weight_decay,
             momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
             maximize=maximize, **clipping,
         )  # fmt: skip
@@ -152,7 +153,7 @@ class RAdam(Optimizer):
         maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay,
+            params, lr, betas=several(self, "betas", betas), eps=eps, weight_decay=weight_decay,
             decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, **clipping,
         )  # fmt: skip
 
@@ -203,7 +204,8 @@ class Adan(Optimizer):
         **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, no_prox=no_prox,
+            params, lr, betas=several(self, "betas", betas), eps=eps, weight_decay=weight_decay,
+            no_prox=no_prox,
             maximize=maximize, **clipping,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
-from .options import at_least, decayed, fraction
+from .options import at_least, decayed, fraction, several
 from .schedule import Rate
 
 
@@ -52,7 +52,8 @@ class Muon(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(
             params, lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
-            ns_coefficients=tuple(ns_coefficients), eps=eps, ns_steps=ns_steps,
+            ns_coefficients=several(self, "ns_coefficients", ns_coefficients), eps=eps,
+            ns_steps=ns_steps,
             adjust_lr_fn=adjust_lr_fn, **clipping,
         )  # fmt: skip
         wrong = [s for g in self.groups for s in g.slots if s.parameter.ndim != 2]
@@ -141,7 +142,8 @@ class Adafactor(Optimizer):
         *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, beta2_decay=beta2_decay, eps=tuple(eps), d=d, weight_decay=weight_decay,
+            params, lr, beta2_decay=beta2_decay, eps=several(self, "eps", eps), d=d,
+            weight_decay=weight_decay,
             maximize=maximize, **clipping,
         )  # fmt: skip
 

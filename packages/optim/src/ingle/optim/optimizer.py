@@ -19,6 +19,7 @@ from . import state
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
 from .groups import Group, Parameters, Slot, add_groups, make_groups
+from .options import refuse_no_number
 from .schedule import Rate
 
 _INSTEAD = {
@@ -93,7 +94,12 @@ class Optimizer(Structured):
         self._lr, self._defaults = lr, defaults
         self._steps: Cell[int] = Cell(0)
         for group in self.groups:
-            self.check_options(group.options_at(0))
+            self._check(group)
+
+    def _check(self, group: Group) -> None:
+        kind = type(self)
+        refuse_no_number(kind.__name__, group.options, _defaults_of(kind))
+        self.check_options(group.options_at(0))
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises `ArgumentError` for options that make no sense."""
@@ -140,7 +146,7 @@ class Optimizer(Structured):
         groups = list(self.groups)
         add_groups(name, groups, group, self._lr, self._defaults)
         for added in groups[len(self.groups) :]:
-            self.check_options(added.options_at(0))
+            self._check(added)
         self.groups = groups
         structure.changed()
 
@@ -285,18 +291,26 @@ class Optimizer(Structured):
         return f"{type(self).__name__}(\n{inside}\n)"
 
 
-def _refuse_unknown(kind: type[Optimizer], given: Mapping[str, Any]) -> None:
-    """Raises `ArgumentError` for options that an optimizer of Ingle's does not name.
+def _defaults_of(kind: type[Optimizer]) -> Mapping[str, Any]:
+    """The options that an optimizer of Ingle's names, with their defaults; none of others.
 
-    They pass on what else they are given, such as `max_grad_norm=`. A class of somebody's own may
-    have any options.
+    A class of somebody's own may have any options.
     """
     made: Any = kind.__init__
     if made is Optimizer.__init__ or made.__module__.rpartition(".")[0] != __package__:
-        return
-    known = [n for n in inspect.signature(made).parameters if n not in ("self", "clipping")]
+        return {}
+    parameters = inspect.signature(made).parameters
+    return {n: p.default for n, p in parameters.items() if n not in ("self", "clipping")}
+
+
+def _refuse_unknown(kind: type[Optimizer], given: Mapping[str, Any]) -> None:
+    """Raises `ArgumentError` for options that an optimizer of Ingle's does not name.
+
+    They pass on what else they are given, such as `max_grad_norm=`.
+    """
+    known = _defaults_of(kind)
     unknown = next((name for name in given if name not in known), None)
-    if unknown is not None:
+    if known and unknown is not None:
         near = difflib.get_close_matches(unknown, known, n=1)
         raise ArgumentError(
             f"{kind.__name__}: there is no option {unknown!r}"

@@ -34,6 +34,33 @@ def at_step(options: Mapping[str, Any], step: int) -> Mapping[str, Any]:
     return {**options, **found}
 
 
+def several(optimizer: object, name: str, values: Any) -> tuple[Any, ...]:
+    """An option of several numbers as a tuple.
+
+    Raises:
+        ArgumentError: it is one number, or none.
+
+    >>> several(None, "betas", [0.9, 0.99])
+    (0.9, 0.99)
+    """
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        who = type(optimizer).__name__
+        raise ArgumentError(f"{who}: {name} must be several numbers, got {values!r}")
+    return tuple(values)
+
+
+def refuse_no_number(who: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Raises `ArgumentError` for what is None or a text where the default is a number."""
+    for name, value in options.items():
+        default = defaults.get(name)
+        number = isinstance(default, (int, float)) and not isinstance(default, bool)
+        if number and (value is None or isinstance(value, (str, list, dict))):
+            raise ArgumentError(
+                f"{who}: {name} must be a number such as {default}, or a schedule of numbers; "
+                f"got {value!r}"
+            )
+
+
 def at_least(who: str, options: Mapping[str, Any], *names: str, least: float = 0.0) -> None:
     """Raises `ArgumentError` unless these options are numbers of at least `least`."""
     for name in names:

@@ -11,7 +11,7 @@ from ingle.tensor.errors import ArgumentError
 
 from .groups import Parameters, Slot
 from .optimizer import Optimizer
-from .options import at_least, decayed, fractions
+from .options import at_least, decayed, fractions, several
 from .schedule import Rate
 
 
@@ -42,7 +42,8 @@ class Rprop(Optimizer):
         step_sizes: tuple[float, float] = (1e-6, 50.0), *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, etas=tuple(etas), step_sizes=tuple(step_sizes), maximize=maximize,
+            params, lr, etas=several(self, "etas", etas),
+            step_sizes=several(self, "step_sizes", step_sizes), maximize=maximize,
             **clipping,
         )  # fmt: skip
 
@@ -96,7 +97,8 @@ class Lion(Optimizer):
         weight_decay: float = 0.0, *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, betas=tuple(betas), weight_decay=weight_decay, maximize=maximize,
+            params, lr, betas=several(self, "betas", betas), weight_decay=weight_decay,
+            maximize=maximize,
             **clipping,
         )  # fmt: skip
 

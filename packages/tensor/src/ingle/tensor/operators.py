@@ -29,9 +29,14 @@ _MIRRORS: dict[np.ufunc, str] = {
 _COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
 
 
+_SEQUENCES = (list, tuple, str, bytes, bytearray)
+"""What `*` repeats, and is not meant to beside a tensor."""
+
+
 def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> Binary:
     """`self OP other`; leaves it to `other` if that is a stranger with an operator of its own."""
     plain: Callable[..., Tensor] = without_advice(function)
+    repeats = mirror == "__rmul__"
 
     def method(self: Any, other: Any) -> Any:
         try:
@@ -41,6 +46,8 @@ def _operator(function: Callable[..., Tensor], python: Binary, mirror: str) -> B
             if a is not self or b is not other:
                 return python(a, b)
             if is_array(other) or not hasattr(type(other), mirror):
+                raise
+            if repeats and isinstance(other, _SEQUENCES):
                 raise
             return NotImplemented
 
