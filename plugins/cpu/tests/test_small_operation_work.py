@@ -1,22 +1,27 @@
-"""How many frames of Python an operation on few elements takes that is read at once."""
+"""How many frames of Python operations on few elements take; each takes some 50 ns and more."""
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 import ingle.tensor as it
 
-MOST_FRAMES = 28
-"""Of `(x + y).numpy()`; each takes some 50 ns and more."""
 
+def frames_of(function: Callable[[], Any]) -> list[str]:
+    """The names of the functions that are entered, where all is known that can be.
 
-def test_an_add_that_is_read_takes_few_frames() -> None:
-    x = it.asarray(np.arange(4, dtype=np.float32), device="cpu")
-    y = it.asarray(np.ones(4, np.float32), device="cpu")
+    Those of the shortest of some calls: now and then a stream looks at what it holds.
+    """
     for _ in range(20):
-        (x + y).numpy()
+        function()
+    return min([_frames_of_one(function) for _ in range(5)], key=len)
+
+
+def _frames_of_one(function: Callable[[], Any]) -> list[str]:
     frames: list[str] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -26,8 +31,33 @@ def test_an_add_that_is_read_takes_few_frames() -> None:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        found = (x + y).numpy()
+        function()
     finally:
         sys.setprofile(before)
-    assert found.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert len(frames) <= MOST_FRAMES, frames
+    return frames
+
+
+def given(*shape: int) -> it.Tensor:
+    return it.asarray(np.ones(shape, np.float32), device="cpu")
+
+
+def test_an_add_that_is_read_takes_few_frames() -> None:
+    x, y = given(4), given(4)
+    frames = frames_of(lambda: (x + y).numpy())
+    assert (x + y).tolist() == [2.0, 2.0, 2.0, 2.0]
+    assert len(frames) <= 28, frames
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("linear", 15), ("layer_norm", 28), ("slice", 21), ("reshape", 14)]
+)
+def test_an_operation_that_is_written_down_takes_few_frames(name: str, most: int) -> None:
+    x, weight, bias = given(2, 8), given(8, 8), given(8)
+    calls: dict[str, Callable[[], it.Tensor]] = {
+        "linear": lambda: it.linear(x, weight, bias),
+        "layer_norm": lambda: it.layer_norm(x, (8,), bias, bias),
+        "slice": lambda: x[:, 2:6],
+        "reshape": lambda: it.reshape(x, (2, 2, 4)),
+    }
+    frames = frames_of(calls[name])
+    assert len(frames) <= most, frames

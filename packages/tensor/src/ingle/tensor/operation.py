@@ -291,7 +291,8 @@ class Operation:
         """The operation with its attributes, interned."""
         if self._plain is not None:
             return self._plain
-        return _intern(self, attributes)
+        key = (self.name, *[typed_key(attributes[name]) for name in self.statics])
+        return _interned.get(key) or _intern(self, attributes)
 
 
 class Op:
@@ -325,12 +326,12 @@ def typed_key(value: Any) -> Any:
     kind = type(value)
     if kind is int or kind is bool or kind is str or value is None or isinstance(value, DType):
         return (kind, value)
+    if kind is tuple:
+        return (kind, *[(int, v) if type(v) is int else typed_key(v) for v in value])
     if kind is float:
         return (kind, struct.pack("<d", value))
     if kind is complex:
         return (kind, struct.pack("<dd", value.real, value.imag))
-    if kind is tuple:
-        return (kind, *map(typed_key, value))
     if isinstance(value, Static):
         return (kind, value)
     if isinstance(value, int):
@@ -349,9 +350,6 @@ _interned: dict[Any, Op] = {}
 
 def _intern(operation: Operation, attributes: Mapping[str, Any]) -> Op:
     op = Op(operation, attributes)
-    found = _interned.get(op.key)
-    if found is not None:
-        return found
     if len(_interned) >= _LIMIT:
         _interned.clear()
     return _interned.setdefault(op.key, op)
@@ -373,13 +371,16 @@ _avals: dict[Any, tuple[Aval, ...]] = {}
 
 def infer(op: Op, avals: Sequence[Aval | Any]) -> tuple[Aval, ...]:
     """The outputs' shapes and dtypes by the room's rule; cached, so bad input is checked once."""
-    # Every operation passes here, most of them with one or two operands.
+    # Every operation passes here, most of them with few operands.
     key: tuple[Any, ...]
     if len(avals) == 2:
         a, b = avals
         key = (op, a.shape, a.dtype, b.shape, b.dtype)
     elif len(avals) == 1:
         key = (op, avals[0].shape, avals[0].dtype)
+    elif len(avals) == 3:
+        a, b, c = avals
+        key = (op, a.shape, a.dtype, b.shape, b.dtype, c.shape, c.dtype)
     else:
         key = (op, *[part for a in avals for part in (a.shape, a.dtype)])
     found = _avals.get(key)

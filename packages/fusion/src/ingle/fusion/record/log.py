@@ -184,7 +184,9 @@ class Log:
                 if x.pending_in is self:
                     args.append(x.number)
                 else:  # computed before, or by a read in between
-                    handle = x.computed()
+                    handle = x.value  # first, as in `computed`
+                    if x.pending_in is not None or not isinstance(handle, Handle):
+                        handle = x.computed()
                     place = places.get(id(handle))
                     args.append(self.operand(handle) if place is None else place)
             elif type(x) is Scalar:

@@ -129,9 +129,9 @@ def as_ints(value: object, name: str, argument: str) -> tuple[int, ...]:
 def as_shape(value: object, name: str, argument: str = "shape") -> Shape:
     """A shape: an integer or integers, none of them negative."""
     shape = as_ints(value, name, argument)
-    if any(n < 0 for n in shape):
+    if shape and min(shape) < 0:
         raise ShapeError(f"{name}: {argument} must not have a negative size, got {shape}")
-    if math.prod(n for n in shape if n) > LARGEST:
+    if math.prod([n for n in shape if n]) > LARGEST:
         raise ShapeError(
             f"{name}: {argument} must not have more elements than memory can address, got {shape}"
         )

@@ -85,7 +85,10 @@ def read_regular(
             sizes.append(1)
             steps.append(1)
         elif type(item) is builtins.slice:
-            start, count, step = _regular(item, size)
+            if item.start is None and item.stop is None and item.step is None:
+                start, count, step = 0, size, 1
+            else:
+                start, count, step = _regular(item, size)
             starts.append(start)
             sizes.append(count)
             steps.append(step)

@@ -51,7 +51,9 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
         return take(x, key, axis=0)
     regular = read_regular(key, handle.shape)
     if regular is not None:
-        return reshaped(sliced(handle, *regular[:3])._handle, regular[3])
+        starts, sizes, steps, shape = regular
+        piece = sliced(handle, starts, sizes, steps)
+        return piece if shape == sizes else reshaped(piece._handle, shape)
     plan = read_key(key, handle)
     piece = _basic(wrap(handle), plan)
     if not plan.advanced:

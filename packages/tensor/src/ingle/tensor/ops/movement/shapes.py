@@ -44,14 +44,13 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
 
 
 def _filled_in(shape: Shape, old: Shape) -> Shape:
-    unknown = [i for i, n in enumerate(shape) if n == -1]
-    count, rest = math.prod(old), math.prod(n for n in shape if n != -1)
-    if len(unknown) > 1 or rest <= 0 or count % rest:
+    count, rest = math.prod(old), math.prod([n for n in shape if n != -1])
+    if shape.count(-1) > 1 or rest <= 0 or count % rest:
         raise ShapeError(
             f"reshape: cannot find the size -1 of {shape} for a tensor of shape {old} "
             f"({count} elements)"
         )
-    return tuple(count // rest if n == -1 else n for n in shape)
+    return tuple([count // rest if n == -1 else n for n in shape])
 
 
 def _reshape_rule(x: Aval, *, shape: Shape) -> Aval:

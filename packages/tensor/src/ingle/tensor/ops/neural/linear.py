@@ -210,20 +210,25 @@ def promote_present(
             one that has to be given.
     """
     # A cell is read once: each reading is a value of its own to gradients.
-    found = [
-        None if x is None and number is not None else handle_of(x, name, a)
-        for a, x, number in operands
-    ]
-    present = [h for h in found if h is not None]
+    found: list[Handle | None] = []
+    names: list[str] = []
+    present: list[Handle] = []
+    for argument, x, number in operands:
+        handle = None if x is None and number is not None else handle_of(x, name, argument)
+        found.append(handle)
+        if handle is not None:
+            names.append(argument)
+            present.append(handle)
     dtype = present[0].dtype
-    if any([h.dtype is not dtype for h in present]):  # noqa: C419 (faster)
-        names = [a for (a, _, _), h in zip(operands, found, strict=True) if h is not None]
-        rest = iter(promote(name, *zip(names, map(wrap, present), strict=True)))
-        handles = [None if h is None else next(rest) for h in found]
-        dtype = next(h.dtype for h in handles if h is not None)
-    else:
-        handles = list(found)
-    return [
-        Scalar(number, dtype) if h is None else h  # type: ignore[arg-type]
-        for h, (_, _, number) in zip(handles, operands, strict=True)
-    ]
+    handles: list[Handle | Scalar | None] = [*found]
+    for h in present:
+        if h.dtype is not dtype:
+            rest = promote(name, *zip(names, map(wrap, present), strict=True))
+            dtype = rest[0].dtype
+            made = iter(rest)
+            handles = [None if h is None else next(made) for h in found]
+            break
+    for place, (_, _, number) in enumerate(operands):
+        if handles[place] is None:
+            handles[place] = Scalar(number, dtype)  # type: ignore[arg-type]
+    return handles  # type: ignore[return-value]

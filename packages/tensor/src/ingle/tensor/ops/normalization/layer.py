@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...contract import Aval, Handle, Scalar, Shape
-from ...dispatch import TensorLike, handle_of, run
+from ...dispatch import TensorLike, run
 from ...dtypes import DType, float32
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...operation import Operation, Traits
@@ -217,19 +217,19 @@ def _layer(
     weight: TensorLike | None, bias: TensorLike | None, eps: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     shape = as_shape(normalized_shape, "layer_norm", "normalized_shape")
-    have = handle_of(x, "layer_norm").shape
+    operands = norm_operands("layer_norm", x, weight, bias)
+    have = operands[0].shape
     if not shape or have[len(have) - len(shape) :] != shape or len(shape) > len(have):
         raise ShapeError(
             f"layer_norm: x must end in normalized_shape={shape}, got shape {have}"
         )  # fmt: skip
-    for argument, value in (("weight", weight), ("bias", bias)):
-        if value is not None and handle_of(value, "layer_norm", argument).shape != shape:
+    for given, argument, place in ((weight, "weight", 1), (bias, "bias", 2)):
+        if given is not None and operands[place].shape != shape:
             raise ShapeError(
                 f"layer_norm: {argument} must have normalized_shape={shape}, got shape "
-                f"{handle_of(value, 'layer_norm', argument).shape}"
+                f"{operands[place].shape}"
             )
-    op = operation.op(axes=len(shape), eps=checked_eps("layer_norm", eps))
-    return run(op, norm_operands("layer_norm", x, weight, bias))
+    return run(operation.op(axes=len(shape), eps=checked_eps("layer_norm", eps)), operands)
 
 
 def _last(ndim: int, axes: int) -> Axes:
