@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from ingle.autodiff import recording
+from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import bfloat16, complex64, float32, float64, int32
 from ingle.tensor.operation import OPERATIONS
 from ingle.testkit import BackendContract, checks, override_policy, overrides
 from ingle.testkit.cases import TIERS, cases
 from ingle.testkit.checks import Findings
-from ingle.testkit.table import report, rows
+from ingle.testkit.table import report, road_of, rows
 from ingle.testkit.tolerance import compare, sensitivities, ulp
 from ingle.testkit.torch_oracle import COUNTERPARTS
 
@@ -205,6 +206,24 @@ def test_each_so_many_th_operation_is_checked_by_every_test_in_another_place():
         all_of_them, some = whole._chosen(name, tier), third._chosen(name, tier)
         assert some == all_of_them[len(name) % 3 :: 3]
         assert len(all_of_them) // 3 <= len(some) < len(all_of_them) // 2
+
+
+def test_a_road_is_that_of_the_backend_that_is_decorated():
+    class Hardware:
+        def road(self, op, avals):
+            return "host"
+
+    class Decorator:
+        inner = Hardware()
+
+        def supports(self, op, avals):
+            return False
+
+    op = OPERATIONS["qr"].op(mode="reduced")
+    aval = Aval((2, 2), float32)
+    assert road_of(Decorator(), op, (aval,)) == "host"
+    del Hardware.road
+    assert road_of(Decorator(), op, (aval,)) == "missing"
 
 
 def test_counterparts_are_operations():

@@ -57,11 +57,11 @@ _DEAR = 20
 """And an exponential or an error function."""
 
 
-def rates_of(limits: Limits) -> Rates:
+def gpu_rates(limits: Limits) -> Rates:
     """How a GPU's memory and arithmetic compare; a desktop's where it does not say.
 
     >>> h100 = Limits(0, "H100", 132, "sm_90", 80 << 30, bandwidth=3.35e12, clock=1.98e9)
-    >>> rates_of(h100).plain, rates_of(h100).root, rates_of(h100).dear
+    >>> gpu_rates(h100).plain, gpu_rates(h100).root, gpu_rates(h100).dear
     (2, 16, 40)
     """
     operations = limits.processors * _LANES * limits.clock
@@ -93,7 +93,7 @@ class CudaBackend(KernelBackend):
     def __init__(self, device: Device, limits: Limits) -> None:
         super().__init__(device)
         self.limits = limits
-        self.rates = rates_of(limits)
+        self.rates = gpu_rates(limits)
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
         self.joins = settings.switch("INGLE_CUDA_JOINED", True)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)

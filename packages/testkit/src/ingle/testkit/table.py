@@ -42,10 +42,13 @@ class Row:
 
 
 def road_of(backend: Backend, op: Op, avals: tuple[Aval, ...]) -> str:
-    """How a backend computes an operation; asks `road` where the backend has it."""
-    ask = getattr(backend, "road", None)
-    if ask is not None:
-        return str(ask(op, avals))
+    """How a backend computes an operation; asks `road` where it or what it decorates has it."""
+    door: Any = backend
+    while door is not None:
+        ask = getattr(door, "road", None)
+        if ask is not None:
+            return str(ask(op, avals))
+        door = getattr(door, "inner", None)
     if backend.supports(op, avals):
         return "native"
     return "missing" if op.operation.body is None else "composed"
