@@ -37,7 +37,7 @@ def numbers(*shape):
 FUNCTIONS = {
     # two axes of products, or groups, beside an operand that is a function of the place
     "batches": (it.matmul, (2, 3, 4, 5), (2, 3, 5, 6)),
-    "groups": (lambda x, w: functional.conv2d(x, w, groups=2), (2, 4, 6, 6), (8, 2, 3, 3)),
+    "groups": (lambda x, w: functional.conv2d(x, w, groups=2), (2, 4, 10, 10), (8, 2, 3, 3)),
 }
 
 
