@@ -13,11 +13,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ingle.fusion.device import PendingChecks
 from ingle.fusion.device.kernel_backend import MemoryHandle
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
-from ingle.tensor.errors import BackendError
+from ingle.tensor.errors import BackendError, OutOfRangeError
 from ingle.tensor.locks import renewed
 from ingle_cuda import peers
 
@@ -25,7 +26,7 @@ from ingle_cuda import peers
 class Stub:
     """A device with a stream that notes what it gets."""
 
-    checks = None
+    checks: PendingChecks | None = None
 
     def __init__(self, number: int, log: list[Any]) -> None:
         self.device = Device("cuda", number)
@@ -154,6 +155,26 @@ def test_roads_are_opened_once_and_where_there_are_any(log: Any) -> None:
     assert [step for step in log if step[0] == "opens the road from"] == [
         ("opens the road from", 0), ("opens the road from", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_what_comes_from_another_gpu_brings_its_checks_along(log: Any, sums: bool) -> None:
+    one, two = Stub(0, log), Stub(1, log)
+    for device in (one, two):
+        device.checks = PendingChecks(lambda flags: lambda: flags)
+    assert one.checks is not None
+    assert two.checks is not None
+    two.checks.begin([True], ["take: out of range"], ())
+    values = [device.upload(np.ones(2, np.float32)) for device in (one, two)]
+    if sums:
+        (made,) = peers.summed([values]) or ()
+    else:
+        made = peers.copied(values[1], one)  # type: ignore[arg-type]
+    with pytest.raises(OutOfRangeError, match="take"):
+        one.checks.settle(0)
+    with pytest.raises(OutOfRangeError, match="take"):
+        one.checks.ensure(made)
+    one.checks.ensure(values[0])
 
 
 def test_nothing_is_copied_of_an_empty_value(log: Any) -> None:

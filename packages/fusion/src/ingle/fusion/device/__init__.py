@@ -29,6 +29,7 @@ from ..runtime.device import Turns as Turns
 from ..runtime.graph_plans import GraphPlans as GraphPlans
 from ..runtime.offers import Offer as Offer
 from ..runtime.offers import taker as taker
+from ..runtime.pending_checks import PendingChecks as PendingChecks
 from ..runtime.plan import CompiledPlan as CompiledPlan
 from ..runtime.plan_codegen import DonationState as DonationState
 from ..runtime.plan_codegen import LinearPlan as LinearPlan
