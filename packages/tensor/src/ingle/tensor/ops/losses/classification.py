@@ -8,22 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...contract import Aval, Handle, Scalar, Shape
+from ...contract import Aval, Scalar, Shape
 from ...dispatch import TensorLike, as_floating, handle_of, run, wrap
 from ...dtypes import DType, float32, int64
-from ...errors import ArgumentError, DTypeError, ShapeError
+from ...errors import ArgumentError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import as_int, as_number, widened
+from .._rules import as_number, widened
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
 from ..elementwise.exponential import exp
 from ..elementwise.where import where
-from ..indexing.gathering import take, take_along_axis
-from ..movement.shapes import broadcast_to, reshape
+from ..movement.shapes import reshape
 from ..neural.softmax import log_softmax
 from ..reductions.basic import logsumexp, sum
+from ._classes import (
+    check_targets,
+    class_axis,
+    class_weight,
+    combined,
+    ignored_number,
+    picked,
+    spread_over_classes,
+    valid_targets,
+    without_classes,
+)
 from .regression import reduced, require_reduction
 
 if TYPE_CHECKING:
@@ -34,7 +44,7 @@ def _index_rule(
     name: str, scores: Aval, target: Aval, weight: Aval, ignore_index: Aval, *, reduction: str,
     **statics: Any,
 ) -> Aval:  # fmt: skip
-    _check(name, scores, target, _without_classes(scores.shape) if scores.shape else ())
+    check_targets(name, scores, target, without_classes(scores.shape) if scores.shape else ())
     return Aval(target.shape if reduction == "none" else (), scores.dtype)
 
 
@@ -43,9 +53,9 @@ def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
         return
     shapes: tuple[Shape, ...] = ((5, 3), (2, 5, 3, 2), (8,))
     for shape in map(draw.shape, shapes):
-        classes = shape[_class_axis(shape)]
+        classes = shape[class_axis(shape)]
         for reduction in ("mean", "sum", "none"):
-            target = draw.integers(_without_classes(shape), classes)
+            target = draw.integers(without_classes(shape), classes)
             options: dict[str, Any] = {"reduction": reduction}
             yield Sample((draw.array(shape, high=-0.1), target), options, condition=16)
             options = {**options, "ignore_index": int(target.flat[0]) if len(shape) > 1 else -1}
@@ -98,7 +108,7 @@ def cross_entropy(
     scores, right = as_floating(logits, name, "logits"), handle_of(target, name, "target")
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"{name}: label_smoothing must be in [0, 1], got {label_smoothing}")
-    counts = _class_weight(name, weight, scores)
+    counts = class_weight(name, weight, scores)
     statics = {
         "reduction": require_reduction(name, reduction),
         "label_smoothing": as_number(label_smoothing, name, "label_smoothing"),
@@ -106,7 +116,7 @@ def cross_entropy(
     if right.dtype.is_floating:
         op = SOFT_CROSS_ENTROPY.op(**statics)
         return run(op, (scores, astype(wrap(right), scores.dtype)._handle, counts))[0]
-    ignored = Scalar(_ignored(name, ignore_index, right.dtype), right.dtype)
+    ignored = Scalar(ignored_number(name, ignore_index, right.dtype), right.dtype)
     return run(CROSS_ENTROPY.op(**statics), (scores, right, counts, ignored))[0]
 
 
@@ -125,8 +135,8 @@ def _training_rule(
 def _soft_rule(
     logits: Aval, target: Aval, weight: Aval, *, reduction: str, label_smoothing: float
 ) -> Aval:
-    _check("cross_entropy", logits, target, logits.shape)
-    shape = _without_classes(logits.shape) if reduction == "none" else ()
+    check_targets("cross_entropy", logits, target, logits.shape)
+    shape = without_classes(logits.shape) if reduction == "none" else ()
     return Aval(shape, logits.dtype)
 
 
@@ -134,7 +144,7 @@ def _by_class(weight: Tensor | float, shape: Shape) -> Any:
     """A value for each class, to broadcast over the targets."""
     if isinstance(weight, float):
         return weight
-    axis = _class_axis(shape)
+    axis = class_axis(shape)
     return reshape(weight, tuple(shape[axis] if i == axis else 1 for i in range(len(shape))))
 
 
@@ -142,18 +152,18 @@ def _training(
     logits: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *,
     reduction: str, label_smoothing: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    wide, axis = widened(logits), _class_axis(logits.shape)
+    wide, axis = widened(logits), class_axis(logits.shape)
     classes = logits.shape[axis]
-    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
+    safe, counts = valid_targets(target, weight, ignore_index, classes, wide.dtype)
     kept = target != ignore_index
     lse = logsumexp(wide, axis=axis)
-    loss = where(kept, (lse - _picked(wide, safe)) * counts, 0.0)
+    loss = where(kept, (lse - picked(wide, safe)) * counts, 0.0)
     if label_smoothing:
-        each = (_spread(lse, logits.shape) - wide) * _by_class(weight, logits.shape)
+        each = (spread_over_classes(lse, logits.shape) - wide) * _by_class(weight, logits.shape)
         smooth = where(kept, sum(each, axis=axis) / float(classes), 0.0)
         loss = loss * (1.0 - label_smoothing) + smooth * label_smoothing
     total = sum(counts)
-    return astype(_combined(loss, total, reduction), logits.dtype), lse, total
+    return astype(combined(loss, total, reduction), logits.dtype), lse, total
 
 
 def _cross_entropy(*operands: Any, **statics: Any) -> Tensor:
@@ -166,25 +176,27 @@ def _training_vjp(
     label_smoothing: float,
 ) -> Tensor | None:  # fmt: skip
     """`counts * (softmax - onehot)`, smoothed; the residual lse has the gradient softmax."""
-    shape, axis, wide = logits.shape, _class_axis(logits.shape), widened(logits)
-    share = exp(wide - _spread(lse, shape))
-    result = None if g[1] is None else share * _spread(g[1], shape)
+    shape, axis, wide = logits.shape, class_axis(logits.shape), widened(logits)
+    share = exp(wide - spread_over_classes(lse, shape))
+    result = None if g[1] is None else share * spread_over_classes(g[1], shape)
     if g[0] is not None:
         scale = widened(g[0])
         scale = scale / total if reduction == "mean" else scale
-        safe, counts = _targets(target, weight, ignore_index, shape[axis], wide.dtype)
+        safe, counts = valid_targets(target, weight, ignore_index, shape[axis], wide.dtype)
         numbers = arange(shape[axis], dtype=int64, device=logits.device)
-        hit = _spread(safe, shape) == _by_class(numbers, shape)
+        hit = spread_over_classes(safe, shape) == _by_class(numbers, shape)
         level = counts * (1.0 - label_smoothing)
-        wanted = where(hit, _spread(level, shape), 0.0)
+        wanted = where(hit, spread_over_classes(level, shape), 0.0)
         if label_smoothing:
             kept = astype(target != ignore_index, wide.dtype)
             part = label_smoothing / shape[axis]
             by_class = _by_class(weight, shape)
-            wanted = wanted + _spread(kept, shape) * (by_class * part)
+            wanted = wanted + spread_over_classes(kept, shape) * (by_class * part)
             mass = float(shape[axis]) if isinstance(weight, float) else sum(widened(weight))
             level = level + kept * (mass * part)
-        found = (share * _spread(level, shape) - wanted) * _spread(scale, shape)
+        found = (share * spread_over_classes(level, shape) - wanted) * spread_over_classes(
+            scale, shape
+        )
         result = found if result is None else result + found
     return None if result is None else astype(result, logits.dtype)
 
@@ -193,7 +205,7 @@ def _soft(
     logits: Tensor, target: Tensor, weight: Tensor | float, *, reduction: str,
     label_smoothing: float,
 ) -> Tensor:  # fmt: skip
-    axis, wanted = _class_axis(logits.shape), widened(target)
+    axis, wanted = class_axis(logits.shape), widened(target)
     if label_smoothing:
         share = label_smoothing / logits.shape[axis]
         wanted = wanted * (1.0 - label_smoothing) + share
@@ -217,7 +229,7 @@ def _reference(
 ) -> Any:  # fmt: skip
     from scipy.special import log_softmax as oracle
 
-    axis = _class_axis(logits.shape)
+    axis = class_axis(logits.shape)
     logp = np.moveaxis(oracle(logits, axis=axis), axis, -1)
     classes = logp.shape[-1]
     each = np.ones(classes) if weight is None else weight
@@ -301,24 +313,24 @@ def nll_loss(
     """
     scores, right = as_floating(x, "nll_loss"), handle_of(target, "nll_loss", "target")
     op = NLL_LOSS.op(reduction=require_reduction("nll_loss", reduction))
-    counts = _class_weight("nll_loss", weight, scores)
-    ignored = Scalar(_ignored("nll_loss", ignore_index, right.dtype), right.dtype)
+    counts = class_weight("nll_loss", weight, scores)
+    ignored = Scalar(ignored_number("nll_loss", ignore_index, right.dtype), right.dtype)
     return run(op, (scores, right, counts, ignored))[0]
 
 
 def _nll(
     x: Tensor, target: Tensor, weight: Tensor | float, ignore_index: int, *, reduction: str
 ) -> Tensor:
-    wide, classes = widened(x), x.shape[_class_axis(x.shape)]
-    safe, counts = _targets(target, weight, ignore_index, classes, wide.dtype)
+    wide, classes = widened(x), x.shape[class_axis(x.shape)]
+    safe, counts = valid_targets(target, weight, ignore_index, classes, wide.dtype)
     # An ignored target may have a probability of zero: 0 * inf would be NaN.
-    loss = where(target == ignore_index, 0.0, -_picked(wide, safe) * counts)
-    return astype(_combined(loss, sum(counts), reduction), x.dtype)
+    loss = where(target == ignore_index, 0.0, -picked(wide, safe) * counts)
+    return astype(combined(loss, sum(counts), reduction), x.dtype)
 
 
 def _nll_reference(x: Any, target: Any, weight: Any = None, **options: Any) -> Any:
     # A score that is no distribution yet: give back what log_softmax takes away.
-    axis = _class_axis(x.shape)
+    axis = class_axis(x.shape)
     reduction, ignored = options.get("reduction", "mean"), options.get("ignore_index", -100)
     picked = np.take_along_axis(x, np.expand_dims(target % x.shape[axis], axis), axis)
     counts = np.where(target == ignored, 0, 1.0 if weight is None else weight[target])
@@ -339,86 +351,3 @@ NLL_LOSS = Operation(
     samples=partial(_index_samples, smooth=False),
     reference=_nll_reference,
 )
-
-
-def _class_weight(name: str, weight: TensorLike | None, scores: Handle) -> Handle | Scalar:
-    if weight is None:
-        return Scalar(1.0, scores.dtype)
-    handle = handle_of(weight, name, "weight")
-    classes = scores.shape[_class_axis(scores.shape)] if scores.shape else 0
-    if handle.shape != (classes,):
-        raise ShapeError(
-            f"{name}: weight must have one value for each of the {classes} classes, "
-            f"got shape {handle.shape}"
-        )
-    return astype(weight, scores.dtype)._handle
-
-
-def _ignored(name: str, ignore_index: object, dtype: DType) -> int:
-    if not dtype.is_integer:
-        raise DTypeError(
-            f"{name}: target must hold class numbers (integers), got {dtype}; cast it with "
-            "target.astype('int64')"
-        )
-    number, limits = as_int(ignore_index, name, "ignore_index"), np.iinfo(dtype.dtype)
-    # A number that the dtype cannot hold occurs nowhere, and neither does the largest one.
-    return number if limits.min <= number <= limits.max else int(limits.max)
-
-
-def _class_axis(shape: Shape) -> int:
-    return 0 if len(shape) == 1 else 1
-
-
-def _without_classes(shape: Shape) -> Shape:
-    axis = _class_axis(shape)
-    return shape[:axis] + shape[axis + 1 :]
-
-
-def _check(name: str, scores: Aval, target: Aval, expected: Shape) -> None:
-    argument = "x" if name == "nll_loss" else "logits"
-    if not scores.dtype.is_floating:
-        raise DTypeError(f"{name}: {argument} must be real scores, got {scores.dtype}")
-    if scores.shape and target.dtype.is_floating and target.shape == _without_classes(scores.shape):
-        raise DTypeError(
-            f"{name}: class numbers must be integers, got {target.dtype} target {target.shape}; "
-            "cast them with target.astype('int64')"
-        )
-    if not scores.shape or target.shape != expected:
-        raise ShapeError(
-            f"{name}: scores must be (batch, classes, ...) or (classes,) and class numbers have "
-            f"their shape without the classes, got scores {scores.shape} and {target.dtype} "
-            f"target {target.shape}" + (f"; expected target {expected}" if scores.shape else "")
-        )
-    if not scores.shape[_class_axis(scores.shape)]:
-        raise ShapeError(f"{name}: {argument} must have at least one class, got {scores.shape}")
-
-
-def _spread(values: Any, shape: Shape) -> Tensor:
-    """A value for each target, to broadcast over the classes."""
-    axis = _class_axis(shape)
-    rest = _without_classes(shape)
-    return reshape(broadcast_to(values, rest), (*rest[:axis], 1, *rest[axis:]))
-
-
-def _targets(
-    target: Tensor, weight: Tensor | float, ignore_index: int, classes: int, dtype: DType
-) -> tuple[Tensor, Tensor]:
-    """Class numbers with a valid one where they are ignored, and how much each target counts."""
-    kept = target != ignore_index
-    safe = astype(where(kept, target, 0), int64)
-    # Indexing would count a negative class from the end: a number beyond it is refused.
-    safe = where(safe < 0, classes, safe)
-    if isinstance(weight, float):
-        return safe, astype(kept, dtype)
-    return safe, where(kept, take(widened(weight), safe, axis=0), 0.0)
-
-
-def _picked(scores: Tensor, classes: Tensor) -> Tensor:
-    axis = _class_axis(scores.shape)
-    return reshape(
-        take_along_axis(scores, _spread(classes, scores.shape), axis=axis), classes.shape
-    )
-
-
-def _combined(loss: Tensor, total: Tensor, reduction: str) -> Tensor:
-    return sum(loss) / total if reduction == "mean" else reduced(loss, reduction)
