@@ -121,6 +121,10 @@ def test_an_index_out_of_range_within_a_graph(backend: HostBackend) -> None:
     for _ in range(2):
         with pytest.raises(OutOfRangeError):
             step(bad).item()
+    held = [p.value for p in model.parameters()], optimizer.state_dict()
+    with pytest.raises(OutOfRangeError):  # where nothing can be written over, as it is held
+        step(bad).item()
+    del held
     for was, now in zip(before, model.parameters(), strict=True):
         assert np.array_equal(was, now.value.numpy())
     assert step(good).item() < losses[-1]

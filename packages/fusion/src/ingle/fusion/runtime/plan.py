@@ -15,7 +15,7 @@ from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
-from .plan_codegen import DonationState, Run, flags_known, plan_function
+from .plan_codegen import DonationState, Run, commits, flags_known, plan_function
 from .plan_data import KernelRun, PlanData
 
 
@@ -109,7 +109,7 @@ class CompiledPlan:
             known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and givers:
+            if line is not None and commits(donation):
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out

@@ -50,6 +50,12 @@ class DonationState:
         self.restores = restores
 
 
+def commits(donation: DonationState | None) -> bool:
+    """Whether a run has to wait for its checks before its last kernels, be anything written over
+    or not: cells get its outputs once those are in the queue, whatever is raised behind them."""
+    return donation is not None and not donation.defers
+
+
 class BackgroundJob(Protocol):
     """A run in the background."""
 
@@ -178,7 +184,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             for n, view in outputs
         ]  # fmt: skip
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and any(map(donatable.__getitem__, givers)):
+            if line is not None and commits(donation):
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out
@@ -228,7 +234,7 @@ class _PlanWriter:
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
-            "line": device.checks,
+            "line": device.checks, "commits": commits,
         }  # fmt: skip
         if device.checks is not None and linear.donors:
             self.lines.append("failures = line.failures")
@@ -277,8 +283,7 @@ class _PlanWriter:
 
     def gate(self) -> None:
         """Before something is written over."""
-        over = " or ".join([f"donatable[{n}]" for n in sorted(self._donors.values())])
-        self.lines.append(f"if {over}: line.settle(failures)")
+        self.lines.append("if commits(donation): line.settle(failures)")
 
     def shown(self, number: int, view: View | None) -> str:
         if view is None:
