@@ -125,7 +125,8 @@ class Executable:
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._table: Any = None
-        self._written: list[int] | None = None
+        self._values = [one for step in kernels for one in _values_of(step)]
+        self._written: dict[int, int] | None = None
 
     # Making ------------------------------------------------------------------------------------
 
@@ -354,14 +355,9 @@ class Executable:
         """Writes the scalars where a graph reads them, if they are others than before."""
         if not self._numbers:
             return
-        values: list[int] = []
-        for step in self._steps:
-            if isinstance(step, KernelStep):
-                place, count = step.numbers
-                values += [numbers[n] for n in step.scalars]
-                values += step.given[place + len(step.scalars) : place + count]
-        if values == self._written:
+        if self._written == numbers:
             return
+        values = [numbers[n] if n >= 0 else fixed for n, fixed in self._values]
         kernel = self._backend.kernel(numbers_source(), NUMBERS)
         self._written = None  # some of both, if this is interrupted
         for start in range(0, len(values), NUMBERS_AT_ONCE):
@@ -370,7 +366,7 @@ class Executable:
                 self._table.address + 8 * start, len(part), *part
             )
             self._backend.enqueue(kernel, given, 1, NUMBERS_AT_ONCE, self._backend.stream)
-        self._written = values
+        self._written = numbers
 
     def profile(
         self, addresses: Sequence[int], scalars: Sequence[Any], runs: int,
@@ -400,6 +396,14 @@ class Executable:
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps
         ]  # fmt: skip
+
+
+def _values_of(step: KernelStep) -> list[tuple[int, int]]:
+    """What a graph's kernel reads from memory: of the plan's scalars its number, of what never
+    changes -1 and itself."""
+    place, count = step.numbers
+    fixed = step.given[place + len(step.scalars) : place + count]
+    return [*[(n, 0) for n in step.scalars], *[(-1, number) for number in fixed]]
 
 
 def _argument(

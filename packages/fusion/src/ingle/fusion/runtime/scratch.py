@@ -1,4 +1,4 @@
-"""Memory that the plans of a thread take turns with: the largest that one of them needed."""
+"""Memory that the plans of a thread take turns with: the largest that one of them needed lately."""
 
 from __future__ import annotations
 
@@ -24,17 +24,33 @@ class Lent:
         self.memory = memory
 
 
+_PATIENCE = 256
+"""Runs in a row that need less than half of the memory, after which it is given up for less: a
+large model is gone, or its turn comes so seldom that it may ask anew."""
+
+
 class Lender(threading.local):
     """Lends each thread memory, one piece at a time. A plan that runs inside of another one of the
     thread, such as that of a handler of signals, gets another piece."""
 
     _idle: Lent | None = None
+    _small = 0
+    _most = 0
 
     def lend(self, nbytes: int, allocated: Callable[[int], Lent]) -> Lent:
         """At least so many bytes, until `take_back`."""
         lent, self._idle = self._idle, None
         if lent is None or lent.size < nbytes:
-            lent = allocated(nbytes)
+            return allocated(nbytes)
+        if 2 * nbytes >= lent.size:
+            self._small = self._most = 0
+            return lent
+        self._small += 1
+        self._most = max(self._most, nbytes)
+        if self._small >= _PATIENCE:
+            most, self._small, self._most = self._most, 0, 0
+            del lent  # before there is other memory
+            lent = allocated(most)
         return lent
 
     def take_back(self, lent: Lent) -> None:
