@@ -96,8 +96,9 @@ _READ = frozenset({
     "iscomplexobj", "isrealobj", "ix_", "may_share_memory", "min_scalar_type", "result_type",
     "save", "savetxt", "savez", "savez_compressed", "shares_memory", "argpartition",
     "diag_indices_from", "histogram2d", "histogram_bin_edges", "histogramdd", "intersect1d",
-    "lexsort", "nanargmax", "nanargmin", "packbits", "setdiff1d", "setxor1d",
-    "tril_indices_from", "triu_indices_from", "union1d", "unpackbits",
+    "lexsort", "nanargmax", "nanargmin", "packbits", "setdiff1d", "setxor1d", "tril_indices_from",
+    "triu_indices_from", "union1d", "unpackbits", "unique", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values",
 })  # fmt: skip
 """Functions that read values. What they give is text, a file, a truth or a dtype; an array of
 indices, counts or distinct values, which have no gradient; or, of the `atleast_` kind, the array

@@ -359,23 +359,6 @@ def _transpose(a: Any, axes: Any = None) -> Tensor:
     return it.permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
 
 
-@_named("unique")
-def _unique(
-    ar: Any,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: Axis = None,
-) -> Any:
-    return it.unique(
-        ar,
-        axis=axis,
-        return_index=return_index,
-        return_inverse=return_inverse,
-        return_counts=return_counts,
-    )
-
-
 @_named("where")
 def _where(condition: Any, *values: Any) -> Any:
     return it.where(condition, *values) if values else it.nonzero(condition)

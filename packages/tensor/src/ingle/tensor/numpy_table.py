@@ -66,7 +66,6 @@ tensordot a b axes: a b axes=
 tile A reps: A reps
 trapezoid y x dx axis: y x= dx= axis=
 tril|triu m k: m k=
-unique_all|unique_counts|unique_inverse|unique_values x: x
 unravel_index indices shape order: indices shape
 unstack x axis: x axis=
 linalg.cholesky a upper: a upper=
