@@ -10,6 +10,7 @@ from __future__ import annotations
 # What it registers for forks releases a lock behind a fork that other functions take before it: a
 # fork that waits for an import may not meet it halfway.
 import concurrent.futures.thread  # noqa: F401
+import contextlib
 import contextvars
 import ctypes
 import functools
@@ -124,19 +125,32 @@ class _Event:
     import, and a timer that is faster than the import would nest handlers without end.
     """
 
+    _lock: ctypes.c_void_p | None = None
+
     def __init__(self) -> None:
         self._lock = ctypes.c_void_p(_C.PyThread_allocate_lock())
-        _C.PyThread_acquire_lock(self._lock, 1)
+        _acquire(self._lock)
 
     def set(self) -> None:
         _C.PyThread_release_lock(self._lock)
 
     def wait(self) -> None:
-        _C.PyThread_acquire_lock(self._lock, 1)
+        _acquire(self._lock)
         _C.PyThread_release_lock(self._lock)
 
     def __del__(self) -> None:
-        _C.PyThread_free_lock(self._lock)
+        # A stack without room for this call, or for the one that made the lock, costs a lock.
+        with contextlib.suppress(ctypes.ArgumentError, RecursionError):
+            if self._lock is not None:
+                _C.PyThread_free_lock(self._lock)
+
+
+def _acquire(lock: ctypes.c_void_p | None) -> None:
+    try:
+        _C.PyThread_acquire_lock(lock, 1)
+    except ctypes.ArgumentError as error:
+        # The arguments are right: ctypes, which converts them, had no room left on the stack.
+        raise RecursionError("the stack has no room for a module to be imported") from error
 
 
 def _python_without_its_lock() -> ctypes.CDLL:
