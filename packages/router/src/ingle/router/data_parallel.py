@@ -79,16 +79,23 @@ def data_parallel(
                 found = loss.backward()
             outside.writes.update(scope.at_home())
         losses.append(loss.detach() * weight)
-        for key in found:
-            g = found._entries[key]
-            homes.setdefault(key, key.raw.device if isinstance(key, Cell) else g.device)
-            pieces.setdefault(key, []).append(g * weight)
+        _gather(found, weight, pieces, homes)
         if len(parts) > 1:  # each works while the next ones are put together
-            del loss, found, g
+            del loss, found  # what nobody holds need not be computed
             started(backend_of(place))
     total = _added([losses], places[:1])[0]
     sums = _added(list(pieces.values()), [homes[key] for key in pieces])
     return total, Gradients(dict(zip(pieces, sums, strict=True)))
+
+
+def _gather(
+    found: Gradients, weight: float, pieces: dict[Any, list[Tensor]], homes: dict[Any, Device]
+) -> None:
+    """Adds the gradients of a part to the lists of their cells, and where the sums go."""
+    for key in found:
+        gradient = found._entries[key]
+        homes.setdefault(key, key.raw.device if isinstance(key, Cell) else gradient.device)
+        pieces.setdefault(key, []).append(gradient * weight)
 
 
 def _rows_on(place: Device, leaves: Sequence[Any], begin: int, end: int) -> list[Any]:
