@@ -47,6 +47,7 @@ A_MISS_IS_SAFE = {
     ),
     ("fusion/lowering/row_lengths.py", "with_strides"): "each operand computes where rows begin",
     ("fusion/symbolic/form.py", "with_numbers"): "equal operations stay two objects",
+    ("tensor/operation.py", "Operation.op"): "as in `_intern`, which is asked next",
     ("tensor/operation.py", "_intern"): (
         "equal operations stay two objects. A size has a type of its own in a key, so that no "
         "operation with a number is taken for one with a symbol"
