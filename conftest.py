@@ -6,6 +6,7 @@ import builtins
 import dis
 import gc
 import inspect
+import signal
 from collections.abc import Iterator
 from contextvars import Context, ContextVar, copy_context
 from functools import cache
@@ -27,6 +28,9 @@ JUMPS = {*dis.hasjrel, *dis.hasjabs}
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    # Shells start what runs in the background without Ctrl-C, which tests send to themselves.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_pycollect_makeitem(

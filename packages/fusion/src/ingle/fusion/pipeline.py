@@ -28,6 +28,7 @@ from .passes.sums_in_pieces import with_sums_in_pieces
 from .runtime.custom_kernels import registrations
 from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
+from .runtime.pending_checks import checks_of
 from .runtime.plan import ScheduledPlan
 from .runtime.plan_data import plan_data_of
 from .schedule.donation import cut, donors
@@ -69,7 +70,7 @@ def compile_graph(
     sequence = with_early_checks(joined_in_place(filled.sequence), flags)
     schedule = laid_out(sequence, whole_calls(device, sequence))
     donations = donors(schedule, pairs, flags)
-    schedule.steps = cut(schedule, donations, flags, waits=device.checks is None)
+    schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(
         device, schedule, scalars, [device.in_order(h) for h in decomposed.constants],
         decomposed.checks, donations.taken,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ..ir.graph import Graph
     from .graph_plans import GraphPlans
-    from .pending_checks import PendingChecks
     from .plan_codegen import DonationState, LinearPlan
     from .plan_store import PlanStore
 
@@ -136,15 +135,14 @@ class KernelDevice(Protocol):
             have rows or columns.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
-        checks: those of plans that have returned before they had run; None for a device whose plans
-            wait for their flags.
         plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
     whether it renders nests that add up windows, without which each tap is added by itself. And
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
-    operands that lie so, beside kernels; else `execute_native` does between them.
+    operands that lie so, beside kernels; else `execute_native` does between them. And `checks`,
+    those of plans that have returned before they had run; without them plans wait for their flags.
     """
 
     dtypes: frozenset[str] | None
@@ -152,7 +150,6 @@ class KernelDevice(Protocol):
     splits_sums: bool
     rates: Rates
     writes_over: bool
-    checks: PendingChecks | None
 
     @property
     def plan_store(self) -> PlanStore | None: ...

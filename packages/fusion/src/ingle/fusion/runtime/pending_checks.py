@@ -190,3 +190,9 @@ class PendingChecks:
         # What is made from now on has nothing to do with a check that failed.
         while error is not None and self._waiting:
             self._end_first()
+
+
+def checks_of(device: Any) -> PendingChecks | None:
+    """The checks of a device that works by itself; None where plans wait for their flags."""
+    found: PendingChecks | None = getattr(device, "checks", None)
+    return found

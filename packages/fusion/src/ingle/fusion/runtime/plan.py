@@ -15,6 +15,7 @@ from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
+from .pending_checks import checks_of
 from .plan_codegen import DonationState, Run, commits, flags_known, plan_function
 from .plan_data import KernelRun, PlanData
 
@@ -43,7 +44,7 @@ class CompiledPlan:
         self._by_host = host_ops
         self.linear_plan = linear = data.linear_plan()
         self._begun = False
-        self._flags_known = self._checks_at() if device.checks is not None else -1
+        self._flags_known = self._checks_at() if checks_of(device) is not None else -1
         if linear is None:
             self.run = self._in_steps
         else:
@@ -84,7 +85,7 @@ class CompiledPlan:
         first, last = data.steps, None
         if data.donors:
             *first, last = data.steps
-        line = device.checks
+        line = checks_of(device)
         failures = 0 if line is None else line.failures
         for place, step in enumerate(first, 1):
             if isinstance(step, KernelRun):

@@ -15,6 +15,7 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..ir.views import View
+from .pending_checks import checks_of
 
 if TYPE_CHECKING:
     from ingle.tensor.cell import Cell
@@ -98,7 +99,7 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     if linear.inputs + len(linear.own) + len(linear.outputs) >= MANY:
         return _iterating(device, linear)
     # Behind what makes the last flag, so that the device reads them while it has more to do.
-    begun = flags_known(linear.executables, linear.checks) if device.checks is not None else -1
+    begun = flags_known(linear.executables, linear.checks) if checks_of(device) is not None else -1
     writer = _PlanWriter(device, linear)
     writer.receive(linear.constants)
     writer.make(linear.own)
@@ -110,12 +111,12 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     writer.lines += first
     if not linear.donors:
         writer.lines.append(last)
-    if device.checks is None:
+    if checks_of(device) is None:
         writer.check(linear.checks)
     shown = [writer.shown(n, view) for n, view in linear.outputs]
     writer.lines.append(f"out = [{', '.join(shown)}]")
     if linear.donors:
-        if device.checks is not None:
+        if checks_of(device) is not None:
             writer.gate()
         writer.land(last.replace(", scalars", ", scalars, donation"))
     if linear.arena:
@@ -148,7 +149,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     ]
     last = calls.pop() if donors else None
     givers = sorted(donors.values())
-    line = device.checks
+    line = checks_of(device)
     begun = -1 if line is None else flags_known(linear.executables, checks)
     texts = [text for _, text in checks]
     before = [n for n in range(lasting, lasting + len(linear.own)) if n not in donors]
@@ -234,9 +235,9 @@ class _PlanWriter:
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
-            "line": device.checks, "commits": commits,
+            "line": checks_of(device), "commits": commits,
         }  # fmt: skip
-        if device.checks is not None and linear.donors:
+        if checks_of(device) is not None and linear.donors:
             self.lines.append("failures = line.failures")
 
     def receive(self, constants: Sequence[Ordered]) -> None:
