@@ -15,9 +15,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 _FLAGS = ["-std=c11", "-O1", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC"]
 _NOTHING = 0xA5
@@ -101,6 +101,7 @@ import numpy as np  # noqa: E402  (the process computes without it)
 
 from ingle.fusion.device import Ordered  # noqa: E402
 from ingle.fusion.device.kernel_backend import Held, KernelBackend  # noqa: E402
+from ingle.tensor import plugins  # noqa: E402
 from ingle.tensor.device import Device  # noqa: E402
 from ingle.tensor.errors import BackendError, LostDeviceError  # noqa: E402
 from ingle.tensor.locks import renewed  # noqa: E402
@@ -256,3 +257,48 @@ class Far(KernelBackend):
 
     def synchronize(self) -> None:
         self._ask("synchronize")
+
+
+class Noted(Far):
+    """Notes what it is asked for, and when somebody waits for an answer: device and command.
+
+    Attributes:
+        log: of all devices of the kind.
+        asked: its commands.
+    """
+
+    log: ClassVar[list[tuple[str, str]]] = []
+
+    @property
+    def asked(self) -> list[str]:
+        return [what for _, what in self.log]
+
+    def tell(self, *command: Any) -> int:
+        self.log.append((str(self.device), command[0]))
+        return super().tell(*command)
+
+    def _answer(self, ticket: int) -> bytes:
+        self.log.append((str(self.device), "waits"))
+        return super()._answer(ticket)
+
+
+Opened = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def opening(kind: type[Far] = Far) -> Iterator[Opened]:
+    """Opens devices of a kind, `far` unless they are named, until the end of the block."""
+    made: list[Far] = []
+
+    def make(name: str = "far", **options: Any) -> Far:
+        backend = kind(Device(name), **options)
+        plugins._backends[backend.device] = backend.composition()
+        made.append(backend)
+        return backend
+
+    try:
+        yield make
+    finally:
+        for backend in made:
+            del plugins._backends[backend.device]
+            backend.close()

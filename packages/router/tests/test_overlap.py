@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from far_device import Far
+from far_device import Noted, opening
 
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.router import data_parallel
-from ingle.tensor import plugins
-from ingle.tensor.device import Device
 from ingle.tensor.errors import OutOfRangeError
 
 pytestmark = [
@@ -26,31 +23,14 @@ NAMES = ("far", "other")
 Log = list[tuple[str, str]]
 
 
-class Noted(Far):
-    """Notes what it is asked for, and when somebody waits for an answer."""
-
-    log: ClassVar[Log] = []
-
-    def tell(self, *command: Any) -> int:
-        self.log.append((str(self.device), command[0]))
-        return super().tell(*command)
-
-    def _answer(self, ticket: int) -> bytes:
-        self.log.append((str(self.device), "waits"))
-        return super()._answer(ticket)
-
-
 @pytest.fixture
-def log() -> Iterator[Log]:
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     """Two devices, and what they are asked for."""
-    Noted.log = []
-    made = [Noted(Device(name)) for name in NAMES]
-    for backend in made:
-        plugins._backends[backend.device] = backend.composition()
-    yield Noted.log
-    for backend in made:
-        del plugins._backends[backend.device]
-        backend.close()
+    monkeypatch.setattr(Noted, "log", [])
+    with opening(Noted) as make:
+        for name in NAMES:
+            make(name)
+        yield Noted.log
 
 
 def stepping() -> tuple[Callable[..., float], nn.Module]:

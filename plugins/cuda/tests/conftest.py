@@ -39,6 +39,12 @@ def backend() -> Any:
     return backend_of("cuda").inner
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the kernels of a played GPU are compiled."""
+    return tmp_path_factory.mktemp("kernels")
+
+
 @pytest.fixture(scope="session")
 def machine(backend: Any) -> Machine:
     return Machine(backend)

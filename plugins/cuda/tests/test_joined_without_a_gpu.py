@@ -25,11 +25,6 @@ PLAYED = "played"
 SIZES = (64, 1, 2000, 7, 64, 33, 5, 1024, 64, 12)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
 def updated(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: str = "float32", joins: bool = True
 ) -> tuple[list[np.ndarray], int]:

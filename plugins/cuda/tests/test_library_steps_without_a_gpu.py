@@ -26,12 +26,6 @@ pytestmark = [
 PLAYED = "played"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kernels are compiled."""
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture
 def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
     """The backend of the device `played`, with cuDNN."""

@@ -8,19 +8,16 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from far_device import Far
+from far_device import Opened, opening
 
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor import plugins
-from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfRangeError
 from ingle.testkit import own_memory
 
@@ -28,24 +25,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc"),
 ]
-Opened = Callable[..., Far]
 
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """Opens devices of this kind, `far` unless they are named."""
-    made: list[Far] = []
-
-    def make(name: str = "far", **options: Any) -> Far:
-        backend = Far(Device(name), **options)
-        plugins._backends[backend.device] = backend.composition()
-        made.append(backend)
-        return backend
-
-    yield make
-    for backend in made:
-        del plugins._backends[backend.device]
-        backend.close()
+    with opening() as make:
+        yield make
 
 
 def on_far(*shape: int) -> it.Tensor:

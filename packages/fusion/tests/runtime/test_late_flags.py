@@ -9,16 +9,15 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
-from far_device import Far
+from far_device import Noted, Opened, opening
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor import plugins
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfRangeError
 
@@ -28,37 +27,11 @@ pytestmark = [
 ]
 
 
-class Noted(Far):
-    """Notes what it is asked for, and when somebody waits for an answer."""
-
-    log: ClassVar[list[str]] = []
-
-    def tell(self, *command: Any) -> int:
-        self.log.append(command[0])
-        return super().tell(*command)
-
-    def _answer(self, ticket: int) -> bytes:
-        self.log.append("waits")
-        return super()._answer(ticket)
-
-
-Opened = Callable[..., Noted]
-
-
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    made: list[Noted] = []
-
-    def make(**options: Any) -> Noted:
-        backend = Noted(Device("far"), **options)
-        plugins._backends[backend.device] = backend.composition()
-        made.append(backend)
-        return backend
-
-    yield make
-    for backend in made:
-        del plugins._backends[backend.device]
-        backend.close()
+    """Opens the device `far`, which notes what it is asked for."""
+    with opening(Noted) as make:
+        yield make
 
 
 def on_far(values: Any) -> it.Tensor:
@@ -80,8 +53,8 @@ def test_a_call_does_not_wait_for_its_indices(opened: Opened) -> None:
     run, x, good, _ = indexed()
     backend.log.clear()
     y = run(x, good)
-    assert "launch" in backend.log
-    assert "waits" not in backend.log
+    assert "launch" in backend.asked
+    assert "waits" not in backend.asked
     y.numpy()
 
 
@@ -130,7 +103,7 @@ def test_a_step_waits_with_work_in_the_queue(opened: Opened) -> None:
     before = cell.value.numpy()
     backend.log.clear()
     step(x, good)
-    asked = [what for what in backend.log if what in ("launch", "read", "waits")]
+    asked = [what for what in backend.asked if what in ("launch", "read", "waits")]
     assert asked.count("waits") == 1
     assert asked[-1] == "waits"
     assert asked.index("read") < len(asked) - 3  # with launches between the two
@@ -159,7 +132,7 @@ def test_many_calls_that_nobody_reads(opened: Opened) -> None:
     backend.log.clear()
     for _ in range(70):
         run(x, good)
-    assert 0 < backend.log.count("waits") < 10
+    assert 0 < backend.asked.count("waits") < 10
     wrong = run(x, bad)
     with pytest.raises(OutOfRangeError, match="take"):
         deque((run(x, good) for _ in range(70)), maxlen=0)

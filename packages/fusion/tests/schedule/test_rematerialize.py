@@ -21,8 +21,8 @@ from ingle.testkit.program_generator import random_program
 from ingle.testkit.programs import execute
 
 
-def nothing_again(graph, views, roles, inline, grouping, stored, placed, donors, target):
-    return {group: list(values) for group, values in stored.items()}
+def nothing_again(plan):
+    return {group: list(values) for group, values in plan.stored.items()}
 
 
 @pytest.fixture(autouse=True)

@@ -94,8 +94,7 @@ def reduced(groups: Sequence[Sequence[Handle]], target: Backend) -> list[Handle]
         A sum on the first device for each group; None where there is no such road, or where
         something of it is only being traced.
     """
-    while target.level:
-        target = target.inner  # type: ignore[attr-defined]
+    target = _lowest(target)
     reduce = getattr(target, "reduce", None)
     if reduce is None:
         return None
@@ -112,11 +111,16 @@ def started(target: Backend) -> None:
     Args:
         target: its backend, as `backend_of` names it.
     """
-    while target.level:
-        target = target.inner  # type: ignore[attr-defined]
-    start = getattr(target, "start", None)
+    start = getattr(_lowest(target), "start", None)
     if start is not None:
         start()
+
+
+def _lowest(backend: Backend) -> Backend:
+    """The hardware backend below all decorators."""
+    while backend.level:
+        backend = backend.inner  # type: ignore[attr-defined]
+    return backend
 
 
 @contextmanager

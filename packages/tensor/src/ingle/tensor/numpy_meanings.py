@@ -394,21 +394,13 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return it.linalg.svd(a, full_matrices=full_matrices) if compute_uv else it.linalg.svdvals(a)
 
 
-@_named("fft.fft2")
-def _fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Tensor:
-    return it.fft.fftn(a, s=s, axes=axes, norm=norm or "backward")
+def _over_two_axes(transform: str) -> Callable[..., Tensor]:
+    def planar(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Tensor:
+        over_axes = getattr(it.fft, f"{transform}n")
+        return over_axes(a, s=s, axes=axes, norm=norm or "backward")  # type: ignore[no-any-return]
+
+    return planar
 
 
-@_named("fft.ifft2")
-def _ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Tensor:
-    return it.fft.ifftn(a, s=s, axes=axes, norm=norm or "backward")
-
-
-@_named("fft.rfft2")
-def _rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Tensor:
-    return it.fft.rfftn(a, s=s, axes=axes, norm=norm or "backward")
-
-
-@_named("fft.irfft2")
-def _irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Tensor:
-    return it.fft.irfftn(a, s=s, axes=axes, norm=norm or "backward")
+for _transform in ("fft", "ifft", "rfft", "irfft"):
+    _named(f"fft.{_transform}2")(_over_two_axes(_transform))

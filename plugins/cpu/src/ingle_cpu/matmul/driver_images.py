@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingle.fusion.device.llvm import Values, Writer
 
 from .abi import DriverArgs
-from .window_args import WindowArgs
+from .window_args import loaded_window_args
 
 
 class DriverCode:
@@ -75,13 +75,7 @@ class ImageCode(DriverCode):
         w, arg = self.w, self.arg
 
         def note() -> Values:
-            places = [
-                w.let("arg", f"getelementptr i64, ptr {self.windows}, i64 {n}")
-                for n in range(len(WindowArgs._fields))
-            ]
-            of: WindowArgs[str] = WindowArgs(
-                *[w.let("window", f"load i64, ptr {place}, align 8") for place in places]
-            )
+            of = loaded_window_args(w, self.windows)
             top = self.minus(of.start1, arg.low)
             left = self.plus(of.start2, arg.zeros)
 

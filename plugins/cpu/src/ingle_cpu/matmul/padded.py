@@ -25,7 +25,7 @@ from ingle.fusion.device.llvm import Target, Values, scalar_type, vector_type
 from ..jit.engine import IRSource
 from .microkernel import LINE
 from .pack import PanelCode
-from .window_args import WindowArgs, window_args
+from .window_args import WindowArgs, loaded_window_args, window_args
 
 IMAGE_BYTES = 512 << 10
 """Of a unit's copy, if it can be cut so: it should stay in the second-level cache."""
@@ -116,16 +116,7 @@ class _Pad(PanelCode):
 
     def text(self) -> str:
         w = self.writer
-        self.arg: WindowArgs[str] = WindowArgs(
-            *[
-                w.let(
-                    name,
-                    f"load i64, ptr {w.let('arg', f'getelementptr i64, ptr %window, i64 {n}')}, "
-                    "align 8",
-                )
-                for n, name in enumerate(WindowArgs._fields)
-            ]
-        )
+        self.arg = loaded_window_args(w, "%window")
         self.row_bytes = w.let("row", f"mul i64 %pitch, {self.to_size}")
         self.before = w.let("before", f"mul i64 %zeros, {self.to_size}")
         w.loop("channel", "0", self.arg.channels, "1", [], self._channel)

@@ -6,6 +6,7 @@ import math
 from typing import Generic, NamedTuple, TypeVar
 
 from ingle.fusion.device.kernels import SIZES, Windows
+from ingle.fusion.device.llvm import Writer
 
 AXES = 3
 """Image axes that the kernels know; fewer have axes of size 1 in front."""
@@ -43,6 +44,20 @@ class WindowArgs(NamedTuple, Generic[T]):
     stride0: T
     stride1: T
     stride2: T
+
+
+def loaded_window_args(writer: Writer, window: str) -> WindowArgs[str]:
+    """The instructions that load them from memory.
+
+    Args:
+        writer: of the kernel.
+        window: a pointer to them.
+    """
+    loaded = []
+    for number, name in enumerate(WindowArgs._fields):
+        place = writer.let("arg", f"getelementptr i64, ptr {window}, i64 {number}")
+        loaded.append(writer.let(name, f"load i64, ptr {place}, align 8"))
+    return WindowArgs(*loaded)
 
 
 def window_args(windows: Windows, rows: int, dtype: str) -> WindowArgs[int]:

@@ -8,7 +8,7 @@ from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import Target, Values, memory_type, scalar_type, suffix, vector_type
 
 from .pack import PanelCode, compute_dtype
-from .window_args import WindowArgs
+from .window_args import loaded_window_args
 
 RowBody = Callable[[str, str, str, str, str], None]
 
@@ -25,11 +25,7 @@ class WindowCode(PanelCode):
 
     def text(self) -> str:
         w = self.writer
-        loaded = []
-        for number, name in enumerate(WindowArgs._fields):
-            place = w.let("arg", f"getelementptr i64, ptr %window, i64 {number}")
-            loaded.append(w.let(name, f"load i64, ptr {place}, align 8"))
-        self.arg: WindowArgs[str] = WindowArgs(*loaded)
+        self.arg = loaded_window_args(w, "%window")
         self.end = self.op("add", "%k", "%depth")
         self.taps12 = self.op("mul", self.arg.taps1, self.arg.taps2)
         self.taps = self.op("mul", self.arg.taps0, self.taps12)

@@ -22,7 +22,7 @@ from ..compiled.specialize import RecordedRun
 from ..ir.graph import Graph
 from ..ir.views import Views
 from ..lowering.nests import NestCall
-from ..lowering.operands import Argument, bytes_along
+from ..lowering.operands import bytes_along
 from ..runtime.graph_plans import GraphPlans
 from ..runtime.plan_cache import prepare
 from ..schedule.rates import DESKTOP, Rates, rates_of
@@ -312,8 +312,8 @@ def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequ
     names, more = [
         tuple([graph.nodes[p].op.operation.name for p in nodes]) for nodes in (first, again)
     ]
-    reads = memory.numbers(a.root for a in _arguments(call) if not a.output)
-    writes = memory.numbers(a.root for a in _arguments(call) if a.output)
+    reads = memory.numbers(a.root for a in arguments_of(call) if not a.output)
+    writes = memory.numbers(a.root for a in arguments_of(call) if a.output)
     if isinstance(call, NestCall):
         # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
         skipped = 1 if call.nest.scattered else 0
@@ -333,10 +333,6 @@ def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequ
     shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
     flops = 2 * math.prod(sizes)
     return Step("product", names, shown, nbytes, flops, seconds, more, reads, writes)
-
-
-def _arguments(call: Call) -> tuple[Argument, ...]:
-    return tuple(arguments_of(call))
 
 
 def _host_step(memory: Buffers, position: int, seconds: float | None = None) -> Step:

@@ -16,7 +16,7 @@ from ..support.refcounts import exclusive
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
 from .pending_checks import checks_of
-from .plan_codegen import DonationState, Run, commits, flags_known, plan_function
+from .plan_codegen import DonationState, Run, flags_known, plan_function, waits_first
 from .plan_data import KernelRun, PlanData
 
 
@@ -110,7 +110,7 @@ class CompiledPlan:
             known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and commits(donation):
+            if line is not None and waits_first(donation):
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out

@@ -15,7 +15,7 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..ir.views import View
-from .pending_checks import checks_of
+from .pending_checks import PendingChecks, checks_of
 
 if TYPE_CHECKING:
     from ingle.tensor.cell import Cell
@@ -51,7 +51,7 @@ class DonationState:
         self.restores = restores
 
 
-def commits(donation: DonationState | None) -> bool:
+def waits_first(donation: DonationState | None) -> bool:
     """Whether a run has to wait for its checks before its last kernels, be anything written over
     or not: cells get its outputs once those are in the queue, whatever is raised behind them."""
     return donation is not None and not donation.defers
@@ -99,8 +99,9 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     if linear.inputs + len(linear.own) + len(linear.outputs) >= MANY:
         return _iterating(device, linear)
     # Behind what makes the last flag, so that the device reads them while it has more to do.
-    begun = flags_known(linear.executables, linear.checks) if checks_of(device) is not None else -1
-    writer = _PlanWriter(device, linear)
+    line = checks_of(device)
+    begun = -1 if line is None else flags_known(linear.executables, linear.checks)
+    writer = _PlanWriter(device, linear, line)
     writer.receive(linear.constants)
     writer.make(linear.own)
     writer.borrow(linear.arena)
@@ -111,12 +112,12 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     writer.lines += first
     if not linear.donors:
         writer.lines.append(last)
-    if checks_of(device) is None:
+    if line is None:
         writer.check(linear.checks)
     shown = [writer.shown(n, view) for n, view in linear.outputs]
     writer.lines.append(f"out = [{', '.join(shown)}]")
     if linear.donors:
-        if checks_of(device) is not None:
+        if line is not None:
             writer.gate()
         writer.land(last.replace(", scalars", ", scalars, donation"))
     if linear.arena:
@@ -185,7 +186,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             for n, view in outputs
         ]  # fmt: skip
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and commits(donation):
+            if line is not None and waits_first(donation):
                 line.settle(failures)
             if donation is not None:
                 donation.outputs = out
@@ -225,7 +226,9 @@ def _lasting_roots(
 class _PlanWriter:
     """The lines of the function, and what its names stand for."""
 
-    def __init__(self, device: KernelDevice, linear: LinearPlan) -> None:
+    def __init__(
+        self, device: KernelDevice, linear: LinearPlan, line: PendingChecks | None
+    ) -> None:
         self.lines: list[str] = []
         self._linear = linear
         self._inputs = linear.inputs
@@ -235,9 +238,9 @@ class _PlanWriter:
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
-            "line": checks_of(device), "commits": commits,
+            "line": line, "waits_first": waits_first,
         }  # fmt: skip
-        if checks_of(device) is not None and linear.donors:
+        if line is not None and linear.donors:
             self.lines.append("failures = line.failures")
 
     def receive(self, constants: Sequence[Ordered]) -> None:
@@ -284,7 +287,7 @@ class _PlanWriter:
 
     def gate(self) -> None:
         """Before something is written over."""
-        self.lines.append("if commits(donation): line.settle(failures)")
+        self.lines.append("if waits_first(donation): line.settle(failures)")
 
     def shown(self, number: int, view: View | None) -> str:
         if view is None:

@@ -13,43 +13,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..grouping.group import Group
-from ..grouping.groups import Grouping
-from ..grouping.node_class import Role
-from ..ir.graph import Donors, Graph
-from ..ir.views import View, Views
+from ..ir.graph import Graph
 from ..kernel.code import HALVES
 from ..support.time_slices import tick
-from .rates import Rates
 from .recompute_cost import Again, Recomputation
-from .rematerialize import Rematerialization
+from .rematerialize import GroupedPlan, Rematerialization
 
 
-def narrowed(
-    graph: Graph,
-    views: Views,
-    roles: Sequence[Role],
-    inline: Mapping[int, int],
-    grouping: Grouping,
-    stored: Mapping[Group, Sequence[int]],
-    placed: Mapping[int, View],
-    donors: Donors,
-    rates: Rates,
-) -> Mapping[Group, Sequence[int]]:
-    """What each group stores, where halves are stored instead of what they are widened to.
-
-    The arguments are those of `rematerialized`.
-    """
+def narrowed(plan: GroupedPlan) -> Mapping[Group, Sequence[int]]:
+    """What each group stores, where halves are stored instead of what they are widened to."""
+    graph = plan.graph
     wide = [
         (value, group)
-        for group, values in stored.items()
+        for group, values in plan.stored.items()
         if group.kind != "host" and any(_is_half(graph, v) for v in group.coordinates)
         for value in values
         if not _is_half(graph, value)
     ]
-    if not wide:
-        return stored
-    work = _Narrowing(graph, views, roles, inline, grouping, stored, placed, donors, rates)
-    return work.of(wide)
+    return _Narrowing(plan).of(wide) if wide else plan.stored
 
 
 def _is_half(graph: Graph, value: int) -> bool:

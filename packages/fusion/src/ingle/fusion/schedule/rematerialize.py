@@ -25,6 +25,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..grouping.contraction_loops import column_stride, row_stride
 from ..grouping.group import Group
@@ -42,36 +43,41 @@ EVEN = 4
 """What part of a value's bytes it may cost to compute it again where that saves memory."""
 
 
-def rematerialized(
-    graph: Graph,
-    views: Views,
-    roles: Sequence[Role],
-    inline: Mapping[int, int],
-    grouping: Grouping,
-    stored: Mapping[Group, Sequence[int]],
-    placed: Mapping[int, View],
-    donors: Donors,
-    rates: Rates,
-) -> dict[Group, list[int]]:
-    """What each group still stores, once groups compute again what is cheaper so.
+class GroupedPlan(NamedTuple):
+    """A plan as it stands before it is settled what its groups store.
 
-    Groups get the nodes that they take over, and lose what nobody needs.
-
-    Args:
-        graph, views, roles, inline, grouping: the plan as it stands.
+    Attributes:
+        graph, views, roles, inline, grouping: of its operations.
         stored: the values that each group stores.
         placed: of these the ones that lie in another value, with where.
         donors: positions of inputs, and of outputs that may lie in their memory.
         rates: what the device's operations cost.
     """
-    work = Rematerialization(graph, views, roles, inline, grouping, stored, placed, donors, rates)
-    return work.run()
+
+    graph: Graph
+    views: Views
+    roles: Sequence[Role]
+    inline: Mapping[int, int]
+    grouping: Grouping
+    stored: Mapping[Group, Sequence[int]]
+    placed: Mapping[int, View]
+    donors: Donors
+    rates: Rates
+
+
+def rematerialized(plan: GroupedPlan) -> dict[Group, list[int]]:
+    """What each group still stores, once groups compute again what is cheaper so.
+
+    Groups get the nodes that they take over, and lose what nobody needs.
+    """
+    return Rematerialization(plan).run()
 
 
 class Rematerialization:
     """Decides what is computed again, value by value.
 
-    The arguments are those of `rematerialized`.
+    Args:
+        plan: as it stands.
 
     Attributes:
         ways: what finds how a reader would compute a value.
@@ -79,11 +85,8 @@ class Rematerialization:
 
     ways: type[Recomputation] = Recomputation
 
-    def __init__(
-        self, graph: Graph, views: Views, roles: Sequence[Role], inline: Mapping[int, int],
-        grouping: Grouping, stored: Mapping[Group, Sequence[int]],
-        placed: Mapping[int, View], donors: Donors, rates: Rates,
-    ) -> None:  # fmt: skip
+    def __init__(self, plan: GroupedPlan) -> None:
+        graph, views, roles, inline, grouping, stored, placed, donors, rates = plan
         self._graph = graph
         self._views = views
         self._roles = roles

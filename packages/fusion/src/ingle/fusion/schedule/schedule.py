@@ -182,12 +182,18 @@ class _MemoryLayout:
         return made & wanted
 
     def _touched(self, call: Call | WholeCall | HostStep) -> list[tuple[int, bool]]:
-        """The roots that a call reads, and those that it writes."""
-        if isinstance(call, HostStep):
-            node = self._graph.nodes[call.position]
-            reads = [(self._views.of(a).root, False) for a in node.args]
-            return reads + [(r, True) for r in node.results]
-        return [(a.root, a.output) for a in arguments_of(call)]
+        return touched(self._graph, self._views, call)
+
+
+def touched(
+    graph: Graph, views: Views, call: Call | WholeCall | HostStep
+) -> list[tuple[int, bool]]:
+    """The roots that a call reads or writes, and whether it writes them."""
+    if isinstance(call, HostStep):
+        node = graph.nodes[call.position]
+        reads = [(views.of(a).root, False) for a in node.args]
+        return reads + [(r, True) for r in node.results]
+    return [(a.root, a.output) for a in arguments_of(call)]
 
 
 def arguments_of(call: Call | WholeCall) -> Sequence[Argument]:

@@ -20,7 +20,7 @@ from ..passes.decompositions import spreading
 from ..support.time_slices import tick
 from .narrowing import narrowed
 from .rates import rates_of
-from .rematerialize import rematerialized
+from .rematerialize import GroupedPlan, rematerialized
 from .repeated_layers import LoweredGroup, UnlikeError, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
@@ -128,7 +128,7 @@ class Scheduler:
             stored: Mapping[Group, Sequence[int]] = self._stored(grouping)
             placed = placements(self._graph, self._views, self._roles, grouping)
             nodes = {group: tuple(group.nodes) for group in grouping.groups}
-            stored = self._narrowed(grouping, stored, placed)
+            stored = narrowed(self._plan(grouping, stored, placed))
             begun: dict[Group, Begun] = {}
             failed = self._begin_all(begun, grouping.groups, stored, placed)
             if not failed:
@@ -165,11 +165,11 @@ class Scheduler:
                 begun[group] = made
         return failed
 
-    def _narrowed(
+    def _plan(
         self, grouping: Grouping, stored: Mapping[Group, Sequence[int]], placed: Mapping[int, View]
-    ) -> Mapping[Group, Sequence[int]]:
-        """What groups store, where readers of halves widen them."""
-        return narrowed(
+    ) -> GroupedPlan:
+        """The plan as it stands, for what decides what groups store."""
+        return GroupedPlan(
             self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
             self._donors, rates_of(self._legality.device),
         )  # fmt: skip
@@ -183,10 +183,7 @@ class Scheduler:
         Which groups there are is settled before, and so is what is rounded on its way to memory.
         """
         nodes = {group: group.nodes for group in begun}
-        kept = rematerialized(
-            self._graph, self._views, self._roles, self._inline, grouping, stored, placed,
-            self._donors, rates_of(self._legality.device),
-        )  # fmt: skip
+        kept = rematerialized(self._plan(grouping, stored, placed))
         for group, before in nodes.items():
             if not kept[group] and group.kind != "host":
                 del begun[group]
