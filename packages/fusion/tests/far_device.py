@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import mmap
 import os
 import pickle
@@ -245,12 +246,12 @@ class Far(KernelBackend):
         array[...] = found.reshape(array.shape)
 
     def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
-        tickets = [self.tell("read", handle.address, 1) for handle in handles]
+        tickets = [self.tell("read", h.address, math.prod(h.shape)) for h in handles]
         found: list[bool] = []
 
         def wait() -> list[bool]:
             while len(found) < len(tickets):
-                found.append(self._answer(tickets[len(found)]) != b"\0")
+                found.append(any(self._answer(tickets[len(found)])))
             return found
 
         return wait

@@ -13,7 +13,7 @@ from ingle.autodiff import checkpoint, grad, vmap
 from ingle.fusion import CompileError, compile, graph_of
 from ingle.router import data_parallel
 from ingle.tensor.device import Device
-from ingle.tensor.errors import IngleError, LostDeviceError, TraceError
+from ingle.tensor.errors import IngleError, LostDeviceError, OutOfRangeError, TraceError
 from ingle.testkit.bits import same_bits
 
 DRAW = np.random.default_rng(5)
@@ -372,3 +372,21 @@ def test_what_parts_write_to_cells_lands_at_home(pair):
 def test_wrong_calls_of_data_parallel(call, message):
     with pytest.raises(IngleError, match=f"data_parallel: .*{message}"):
         call(["numpy"])
+
+
+def test_an_error_in_a_part_of_a_plan_names_its_line(routed, remote):
+    router = routed(*members_of("two cpus", remote))
+    first, second = router[0], router[1]
+
+    def across(x, i):
+        y = it.exp(x).to_device(second)
+        return it.sum(it.take(y, i, axis=0))
+
+    run = compile(across)
+    x = it.asarray(X, device=first)
+    good, bad = (it.asarray(np.array([n]), device=second) for n in (3, 24))
+    for _ in range(2):
+        run(x, good).item()
+    line = across.__code__.co_firstlineno + 2
+    with pytest.raises(OutOfRangeError, match=rf"test_split_models.py:{line}, in across"):
+        run(x, bad).item()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,43 @@ def test_an_index_out_of_range_is_found_inside_a_plan() -> None:
     good, bad = (it.asarray(np.array([0, n]), device="opencl") for n in (4, 5))
     for _ in range(3):
         np.testing.assert_array_equal(quick(x, good).numpy(), x.numpy()[[0, 4]] * 2 + 1)
-    with pytest.raises(OutOfRangeError, match="take"):
-        quick(x, bad).numpy()
+    late = quick(x, bad)
+    with pytest.raises(
+        OutOfRangeError, match=r"take: .*test_device.py:\d+, in <lambda>.*called at"
+    ):
+        late.numpy()
     np.testing.assert_array_equal(quick(x, good).numpy(), x.numpy()[[0, 4]] * 2 + 1)
+
+
+def test_an_index_out_of_range_is_found_inside_a_long_loop() -> None:
+    """2,100 turns, whose flags the device reads while others go on."""
+    rows, index = drawn((2100, 4)), np.random.default_rng(1).integers(0, 4, 2100)
+
+    def step(c: Any, x: Any) -> Any:
+        row, i = x
+        c = c * 0.5 + it.take(row, i, axis=0)
+        return c, c
+
+    run = compile(lambda c, rows, i: it.scan(step, c, (rows, i)))
+    want = list(_folded(rows, index))
+    zero, given, good = (it.asarray(x, device="opencl") for x in (np.float32(0), rows, index))
+    for place in (0, 1024, 2099):
+        np.testing.assert_allclose(run(zero, given, good)[1].numpy(), want, rtol=1e-5, atol=1e-5)
+        index[place] = -5
+        last, made = run(zero, given, it.asarray(index, device="opencl"))
+        for value in (last, made):
+            with pytest.raises(OutOfRangeError, match=r"take: .*test_device.py:\d+, in <lambda>"):
+                value.numpy()
+        index[place] = 3
+        want = list(_folded(rows, index))
+        good = it.asarray(index, device="opencl")
+
+
+def _folded(rows: np.ndarray, index: np.ndarray) -> Iterator[np.float32]:
+    c = np.float32(0)
+    for row, i in zip(rows, index, strict=True):
+        c = c * np.float32(0.5) + row[i]
+        yield c
 
 
 def test_memory_has_limits_and_statistics(backend: Any) -> None:

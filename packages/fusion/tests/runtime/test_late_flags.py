@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -18,6 +19,8 @@ from far_device import Noted, Opened, opening
 
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.passes import decompose
+from ingle.fusion.runtime import loops
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfRangeError
 
@@ -72,6 +75,92 @@ def test_an_error_comes_with_the_values_that_may_depend_on_it(opened: Opened) ->
         run(wrong, good)
     np.testing.assert_array_equal(before.numpy(), run(x, good).numpy())
     backend_of(Device("far")).synchronize()
+
+
+def test_an_error_names_both_lines(opened: Opened) -> None:
+    opened()
+
+    def chosen(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+        y = x * 2.0
+        return it.sum(it.take(y, i, axis=0) * y)  # the line of the operation
+
+    run = compile(chosen)
+    x, bad = on_far(np.ones((5, 3), np.float32)), on_far([0, 1, 5, 2, 3])
+    line = chosen.__code__.co_firstlineno + 2
+    for _ in range(2):
+        made = run(x, bad)  # the line of the call
+        with pytest.raises(OutOfRangeError) as found:
+            made.item()
+        text = str(found.value)
+        assert "take: the indices hold a value outside of -5 to 4, but axis 0 has size 5" in text
+        assert "(shapes (5, 3), (5,))" in text
+        assert re.search(rf"at \S*test_late_flags.py:{line}, in chosen", text)
+        assert re.search(rf"called at \S*test_late_flags.py:{line + 6}, in test_an_error", text)
+
+
+def scanned(c: it.Tensor, i: it.Tensor, rows: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+    def step(c: Any, x: Any) -> Any:
+        index, row = x
+        c = c * 0.5 + it.take(row, index, axis=0)
+        return c, c
+
+    return it.scan(step, c, (i, rows))
+
+
+@pytest.mark.parametrize("length", [40, 43])
+def test_flags_of_a_loop_within_a_plan(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """They go late like others: a call waits for none of its turns, and errors name the loop."""
+    monkeypatch.setattr(decompose, "MOST_STEPS", 64)
+    monkeypatch.setattr(loops, "UNROLLED", 32)
+    backend = opened()
+    run = compile(lambda c, i, rows: [x * 2.0 for x in scanned(c, i, rows)])
+    rng = np.random.default_rng(0)
+    rows, index = rng.normal(size=(length, 4, 3)).astype(np.float32), rng.integers(0, 4, length)
+    c, want = np.zeros(3, np.float32), np.empty((length, 3), np.float32)
+    for n in range(length):
+        want[n] = c = c * np.float32(0.5) + rows[n, index[n]]
+    given = on_far(np.zeros(3, np.float32)), on_far(index), on_far(rows)
+    for _ in range(3):
+        last, made = run(*given)
+        np.testing.assert_allclose(made.numpy(), want * 2, rtol=1e-6)
+        np.testing.assert_allclose(last.numpy(), c * 2, rtol=1e-6)
+    for place in (0, 17, length - 1):
+        wrong = index.copy()
+        wrong[place] = 4
+        bad = on_far(wrong)
+        backend.log.clear()
+        last, made = run(given[0], bad, given[2])
+        assert "launch" in backend.asked
+        assert "waits" not in backend.asked
+        for value in (made, last, made):
+            with pytest.raises(OutOfRangeError, match=r"take.*test_late_flags.py:\d+, in scanned"):
+                value.numpy()
+        np.testing.assert_allclose(run(*given)[1].numpy(), want * 2, rtol=1e-6)
+
+
+def test_a_step_with_a_loop_waits_for_the_flags_of_its_turns(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decompose, "MOST_STEPS", 64)
+    opened()
+    cell = it.Cell(on_far(np.zeros(3, np.float32)))
+
+    @compile
+    def step(i: it.Tensor, rows: it.Tensor) -> None:
+        cell.value = scanned(cell.value, i, rows)[0]
+
+    rows, index = on_far(np.ones((40, 4, 3), np.float32)), np.zeros(40, np.int64)
+    good = on_far(index)
+    index[20] = -5
+    bad = on_far(index)
+    for _ in range(3):
+        step(good, rows)
+        before = cell.value.numpy()
+        with pytest.raises(OutOfRangeError, match="take"):
+            step(bad, rows)
+        np.testing.assert_array_equal(cell.value.numpy(), before)
 
 
 def test_an_error_that_nobody_reads_is_told_at_synchronize(opened: Opened) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +53,16 @@ def test_nobody_waits_before_somebody_asks() -> None:
     assert line.checks.last is None
     line.checks.ensure(values[0])
     assert values[0].check is None
+
+
+def test_an_error_that_is_raised_elsewhere_names_the_line_that_asked() -> None:
+    line = Line()
+    made = line.run(True)
+    line.checks.wait()
+    with pytest.raises(OutOfRangeError) as found:
+        line.checks.ensure(made)
+    assert str(found.value).startswith("take: index 0 (found later; called at ")
+    assert re.search(rf"{Path(__file__).name}:\d+, in run\)$", str(found.value))
 
 
 def test_values_behind_a_failure_have_it_and_others_do_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,8 +65,9 @@ class TestErrors:
         f = warmed(lambda x, i: it.take(x, i, axis=0) * 2.0, it.ones((8, 4)), it.asarray([1]))
         y = f(it.ones((8, 4)), it.asarray([9]))
         for _ in range(2):
-            with pytest.raises(OutOfRangeError, match=r"called at .*test_failures\.py:\d+"):
+            with pytest.raises(OutOfRangeError, match=r"called at .*test_failures\.py:\d+") as told:
                 y.numpy()
+            assert re.search(r", at \S*test_failures\.py:\d+, in <lambda> \(", str(told.value))
         queue().report(everyone=True)  # it was heard
 
     def test_nothing_has_changed_after_a_failed_step(self, slow, looked_up):

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -180,10 +181,11 @@ class CudaBackend(KernelBackend):
         """Puts copies of flags into the stream, and returns what waits for these."""
         self.enter()
         with self.lock, told(self.device, "flags were read"):
-            memory = self._cupy.cuda.alloc_pinned_memory(len(handles))
-            for place, handle in enumerate(handles):
+            ends = [0, *accumulate([math.prod(handle.shape) for handle in handles])]
+            memory = self._cupy.cuda.alloc_pinned_memory(ends[-1])
+            for (begin, end), handle in zip(pairwise(ends), handles, strict=True):
                 self._runtime.memcpyAsync(
-                    memory.ptr + place, handle.address, 1, _TO_HOST, self.stream.ptr
+                    memory.ptr + begin, handle.address, end - begin, _TO_HOST, self.stream.ptr
                 )
             done = self._cupy.cuda.Event(disable_timing=True)
             done.record(self.stream)
@@ -192,8 +194,8 @@ class CudaBackend(KernelBackend):
             self.enter()
             with told(self.device, "flags were read"):
                 done.synchronize()
-            flags: list[bool] = (np.frombuffer(memory, np.uint8, len(handles)) != 0).tolist()
-            return flags
+            found = np.frombuffer(memory, np.uint8, ends[-1])
+            return [bool(found[begin:end].any()) for begin, end in pairwise(ends)]
 
         return wait
 

@@ -198,22 +198,20 @@ class OpenCLBackend(KernelBackend):
     def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
         """Puts copies of flags into the queue, and returns what waits for these."""
         self._check_process()
-        found = np.empty(len(handles), np.uint8)
+        found = [np.empty(handle.shape, np.uint8) for handle in handles]
         with told(self.device, "flags were read"):
-            for place, handle in enumerate(handles):
+            for array, handle in zip(found, handles, strict=True):
                 buffer, offset = self._space.find(handle.address)
                 event = self._cl.enqueue_copy(
-                    self._queue, found[place : place + 1], buffer, src_offset=offset,
-                    is_blocking=False,
-                )  # fmt: skip
+                    self._queue, array, buffer, src_offset=offset, is_blocking=False
+                )
             self._queue.flush()
 
         def wait() -> Sequence[bool]:
             self._check_process()
             with told(self.device, "flags were read"):
                 event.wait()
-            flags: list[bool] = (found != 0).tolist()
-            return flags
+            return [bool(array.any()) for array in found]
 
         return wait
 

@@ -76,7 +76,8 @@ def compile_graph(
         decomposed.checks, donations.taken,
         tuple([i for i in read_by_products(decomposed.graph) if i < len(graph.inputs)]),
     )  # fmt: skip
-    return ScheduledPlan(device, data, host_ops(device, fusion, data.steps), schedule, passing)
+    operations = host_ops(device, fusion, data.steps, graph)
+    return ScheduledPlan(device, data, operations, schedule, passing, graph.lines)
 
 
 def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> FilledSequence:

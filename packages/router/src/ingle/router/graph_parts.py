@@ -95,6 +95,8 @@ class PartedGraph:
 
     def _planned(self, graph: Graph, runs: Sequence[tuple[Member, list[Node]]]) -> list[Part]:
         needed = {self._root(o) for o in self._outputs}
+        asked = zip(graph.nodes, graph.lines, strict=False)
+        lines = {node.results: line for node, line in asked}
         made: list[tuple[Member, Graph, list[int], list[int], list[int]]] = []
         for member, nodes in reversed(runs):
             part, place = Graph(), dict[int, int]()
@@ -121,6 +123,7 @@ class PartedGraph:
             if not results:  # nobody needs any of it
                 continue
             part.outputs = tuple([place[r] for r in results])
+            part.lines = [lines[node.results] for node in nodes] if lines else ()
             needed.update(inputs)
             made.append((member, part, inputs, scalars, results))
         made.reverse()

@@ -10,6 +10,7 @@ from ingle.tensor.cell import Cell, current_scope, scope_of
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.device import backend_of, staged_on
 from ingle.tensor.followed import is_followed, is_number, plain, spelled
+from ingle.tensor.operation import Op
 from ingle.tensor.programs import written_down
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 
@@ -112,6 +113,8 @@ class RecordedRun:
         graph = read_log(tracer.written, outputs)
         graph.donors = _donors(graph, sources, writes)
         graph.places = dict(tracer.places)
+        entries = zip(tracer.written, tracer.lines, strict=True)
+        graph.lines = [line for entry, line in entries if isinstance(entry[0], Op)]
         entry = Specialization(
             signature=signature, lines=list(tracer.lines), graph=graph,
             host=tape.program([*scalars, *results]), tape=tape.ended(), spelled=list(texts),

@@ -15,6 +15,8 @@ from ingle.tensor.contract import Aval, Backend
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op, infer, typed_key
 
+from ..support.source_location import Line
+
 Donors: TypeAlias = "tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]"
 """Positions of inputs, and those of outputs: each output may lie in the memory of any of these."""
 Kind = Literal["input", "scalar", "constant", "result"]
@@ -59,6 +61,7 @@ class Graph:
             input's memory to an output. See `DonationState`.
         places: of a graph for several devices: the hardware backends of those values that are not
             on the first one. A node runs where its results are.
+        lines: for each node the line of the user's code that asked for it; empty if none is known.
     """
 
     values: list[Value] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Graph:
     outputs: tuple[int, ...] = ()
     donors: Donors = field(default=(), compare=False)
     places: dict[int, Backend] = field(default_factory=dict, compare=False)
+    lines: Sequence[Line] = field(default=(), compare=False)
 
     def input(self, aval: Aval) -> int:
         """A new tensor input."""

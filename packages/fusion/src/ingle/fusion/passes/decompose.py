@@ -53,7 +53,9 @@ class _Unfolding(Tracer):
         super().__init__(backend)
         self._legality = legality
         self._foreign = 0
-        self.checks: list[tuple[Tensor, str]] = []
+        self.position = 0
+        """Which node of the graph is being recorded."""
+        self.checks: list[tuple[Tensor, str, int]] = []
         self._within: list[Operation] = []
         self._ends: list[int] = []
         """How many operations there may be before a body that is being written is too long."""
@@ -163,13 +165,11 @@ class _Unfolding(Tracer):
         self._anew = True
         outside = it.logical_or(place >= size, place < -size)
         self._anew = False
-        self.checks.append(
-            (
-                it.any(outside),
-                f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, "
-                f"but axis {axis} has size {size}",
-            )
+        text = (
+            f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, but "
+            f"axis {axis} has size {size} (shapes {inputs[0].shape}, {indices.shape})"
         )
+        self.checks.append((it.any(outside), text, self.position))
 
     def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Likewise of a piece whose place is computed."""
@@ -179,8 +179,12 @@ class _Unfolding(Tracer):
         wrong = outside(op, inputs)
         self._anew = False
         if wrong is not None:
-            text = f"{op.operation.name}: the piece does not lie inside of shape {inputs[0].shape}"
-            self.checks.append((wrong, text))
+            piece = infer(op, inputs)[0] if op.operation.traits.access == "slice" else inputs[1]
+            text = (
+                f"{op.operation.name}: the piece of shape {piece.shape} does not lie inside of "
+                f"shape {inputs[0].shape}"
+            )
+            self.checks.append((wrong, text, self.position))
 
     def _rewind(self, log: int, count: int, given: int, numbers: int, checks: int) -> None:
         del self.written[log:], self.given[given:], self.numbers[numbers:], self.sources[given:]
@@ -205,14 +209,15 @@ class Decomposed(NamedTuple):
     Attributes:
         graph: its inputs are those of the graph that was decomposed, then the constants.
         constants: handles, of the backend below, of what bodies made.
-        checks: what to say if a flag is set; the flags are the last outputs.
+        checks: what to say if a flag is set, and which node of the graph that was decomposed has
+            failed then; the flags are the last outputs.
         scalars: computes the graph's scalars from those of the graph that was decomposed, or None
             where a guard fails.
     """
 
     graph: Graph
     constants: list[Handle]
-    checks: list[str]
+    checks: list[tuple[str, int]]
     scalars: ScalarProgram
 
 
@@ -238,14 +243,15 @@ def decompose(
     for number, example in zip(graph.scalars, examples, strict=True):
         known[number] = Scalar(tape.input(example), graph.values[number].aval.dtype)
     with unfolding.active(), staged_on(fusion):
-        for node in graph.nodes:
+        for unfolding.position, node in enumerate(graph.nodes):
             results = unfolding.record(node.op, [known[a] for a in node.args])
             known.update(zip(node.results, results, strict=False))
     outputs = [known[o].number for o in graph.outputs]  # type: ignore[union-attr]
-    outputs += [flag._handle.number for flag, _ in unfolding.checks]  # type: ignore[attr-defined]
+    outputs += [flag._handle.number for flag, _, _ in unfolding.checks]  # type: ignore[attr-defined]
     found = Decomposed(
         read_log(unfolding.written, outputs), list(unfolding.given),
-        [text for _, text in unfolding.checks], ScalarProgram.of(tape, unfolding.numbers),
+        [(text, node) for _, text, node in unfolding.checks],
+        ScalarProgram.of(tape, unfolding.numbers),
     )  # fmt: skip
     for handle in unfolding.living():
         handle.pending_in = None

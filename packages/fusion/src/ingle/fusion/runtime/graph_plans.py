@@ -223,7 +223,8 @@ class GraphPlans:
         data = None if self._kept is None else self._kept.get(numbers)
         if data is None:
             return None
-        plan = CompiledPlan(self._device, data, host_ops(self._device, self._fusion, data.steps))
+        operations = host_ops(self._device, self._fusion, data.steps, self._graph)
+        plan = CompiledPlan(self._device, data, operations, lines=self._graph.lines)
         self._use(plan)
         _log(f"found a plan on disk for {len(self._graph.nodes)} operations")
         return plan

@@ -12,8 +12,10 @@ from ingle.tensor.operation import Op
 from ingle.tensor.ops.creation.filled import FULL
 
 from ..grouping.legality import Legality, is_product
+from ..ir.graph import Graph
 from ..ir.views import View
 from ..schedule.schedule import HostStep, Schedule, whole
+from ..support.source_location import Line
 from .loops import LoopPlan, is_loop, loop_plan
 
 if TYPE_CHECKING:
@@ -83,18 +85,19 @@ def host_call(schedule: Schedule, step: HostStep, numbers: Mapping[int, int]) ->
     return HostCall(node.op, tuple(args), avals, len(node.results))
 
 
-def host_ops(device: KernelDevice, fusion: Fusion, steps: Iterable[Any]) -> HostOps:
+def host_ops(device: KernelDevice, fusion: Fusion, steps: Iterable[Any], graph: Graph) -> HostOps:
     """What runs the host calls among a plan's steps; programs of loops are planned here.
 
     Args:
         device: the backend.
         fusion: the decorator over it, for what is planned again.
         steps: of the plan.
+        graph: what was recorded.
     """
     calls = [step for step in steps if isinstance(step, HostCall)]
     legality = Legality(device)
     loops = {
-        id(call): loop_plan(device, fusion, call.op, _operands(call))
+        id(call): loop_plan(device, fusion, call.op, _operands(call), _line_of(graph, call.op))
         for call in calls
         if is_loop(call.op)
     }
@@ -156,6 +159,12 @@ class HostOps:
             return scalar
         filled = FULL.op(shape=arg.shape, dtype=scalar.dtype)
         return self._device.execute_native(filled, [scalar])[0]
+
+
+def _line_of(graph: Graph, op: Op) -> Line | None:
+    """The line of the user's code that asked for an operation, if it is one."""
+    lines = {line for node, line in zip(graph.nodes, graph.lines, strict=False) if node.op == op}
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _operands(call: HostCall) -> list[Aval | Scalar]:

@@ -16,6 +16,7 @@ from ingle.tensor.ops.movement.shapes import PERMUTE_DIMS
 
 from ..grouping.legality import is_product
 from ..ir.graph import Graph
+from ..support.source_location import Line
 from .device import KernelDevice
 
 Layout = tuple[tuple[int, tuple[int, ...]], ...]
@@ -74,6 +75,8 @@ def laid_out(graph: Graph, layout: Layout) -> Graph:
         results = new.append(node.op, [place[a] for a in node.args], avals)
         place.update(zip(node.results, results, strict=True))
     new.outputs = tuple([place[o] for o in graph.outputs])
+    if graph.lines:  # what lays an input out is nobody's
+        new.lines = [Line(None, 0)] * len(layout) + [*graph.lines]
     kept = [(tuple([i for i in given if i not in orders]), made) for given, made in graph.donors]
     new.donors = tuple([(given, made) for given, made in kept if given])
     return new

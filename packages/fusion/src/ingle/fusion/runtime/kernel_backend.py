@@ -330,12 +330,13 @@ class KernelBackend(EagerBackend):
         return bool(found[0])
 
     def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
-        """Begins to read such values, and returns what waits for them and gives them.
+        """Begins to read such values, and returns what waits for them and says which are set.
 
-        A device that works by itself has its own: plans return before they have run then, and what
-        is wrong is raised where somebody waits. Others read flags at once, by `flag`.
+        A loop has a bool for each of its turns in one value, which is set where one of them is. A
+        device that works by itself has its own: plans return before they have run then, and what is
+        wrong is raised where somebody waits. Others read flags at once, by `flag`.
         """
-        found = [self.flag(handle) for handle in handles]
+        found = [True in self.download(handle) for handle in handles]
         return lambda: found
 
     def _ensure(self, handle: Any) -> None:

@@ -21,6 +21,7 @@ from ingle.tensor.operation import Loop
 
 from ..ir.views import View
 from .device import Turns
+from .pending_checks import checks_of
 
 if TYPE_CHECKING:
     from .device import KernelDevice, Ordered
@@ -183,7 +184,8 @@ class LoopMemory:
             The carries behind the last turn.
 
         Raises:
-            OutOfRangeError: an index is out of range in some turn.
+            OutOfRangeError: an index is out of range in some turn, where the device does not find
+                that out later.
         """
         device, linear, layout = self._device, self._linear, self._layout
         first, away = rows
@@ -205,9 +207,8 @@ class LoopMemory:
         ]  # fmt: skip
         if runs:  # none where all carries stay as they are
             device.run_turns(runs, self._scalars)
-        for number, text in linear.checks:
-            if self._raised(number, flags):
-                raise OutOfRangeError(text)
+        if linear.checks:
+            self._check([self._flags_of(number, flags) for number, _ in linear.checks])
         return [
             self._after(carry, place, at[-1], turns)
             for carry, place in zip(carried, self._places.carries, strict=True)
@@ -220,10 +221,23 @@ class LoopMemory:
         at[:, number] = made.address + np.arange(len(at)) * row_bytes(made)
         return made
 
-    def _raised(self, number: int, flags: Sequence[Ordered]) -> bool:
+    def _flags_of(self, number: int, flags: Sequence[Ordered]) -> Ordered:
+        """A flag of all turns: one bool for each, or one that none of them changes."""
         if number < self._layout.first:
-            return self._device.flag(self._known[number])
-        return True in self._device.download(flags[self._layout.flags.index(number)])
+            return self._known[number]
+        return flags[self._layout.flags.index(number)]
+
+    def _check(self, flags: Sequence[Ordered]) -> None:
+        """Raises what is wrong, or has the device read it while others go on."""
+        device = self._device
+        texts = [text for _, text in self._linear.checks]
+        line = checks_of(device)
+        if line is None:
+            for flag, text in zip(flags, texts, strict=True):
+                if True in device.download(flag):
+                    raise OutOfRangeError(text)
+            return
+        line.begin(flags, texts, [*self._holders.values(), *self._seconds.values()])
 
     def _after(
         self, carry: tuple[Ordered, int], place: OutputPlace, at: np.ndarray, turns: int

@@ -20,6 +20,7 @@ from ingle.tensor.ops.movement.joining import CONCAT
 from ..ir.graph import Graph, read_log
 from ..ir.views import strides_of
 from ..record.tracing import Tracer
+from ..support.source_location import Line
 from .loop_memory import AddressedPlan, AddressLayout, LoopMemory, loop_places
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def is_loop(op: Op) -> bool:
 
 
 def loop_plan(
-    device: KernelDevice, fusion: Fusion, op: Op, inputs: Sequence[Aval | Scalar]
-) -> LoopPlan:
+    device: KernelDevice, fusion: Fusion, op: Op, inputs: Sequence[Aval | Scalar],
+    line: Line | None = None,
+) -> LoopPlan:  # fmt: skip
     """The plan of an operation that is a loop.
 
     Args:
@@ -50,14 +52,15 @@ def loop_plan(
         fusion: the decorator over it.
         op: the operation, with at least one step.
         inputs: its inputs, or numbers that are the same in all runs.
+        line: of the user's code that asked for it, if it is known.
     """
     assert op.operation.loop is not None
     loop = op.operation.loop(op)
     steps = _steps_at_once(loop)
     turns, rest = divmod(loop.length, steps)
-    chunks = [(_planned_chunk(device, fusion, loop, inputs, steps), turns)]
+    chunks = [(_planned_chunk(device, fusion, loop, inputs, steps, line), turns)]
     if rest:
-        chunks.append((_planned_chunk(device, fusion, loop, inputs, rest), 1))
+        chunks.append((_planned_chunk(device, fusion, loop, inputs, rest, line), 1))
     tensors = [i for i, x in enumerate(inputs) if not isinstance(x, Scalar)]
     return LoopPlan(device, loop, tensors, chunks)
 
@@ -138,10 +141,12 @@ class _Chunk(NamedTuple):
 
 
 def _planned_chunk(
-    device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int
-) -> _Chunk:
+    device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int,
+    line: Line | None,
+) -> _Chunk:  # fmt: skip
     """The plan of some steps."""
     graph = _graph(fusion, loop, inputs, steps)
+    graph.lines = () if line is None else [line] * len(graph.nodes)
     graph.donors = tuple(((i,), (i,)) for i in range(loop.carries))
     outputs = [graph.values[o].aval for o in graph.outputs]
     plan = device.prepare(graph).serving(())

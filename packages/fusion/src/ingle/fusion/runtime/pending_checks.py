@@ -14,14 +14,34 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
+from ..support.source_location import Line, user_line
+
 MOST = 64
 """Checks that may be under way; who adds one waits for the oldest then, and hears of its error."""
+
+
+class Failure(NamedTuple):
+    """What a check has found.
+
+    Attributes:
+        error: what went wrong.
+        asked: the line of the user's code that asked for the run.
+    """
+
+    error: Exception
+    asked: Line
+
+    def to_raise(self) -> Exception:
+        """A new error of the kind, which says where the run was asked for if that is elsewhere."""
+        if not isinstance(self.error, OutOfRangeError) or user_line() == self.asked:
+            return copy(self.error)
+        return OutOfRangeError(f"{self.error} (found later; called at {self.asked})")
 
 
 class FlagRead:
@@ -30,16 +50,20 @@ class FlagRead:
     Args:
         wait: returns whether each of the flags is set; waits for the device.
         texts: what is wrong where one is.
+        asked: the line of the user's code that asked for the run.
     """
 
-    __slots__ = ("_error", "_texts", "_wait")
+    __slots__ = ("_asked", "_failure", "_texts", "_wait")
 
-    def __init__(self, wait: Callable[[], Sequence[bool]], texts: Sequence[str]) -> None:
+    def __init__(
+        self, wait: Callable[[], Sequence[bool]], texts: Sequence[str], asked: Line
+    ) -> None:
         self._wait: Callable[[], Sequence[bool]] | None = wait
         self._texts = texts
-        self._error: Exception | None = None
+        self._asked = asked
+        self._failure: Failure | None = None
 
-    def error(self) -> Exception | None:
+    def failure(self) -> Failure | None:
         """What went wrong, if anything did: an index, or the device.
 
         It may be asked again, also where an interrupt has ended it.
@@ -49,13 +73,14 @@ class FlagRead:
             try:
                 found = zip(wait(), self._texts, strict=True)
                 text = next((text for is_set, text in found if is_set), None)
-                self._error = None if text is None else OutOfRangeError(text)
+                if text is not None:
+                    self._failure = Failure(OutOfRangeError(text), self._asked)
             except Exception as error:
                 if is_from_outside(error):  # a handler of signals raised it
                     raise
-                self._error = error
+                self._failure = Failure(error, self._asked)
             self._wait = None
-        return self._error
+        return self._failure
 
 
 class PendingCheck:
@@ -64,16 +89,16 @@ class PendingCheck:
     Attributes:
         reads: its flags.
         done: whether it is known how it ended, it and all before it.
-        error: what went wrong in it or in one before it, as far as is known.
+        failure: what went wrong in it or in one before it, as far as is known.
         counted: whether it is among the failures of its line.
     """
 
-    __slots__ = ("counted", "done", "error", "reads")
+    __slots__ = ("counted", "done", "failure", "reads")
 
     def __init__(self, reads: FlagRead) -> None:
         self.reads = reads
         self.done = self.counted = False
-        self.error: Exception | None = None
+        self.failure: Failure | None = None
 
 
 class PendingChecks:
@@ -92,8 +117,8 @@ class PendingChecks:
         self.last: PendingCheck | None = None
         self.failures = 0
         self._waiting: deque[PendingCheck] = deque()
-        self._errors: deque[tuple[int, Exception]] = deque(maxlen=MOST)
-        self._unheard: list[Exception] = []
+        self._found: deque[tuple[int, Failure]] = deque(maxlen=MOST)
+        self._unheard: list[Failure] = []
         self._lock = renewed(self, "_lock")
 
     def begin(self, flags: Sequence[Any], texts: Sequence[str], made: Iterable[Any]) -> None:
@@ -104,7 +129,7 @@ class PendingChecks:
             texts: what is wrong where one is set.
             made: other values that depend on them.
         """
-        check = self._add(FlagRead(self._read(flags), texts))
+        check = self._add(FlagRead(self._read(flags), texts, user_line()))
         for handle in made:
             handle.check = check
 
@@ -145,7 +170,7 @@ class PendingChecks:
         """
         self.wait()
         if self.failures != failures:
-            self._raise(next(e for number, e in list(self._errors) if number > failures))
+            self._raise(next(f for number, f in list(self._found) if number > failures))
 
     def report(self) -> None:
         """Waits for all checks, and raises what went wrong and nobody has heard of; each once."""
@@ -158,14 +183,14 @@ class PendingChecks:
         check = handle.check
         if check is None:
             return
-        if check.error is not None:
-            self._raise(check.error)
+        if check.failure is not None:
+            self._raise(check.failure)
         if check.done:
             handle.check = None
 
-    def _raise(self, error: Exception) -> NoReturn:
-        self._unheard = [e for e in self._unheard if e is not error]
-        raise copy(error)
+    def _raise(self, failure: Failure) -> NoReturn:
+        self._unheard = [f for f in self._unheard if f is not failure]
+        raise failure.to_raise()
 
     def _end_first(self) -> None:
         """Waits for the first check. Each step may be done again: an interrupt may end it behind
@@ -173,13 +198,13 @@ class PendingChecks:
         if not self._waiting:
             return
         check = self._waiting[0]
-        error = check.reads.error()
-        if error is not None and not check.counted:
+        failure = check.reads.failure()
+        if failure is not None and not check.counted:
             for later in list(self._waiting):
-                later.error = later.error or error
+                later.failure = later.failure or failure
             number = self.failures + 1
-            self._errors.append((number, error))
-            self._unheard = [*self._unheard, error]
+            self._found.append((number, failure))
+            self._unheard = [*self._unheard, failure]
             check.counted = True
             self.failures = number
         check.done = True
@@ -188,7 +213,7 @@ class PendingChecks:
         if self._waiting and self._waiting[0] is check:
             self._waiting.popleft()
         # What is made from now on has nothing to do with a check that failed.
-        while error is not None and self._waiting:
+        while failure is not None and self._waiting:
             self._end_first()
 
 

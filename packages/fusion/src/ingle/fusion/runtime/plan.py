@@ -13,6 +13,7 @@ from ingle.tensor.errors import OutOfRangeError
 
 from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
+from ..support.source_location import Line
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
 from .pending_checks import checks_of
@@ -22,6 +23,13 @@ from .plan_data import KernelRun, PlanData
 
 class CompiledPlan:
     """Plan data with its kernels ready to run.
+
+    Args:
+        device: which runs them.
+        data: what runs.
+        host_ops: the operations that have no kernels.
+        passing: whether it may well run once.
+        lines: of the user's code, which errors name: one for each node of the recorded graph.
 
     Attributes:
         data: what runs.
@@ -35,14 +43,16 @@ class CompiledPlan:
     run: Run
 
     def __init__(
-        self, device: KernelDevice, data: PlanData, host_ops: HostOps, passing: bool = False
-    ) -> None:
+        self, device: KernelDevice, data: PlanData, host_ops: HostOps, passing: bool = False,
+        lines: Sequence[Line] = (),
+    ) -> None:  # fmt: skip
         self._device = device
         self.data = data
         self.host = data.host.function()
         self.donors = data.donors
         self._by_host = host_ops
-        self.linear_plan = linear = data.linear_plan()
+        self._checks = [(check.flag, check.located(lines)) for check in data.checks]
+        self.linear_plan = linear = data.linear_plan(self._checks)
         self._begun = False
         self._flags_known = self._checks_at() if checks_of(device) is not None else -1
         if linear is None:
@@ -61,9 +71,9 @@ class CompiledPlan:
         data = self.data
         steps = [(s, s.roots if isinstance(s, KernelRun) else ()) for s in data.steps]
         own = data.inputs + len(data.constants) + len(data.own)
-        if any(number >= own for number, _ in data.checks):
+        if any(number >= own for number, _ in self._checks):
             return len(data.steps) - bool(data.donors)
-        return flags_known(steps, data.checks)
+        return flags_known(steps, self._checks)
 
     def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
         """Writing a plan out takes as long as some runs of it: what comes once is spared that."""
@@ -86,19 +96,20 @@ class CompiledPlan:
         if data.donors:
             *first, last = data.steps
         line = checks_of(device)
-        failures = 0 if line is None else line.failures
+        failures, before = (0, None) if line is None else (line.failures, line.last)
         for place, step in enumerate(first, 1):
             if isinstance(step, KernelRun):
                 self._launched(step, known, within.address, scalars)
             else:
                 self._by_host.run(step, known, scalars)
             if place == self._flags_known and line is not None:
-                line.begin([known[n] for n, _ in data.checks], [t for _, t in data.checks], ())
+                line.begin([known[n] for n, _ in self._checks], [t for _, t in self._checks], ())
         if line is None:
-            for number, text in data.checks:
+            for number, text in self._checks:
                 if device.flag(known[number]):
                     raise OutOfRangeError(text)
-        elif data.checks:  # what was made before they began, too
+        elif line.last not in (None, before):
+            # What was made before the checks began, these or those of a loop, depends on them, too.
             for handle in known[data.inputs + len(data.constants) :]:
                 if handle is not None:
                     handle.check = line.last  # type: ignore[attr-defined]
@@ -211,7 +222,7 @@ class ScheduledPlan(CompiledPlan):
 
     def __init__(
         self, device: KernelDevice, data: PlanData, host_ops: HostOps, schedule: Schedule,
-        passing: bool,
+        passing: bool, lines: Sequence[Line],
     ) -> None:  # fmt: skip
-        super().__init__(device, data, host_ops, passing)
+        super().__init__(device, data, host_ops, passing, lines)
         self.schedule = schedule

@@ -235,6 +235,7 @@ class _PlanWriter:
         self._donors = linear.donors
         self._first = linear.inputs + len(linear.constants)
         self._names: dict[str, Any] = {
+            "__name__": __name__,  # a line in there is nobody's
             "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,

@@ -12,6 +12,7 @@ from ..ir.scalar_program import ScalarProgram
 from ..ir.views import View
 from ..schedule.schedule import Call, HostStep, Schedule, arguments_of, whole
 from ..schedule.whole_calls import WholeCall
+from ..support.source_location import Line
 from .device import BufferOffset, Launch
 from .host_ops import HostCall, host_call
 from .plan_codegen import LinearPlan
@@ -32,6 +33,24 @@ class KernelRun(NamedTuple):
     roots: tuple[int, ...]
 
 
+class Check(NamedTuple):
+    """What may have gone wrong in a run.
+
+    Attributes:
+        flag: the number of the value that says so.
+        text: what is wrong then.
+        node: which node of the recorded graph has failed.
+    """
+
+    flag: int
+    text: str
+    node: int
+
+    def located(self, lines: Sequence[Line]) -> str:
+        """The text with the line of the user's code, if those of the graph's nodes are known."""
+        return f"{self.text}, at {lines[self.node]}" if lines else self.text
+
+
 class PlanData(NamedTuple):
     """What a plan runs. Values are known by number: inputs, constants, then `own`, then what the
     backend's own operations give, in the order of the steps.
@@ -45,7 +64,7 @@ class PlanData(NamedTuple):
         arena: how many bytes of memory the kernels share.
         steps: what runs.
         outputs: numbers of values, and where the output is a view of one, that view.
-        checks: numbers of flags, and what is wrong where one is set.
+        checks: what may go wrong.
         donors: for values of `own` that may lie in an input's memory, by number, that input.
         products: positions of the inputs whose order of axes in memory decides bits.
     """
@@ -58,24 +77,28 @@ class PlanData(NamedTuple):
     arena: int
     steps: Sequence[KernelRun | HostCall]
     outputs: Sequence[tuple[int, View | None]]
-    checks: Sequence[tuple[int, str]]
+    checks: Sequence[Check]
     donors: Mapping[int, int]
     products: tuple[int, ...]
 
-    def linear_plan(self) -> LinearPlan | None:
-        """What there is to run without steps of the backend's own; None where there are some."""
+    def linear_plan(self, checks: Sequence[tuple[int, str]]) -> LinearPlan | None:
+        """What there is to run without steps of the backend's own; None where there are some.
+
+        Args:
+            checks: numbers of flags, and what to say where one is set.
+        """
         executables = [s for s in self.steps if isinstance(s, KernelRun)]
         if len(executables) < len(self.steps):
             return None
         return LinearPlan(
             inputs=self.inputs, constants=self.constants, own=self.own, arena=self.arena,
-            executables=executables, checks=self.checks, outputs=self.outputs, donors=self.donors,
+            executables=executables, checks=checks, outputs=self.outputs, donors=self.donors,
         )  # fmt: skip
 
 
 def plan_data_of(
     device: KernelDevice, schedule: Schedule, host: ScalarProgram, constants: Sequence[Ordered],
-    checks: Sequence[str], taken: Mapping[int, int], products: tuple[int, ...],
+    checks: Sequence[tuple[str, int]], taken: Mapping[int, int], products: tuple[int, ...],
 ) -> PlanData:  # fmt: skip
     """What a schedule comes to on a device, which compiles its kernels.
 
@@ -84,7 +107,7 @@ def plan_data_of(
         schedule: whose last outputs are flags, one for each check.
         host: computes the scalars.
         constants: the last of the schedule's inputs.
-        checks: what is wrong where a flag is set.
+        checks: what is wrong where a flag is set, and which node has failed.
         taken: values that may lie in an input's memory, with that input.
         products: see `PlanData`.
     """
@@ -109,7 +132,7 @@ def plan_data_of(
         inputs=len(graph.inputs) - len(constants), host=host, scalars=scalars, constants=constants,
         own=[graph.values[v].aval for v in schedule.own], arena=schedule.arena, steps=steps,
         outputs=outputs[:count],
-        checks=[(n, text) for (n, _), text in zip(outputs[count:], checks, strict=True)],
+        checks=[Check(n, *check) for (n, _), check in zip(outputs[count:], checks, strict=True)],
         donors={numbers[value]: given for value, given in taken.items()}, products=products,
     )  # fmt: skip
 

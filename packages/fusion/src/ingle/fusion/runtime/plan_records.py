@@ -31,14 +31,14 @@ from ..ir.scalar_program import ScalarProgram
 from ..ir.serialization import attributes_of, op_named, read_value, written_value
 from ..ir.views import View
 from .host_ops import HostCall, NumberArgument, TensorArgument
-from .plan_data import KernelRun, PlanData
+from .plan_data import Check, KernelRun, PlanData
 from .plan_keys import key_of
 
 if TYPE_CHECKING:
     from .device import KernelDevice, Ordered
     from .plan_store import PlanStore
 
-VERSION = 1
+VERSION = 2
 VARIANTS = 4
 """Plans of one graph, which hold for different outcomes of comparisons of its numbers."""
 MOST_BYTES = 32 << 20
@@ -217,9 +217,10 @@ class _PlanReader:
         _must(all(i < len(graph.inputs) for i in products))
         steps = [self._step(s) for s in said["steps"]]
         outputs = [self._output(o, *s) for o, s in zip(graph.outputs, said["outputs"], strict=True)]
-        checks = [(self._number(n), str(text)) for n, text in said["checks"]]
-        for number, _ in checks:
-            _must(self._avals[number] == Aval((), as_dtype("bool")))
+        checks = [Check(self._number(n), str(text), _count(p)) for n, text, p in said["checks"]]
+        for check in checks:
+            _must(self._avals[check.flag] == Aval((), as_dtype("bool")))
+            _must(check.node < len(graph.nodes))
         return PlanData(
             len(graph.inputs), host, scalars, constants, own, self._arena, steps, outputs, checks,
             donors, products,

@@ -1,0 +1,78 @@
+"""What a plan finds wrong as it runs names the line of the operation, as a traceback does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.nn as nn
+import ingle.tensor as it
+from ingle.autodiff import grad
+from ingle.fusion import compile
+from ingle.tensor.errors import OutOfRangeError
+
+ROWS, COLUMNS = 7, 3
+
+
+def taken(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return it.take(y, i, axis=0)
+
+
+def sliced(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return it.slice(y, (i[0], 0), (2, COLUMNS))
+
+
+def updated(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return it.scatter_add(y, i, y[:1])
+
+
+def loss(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x[:1])
+    return nn.functional.cross_entropy(y, i)
+
+
+def differentiated(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    return grad(lambda x: it.sum(it.exp(it.take(x, i, axis=0))))(x)
+
+
+def transposed(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x).T @ x
+    return it.take(y, i, axis=0)
+
+
+FUNCTIONS = [
+    (taken, 2, r"take: the indices hold a value outside of -7 to 6.*\(shapes \(7, 3\), \(1,\)\)"),
+    (sliced, 2, r"slice: the piece of shape \(2, 3\) does not lie inside of shape \(7, 3\)"),
+    (updated, 2, r"scatter_add: the indices .*\(shapes \(7, 3\), \(1,\)\)"),
+    (loss, 2, r"outside of -3 to 2"),
+    (differentiated, 1, r"take: .*\(shapes \(7, 3\), \(1,\)\)"),
+    (transposed, 2, r"take: .*outside of -3 to 2.*\(shapes \(3, 3\), \(1,\)\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "line", "text"), FUNCTIONS)
+def test_an_error_of_a_compiled_function_names_its_line(
+    function: Callable[..., Any], line: int, text: str
+) -> None:
+    line += function.__code__.co_firstlineno
+    rng = np.random.default_rng(0)
+    for transposes in (False, True):
+        values = rng.normal(size=(COLUMNS, ROWS) if transposes else (ROWS, COLUMNS))
+        x = it.asarray(values.astype(np.float32), device="cpu")
+        x = x.T if transposes else x  # another plan where a product reads it
+        good, bad = it.asarray([1], device="cpu"), it.asarray([9], device="cpu")
+        for _ in range(2):  # a plan of this process, and one that is found on disk
+            run = compile(function)
+            run(x, good)
+            for _ in range(2):
+                with pytest.raises(OutOfRangeError) as found:
+                    run(x, bad)
+                where = rf", at \S*test_error_lines.py:{line}, in ({function.__name__}|<lambda>)$"
+                assert re.search(text + ".*" + where, str(found.value)), found.value
