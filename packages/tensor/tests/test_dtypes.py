@@ -266,3 +266,28 @@ def test_a_dtype_equals_its_name_and_numpys_type() -> None:
         assert {dtype: 1}[dtype] == 1
     assert it.float32 != it.float64
     assert it.int4 != it.int8
+
+
+@pytest.mark.parametrize("floating", ["float32", "float64"])
+def test_names_of_pythons_types_mean_the_types(floating):
+    with it.default_dtypes(floating=floating):
+        for kind in (bool, int, float, complex):
+            assert as_dtype(kind.__name__) is as_dtype(kind)
+            assert it.ones(1).astype(kind.__name__).dtype is as_dtype(kind)
+        assert it.zeros(1, dtype="float").dtype is as_dtype(floating)
+
+
+def test_dtypes_of_pytorch_are_those_of_the_same_name():
+    torch = pytest.importorskip("torch")
+    for dtype in ALL_DTYPES:
+        theirs = getattr(torch, dtype.name)
+        assert dtype == theirs
+        assert theirs == dtype
+        assert dtype in (theirs,)
+        assert not dtype != theirs  # noqa: SIM202 (the operator is what is tested)
+        assert as_dtype(theirs) is dtype
+        assert [d for d in ALL_DTYPES if d == theirs] == [dtype]
+    assert it.ones(2).to(torch.float64).dtype is it.float64
+    with pytest.raises(DTypeError, match=r"torch\.qint8 is no dtype"):
+        as_dtype(torch.qint8)
+    assert it.float32 != torch.qint8

@@ -144,3 +144,28 @@ def test_sequences_are_not_repeated_by_a_tensor(other):
         with pytest.raises(OperandError, match=r"x1 must be a tensor.*asarray\(x1\)"):
             other * x
     assert it.Cell(2) * other == 2 * other
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_matrix", "lil_array"])
+def test_sparse_matrices_of_scipy_are_refused_with_what_to_write(kind, make):
+    """SciPy's own operator would read the values, or take the wrong `transpose` of the tensor."""
+    sparse = pytest.importorskip("scipy.sparse")
+    s, x = getattr(sparse, kind)(np.eye(2)), make(np.ones((2, 2)))
+    signs = ["add", "sub", "mul", "truediv", "matmul", "eq", "ne", "lt", "ge"]
+    for name in signs:
+        with pytest.raises(OperandError, match=r"x2 must be .* asarray\(x2\.toarray\(\)\)"):
+            getattr(operator, name)(x, s)
+    with pytest.raises(OperandError, match=r"asarray\(x1\.toarray\(\)\)"):
+        it.add(s, x)
+    with pytest.raises(OperandError, match=r"give its toarray\(\)"):
+        it.asarray(s)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_a_sparse_matrix_times_tensors_is_scipys_product(dtype, make):
+    sparse = pytest.importorskip("scipy.sparse")
+    a = np.asarray([[1, 2], [0, 3]], dtype)
+    for values in (np.asarray([5, 7], dtype), np.asarray([[5, 7], [1, 2]], dtype)):
+        product = sparse.csr_array(a) @ it.asarray(values)
+        assert product.dtype == dtype
+        np.testing.assert_array_equal(product, a @ values)

@@ -116,6 +116,37 @@ class TestEntries:
         assert store.get("a") == b"y"
         assert mode(tmp_path / "k" / "a") == 0o600
 
+    def test_threads_that_begin_together_open_the_folder_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened, together = [], threading.Barrier(4)
+        asked = disk_store.Directory.is_there
+
+        class Slow(disk_store.Directory):
+            def __init__(self, path: Path) -> None:
+                opened.append(self)
+                super().__init__(path)
+
+        def is_there(self: disk_store.Directory) -> bool:
+            together.wait(10)
+            return asked(self)
+
+        store = DiskStore(tmp_path / "k")
+        store.put("a", b"x")
+        (tmp_path / "k" / "a").unlink()
+        (tmp_path / "k").rmdir()  # so that all find the old folder gone, before one opens another
+        monkeypatch.setattr(disk_store, "Directory", Slow)
+        monkeypatch.setattr(Slow, "is_there", asked)
+        monkeypatch.setattr(type(store._directory), "is_there", is_there)
+        found: list[object] = []
+        threads = [threading.Thread(target=lambda: found.append(store.get("a"))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert found == [None] * 4
+        assert len(opened) == 1
+
     def test_threads_share_one(self, tmp_path: Path) -> None:
         store = DiskStore(tmp_path / "k", limit=40_000)
         wrong: list[object] = []

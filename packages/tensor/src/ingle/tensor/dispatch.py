@@ -229,6 +229,11 @@ def handle_of(x: object, name: str, argument: str = "x") -> Handle:
     )
 
 
+def is_sparse(x: object) -> bool:
+    """Whether it is a sparse matrix of SciPy's, or of a library with the same protocol."""
+    return hasattr(type(x), "toarray") and hasattr(type(x), "tocoo")
+
+
 def made_by(x: object, argument: str) -> str:
     """How something that is no tensor becomes one, for messages."""
     library = type(x).__module__.partition(".")[0]
@@ -236,6 +241,8 @@ def made_by(x: object, argument: str) -> str:
         # PyTorch exports nothing that it records gradients for.
         detached = ".detach()" if getattr(x, "requires_grad", False) else ""
         return f"it is {library}'s: use ingle.tensor.from_dlpack({argument}{detached})"
+    if is_sparse(x):
+        return f"it is sparse, as no tensor is: use asarray({argument}.toarray())"
     return f"make one with asarray({argument})"
 
 

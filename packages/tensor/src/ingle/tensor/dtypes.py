@@ -73,16 +73,22 @@ class DType:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        """Itself, its name, and NumPy's type of its numbers, as with NumPy's own dtypes."""
+        """Itself, its name, NumPy's type of its numbers, and PyTorch's dtype of that name."""
         if self is other:
             return True
         if isinstance(other, str):
             return self.name == other
         if isinstance(other, type) and issubclass(other, np.generic):
             return self.dtype.type is other
-        return NotImplemented
+        named = _name_in_torch(other)
+        return NotImplemented if named is None else self.name == named
 
     __hash__ = object.__hash__
+
+    @property
+    def char(self) -> str:
+        """NumPy's letter for it, which SciPy's sparse matrices ask of what they multiply."""
+        return self.dtype.char
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return as_dtype, (self.name,)
@@ -128,6 +134,7 @@ STORAGE_DTYPES = (float8_e4m3fn, float8_e5m2, int4, uint4, int2, uint2)
 _BY_NAME = {d.name: d for d in (*ALL_DTYPES, *STORAGE_DTYPES)}
 _BY_NUMPY = {d.dtype: d for d in _BY_NAME.values()}
 _BY_PYTHON: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
+_BY_PYTHON |= {name: name for name in _BY_PYTHON.values()}
 
 _default_float: ContextVar[DType] = ContextVar("ingle_default_float", default=float32)
 _default_int: ContextVar[DType] = ContextVar("ingle_default_int", default=int64)
@@ -172,6 +179,14 @@ def default_dtypes(
         yield
 
 
+def _name_in_torch(value: object) -> str | None:
+    """What PyTorch calls a dtype of its own; None for anything else."""
+    kind = type(value)
+    if kind.__module__ != "torch" or kind.__name__ != "dtype":
+        return None
+    return str(value).removeprefix("torch.")
+
+
 def from_numpy_dtype(dtype: np.dtype) -> DType:
     """The `DType` of a NumPy dtype; raises `DTypeError` for object, string and date types."""
     found = _BY_NUMPY.get(dtype)
@@ -186,17 +201,23 @@ def from_numpy_dtype(dtype: np.dtype) -> DType:
 
 
 def as_dtype(value: object) -> DType:
-    """Takes a `DType`, a name, a NumPy dtype or one of `bool`, `int`, `float`, `complex`."""
+    """The `DType` that is meant by a name, a dtype of NumPy's or PyTorch's, or a type of numbers.
+
+    `bool`, `int`, `float`, `complex` and their names are the default dtypes of their kind.
+    """
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
-    if isinstance(value, type) and value in _BY_PYTHON:
+    if isinstance(value, (type, str)) and value in _BY_PYTHON:
         kind = _BY_PYTHON[value]
         return {
             "bool": bool_, "int": default_int(), "float": default_float(),
             "complex": default_complex(),
         }[kind]  # fmt: skip
+    named = _BY_NAME.get(_name_in_torch(value) or "")
+    if named is not None:
+        return named
     try:
         numpy_dtype = np.dtype(value)  # type: ignore[call-overload]
     except (TypeError, ValueError):

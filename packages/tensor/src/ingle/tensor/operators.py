@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from . import ops
+from .dispatch import is_sparse
 from .errors import AxisError, OperandError
 from .later_arguments import without_advice
 from .numpy_functions import function_of_arrays, universal
@@ -71,7 +72,9 @@ def _mirrored(function: Callable[..., Tensor], python: Binary) -> Binary:
 
 def is_array(x: object) -> bool:
     """Whether it is another library's array: it could compute too, and would mix the two."""
-    return isinstance(x, (np.ndarray, np.generic)) or hasattr(type(x), "__dlpack__")
+    if isinstance(x, (np.ndarray, np.generic)) or hasattr(type(x), "__dlpack__"):
+        return True
+    return is_sparse(x)
 
 
 def _number_in(x: Any) -> Any:

@@ -258,7 +258,8 @@ amp: it.precision("bfloat16"), ingle.optim.LossScaler()
 GradScaler: ingle.optim.LossScaler()
 get_default_device: it.default_device()
 set_default_device: with it.device(device): ...
-get_default_dtype set_default_dtype set_default_tensor_type: it.default_dtypes(floating=...)
+get_default_dtype set_default_dtype: with it.default_dtypes(floating=...): ...
+set_default_tensor_type: with it.default_dtypes(floating=...): ...
 OutOfMemoryError: ingle.tensor.errors.OutOfMemoryError
 no_grad set_grad_enabled inference_mode: ingle.autodiff.no_grad()
 enable_grad is_grad_enabled: leave out ingle.autodiff.no_grad()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -397,3 +400,46 @@ def test_the_exponential_of_matrices_of_any_norm(size: float) -> None:
     both = linalg.matrix_exp(it.asarray([[[size, 0.0], [0.0, -1.0]], [[np.nan, 0.0], [0.0, 0.0]]]))
     np.testing.assert_allclose(both[0].numpy(), np.diag(np.exp([size, -1.0])), rtol=1e-6)
     assert np.isnan(both[1].numpy()).all()
+
+
+_OF_INFINITY = """
+import itertools, sys
+import numpy as np
+import ingle.tensor as it
+from ingle.tensor.errors import LinearAlgebraError
+
+linalg = it.linalg
+functions = {
+    "svd": lambda x: linalg.svd(x).S, "svdvals": linalg.svdvals, "pinv": linalg.pinv,
+    "lstsq": lambda x: linalg.lstsq(x, it.ones_like(x)).solution, "rank": linalg.matrix_rank,
+    "nuc": lambda x: linalg.matrix_norm(x, ord="nuc"), "cond": linalg.cond,
+    "eigh": lambda x: linalg.eigh(x)[0], "eigvalsh": linalg.eigvalsh, "eigvals": linalg.eigvals,
+    "qr": lambda x: linalg.qr(x).R, "det": linalg.det, "adjugate": linalg.adjugate,
+}
+for value, n, place in itertools.product((np.inf, -np.inf, np.nan), (2, 3, 5), ((0, 0), (-1, -1))):
+    x = np.random.default_rng(0).normal(size=(2, n, n)).astype(sys.argv[1])
+    x += x.mT
+    x[1][place] = value
+    for name, function in functions.items():
+        try:
+            answer = "finite" if np.isfinite(function(it.asarray(x)).numpy()[1]).all() else "NaN"
+        except LinearAlgebraError as error:
+            assert name == "eigvals" or "NaN and inf among the elements" in str(error), error
+            answer = "refused"
+        print(name, answer)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_decompositions_of_infinity_end_and_give_no_numbers(dtype: str) -> None:
+    """LAPACK iterates for ever for some of them; a process of its own can be ended."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _OF_INFINITY, dtype],
+        env={**os.environ, "INGLE_DEVICE": "numpy"}, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers = set(done.stdout.splitlines())
+    refused = ("svd", "svdvals", "pinv", "lstsq", "rank", "nuc", "cond", "adjugate", "eigh")
+    assert {a for a in answers if a.startswith(refused)} >= {f"{name} refused" for name in refused}
+    assert not [a for a in answers if a.endswith(" finite")]

@@ -41,8 +41,34 @@ def _as_complex(part: np.ndarray, x: np.ndarray) -> np.ndarray:
     return part.astype(np.result_type(x.dtype, np.complex64), copy=False)
 
 
+def _eigh(x: np.ndarray) -> Any:
+    _refuse_endless("Eigenvalues", np.tril(x))
+    return np.linalg.eigh(x)
+
+
+def _eigvalsh(x: np.ndarray) -> Any:
+    _refuse_endless("Eigenvalues", np.tril(x))
+    return np.linalg.eigvalsh(x)
+
+
+def _svd(x: np.ndarray, full_matrices: bool = True) -> Any:
+    _refuse_endless("SVD", x)
+    return np.linalg.svd(x, full_matrices)
+
+
 def _singular_values(x: np.ndarray) -> Any:
+    _refuse_endless("SVD", x)
     return np.linalg.svd(x, compute_uv=False)
+
+
+def _refuse_endless(what: str, x: np.ndarray) -> None:
+    """Raises what LAPACK answers for NaN in matrices of most sizes.
+
+    For infinity it may iterate for ever, and of two rows with NaN on the diagonal it finds
+    eigenvalues that are numbers.
+    """
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError(f"{what} did not converge")
 
 
 _SINGULAR = "add a multiple of the identity, or use pinv"
@@ -52,13 +78,13 @@ KERNELS: dict[str, Kernel] = {
     "cholesky": _lapack(np.linalg.cholesky, "add a multiple of the identity, or use eigh"),
     "det": _lapack(np.linalg.det, _SINGULAR),
     "eig": _lapack(_eig, _ENDLESS),
-    "eigh": _lapack(np.linalg.eigh, _ENDLESS),
+    "eigh": _lapack(_eigh, _ENDLESS),
     "eigvals": _lapack(_eigvals, _ENDLESS),
-    "eigvalsh": _lapack(np.linalg.eigvalsh, _ENDLESS),
+    "eigvalsh": _lapack(_eigvalsh, _ENDLESS),
     "inv": _lapack(np.linalg.inv, _SINGULAR),
     "qr": _lapack(np.linalg.qr, _ENDLESS),
     "slogdet": _lapack(np.linalg.slogdet, _SINGULAR),
     "solve": _lapack(np.linalg.solve, _SINGULAR),
-    "svd": _lapack(np.linalg.svd, _ENDLESS),
+    "svd": _lapack(_svd, _ENDLESS),
     "svdvals": _lapack(_singular_values, _ENDLESS),
 }

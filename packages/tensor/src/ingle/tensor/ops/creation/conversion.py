@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device import Device, backend_of
-from ...dispatch import handle_of, wrap
+from ...dispatch import handle_of, is_sparse, wrap
 from ...dlpack import imported, on_host, place_name, place_of
 from ...dtypes import (
     DType,
@@ -248,6 +248,10 @@ def _host_array(obj: Any, to: DType | None) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError) as error:
         raise OperandError(f"asarray: cannot make a tensor of this: {error}") from None
     if values.dtype.kind == "O":
+        if is_sparse(obj):
+            raise OperandError(
+                f"asarray: {type(obj).__name__} is sparse, as no tensor is: give its toarray()"
+            )
         raise OperandError(
             f"asarray: cannot make a tensor of {type(obj).__name__}: its elements are no numbers, "
             "or too large for 64 bits"
