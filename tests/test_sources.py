@@ -142,6 +142,52 @@ def test_a_class_name_has_one_meaning(compiler: Member) -> None:
     assert not {name: sorted(files) for name, files in found.items() if len(files) > 1}
 
 
+READY_AT_ONCE = {
+    "Cublas": "opens the library, and checks that it did",
+    "DiskStore": "opens its folder",
+    "Generator": "starts its stream",
+    "Inquiry": "notes that symbols are positive",
+    "NestRenderer": "writers of code prepare what they write, once",
+    "HeldNest": "writers of code prepare what they write, once",
+    "Newcomers": "counts the handlers on the stack now",
+    "Operation": "checks its gradient rules",
+    "PeakTracker": "a tree holds for its elements from the start",
+    "Queue": "lays out memory that it shares with native code",
+    "ShortNest": "writers of code prepare what they write, once",
+    "Table": "checks its entries, and lays out memory that it shares with native code",
+    "ThreadPool": "lays out memory that it shares with native code",
+    "Tuner": "reads its file",
+}
+"""Classes whose constructors call their own methods, with the reason."""
+
+
+def test_constructors_only_keep_what_they_are_given() -> None:
+    """Work is done by a function or a method that says what it does, and can be called or not."""
+    working = {
+        node.name: f"{file.relative_to(ROOT)}:{node.lineno} {node.name} calls {sorted(called)}"
+        for member in COMPILERS
+        for file in member.sources
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and (called := _called_by_constructor(node))
+    }
+    assert not [text for name, text in working.items() if name not in READY_AT_ONCE]
+    assert working.keys() >= READY_AT_ONCE.keys(), "these need no exception any more"
+
+
+def _called_by_constructor(node: ast.ClassDef) -> set[str]:
+    """The methods of a class that its own constructor calls."""
+    methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef)}
+    constructor = methods.get("__init__")
+    return {
+        call.func.attr
+        for call in (ast.walk(constructor) if constructor else ())
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and ast.unparse(call.func.value) == "self"
+        and call.func.attr in methods
+    }
+
+
 def test_public_modules_only_export(member: Member) -> None:
     """The `__init__` that users import holds a docstring and lines `from .x import y as y`."""
     if member.module is None:
@@ -227,26 +273,60 @@ def test_operations_have_an_example_samples_and_a_reference() -> None:
 
 
 def test_operations_are_registered_beside_their_functions() -> None:
-    """Between a function and its registration stands what that needs: no other operation."""
-    from ingle.tensor.operation import OPERATIONS, Operation
+    """Between a function and its registration stands what one of the two needs, and no more: its
+    rules, its gradients, its samples and its reference, in reading order."""
+    from ingle.tensor.operation import LATE_ROOMS, OPERATIONS, Operation
 
+    for late in (*LATE_ROOMS, "ingle.optim.updates"):
+        importlib.import_module(late)
     rooms: dict[str, list[Operation]] = {}
     for operation in OPERATIONS.values():
         rooms.setdefault(getattr(operation.public, "__module__", ""), []).append(operation)
     far = []
-    for file in (f for f in SOURCES if "ops" in f.parts):
+    for file in SOURCES:
         room = ".".join(file.with_suffix("").parts[file.parts.index("src") + 1 :])
+        if room not in rooms:
+            continue
         body = ast.parse(file.read_text("utf-8")).body
-        place = {n.name: k for k, n in enumerate(body) if isinstance(n, ast.FunctionDef)}
-        names = {o.name: getattr(o.public, "__name__", "") for o in rooms.get(room, [])}
-        for operation in rooms.get(room, []):
+        names = {o.name: getattr(o.public, "__name__", "") for o in rooms[room]}
+        definitions = _definitions(body)
+        for operation in rooms[room]:
             public, training = names[operation.name], operation.training
             others = {n for n in names.values() if n != public}
-            others -= {names.get(training.name, "") if training else ""}
-            made = [k for k, node in enumerate(body) if operation.name in _registered(node)]
-            between = {n for k in made for n in others if place[public] < place[n] < k}
-            far += [f"{file.relative_to(ROOT)}: {n} in {operation.name}" for n in sorted(between)]
-    assert not far, "register an operation before the next function of one"
+            if isinstance(training, Operation):
+                others.discard(names.get(training.name, ""))
+            for made in (node for node in body if operation.name in _registered(node)):
+                start = definitions[public].lineno if public in definitions else made.lineno
+                needed = _needed(made, definitions) | _needed(definitions.get(public), definitions)
+                far += [
+                    f"{file.relative_to(ROOT)}: {name} in {operation.name}"
+                    for name, node in definitions.items()
+                    if start < node.lineno < made.lineno and (name not in needed or name in others)
+                ]
+    assert not far, "register an operation before the next function"
+
+
+def _definitions(body: list[ast.stmt]) -> dict[str, ast.stmt]:
+    """The functions, classes and values of a module, by name."""
+    found: dict[str, ast.stmt] = {}
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= {t.id: node for t in node.targets if isinstance(t, ast.Name)}
+    return found
+
+
+def _needed(node: ast.AST | None, definitions: dict[str, ast.stmt]) -> set[str]:
+    """The definitions that a statement names, and those that these name."""
+    found: set[str] = set()
+    waiting = [node] if node is not None else []
+    while waiting:
+        for inner in ast.walk(waiting.pop()):
+            if isinstance(inner, ast.Name) and inner.id in definitions and inner.id not in found:
+                found.add(inner.id)
+                waiting.append(definitions[inner.id])
+    return found
 
 
 def _registered(node: ast.stmt) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingle.fusion.ir.graph import Graph
 from ingle.fusion.ir.merge_axes import merged
-from ingle.fusion.ir.views import View, Views, strides_of
+from ingle.fusion.ir.views import View, strides_of, views_of
 from ingle.fusion.passes.simplify import simplify
 from ingle.fusion.schedule.arena import LiveBuffer, packed
 from ingle.tensor.contract import Aval
@@ -77,7 +77,7 @@ def test_views_show_what_numpy_shows(data):
         if want.ndim > 6 or want.size > 4096:
             return
         (value,) = graph.node(op, args)
-    view = Views(graph).of(value)
+    view = views_of(graph).of(value)
     assert view.shape == want.shape
     if view.root == 0:
         np.testing.assert_array_equal(elements(view, root), want)
@@ -161,7 +161,7 @@ def test_pieces_that_count_from_the_end(start, size, step):
     starts = [graph.constant(n, int64) for n in (-2, start)]
     op = OPERATIONS["slice"].op(sizes=(2, size), steps=(1, step))
     (piece,) = graph.node(op, (x, *starts))
-    views = Views(graph)
+    views = views_of(graph)
     picked = [start % 5 + step * n for n in range(size)] if start < 5 else [5]
     if max(picked) < 5:
         np.testing.assert_array_equal(elements(views.of(piece), root), root[:, picked])

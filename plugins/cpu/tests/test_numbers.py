@@ -23,7 +23,7 @@ def numbers(*shape, seed=0, dtype="float32"):
 
 
 def three_times(function, *args):
-    """Compiled: recorded, verified, and by the fast road; and as written down for later."""
+    """Compiled: recorded, verified, and by the fast path; and as stored for later."""
     compiled = compile(function)
     for way in (compiled, function):
         for _ in range(3):

@@ -129,7 +129,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Any:
     library = Nccl(told)
     monkeypatch.setattr(peers, "nccl", lambda: library)
     yield told
-    peers._open_road.cache_clear()
+    peers._enable_access.cache_clear()
     peers._communicators.cache_clear()
 
 

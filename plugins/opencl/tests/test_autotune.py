@@ -38,7 +38,7 @@ def times(backend: Any, store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> di
         def measure(self, tile: Tile) -> float:
             return taken.pop(tile)
 
-    monkeypatch.setattr(autotune, "_Trial", Trial)
+    monkeypatch.setattr(autotune, "_trial", Trial)
     monkeypatch.setattr(backend, "limits", backend.limits._replace(register=512))
     return taken
 
@@ -100,7 +100,7 @@ def test_all_tiles_give_the_same_bits(
 ) -> None:
     """Also of products whose sizes are no multiples of the tiles'; none warns."""
     monkeypatch.setattr(autotune, "RUN", 0.0)
-    trial = autotune._Trial(backend, dtype, (2, 37, 51, 70), tile_for(dtype, 512))
+    trial = autotune._trial(backend, dtype, (2, 37, 51, 70), tile_for(dtype, 512))
     for bits in (128, 512):
         for tile in candidates(dtype, bits):
             assert 0 < trial.measure(tile) < float("inf")
@@ -111,7 +111,7 @@ def test_a_tile_with_another_result_is_never_chosen(
     backend: Any, store: DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guess = tile_for("float32", backend.limits.register)
-    trial = autotune._Trial(backend, "float32", (1, 20, 20, 20), guess)
+    trial = autotune._trial(backend, "float32", (1, 20, 20, 20), guess)
     trial._expected = bytes(len(trial._expected))
     with pytest.warns(TuningWarning, match=r"opencl: Tile.* another result"):
         assert trial.measure(guess) == float("inf")

@@ -13,7 +13,7 @@ from ingle.fusion.device.executables import TouchedBytes, apart
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle.testkit.bits import same_bits
-from ingle_opencl import launches
+from ingle_opencl import launches, step_builder
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of
 
@@ -58,7 +58,7 @@ def updated(name: str) -> tuple[list[np.ndarray], int]:
 
 def test_updates_go_together_and_keep_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     together, few = updated("opencl_many")
-    monkeypatch.setattr(launches, "at_once", lambda *_: 1)
+    monkeypatch.setattr(step_builder, "at_once", lambda *_: 1)
     alone, many = updated("opencl_alone")
     assert many == len(SIZES)
     assert few <= many // 2

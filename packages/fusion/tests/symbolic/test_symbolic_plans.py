@@ -171,8 +171,8 @@ def test_training_on_batches_of_many_shapes(made, monkeypatch, compiled):
 def test_fifty_lengths_need_few_plans(monkeypatch):
     count = []
     monkeypatch.setattr(families, "_of", type(families._of)())
-    made = pipeline.SymbolicSequence
-    monkeypatch.setattr(pipeline, "SymbolicSequence", lambda *args: count.append(1) or made(*args))
+    made = pipeline.symbolic_sequence
+    monkeypatch.setattr(pipeline, "symbolic_sequence", lambda *args: count.append(1) or made(*args))
     step = compile(lambda x, w: value_and_grad(lambda w: it.mean(it.relu(x @ w) ** 2))(w))
     for n in range(70, 120):
         step(numbers(n, n, 24), numbers(1, 24, 8))
@@ -210,7 +210,7 @@ def test_a_pass_that_needs_numbers_is_told_of(monkeypatch):
     def failing(*args):
         raise TypeError("what a pass says")
 
-    monkeypatch.setattr(pipeline, "SymbolicSequence", failing)
+    monkeypatch.setattr(pipeline, "symbolic_sequence", failing)
     double = compile(lambda x: it.exp(x) * 2)
     for n in (20, 21):
         double(numbers(n, n))
@@ -237,8 +237,8 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
             return self._sequence if numbers == attempts[-1][-1] else None
 
     monkeypatch.setattr(families, "_of", type(families._of)())
-    monkeypatch.setattr(pipeline, "Generalization", Own)
-    monkeypatch.setattr(pipeline, "SymbolicSequence", Never)
+    monkeypatch.setattr(pipeline, "generalized", Own)
+    monkeypatch.setattr(pipeline, "symbolic_sequence", Never)
     double = compile(lambda x: it.exp(x) * 2)
     for n in range(20, 40):
         x = numbers(n, n)

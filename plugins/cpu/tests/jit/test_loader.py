@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ingle.fusion.support.disk_store import DiskStore
-from ingle_cpu.jit.elf import DamagedObjectError, Elf
+from ingle_cpu.jit.elf import DamagedObjectError, read_elf
 from ingle_cpu.jit.engine import Engine, IRSource, KernelCompileError
 from ingle_cpu.jit.external_symbols import process_symbols
 from ingle_cpu.jit.host import Host, host
@@ -60,7 +60,7 @@ def numbers_of(image: bytes) -> list[tuple[int, int]]:
     section = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4), (48, 8), (56, 8))
     symbol = ((0, 4), (6, 2), (8, 8))
     relocation = ((0, 8), (8, 4), (12, 4), (16, 8))
-    for number, known in enumerate(Elf(image).sections):
+    for number, known in enumerate(read_elf(image).sections):
         found += [(first + 64 * number + at, width) for at, width in section]
         fields = {2: symbol, 4: relocation}.get(known.kind, ())
         for row in range(known.at, known.at + known.size, 24) if fields else ():
@@ -138,7 +138,7 @@ class TestLoad:
     )
     def test_a_section_that_makes_no_sense(self, field: int, value: int, why: str) -> None:
         damaged = bytearray(object_of(TABLE))
-        (number,) = (s.section for s in Elf(bytes(damaged)).symbols() if s.name == "square")
+        (number,) = (s.section for s in read_elf(bytes(damaged)).symbols() if s.name == "square")
         (first,) = struct.unpack_from("<Q", damaged, 40)
         struct.pack_into("<Q", damaged, first + 64 * number + field, value)
         with pytest.raises(DamagedObjectError, match=why):
@@ -150,7 +150,7 @@ class TestLoad:
         engine = Engine(host(), DiskStore(None), process_symbols())
         damaged = bytearray(object_of(TABLE))
         (first,) = struct.unpack_from("<Q", damaged, 40)
-        for number, section in enumerate(Elf(bytes(damaged)).sections):
+        for number, section in enumerate(read_elf(bytes(damaged)).sections):
             if section.flags & 2:
                 struct.pack_into("<Q", damaged, first + 64 * number + 48, 1 << 32)
         monkeypatch.setattr(engine, "object_code", lambda source: bytes(damaged))
@@ -192,7 +192,8 @@ def test_addresses_in_code_for_arm() -> None:
     start_all()
     machine = Host("aarch64-unknown-linux-gnu", "generic", "")
     base = 0x1234_5678_9ABC_0000
-    loader = _Loader(Elf(object_of(TABLE, machine)), {})
+    loader = _Loader(read_elf(object_of(TABLE, machine)), {})
+    loader.place()
     code = bytes(loader._filled(base))
     words = struct.unpack(f"<{len(code) // 4}I", code[: len(code) // 4 * 4])
     made = [
@@ -208,7 +209,8 @@ def test_addresses_in_code_for_arm() -> None:
     ]
     assert made == tables
 
-    loader = _Loader(Elf(object_of(COPY, machine)), {"memcpy": 0xFEED_BEEF_0123_4567})
+    loader = _Loader(read_elf(object_of(COPY, machine)), {"memcpy": 0xFEED_BEEF_0123_4567})
+    loader.place()
     code = bytes(loader._filled(base))
     words = struct.unpack(f"<{len(code) // 4}I", code)
     calls = [(i, word) for i, word in enumerate(words) if word >> 26 in (0b100101, 0b000101)]

@@ -40,7 +40,7 @@ from .convolution import Convolutions
 from .cudnn import LibraryOffer, Plans, Prepared
 from .devices import Limits
 from .errors import checked, told
-from .launches import Executable
+from .launches import Executable, executable
 from .libraries import cupy, driver
 from .memory import DeviceSource, speak_to
 from .staging import TO_DEVICE, Staging
@@ -265,7 +265,7 @@ class CudaBackend(KernelBackend):
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
     ) -> Executable:
         """Kernels, compiled and ready for the stream."""
-        return Executable(self, launches, scalars)
+        return executable(self, launches, scalars)
 
     def run_nest(
         self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int]

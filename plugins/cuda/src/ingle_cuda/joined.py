@@ -18,7 +18,7 @@ from ingle.tensor.errors import BackendError
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
-    from .launches import KernelStep, Step
+    from .step_builder import KernelStep, Step
 
 MANY = "many"
 _NEVER = 1 << 62

@@ -8,44 +8,26 @@ in front of the graph writes them if they are others than before.
 from __future__ import annotations
 
 import ctypes
-import math
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ingle.fusion.device import DonationState, Launch, WholeCall
-from ingle.fusion.device.cuda import THREADS, for_length, grid_of
-from ingle.fusion.device.executables import bits_of_number, compiled
-from ingle.fusion.device.kernels import (
-    SIZES,
-    ContractionCall,
-    Nest,
-    NestCall,
-    epilogue_nest,
-    epilogue_of,
-    layout,
-    units,
-)
+from ingle.fusion.device import DonationState, Launch
+from ingle.fusion.device.executables import bits_of_number
 
-from .alignment import aligned
-from .copies import OperandCopy, copy_of
-from .cublas import Product, product_of
+from .buffer_uses import BufferUse, buffer_uses
 from .errors import told
 from .joined import JoinedStep, with_joined
-from .library_steps import LibraryStep, ShiftedInputs, library_step
-from .product_results import direct_result, dtype_of_sums
+from .library_steps import LibraryStep, ShiftedInputs
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
+from .step_builder import SCRATCH, KernelStep, ProductStep, Step, StepBuilder
 from .wandering_inputs import WanderingInputs
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
-SCRATCH = -1
-"""The number of the buffer behind those of the plan."""
-_NEST = "nest"
-"""The name of kernels that are nests."""
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do; one of a library is as many."""
 _GRAPHS = 8
@@ -53,73 +35,55 @@ _GRAPHS = 8
 _SEEN = 64
 
 
-class KernelStep(NamedTuple):
-    """A launch with all but addresses and numbers.
+def executable(
+    backend: CudaBackend, launches: Sequence[Launch], scalars: Sequence[str]
+) -> Executable:
+    """The launches of a plan, whose kernels are compiled.
 
-    Attributes:
-        kernel: compiled.
-        pointers: (buffer, offset in bytes) for each operand.
-        given: addresses, where the numbers lie, and the int64 behind.
-        numbers: places of the scalars in `given`, and how many there are.
-        scalars: the number of the plan's scalar for each of the first of them.
-        blocks, threads: of the grid.
-        source: for people.
+    Args:
+        backend: of the GPU.
+        launches: in order.
+        scalars: the dtypes of the plan's scalars.
     """
-
-    kernel: Any
-    pointers: tuple[tuple[int, int], ...]
-    given: Any
-    numbers: tuple[int, int]
-    scalars: tuple[int, ...]
-    blocks: int
-    threads: int
-    source: Any
-
-
-class ProductStep(NamedTuple):
-    """A product of the library.
-
-    Attributes:
-        a, b, out: (buffer, offset in bytes).
-        row: elements of the result from one row to the next.
-        steps: strides of the result along the batch.
-    """
-
-    product: Product
-    a: tuple[int, int]
-    b: tuple[int, int]
-    out: tuple[int, int]
-    row: int
-    steps: tuple[int, ...]
-
-
-Step = KernelStep | ProductStep | LibraryStep
+    builder = StepBuilder(backend)
+    parts = [builder.steps_of(launch) for launch in launches]
+    runs: list[Step | JoinedStep] = [step for part in parts for step in part]
+    if backend.joins:
+        runs = with_joined(backend, launches, parts)
+    return Executable(backend, parts, runs, scalars, builder.scratch, buffer_uses(launches))
 
 
 class Executable:
-    """The launches of a plan, compiled."""
+    """The steps of a plan, at any addresses; made by `executable`.
+
+    Args:
+        backend: of the GPU.
+        parts: the steps of each launch.
+        runs: the steps as they run, several of them joined perhaps.
+        scalars: the dtypes of the plan's scalars.
+        scratch: bytes of scratch memory.
+        uses: how the steps use each buffer.
+    """
 
     prepacks: tuple[int, ...] = ()
     renewed = False
     long = False
 
     def __init__(
-        self, backend: CudaBackend, launches: Sequence[Launch], scalars: Sequence[str]
-    ) -> None:
+        self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[Step | JoinedStep],
+        scalars: Sequence[str], scratch: int, uses: Mapping[int, BufferUse],
+    ) -> None:  # fmt: skip
         self._backend = backend
         self._dtypes = list(scalars)
-        self._scratch = 0
-        self._copied: dict[Any, tuple[int, int]] = {}
-        self._parts = [self._steps_of(launch) for launch in launches]
-        self._steps = [step for part in self._parts for step in part]
-        self._runs: list[Step | JoinedStep] = [*self._steps]
-        if backend.joins:
-            self._runs = with_joined(backend, launches, self._parts)
+        self._scratch = scratch
+        self._parts = parts
+        self._steps = [step for part in parts for step in part]
+        self._runs = runs
         kernels = [s for s in self._steps if isinstance(s, KernelStep)]
         self._read = sorted({number for step in kernels for number in step.scalars})
         self._numbers = sum(step.numbers[1] for step in kernels)
-        self._shifted = ShiftedInputs(launches)
-        self._wandering = WanderingInputs(backend, launches)
+        self._shifted = ShiftedInputs(uses)
+        self._wandering = WanderingInputs(backend, uses)
         library = sum([isinstance(step, LibraryStep) for step in self._steps])
         self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
@@ -127,125 +91,6 @@ class Executable:
         self._table: Any = None
         self._values = [one for step in kernels for one in _values_of(step)]
         self._written: dict[int, int] | None = None
-
-    # Making ------------------------------------------------------------------------------------
-
-    def _steps_of(self, launch: Launch) -> list[Step]:
-        if not isinstance(launch.call, ContractionCall):
-            self._copied = {}
-        if isinstance(launch.call, NestCall):
-            call = launch.call
-            pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
-            numbers = [*call.sizes, *[s for strides in call.strides for s in strides]]
-            step = self._nest(
-                launch, call.nest, call.sizes, pointers, numbers, launch.scalars, call.fixed
-            )
-            return [step] if step.blocks else []
-        if isinstance(launch.call, WholeCall):
-            library = library_step(self._backend, launch, launch.call)
-            self._scratch = max(self._scratch, library.plan.nbytes)
-            return [library]
-        return self._product(launch, launch.call)
-
-    def _nest(
-        self, launch: Launch, nest: Nest, sizes: Sequence[int],
-        pointers: tuple[tuple[int, int], ...], numbers: Sequence[int], scalars: tuple[int, ...],
-        fixed: Sequence[int],
-    ) -> KernelStep:  # fmt: skip
-        count, first = len(nest.operands), layout(nest).scalar(0)
-        assert len(numbers) == first, (len(numbers), first)
-        grid = grid_of(nest, sizes, self._backend.limits.processors)
-        values = [*[0] * len(scalars), *fixed]
-        assert len(values) == len(nest.scalars)
-        behind = [*numbers, *values, 0, units(nest, sizes), grid.grain]
-        given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
-            *[0] * (max(count, 1) + 1), *behind
-        )
-        own = for_length(nest, _NEST, sizes[-1]) if sizes else None
-        source = nest if own is None else own
-        return KernelStep(
-            compiled(self._backend, launch, source, _NEST), pointers, given,
-            (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,
-            source,
-        )  # fmt: skip
-
-    def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:
-        m, n, _ = call.sizes
-        count = math.prod(call.batch)
-        if not count or not m or not n:
-            return []
-        result = direct_result(call)
-        product = product_of(call, result or dtype_of_sums(call))
-        places = [(p.buffer, p.offset) for p in launch.pointers]
-        *outer, row, _ = call.operands[0].strides if result else [0] * (len(call.batch) + 2)
-        first, second, third = [p.offset % 16 != 0 for p in launch.pointers[:3]]
-        product, apart = aligned(product, row, outer, (first, second, third))
-        result = None if apart else result
-        steps, operands, used = self._operands(launch, call, product)
-        if result is not None:
-            steps.append(ProductStep(
-                product, operands[0], operands[1], places[2],
-                row if m > 1 else n, tuple(outer),
-            ))  # fmt: skip
-        else:
-            wide = product.m * product.n
-            strides = [wide * math.prod(call.batch[i + 1 :]) for i in range(len(call.batch))]
-            out = (SCRATCH, used)
-            used += _aligned(count * wide * SIZES[product.result])
-            steps.append(
-                ProductStep(product, operands[0], operands[1], out, product.n, tuple(strides))
-            )
-            nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, product.result)
-            sizes = (*call.batch, m, n)
-            numbers = [*sizes, *strides, product.n, 1]
-            for argument in call.operands:
-                numbers += argument.strides
-            steps.append(self._nest(
-                launch, nest, sizes, (out, *places[2:]), numbers, launch.scalars, (0,)
-            ))  # fmt: skip
-        self._scratch = max(self._scratch, used)
-        return steps
-
-    def _operands(
-        self, launch: Launch, call: ContractionCall, product: Product
-    ) -> tuple[list[Step], list[tuple[int, int]], int]:
-        """Copies of operands that need one, where the operands are then, and the scratch memory in
-        use. What the product before has copied alike lies there still: both gradients of a
-        product read that of its result."""
-        places = [(p.buffer, p.offset) for p in launch.pointers]
-        copies: dict[int, tuple[Any, OperandCopy]] = {}
-        for n, operand in enumerate((product.a, product.b)):
-            if operand.copied:
-                copy = copy_of(call, product, n == 0)
-                copies[n] = (places[n], copy.source, *copy.numbers), copy
-        before, self._copied = self._copied, {}
-        used = max([sum(before[key]) for key, _ in copies.values() if key in before], default=0)
-        written = [p for p, o in zip(places[2:], call.operands, strict=True) if o.output]
-        steps: list[Step] = []
-        operands = places[:2]
-        for n, (key, copy) in copies.items():
-            if key in before:
-                self._copied[key] = before[key]
-            else:
-                steps.append(self._copy(launch, copy, places[n], used))
-                self._copied[key] = used, _aligned(copy.nbytes)
-                used += _aligned(copy.nbytes)
-            operands[n] = (SCRATCH, self._copied[key][0])
-            if places[n] in written:
-                del self._copied[key]
-        return steps, operands, used
-
-    def _copy(
-        self, launch: Launch, copy: OperandCopy, place: tuple[int, int], used: int
-    ) -> KernelStep:
-        """A copy into scratch memory."""
-        numbers = copy.numbers
-        given = (ctypes.c_int64 * (3 + len(numbers)))(0, 0, 0, *numbers)
-        kernel = compiled(self._backend, launch, copy.source, copy.name)
-        return KernelStep(
-            kernel, (place, (SCRATCH, used)), given, (0, 0), (), -(-numbers[0] // THREADS),
-            THREADS, copy.source,
-        )  # fmt: skip
 
     # Running -----------------------------------------------------------------------------------
 
@@ -420,7 +265,3 @@ def _argument(
         for n, number in enumerate(step.scalars):
             given[place + n] = numbers[number]
     return given
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // 256) * 256

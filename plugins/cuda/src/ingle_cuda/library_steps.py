@@ -3,13 +3,14 @@ is captured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import Op
 
+from .buffer_uses import BufferUse
 from .cudnn import ALIGNMENT, LibraryOffer, Plan
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ class LibraryStep(NamedTuple):
 
 
 def library_step(backend: CudaBackend, launch: Launch, call: WholeCall) -> LibraryStep:
-    """The step of a launch."""
+    """The step of a launch.
+
+    A plan keeps the call and no more, since it may come from disk: the answer that
+    `launches_whole` had is looked up again.
+    """
     found = backend.whole_step(call)
-    assert found is not None, "launches_whole() has seen it"
+    assert found is not None, f"no library computes {call.op.operation.name} any more"
     offer, prepared = found
     places = [(p.buffer, p.offset) for p in launch.pointers]
     count = len(call.strides)
@@ -59,16 +64,11 @@ class ShiftedInputs:
     """Buffers that the library reads, where these do not begin at a multiple of 16 bytes.
 
     Args:
-        launches: of a plan.
+        uses: of a plan's buffers, the first of which is the arena.
     """
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
-        self._nbytes = {
-            place.buffer: place.nbytes
-            for launch in launches if isinstance(launch.call, WholeCall)
-            for argument, place in zip(launch.call.arguments, launch.pointers, strict=True)
-            if not argument.output and place.buffer
-        }  # fmt: skip
+    def __init__(self, uses: Mapping[int, BufferUse]) -> None:
+        self._nbytes = {n: use.nbytes for n, use in uses.items() if n and use.library_reads}
 
     def straightened(
         self, backend: CudaBackend, buffers: tuple[int, ...]

@@ -48,7 +48,7 @@ def copied(handle: Handle, target: CudaBackend) -> Handle:
         return made
     with _held((source, target)), told(target.device, f"a copy came from {source.device}"):
         target.enter()
-        _open_road(target.limits.number, source.limits.number)
+        _enable_access(target.limits.number, source.limits.number)
         _wait(target, source)
         target.enter()
         cupy().cuda.runtime.memcpyPeerAsync(
@@ -116,7 +116,7 @@ def _communicators(numbers: tuple[int, ...]) -> Sequence[Any]:
 
 
 @cache
-def _open_road(to: int, of: int) -> None:
+def _enable_access(to: int, of: int) -> None:
     """Lets the GPU that the thread speaks to read another's memory directly, where the machine has
     a way between them."""
     runtime = cupy().cuda.runtime

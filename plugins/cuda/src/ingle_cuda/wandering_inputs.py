@@ -7,13 +7,12 @@ where one graph reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from ingle.fusion.device import Launch, arguments_of
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
+    from .buffer_uses import BufferUse
 
 _MISSES = 3
 """Runs in a row without a graph for their memory, from which on inputs are copied."""
@@ -29,19 +28,14 @@ class WanderingInputs:
 
     Args:
         backend: of the GPU.
-        launches: the plan's.
+        uses: of the plan's buffers.
     """
 
-    def __init__(self, backend: CudaBackend, launches: Sequence[Launch]) -> None:
+    def __init__(self, backend: CudaBackend, uses: Mapping[int, BufferUse]) -> None:
         self._backend = backend
-        nbytes: dict[int, int] = {}
-        written: set[int] = set()
-        for launch in launches:
-            for argument, place in zip(arguments_of(launch.call), launch.pointers, strict=True):
-                nbytes[place.buffer] = place.nbytes
-                if argument.output:
-                    written.add(place.buffer)
-        self._nbytes = {n: size for n, size in nbytes.items() if size and n not in written}
+        self._nbytes = {
+            n: use.nbytes for n, use in uses.items() if use.nbytes and not use.is_written
+        }
         self._places: dict[int, Any] = {}
         self._still: dict[int, tuple[int, int]] = {}
         self._patience = _STILL

@@ -15,7 +15,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from ingle.fusion.device.kernels import (
 from ingle.fusion.device.tuning import Entry, Tuner, TuningWarning, quickest, rounded_size
 from ingle.tensor.dtypes import as_dtype
 
-from .launches import Enqueued
+from .launches import enqueued
 from .matmul import Tile, pack_source, product_source, tile_for
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Tiles:
     ) -> Entry:
         """What is known, and one more tile or as many as there is time for."""
         end = time.perf_counter() + self.tuner.left
-        trial = _Trial(self._backend, dtype, sizes, tiles[0])
+        trial = _trial(self._backend, dtype, sizes, tiles[0])
         tried = [] if known is None else [*known["tried"]]
         for tile in _untried(known, tiles):
             tried.append([list(tile), trial.measure(tile)])
@@ -142,24 +142,46 @@ def _untried(entry: Entry | None, tiles: Sequence[Tile]) -> list[Tile]:
     return [tile for tile in tiles[1:] if tile not in tried]
 
 
+def _trial(backend: OpenCLBackend, dtype: str, sizes: tuple[int, ...], guess: Tile) -> _Trial:
+    """Random operands of a product on the device, and the result of the tile that is guessed."""
+    count, m, n, k = sizes
+    numbers = np.random.default_rng(0)
+    given = [
+        numbers.random(c, np.float32).astype(as_dtype(dtype).dtype)
+        for c in (count * m * k, count * k * n)
+    ]
+    result = np.empty(count * m * n, given[0].dtype)
+    memory = [backend.allocate(x.nbytes) for x in (*given, result)]
+    for place, array in zip(memory, given, strict=False):
+        backend.write(place.address, array)
+    trial = _Trial(backend, plain_product(dtype, sizes), memory, result)
+    trial.expect(guess)
+    return trial
+
+
 class _Trial:
-    """Operands of a product, and runs on them."""
+    """Operands of a product, and runs on them; made by `_trial`.
+
+    Args:
+        backend: of the device.
+        call: the product.
+        memory: its operands, and its result.
+        result: where results are read to.
+    """
 
     def __init__(
-        self, backend: OpenCLBackend, dtype: str, sizes: tuple[int, ...], guess: Tile
-    ) -> None:
+        self, backend: OpenCLBackend, call: ContractionCall, memory: Sequence[Any],
+        result: np.ndarray,
+    ) -> None:  # fmt: skip
         self._backend = backend
-        self._call = plain_product(dtype, sizes)
-        count, m, n, k = sizes
-        numbers = np.random.default_rng(0)
-        given = [
-            numbers.random(c, np.float32).astype(as_dtype(dtype).dtype)
-            for c in (count * m * k, count * k * n)
-        ]
-        self._result = np.empty(count * m * n, given[0].dtype)
-        self._memory = [backend.allocate(x.nbytes) for x in (*given, self._result)]
-        for memory, array in zip(self._memory, given, strict=False):
-            backend.write(memory.address, array)
+        self._call = call
+        self._memory = memory
+        self._result = result
+        self._guess: Callable[[], None] = _nothing
+        self._expected = b""
+
+    def expect(self, guess: Tile) -> None:
+        """Takes a tile's time and result for what others are compared with."""
         self._guess = self._run_of(guess)
         self._expected = self._computed(self._guess)
 
@@ -180,7 +202,7 @@ class _Trial:
     def _run_of(self, tile: Tile) -> Callable[[], None]:
         places = tuple([BufferOffset(buffer, 0) for buffer in range(3)])
         launch = Launch(self._call, places, (), "a measurement of matmul")
-        made = Enqueued(self._backend, [launch], (), tile)
+        made = enqueued(self._backend, [launch], (), tile)
         addresses = [memory.address for memory in self._memory]
 
         def run() -> None:
@@ -193,6 +215,10 @@ class _Trial:
         run()
         self._backend.read(self._memory[2].address, self._result)
         return self._result.tobytes()
+
+
+def _nothing() -> None:
+    """The run of no tile."""
 
 
 def plain_product(dtype: str, sizes: tuple[int, ...]) -> ContractionCall:

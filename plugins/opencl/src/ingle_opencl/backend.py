@@ -24,7 +24,7 @@ from .attention import Attention
 from .autotune import Tiles
 from .devices import Limits, limits_of
 from .errors import told
-from .launches import Enqueued
+from .launches import Enqueued, enqueued
 from .matmul import FEWEST, is_float, is_worth_it
 from .memory import BufferSource
 from .run_ahead import RunAhead
@@ -234,7 +234,7 @@ class OpenCLBackend(KernelBackend):
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
     ) -> Enqueued:
         """Kernels, compiled and ready for the queue."""
-        return Enqueued(self, launches, scalars)
+        return enqueued(self, launches, scalars)
 
     # What launches ask -------------------------------------------------------------------------
 

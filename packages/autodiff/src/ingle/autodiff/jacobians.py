@@ -11,7 +11,7 @@ from ingle.tensor.errors import ArgumentError, DTypeError
 from ingle.tensor.ops._basis import assembled, unit_tensors
 
 from .lifting import normal_places
-from .products import Linear, check_tuples, jvp, vjp
+from .products import Linear, check_tuples, jvp, linearized, vjp
 from .transforms import grad
 from .trees import leaves, rebuild
 from .vectorization import vmap
@@ -57,7 +57,7 @@ def jacobian(
             given = {**dict(enumerate(args)), **dict(zip(places, some, strict=True))}
             return function(*given.values(), **kwargs)
 
-        linear = Linear(by_some, [args[p] for p in places], "jacobian")
+        linear = linearized(by_some, [args[p] for p in places], "jacobian")
         found = [_by_argument(linear, blocks) for blocks in _blocks(linear, mode)]
         return rebuild(linear.value, found if isinstance(argnums, tuple) else [f[0] for f in found])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingle.tensor import Cell, Gradients, Tensor, zeros_like
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError
@@ -14,14 +14,44 @@ from .recording import Shown, leaf
 from .trees import leaves, rebuild
 
 
-class Lifted:
-    """One argument that a function is differentiated by, lifted to a level.
+def lifted(argument: Any, level: int, name: str) -> Lifted:
+    """An argument lifted to a level.
 
     Args:
         argument: nested tensors; a cell, an object with `__ingle_cells__` such as a module, or
             nested lists, tuples and dicts of these.
         level: where its values are tracked.
         name: the transform's, for errors.
+    """
+    cells = _cells(argument, name)
+    if cells is None:
+        keys: list[object] = []
+
+        def lift(x: Any) -> Tensor:
+            handle = leaf(_differentiable(x, name)._handle, level)
+            keys.append(handle.node)
+            return Tensor(handle)
+
+        value = tree_map(lift, argument)
+        return Lifted(argument, keys, value, {})
+    shown = {c: (c.raw._handle, Tensor(leaf(c.value._handle, level, c))) for c in cells}
+    return Lifted(Gradients({cell: cell.raw for cell in cells}), [*cells], argument, shown)
+
+
+def _differentiable(x: Any, name: str) -> Tensor:
+    if isinstance(x, Tensor) and x.dtype.is_inexact:
+        return x
+    kind = f"a {x.dtype} tensor" if isinstance(x, Tensor) else type(x).__name__
+    if isinstance(x, Iterator):
+        kind += ", which can be gone through once; write list(...)"
+    raise OperandError(
+        f"{name}: differentiates by float tensors, nested tuples, lists and dicts of them, "
+        f"cells and modules; got {kind}"
+    )
+
+
+class Lifted(NamedTuple):
+    """One argument that a function is differentiated by, lifted to a level.
 
     Attributes:
         tree: the values before; those of cells are a `Gradients` container.
@@ -30,32 +60,10 @@ class Lifted:
         shown: what its cells show meanwhile.
     """
 
-    def __init__(self, argument: Any, level: int, name: str) -> None:
-        self.shown: Shown = {}
-        cells = _cells(argument, name)
-        if cells is None:
-            self.keys: list[object] = []
-            self.tree = argument
-            self.value = tree_map(lambda x: self._lift(x, level, name), argument)
-            return
-        for cell in cells:
-            self.shown[cell] = (cell.raw._handle, Tensor(leaf(cell.value._handle, level, cell)))
-        self.keys = list(cells)
-        self.tree = Gradients({cell: cell.raw for cell in cells})
-        self.value = argument
-
-    def _lift(self, x: Any, level: int, name: str) -> Tensor:
-        if not isinstance(x, Tensor) or not x.dtype.is_inexact:
-            kind = f"a {x.dtype} tensor" if isinstance(x, Tensor) else type(x).__name__
-            if isinstance(x, Iterator):
-                kind += ", which can be gone through once; write list(...)"
-            raise OperandError(
-                f"{name}: differentiates by float tensors, nested tuples, lists and dicts of them, "
-                f"cells and modules; got {kind}"
-            )
-        handle = leaf(x._handle, level)
-        self.keys.append(handle.node)
-        return Tensor(handle)
+    tree: Any
+    keys: Sequence[object]
+    value: Any
+    shown: Shown
 
     def collect(self, found: dict[object, Tensor]) -> Any:
         """Gradients in the structure of the argument, zeros where none was found."""

@@ -10,7 +10,7 @@ from ingle.tensor.errors import OperandError
 from ingle.tensor.levels import at_level, next_level
 
 from .engine import pull
-from .lifting import Lifted, lowered, shown_by, tracked_at
+from .lifting import Lifted, lifted, lowered, shown_by, tracked_at
 from .nodes import TrackedHandle
 from .recording import leaf, showing
 from .trees import leaves, matched, rebuild
@@ -41,7 +41,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     >>> value.item(), [g.item() for g in pull(it.asarray(1.0))]
     (15.0, [5.0, 3.0])
     """
-    linear = Linear(function, primals, "vjp")
+    linear = linearized(function, primals, "vjp")
 
     def pull_back(cotangent: Any) -> tuple[Any, ...]:
         return linear.collect(linear.pull(matched(cotangent, linear.value, "vjp: a cotangent")))
@@ -71,7 +71,7 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     >>> value.item(), push(it.asarray(1.0)).item(), push(it.asarray(0.5)).item()
     (8.0, 12.0, 6.0)
     """
-    linear = Linear(function, primals, "linearize")
+    linear = linearized(function, primals, "linearize")
     linear.transpose()
 
     def push(*tangents: Any) -> Any:
@@ -110,7 +110,7 @@ def jvp(
     [2.0, 0.0]
     """
     check_tuples("jvp", primals=primals, tangents=tangents)
-    linear = Linear(function, primals, "jvp")
+    linear = linearized(function, primals, "jvp")
     pushed = linear.push(linear.tangents(tangents))
     return linear.value, rebuild(linear.value, pushed)
 
@@ -125,32 +125,55 @@ def check_tuples(name: str, **arguments: object) -> None:
             )
 
 
-class Linear:
-    """A function recorded at some primals: its derivative there, forward and backward.
+def linearized(function: Callable[..., Any], primals: Sequence[Any], name: str) -> Linear:
+    """Runs a function at some primals and records it.
 
-    Two levels are taken: the function is recorded at the upper one, and what pulls cotangents
-    back through it at the lower one, where its transpose is wanted.
+    Args:
+        function: of tensors in, and out, of nested containers.
+        primals: where.
+        name: the transform's, for errors.
+    """
+    with next_level() as lower, next_level() as upper, transaction():
+        given = [lifted(p, upper, name) for p in primals]
+        with showing(shown_by(given)):
+            result = function(*[p.value for p in given])
+    for value in leaves(result):
+        if not isinstance(value, Tensor):
+            raise OperandError(
+                f"{name}: the function must return tensors, alone or in nested tuples, lists and "
+                f"dicts, got {type(value).__name__}"
+            )
+    return Linear(name, given, result, lower, upper)
+
+
+class Linear:
+    """A function recorded at some primals: its derivative there, forward and backward; made by
+    `linearized`.
+
+    Args:
+        name: the transform's, for errors.
+        primals: the arguments.
+        result: what the function returned for them.
+        lower, upper: levels. The function is recorded at the upper one, and what pulls cotangents
+            back through it at the lower one, where its transpose is wanted.
+
+    Attributes:
+        outputs: the tensors in the result.
+        value: the result.
     """
 
-    def __init__(self, function: Callable[..., Any], primals: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, name: str, primals: Sequence[Lifted], result: Any, lower: int, upper: int
+    ) -> None:
         self.name = name
-        with next_level() as self._lower, next_level() as self._upper, transaction():
-            self.primals = [Lifted(p, self._upper, name) for p in primals]
-            with showing(shown_by(self.primals)):
-                result = function(*[p.value for p in self.primals])
-        self._roots = [tracked_at(self._tensor(y), self._upper) for y in leaves(result)]
-        self.outputs: list[Tensor] = [lowered(y, self._upper) for y in leaves(result)]
+        self.primals = primals
+        self._lower = lower
+        self._upper = upper
+        self._roots = [tracked_at(y, upper) for y in leaves(result)]
+        self.outputs: list[Tensor] = [lowered(y, upper) for y in leaves(result)]
         self.value = rebuild(result, list(self.outputs))
-        self._keys = [key for p in self.primals for key in p.keys]
+        self._keys = [key for p in primals for key in p.keys]
         self._transposed: tuple[dict[object, Tensor], list[TrackedHandle | None]] | None = None
-
-    def _tensor(self, value: Any) -> Tensor:
-        if isinstance(value, Tensor):
-            return value
-        raise OperandError(
-            f"{self.name}: the function must return tensors, alone or in nested tuples, lists and "
-            f"dicts, got {type(value).__name__}"
-        )
 
     def inputs(self) -> list[Tensor]:
         """The values of the primals' leaves."""

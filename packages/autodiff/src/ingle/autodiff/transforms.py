@@ -11,7 +11,7 @@ from ingle.tensor.errors import OperandError, ShapeError
 from ingle.tensor.levels import next_level
 
 from .engine import pull
-from .lifting import Lifted, lowered, normal_places, shown_by, tracked_at
+from .lifting import lifted, lowered, normal_places, shown_by, tracked_at
 from .recording import showing
 
 
@@ -66,7 +66,7 @@ def value_and_grad(
     def run(*args: Any, **kwargs: Any) -> Any:
         places = normal_places(argnums, len(args), "grad")
         with next_level() as level, transaction():
-            wanted = {p: Lifted(args[p], level, "grad") for p in places}
+            wanted = {p: lifted(args[p], level, "grad") for p in places}
             given = [wanted[i].value if i in wanted else a for i, a in enumerate(args)]
             with showing(shown_by(list(wanted.values()))):
                 result = function(*given, **kwargs)

@@ -41,7 +41,7 @@ class DeviceGroup(Protocol):
     def reduce(
         self, groups: Sequence[Sequence[Handle]], target: Backend
     ) -> Sequence[Handle] | None:
-        """Sums of hardware backends' handles at one of them; None where it has no road for that."""
+        """Sums of hardware backends' handles at one of them; None where it cannot add them up."""
         ...
 
     def known(self, handle: Handle) -> LazyHandle:

@@ -72,7 +72,7 @@ class Fusion:
         # Only what the backend below offers: where there is an `adopt`, nothing is copied.
         for name in ("adopt", "stage"):
             if capability(backend, name):
-                setattr(self, name, self._taking(getattr(backend, name)))
+                setattr(self, name, _taking(self, getattr(backend, name)))
 
     def __repr__(self) -> str:
         return f"Fusion({self.inner!r})"
@@ -109,7 +109,7 @@ class Fusion:
         self, op: Op, inputs: Sequence[Handle | Scalar], streams: _Streams
     ) -> tuple[LazyHandle] | None:
         """An operation on few elements that runs as it comes, where all before it were read one by
-        one: writing it down would take longer. None where that does not go."""
+        one: recording it would take longer. None where that does not go."""
         if not streams.read or op.operation.traits.kind not in AT_ONCE or op.operation.body:
             streams.alone = 0
             return None
@@ -189,7 +189,7 @@ class Fusion:
         return self.known(carried(handle, self.hardware)[0])
 
     def reduce(self, groups: Sequence[Sequence[LazyHandle]]) -> list[Handle] | None:
-        """Sums of values of several devices, here, where the backend below has a road for that."""
+        """Sums of values of several devices, here, where the backend below can add them up."""
         below = getattr(self.hardware, "reduce", None)
         if below is None:
             return None
@@ -214,13 +214,10 @@ class Fusion:
         return lazy
 
     def upload(self, array: np.ndarray) -> Handle:
-        return self._uploaded(self.inner.upload(array), array)
+        return self.uploaded(self.inner.upload(array), array)
 
-    def _taking(self, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:
-        """Another way of the backend below to take arrays, as one of this."""
-        return lambda array: self._uploaded(take(array), array)
-
-    def _uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
+    def uploaded(self, handle: Handle, array: np.ndarray) -> Handle:
+        """What the backend below made of an array, known to what is recorded."""
         log = current.get()
         if isinstance(log, Tracer) and not log.interrupted():
             log.uploaded(handle, array)
@@ -269,3 +266,8 @@ class Fusion:
 
 
 checking.add(Fusion)
+
+
+def _taking(fusion: Fusion, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:
+    """A way of the backend below to take arrays, as one of the decorator over it."""
+    return lambda array: fusion.uploaded(take(array), array)

@@ -40,7 +40,7 @@ from .schedule.whole_calls import whole_calls
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.families import families_of
-from .symbolic.sequences import FilledSequence, Generalization, SymbolicSequence
+from .symbolic.sequences import FilledSequence, SymbolicSequence, generalized, symbolic_sequence
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -105,8 +105,8 @@ def _general(
 ) -> SymbolicSequence | None:
     """The kernels for all sizes, or a warning that a pass can do with numbers only."""
     try:
-        symbolic = Generalization(graph, examples)
-        return SymbolicSequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
+        symbolic = generalized(graph, examples)
+        return symbolic_sequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
     except Exception as error:
         warnings.warn(
             f"no plan could be made for all sizes at once, so each gets its own: "

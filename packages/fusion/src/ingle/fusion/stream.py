@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .runtime.plan_cache import PlanCache
 
 MOST_ENTRIES = 8192
-"""A safety valve: streams end at structural points long before."""
+"""Entries after which a stream runs in any case; most end at structural points long before."""
 FIRST_CHECK, CHECKS = 1024, 64
 """After how many entries a loop is looked for that nobody reads; after how many each time what the
 stream alone holds is looked at."""

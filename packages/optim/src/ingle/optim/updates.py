@@ -82,6 +82,79 @@ def adam_numbers(
     return 1.0 - beta1, beta2, 1.0 - beta2, eps * root, size, shrink
 
 
+def _shrink(name: str, decay: Decay, lr: float, weight_decay: float) -> float:
+    if decay not in DECAYS:
+        raise ArgumentError(f"{name}: decay must be one of {', '.join(DECAYS)}, got {decay!r}")
+    return 1.0 - lr * weight_decay if decay == "value" else weight_decay
+
+
+def _adam(
+    x: Tensor, grad: Tensor, mean: Tensor, square: Tensor, forget: float, keep: float, add: float,
+    eps: float, size: float, shrink: float, *, decay: Decay,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    if decay == "value":
+        x = x * shrink
+    elif decay == "gradient":
+        grad = grad + x * shrink
+    mean = mean + (grad - mean) * forget
+    square = square * keep + it.square(grad) * add
+    return x - mean / (it.sqrt(square) + eps) * size, mean, square
+
+
+def _rule(name: str, names: tuple[str, ...], avals: tuple[Aval, ...]) -> Aval:
+    first = avals[0]
+    if not first.dtype.is_floating:
+        raise DTypeError(f"{name}: needs floating-point values, got {first.dtype}; cast them first")
+    for argument, aval in zip(names, avals, strict=False):
+        if aval.shape != first.shape:
+            raise ShapeError(
+                f"{name}: {argument} has shape {aval.shape}, expected {first.shape} as x has"
+            )
+    return first
+
+
+def _adam_rule(*avals: Aval, decay: Decay) -> tuple[Aval, ...]:
+    return (_rule("adam_update", ADAM_UPDATE.tensors[:4], avals),) * 3
+
+
+def _adam_samples(draw: Draw) -> Iterator[Sample]:
+    for decay, shape in (("none", (5, 8)), ("gradient", (3,)), ("value", (0, 2)), ("value", ())):
+        x, grad, mean = (draw.array(shape) for _ in range(3))
+        square = draw.array(shape, low=0.5)
+        options = {"step": 3, "lr": 0.125, "weight_decay": 0.25, "decay": decay}
+        yield Sample((x, grad, mean, square), options, condition=8.0)
+
+
+def _adam_reference(
+    x: Any, grad: Any, mean: Any, square: Any, *, step: int, lr: float,
+    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+    decay: Decay = "none",
+) -> Any:  # fmt: skip
+    # As the paper writes it, with the corrections where they stand there.
+    grad = grad + weight_decay * x if decay == "gradient" else grad
+    x = x - lr * weight_decay * x if decay == "value" else x
+    first = betas[0] * mean + (1 - betas[0]) * grad
+    second = betas[1] * square + (1 - betas[1]) * grad**2
+    unbiased = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
+    return x - lr * unbiased[0] / (unbiased[1] ** 0.5 + eps), first, second
+
+
+ADAM_UPDATE = Operation(
+    "adam_update",
+    tensors=(
+        "x", "grad", "mean", "square", "forget", "keep", "add", "eps", "size", "shrink",
+    ),
+    outputs=("out", "new_mean", "new_square"),
+    statics=("decay",),
+    rule=_adam_rule,
+    traits=Traits("opaque", precision="high"),
+    body=_adam,
+    public=adam_update,
+    samples=_adam_samples,
+    reference=_adam_reference,
+)  # fmt: skip
+
+
 def momentum_update(
     x: TensorLike,
     grad: TensorLike,
@@ -124,25 +197,6 @@ def momentum_op(weight_decay: float, nesterov: bool) -> Op:
     return MOMENTUM_UPDATE.op(decay="gradient" if weight_decay else "none", nesterov=nesterov)
 
 
-def _shrink(name: str, decay: Decay, lr: float, weight_decay: float) -> float:
-    if decay not in DECAYS:
-        raise ArgumentError(f"{name}: decay must be one of {', '.join(DECAYS)}, got {decay!r}")
-    return 1.0 - lr * weight_decay if decay == "value" else weight_decay
-
-
-def _adam(
-    x: Tensor, grad: Tensor, mean: Tensor, square: Tensor, forget: float, keep: float, add: float,
-    eps: float, size: float, shrink: float, *, decay: Decay,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    if decay == "value":
-        x = x * shrink
-    elif decay == "gradient":
-        grad = grad + x * shrink
-    mean = mean + (grad - mean) * forget
-    square = square * keep + it.square(grad) * add
-    return x - mean / (it.sqrt(square) + eps) * size, mean, square
-
-
 def _momentum(
     x: Tensor, grad: Tensor, buffer: Tensor, keep: float, add: float, size: float, shrink: float,
     *, decay: Decay, nesterov: bool,
@@ -153,32 +207,8 @@ def _momentum(
     return x - (grad + buffer * keep if nesterov else buffer) * size, buffer
 
 
-def _rule(name: str, names: tuple[str, ...], avals: tuple[Aval, ...]) -> Aval:
-    first = avals[0]
-    if not first.dtype.is_floating:
-        raise DTypeError(f"{name}: needs floating-point values, got {first.dtype}; cast them first")
-    for argument, aval in zip(names, avals, strict=False):
-        if aval.shape != first.shape:
-            raise ShapeError(
-                f"{name}: {argument} has shape {aval.shape}, expected {first.shape} as x has"
-            )
-    return first
-
-
-def _adam_rule(*avals: Aval, decay: Decay) -> tuple[Aval, ...]:
-    return (_rule("adam_update", ADAM_UPDATE.tensors[:4], avals),) * 3
-
-
 def _momentum_rule(*avals: Aval, decay: Decay, nesterov: bool) -> tuple[Aval, ...]:
     return (_rule("momentum_update", MOMENTUM_UPDATE.tensors[:3], avals),) * 2
-
-
-def _adam_samples(draw: Draw) -> Iterator[Sample]:
-    for decay, shape in (("none", (5, 8)), ("gradient", (3,)), ("value", (0, 2)), ("value", ())):
-        x, grad, mean = (draw.array(shape) for _ in range(3))
-        square = draw.array(shape, low=0.5)
-        options = {"step": 3, "lr": 0.125, "weight_decay": 0.25, "decay": decay}
-        yield Sample((x, grad, mean, square), options, condition=8.0)
 
 
 def _momentum_samples(draw: Draw) -> Iterator[Sample]:
@@ -188,20 +218,6 @@ def _momentum_samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(
             (x, grad, buffer), {**options, "dampening": 0.25 * (not nesterov)}, condition=4
         )
-
-
-def _adam_reference(
-    x: Any, grad: Any, mean: Any, square: Any, *, step: int, lr: float,
-    betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
-    decay: Decay = "none",
-) -> Any:  # fmt: skip
-    # As the paper writes it, with the corrections where they stand there.
-    grad = grad + weight_decay * x if decay == "gradient" else grad
-    x = x - lr * weight_decay * x if decay == "value" else x
-    first = betas[0] * mean + (1 - betas[0]) * grad
-    second = betas[1] * square + (1 - betas[1]) * grad**2
-    unbiased = first / (1 - betas[0] ** step), second / (1 - betas[1] ** step)
-    return x - lr * unbiased[0] / (unbiased[1] ** 0.5 + eps), first, second
 
 
 def _momentum_reference(
@@ -214,20 +230,6 @@ def _momentum_reference(
     return x - lr * ahead, velocity
 
 
-ADAM_UPDATE = Operation(
-    "adam_update",
-    tensors=(
-        "x", "grad", "mean", "square", "forget", "keep", "add", "eps", "size", "shrink",
-    ),
-    outputs=("out", "new_mean", "new_square"),
-    statics=("decay",),
-    rule=_adam_rule,
-    traits=Traits("opaque", precision="high"),
-    body=_adam,
-    public=adam_update,
-    samples=_adam_samples,
-    reference=_adam_reference,
-)  # fmt: skip
 MOMENTUM_UPDATE = Operation(
     "momentum_update",
     tensors=("x", "grad", "buffer", "keep", "add", "size", "shrink"),

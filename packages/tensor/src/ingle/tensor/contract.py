@@ -1,4 +1,4 @@
-"""What a backend is: the one door that every operation passes through.
+"""The contract of backends, which every operation passes through.
 
 A backend is any object with the methods of `Backend`. It never sees user types: it gets an `Op`
 (an operation with its static attributes) and handles of its own making or weak scalars, and gives

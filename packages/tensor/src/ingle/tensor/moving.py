@@ -1,4 +1,4 @@
-"""How a value gets from one device to another: by the nearest road there is.
+"""Copies of values from one device to another, by the most direct way that both know.
 
 Decorators know how to move what they hold (`move`); below them `carried` tries, in this order: the
 backend's own copy to the other, DLPack, memory that both can read, and the host.

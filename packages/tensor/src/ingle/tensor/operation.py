@@ -296,7 +296,7 @@ class Operation:
 
 
 class Op:
-    """An operation with its static attributes: what passes through the door.
+    """An operation with its static attributes: what a backend executes.
 
     Ops are interned, so they are compared by identity; `key` is their content, for what outlives
     the process. One that fell out of the bounded table stays valid wherever it is held.

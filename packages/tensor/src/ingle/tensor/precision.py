@@ -1,7 +1,7 @@
 """Mixed precision: operations take the dtype that their rooms' trait `precision` suits.
 
 Micikevicius et al.: Mixed precision training (ICLR 2018). The casts are made where an operation
-enters the door, so gradients, recording and every backend see ordinary operations.
+is dispatched, so gradients, recording and every backend see ordinary operations.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import numpy as np
 
 from ingle.tensor.dtypes import ALL_DTYPES, DType, as_dtype, from_numpy_dtype
 from ingle.tensor.operation import LATE_ROOMS, OPERATIONS, Operation
+from ingle.tensor.plugins import discover
 from ingle.tensor.sample import FUNCTIONS, Checked, Draw, Sample
 
 from .trees import arrays_of, leaves_of
@@ -115,7 +116,11 @@ def subjects() -> list[Subject]:
 
 def operations() -> list[Operation]:
     """The operations to check: all but those of plans alone, which no function stands for, and
-    forms that the checks of another one run."""
+    forms that the checks of another one run.
+
+    Plugins are looked for first: packages that bring some define operations, too.
+    """
+    discover()
     for module in LATE:
         importlib.import_module(module)
     return [o for o in OPERATIONS.values() if o.public is not None and not is_training_form(o)]

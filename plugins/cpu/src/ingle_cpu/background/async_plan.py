@@ -1,4 +1,4 @@
-"""A plan's way to run ahead: everything but the run happens in the call, the run in the queue."""
+"""Plans that run ahead: everything but the run happens in the call, the run in the queue."""
 
 from __future__ import annotations
 

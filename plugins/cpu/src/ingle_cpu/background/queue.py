@@ -1,4 +1,4 @@
-"""Plans that run while Python goes on: one queue for the process, and a thread that works it off.
+"""Plans that run while Python goes on: one queue for the process, and a thread that runs its jobs.
 
 Everything in the queue runs in order on one thread, so that a plan may follow another whose results
 it reads or writes over. A read of memory that a plan in the queue is to write waits for that

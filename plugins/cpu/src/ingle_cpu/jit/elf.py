@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 NOTHING, SYMBOLS, RELOCATIONS, NO_BITS, BARE_RELOCATIONS = 0, 2, 4, 8, 9
@@ -60,8 +61,8 @@ class Relocation(NamedTuple):
     addend: int
 
 
-class Elf:
-    """An object file.
+def read_elf(image: bytes) -> Elf:
+    """The header and the sections of an object file.
 
     Args:
         image: all its bytes.
@@ -69,39 +70,53 @@ class Elf:
     Raises:
         DamagedObjectError: it is cut off, or a number in it points out of it.
     """
+    if image[:6] != b"\x7fELF\x02\x01":
+        raise DamagedObjectError(f"no 64-bit ELF file: it starts with {image[:6]!r}")
+    (machine,) = _numbers(image, "<H", 18)
+    (first,) = _numbers(image, "<Q", 40)
+    size, count, names = _numbers(image, "<HHH", 58)
+    raw = [_numbers(image, "<IIQQQQIIQQ", first + i * size) for i in range(count)]
+    if raw and names >= count:
+        raise DamagedObjectError(f"names are in section {names} of {count}")
+    texts = raw[names][4] if raw else 0
+    sections = [
+        Section(_text(image, texts + name), kind, flags, at, length, link, info, align, entry)
+        for name, kind, flags, _, at, length, link, info, align, entry in raw
+    ]
+    for section in sections:
+        if section.kind not in (NOTHING, NO_BITS) and section.at + section.size > len(image):
+            raise DamagedObjectError(
+                f"section {section.name} ends at byte {section.at + section.size} of {len(image)}"
+            )
+    return Elf(image, machine, sections)
 
-    def __init__(self, image: bytes) -> None:
-        if image[:6] != b"\x7fELF\x02\x01":
-            raise DamagedObjectError(f"no 64-bit ELF file: it starts with {image[:6]!r}")
-        self.image = image
-        (self.machine,) = self._numbers("<H", 18)
-        (first,) = self._numbers("<Q", 40)
-        size, count, names = self._numbers("<HHH", 58)
-        raw = [self._numbers("<IIQQQQIIQQ", first + i * size) for i in range(count)]
-        if raw and names >= count:
-            raise DamagedObjectError(f"names are in section {names} of {count}")
-        texts = raw[names][4] if raw else 0
-        self.sections = [
-            Section(self._text(texts + name), kind, flags, at, length, link, info, align, entry)
-            for name, kind, flags, _, at, length, link, info, align, entry in raw
-        ]
-        for section in self.sections:
-            if section.kind not in (NOTHING, NO_BITS) and section.at + section.size > len(image):
-                raise DamagedObjectError(
-                    f"section {section.name} ends at byte {section.at + section.size} of "
-                    f"{len(image)}"
-                )
 
-    def _numbers(self, layout: str, at: int) -> tuple[int, ...]:
-        if at + struct.calcsize(layout) > len(self.image):
-            raise DamagedObjectError(f"numbers are at byte {at} of {len(self.image)}")
-        return struct.unpack_from(layout, self.image, at)
+def _numbers(image: bytes, layout: str, at: int) -> tuple[int, ...]:
+    if at + struct.calcsize(layout) > len(image):
+        raise DamagedObjectError(f"numbers are at byte {at} of {len(image)}")
+    return struct.unpack_from(layout, image, at)
 
-    def _text(self, at: int) -> str:
-        end = self.image.find(b"\0", at, at + LONGEST_NAME) if at < len(self.image) else -1
-        if end < 0:
-            raise DamagedObjectError(f"a name is at byte {at} of {len(self.image)}")
-        return self.image[at:end].decode(errors="replace")
+
+def _text(image: bytes, at: int) -> str:
+    end = image.find(b"\0", at, at + LONGEST_NAME) if at < len(image) else -1
+    if end < 0:
+        raise DamagedObjectError(f"a name is at byte {at} of {len(image)}")
+    return image[at:end].decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """An object file; made by `read_elf`.
+
+    Attributes:
+        image: all its bytes.
+        machine: the number of the kind of machine that it is for.
+        sections: in order.
+    """
+
+    image: bytes
+    machine: int
+    sections: list[Section]
 
     def _rows(self, section: Section, layout: str) -> Iterator[tuple[int, ...]]:
         """The entries of a table."""
@@ -120,7 +135,7 @@ class Elf:
                     raise DamagedObjectError(f"names are in section {section.link}")
                 texts = self.sections[section.link].at
                 for name, _, _, place, value, _ in self._rows(section, "<IBBHQQ"):
-                    found.append(Symbol(self._text(texts + name), place, value))
+                    found.append(Symbol(_text(self.image, texts + name), place, value))
         return found
 
     def relocations(self) -> Iterator[tuple[int, Relocation]]:

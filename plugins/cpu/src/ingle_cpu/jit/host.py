@@ -95,7 +95,7 @@ def host() -> Host:
 
 
 def _known(entry: bytes | None) -> Host | None:
-    """What an earlier process wrote down; None if there is nothing, or not in this form."""
+    """What an earlier process has stored; None if there is nothing, or not in this form."""
     try:
         answer = json.loads(entry or b"")
     except (ValueError, RecursionError):

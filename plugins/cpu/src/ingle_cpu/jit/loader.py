@@ -21,7 +21,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .elf import ALLOCATED, BARE_RELOCATIONS, NO_BITS, WRITABLE, DamagedObjectError, Elf, Symbol
+from .elf import (
+    ALLOCATED,
+    BARE_RELOCATIONS,
+    NO_BITS,
+    WRITABLE,
+    DamagedObjectError,
+    Elf,
+    Symbol,
+    read_elf,
+)
 
 _X86_64, _ARM64 = 62, 183
 _NATIVE = {"x86_64": _X86_64, "aarch64": _ARM64}
@@ -64,10 +73,12 @@ def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Load
     """
     if sys.platform != "linux":
         raise NotLoadableError(f"the system is {sys.platform}")
-    elf = Elf(image)
+    elf = read_elf(image)
     if elf.machine != _NATIVE.get(os.uname().machine):
         raise NotLoadableError(f"code for another machine ({elf.machine})")
-    return _Loader(elf, symbols).load(names)
+    loader = _Loader(elf, symbols)
+    loader.place()
+    return loader.load(names)
 
 
 class _Loader:
@@ -80,9 +91,14 @@ class _Loader:
         self._places: dict[int, int] = {}
         self._stubs: dict[str, int] = {}
         self._size = 0
-        self._place()
 
-    def _place(self) -> None:
+    def place(self) -> None:
+        """Gives each section its place in the memory to come.
+
+        Raises:
+            NotLoadableError: a section is of a kind that cannot be loaded here.
+            DamagedObjectError: numbers in it do not agree.
+        """
         for number, section in enumerate(self._elf.sections):
             if section.kind == BARE_RELOCATIONS:
                 raise NotLoadableError("it has relocations whose addends lie in the code")

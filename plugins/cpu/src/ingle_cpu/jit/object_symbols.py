@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from .elf import Elf
+from .elf import read_elf
 
 _MACHO_MAGIC = 0xFEEDFACF
 _MACHO_SYMTAB = 2
@@ -54,7 +54,7 @@ def _text(image: bytes, at: int) -> str:
 
 
 def _elf(image: bytes) -> Iterator[str]:
-    for symbol in Elf(image).symbols():
+    for symbol in read_elf(image).symbols():
         if symbol.section == 0 and symbol.name:
             yield symbol.name
 

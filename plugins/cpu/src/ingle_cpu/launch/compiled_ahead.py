@@ -22,7 +22,7 @@ from ..threads.pool import runner_addresses, thread_count
 from .table_builder import kernel_of, problem_of
 
 FEWEST = 4
-"""Kernels for which a thread is worth its while."""
+"""Kernels from which on a thread of its own pays."""
 
 
 def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:

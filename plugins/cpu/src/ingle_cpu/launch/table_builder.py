@@ -121,7 +121,9 @@ def build_tables(
         usual: the tables of the same launches without these panels, from which all is copied that
             they make no difference to: writing kernels out takes longer than a run.
     """
-    return TableBuilder(launches, buffers, ready, usual).tables()
+    builder = TableBuilder(buffers, ready)
+    builder.add_all(launches, usual)
+    return builder.tables()
 
 
 class _Product(NamedTuple):
@@ -152,12 +154,13 @@ class _NestEntry(NamedTuple):
 
 
 class TableBuilder:
-    """Entries in the making; see `build_tables`."""
+    """Entries in the making; see `build_tables`.
 
-    def __init__(
-        self, launches: Sequence[Launch], buffers: int,
-        ready: Sequence[prepacked.PackedOperand] = (), usual: TableSet | None = None,
-    ) -> None:  # fmt: skip
+    Args:
+        buffers, ready: as there.
+    """
+
+    def __init__(self, buffers: int, ready: Sequence[prepacked.PackedOperand] = ()) -> None:
         self._entries: list[TableEntry] = []
         self._base_of: list[int] = []
         self._offset_of: list[int] = []
@@ -174,6 +177,16 @@ class TableBuilder:
         self._tuned: dict[str, Asked] = {}
         self._products: dict[Any, _Product] = {}
         self._nests: dict[Any, _NestEntry] = {}
+
+    def add_all(self, launches: Sequence[Launch], usual: TableSet | None) -> None:
+        """Adds the entries of launches, whose kernels are compiled.
+
+        Args:
+            launches, usual: as `build_tables` takes them.
+
+        Raises:
+            KernelCompileError: LLVM refuses one.
+        """
         for number, launch in enumerate(launches):
             first, before = len(self._entries), engine().counts.compiled
             try:
@@ -204,7 +217,7 @@ class TableBuilder:
         )  # fmt: skip
 
     def _copy(self, number: int, usual: TableSet) -> None:
-        """Takes a launch over, whose pointers and arguments are other ones of as many."""
+        """Copies the entries of a launch, with as many pointers and arguments at other places."""
         first, end = usual.spans[number]
         table, rows = usual.table, usual.rows
         pointers = slice(rows[first][1], rows[end][1])
@@ -310,7 +323,7 @@ class TableBuilder:
 
 
 def _between(places: Sequence[Any], start: Any, stop: Any) -> Sequence[Any]:
-    """Those of some places in order that are not before the one and before the other."""
+    """Those of some sorted places from `start` up to, but not including, `stop`."""
     return places[bisect_left(places, start) : bisect_left(places, stop)]
 
 

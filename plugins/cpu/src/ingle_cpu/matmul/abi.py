@@ -1,4 +1,4 @@
-"""What kernels of products are given: arguments of `contract`, its scratch memory, and of tiles."""
+"""Arguments of the kernels of products: of `contract`, with its scratch memory, and of tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loops around tiles do for images between zeros; `padded.py` says how these lie."""
+"""The driver's steps for padded images, which tiles slide along; `padded.py` has their layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels that pack windows are told of these, for one to three image axes."""
+"""Arguments of the kernels that pack windows, for one to three image axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Axis = tuple[int, int, int, int, int, int, int]
 
 
 class WindowArgs(NamedTuple, Generic[T]):
-    """What the kernels are told of windows, in int64; steps of memory are in bytes."""
+    """The arguments that describe windows, in int64; steps of memory are in bytes."""
 
     channels: T
     taps0: T

@@ -1,4 +1,4 @@
-"""What both kernels that pack the windows of images are written of."""
+"""Code that both kernels which pack the windows of images share."""
 
 from __future__ import annotations
 

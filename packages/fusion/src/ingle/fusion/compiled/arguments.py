@@ -19,7 +19,7 @@ from .snapshots import Same, content, is_users, name_of, seen, shows_array
 
 
 def key_of(args: Any, kwargs: Any, leaves: Sequence[Any]) -> Hashable:
-    """Equal for calls that the same recordings may serve.
+    """The key of a call: calls with equal keys may share recordings.
 
     Raises:
         CompileError: something among the arguments would be a constant, and can change.
@@ -28,13 +28,13 @@ def key_of(args: Any, kwargs: Any, leaves: Sequence[Any]) -> Hashable:
 
 
 def kind_of(key: Any) -> Hashable:
-    """A key without the identity of objects."""
+    """The key of a call in which each object counts by its kind alone."""
     structure, leaves, around = key
     return structure, tuple([Same if type(k) is Same else k for k in leaves]), around
 
 
 def structure_of(tree: Any, *, result: bool = False) -> Hashable:
-    """How containers lie in one another, with the keys of dicts.
+    """The nesting of containers, with the keys of dicts.
 
     Args:
         tree: the containers.
@@ -67,7 +67,7 @@ def _more(tree: Any) -> Hashable:
 
 
 def leaf_key(x: Any) -> Hashable:
-    """What a leaf has to be: a tensor of a shape and dtype, a type of number, or just this."""
+    """The key of a leaf: shape, dtype and device of a tensor, type of a number, or its content."""
     if isinstance(x, Tensor):
         handle = x._handle
         return (handle.shape, handle.dtype, handle.backend.device)
@@ -109,7 +109,7 @@ def contents_of(leaves: Sequence[Any]) -> list[Hashable]:
 
 
 class Gone:
-    """Tells when an object among the arguments is no more.
+    """Calls back when an object among the arguments is gone.
 
     Args:
         leaves: of the arguments.

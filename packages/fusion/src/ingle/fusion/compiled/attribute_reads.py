@@ -1,4 +1,4 @@
-"""What a function reads of objects while it is recorded, so that later calls can compare it.
+"""Guards on attributes: what a recorded function read of objects, compared in later calls.
 
 Modules say when an attribute is assigned; what changes within a list, an array or a tensor that a
 module keeps, they do not know. Objects among the arguments say nothing at all. So their classes
@@ -77,7 +77,7 @@ class Shown(NamedTuple):
 
 
 class Reading:
-    """An attribute that a recording holds for as long as it is what it was."""
+    """A guard on an attribute: the recording holds while it has the value that it had."""
 
     __slots__ = ("_name", "_owner", "_seen", "told")
 
@@ -90,7 +90,7 @@ class Reading:
 
 
 class Absence:
-    """An attribute that an object of a recording does not have."""
+    """A guard on a missing attribute: the recording holds while the object does not have it."""
 
     __slots__ = ("_name", "_owner", "told")
 
@@ -142,7 +142,7 @@ class AttributeWatch:
 
     @block
     def active(self) -> Generator[None, Any, None]:
-        """What this thread reads inside is noted."""
+        """Notes what this thread reads within the block."""
         with holding(_watching, self):
             try:
                 for kind in owners:
@@ -163,7 +163,7 @@ class AttributeWatch:
                     raise
 
     def _end(self) -> None:
-        """Makes all as it was; called again, it goes on where it was interrupted."""
+        """Restores the classes; called again after an interrupt, it goes on where that was."""
         while self._classes:
             _release(self._classes[-1], self)
             del self._classes[-1]
@@ -174,7 +174,7 @@ class AttributeWatch:
         self._promise = None  # whose object has this one: what it holds is not to wait for cycles
 
     def read(self, owner: Any, name: str, value: Any) -> Any:
-        """An attribute was read; what the function is to see."""
+        """Notes the read of an attribute; returns the value that the function is to see."""
         path = self._paths.get(id(owner))
         # Modules say when an attribute is assigned, and Ingle's own also when a list changes.
         kind: Any = type(owner)
@@ -228,7 +228,7 @@ class AttributeWatch:
                 self._reach(thing, Itself(thing))
 
     def _reach(self, thing: Any, path: Path) -> None:
-        """What is read of this object counts from here on."""
+        """Adds an object to those whose reads are noted."""
         kind = type(thing)
         if is_users(kind) and not isinstance(thing, tuple(owners)) and id(thing) not in self._paths:
             self._paths[id(thing)] = path

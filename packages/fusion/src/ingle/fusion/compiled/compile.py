@@ -23,7 +23,7 @@ from ..support.gc_pauses import uncollected
 from .arguments import Gone, key_of, kind_of
 from .fast_call import MISSED, bind, bindable
 from .specialization import Missed, Specialization
-from .specialize import RecordedRun
+from .specialize import recorded_run
 
 MOST_RECORDED = 512
 """Kinds of arguments that a compiled function keeps recordings for."""
@@ -195,7 +195,7 @@ class Compiled(Generic[P, R]):
             self._fast = None  # so that `_run` hears of what is used
             now = epoch()
             before = kept.entries[0].why_not(leaves) if kept.entries else None
-            recording = RecordedRun(self.function, args, kwargs, leaves)
+            recording = recorded_run(self.function, args, kwargs, leaves)
             entry, repeats = recording.entry()
             below = recording.fusion.inner
             if not repeats:
@@ -261,7 +261,7 @@ class Compiled(Generic[P, R]):
             self._in_vain.pop(kind_of(key), None)
 
     def _given_up(self, key: Hashable) -> bool:
-        """Whether so much was recorded in vain that the function is run plainly from here on."""
+        """Whether too many recordings never came again, so that the function runs plainly now."""
         same, alike = self._in_vain[key], self._in_vain[kind_of(key)]
         return same >= MOST_IN_VAIN or alike >= MOST_IN_VAIN_ALIKE
 
@@ -303,7 +303,7 @@ def _explain_change(entries: list[Specialization], new: Specialization) -> None:
 
 
 def _difference(old: Specialization, new: Specialization) -> str:
-    """What the second recording did otherwise than the first, with the line that asked for it."""
+    """The first difference between two recordings, with the line of the user's code."""
     head = "a compiled function must do the same at its first two calls: "
     for place, (a, b) in enumerate(zip(old.signature[0], new.signature[0], strict=False)):
         if a == b:

@@ -1,9 +1,9 @@
-"""The fast road of a recording: one generated function from arguments to results.
+"""The fast path of a recording: one generated function from arguments to results.
 
 A compiled function is called often and for small work, where taking arguments apart in general
 terms costs more than the kernels. So what an entry does is written out as Python once: checks of
 exactly these arguments, reads of exactly these cells, the numbers' arithmetic, one run of the plan,
-writes. Where anything differs from what was recorded it answers `MISSED`, and the general road
+writes. Where anything differs from what was recorded it answers `MISSED`, and the general path
 finds out what is to be done.
 """
 
@@ -45,7 +45,7 @@ def bind(entry: Specialization, arguments: Sequence[Any]) -> Callable[[Sequence[
 
 
 class _Pair(NamedTuple):
-    """A cell whose value may be written over; which input that is."""
+    """A cell whose value may be overwritten, with the input that the value is."""
 
     number: int
     name: str

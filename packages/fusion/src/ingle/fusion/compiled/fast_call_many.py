@@ -1,4 +1,4 @@
-"""The fast road of a recording with many cells: in loops over them.
+"""The fast path of a recording with many cells: loops over them.
 
 Lines of a generated function are run a little faster than loops, and compiled at sixteen
 microseconds each: with a thousand cells, which take some twenty lines each, that is longer than
@@ -23,10 +23,10 @@ from ..runtime.plan_codegen import DonationState
 from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.run_ahead import setting
 from .attribute_reads import Place
-from .specialization import Specialization
+from .specialization import Result, Specialization
 
 MANY = 64
-"""Cells that are written from which on they are gone through in loops."""
+"""Cells that are written from which on loops iterate over them."""
 
 
 def is_many(entry: Specialization) -> bool:
@@ -66,18 +66,8 @@ class ManyCells:
         self._none = (False,) * len(entry.sources)
         self._stepped = entry.stepped()
         self._writes = [
-            (
-                c,
-                r.kind,
-                r.data,
-                self._own_place(donatable, c, r.data) if r.kind == "tensor" else None,
-            )
-            for c, r in entry.writes
+            (c, r.kind, r.data, _own_place(c, r, donatable, self._cells)) for c, r in entry.writes
         ]
-
-    def _own_place(self, donatable: dict[int, int], cell: Cell[Any], output: int) -> int | None:
-        place = donatable.get(output)
-        return place if place is not None and self._cells[place] is cell else None
 
     def __call__(self, args: Sequence[Any], begun: int) -> Any:
         """The result, or what says that the recording does not hold.
@@ -221,6 +211,14 @@ class ManyCells:
             else:
                 cell._value = args[data] if kind == "argument" else data
             cell.version += 1
+
+
+def _own_place(
+    cell: Cell[Any], result: Result, donatable: dict[int, int], cells: Sequence[Cell[Any] | None]
+) -> int | None:
+    """Where among the inputs a cell's value is that its new value may overwrite."""
+    place = donatable.get(result.data) if result.kind == "tensor" else None
+    return place if place is not None and cells[place] is cell else None
 
 
 def _below(handle: Any) -> Handle:

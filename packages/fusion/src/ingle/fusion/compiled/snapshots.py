@@ -1,4 +1,4 @@
-"""What things hold, as keys that can be compared: equal ones are recorded alike.
+"""Keys of what objects hold: objects with equal keys are recorded alike.
 
 Tensors and numbers among the arguments are inputs of a recording. Everything else that it was made
 with has to be as it was. Things that compare by identity are the same object; what can be changed

@@ -25,18 +25,47 @@ from .snapshots import Same, Snapshot, content, is_users, seen, stays
 from .specialization import Result, Specialization, found_at, is_twice
 
 
-class RecordedRun:
-    """One run of a function on promises."""
+def recorded_run(function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> RecordedRun:
+    """Runs a function on promises in place of its arguments.
 
-    def __init__(self, function: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
-        self.fusion = _fusion_of(leaves)
-        self.tracer = Tracer(self.fusion)
+    Args:
+        function: with what is passed to it.
+        args, kwargs: the arguments.
+        leaves: the values in them.
+    """
+    run = RecordedRun(function, leaves, _fusion_of(leaves))
+    run.record(function, args, kwargs)
+    return run
+
+
+class RecordedRun:
+    """One run of a function on promises; made by `recorded_run`.
+
+    Attributes:
+        fusion: where it runs.
+        tracer, scope, watch: what it computes, and which cells and attributes it reads and writes.
+        returned: its result.
+    """
+
+    returned: Any
+
+    def __init__(self, function: Any, leaves: list[Any], fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.tracer = Tracer(fusion)
         self.scope = TracingScope(self.tracer, current_scope())
         self.watch = AttributeWatch(function, leaves, self._promise)
         self._leaves = leaves
         self._numbers: list[int] = []
         self._promises: dict[int | Place, tuple[Tensor, Handle]] = {}
-        given = [self._show(i, x) for i, x in enumerate(leaves)]
+        self._given: dict[int, int] = {}
+
+    def record(self, function: Any, args: Any, kwargs: Any) -> None:
+        """Runs the function.
+
+        Raises:
+            CompileError: it changes a list, a dict or a set among its arguments.
+        """
+        given = [self._show(i, x) for i, x in enumerate(self._leaves)]
         self._given = {id(x): i for i, x in enumerate(given)}
         shown = unflatten((args, kwargs), given)
         before = structure_of(shown), contents_of(given)

@@ -18,9 +18,9 @@ from ingle.tensor.pytree import flatten
 
 from ..compiled.compile import Compiled
 from ..compiled.specialization import Specialization
-from ..compiled.specialize import RecordedRun
+from ..compiled.specialize import RecordedRun, recorded_run
 from ..ir.graph import Graph
-from ..ir.views import Views
+from ..ir.views import views_of
 from ..lowering.nests import NestCall
 from ..lowering.operands import bytes_along
 from ..runtime.graph_plans import GraphPlans
@@ -211,7 +211,7 @@ def explain(
     rates = rates_of(recording.fusion.inner)
     names = _names(_written(function), leaves, args)
     if not isinstance(executable, GraphPlans):
-        memory = Buffers(entry.graph, Views(entry.graph))
+        memory = Buffers(entry.graph, views_of(entry.graph))
         memory.name(entry, names)
         steps = tuple([replace(_host_step(memory, n), rates=rates) for n in range(recorded)])
         return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
@@ -255,7 +255,7 @@ def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[RecordedRun, Specialization, list[Any]]:
     leaves = flatten((args, kwargs))
-    recording = RecordedRun(_written(function), args, kwargs, leaves)
+    recording = recorded_run(_written(function), args, kwargs, leaves)
     return recording, recording.entry()[0], leaves
 
 

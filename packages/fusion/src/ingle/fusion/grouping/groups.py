@@ -11,7 +11,7 @@ from ..ir.reduction_axes import folded_axes, lanes_of, left_over
 from ..ir.split_axes import strides_along
 from ..ir.views import View, Views, long_axes
 from ..support.time_slices import tick
-from .consumers import Uses
+from .consumers import Uses, uses_of
 from .contraction_loops import column_stride, keeps_rows, loops_of, row_stride, window_loops
 from .group import Coordinates, Group
 from .node_class import Role
@@ -26,22 +26,37 @@ MOST_READS = 56
 """How many values a kernel may read, about: each takes a register for its address."""
 
 
-class Grouping:
-    """Puts each node of a graph into a group, greedily, in order.
+def grouped(
+    graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset()
+) -> Grouping:
+    """The groups of a graph's nodes.
 
     Args:
         graph: with composites expanded.
         views: of the graph's values.
         roles: what each node is.
         alone: positions of nodes that join no group that is there already.
+    """
+    grouping = Grouping(graph, views, roles, uses_of(graph, views, roles))
+    grouping.place_all(alone)
+    return grouping
+
+
+class Grouping:
+    """The groups of a graph's nodes; made by `grouped`.
+
+    Args:
+        graph: with composites expanded.
+        views: of the graph's values.
+        roles: what each node is.
+        uses: the consumers of its values.
 
     Attributes:
         groups: in an order in which they can run.
     """
 
-    def __init__(
-        self, graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset()
-    ) -> None:
+    def __init__(self, graph: Graph, views: Views, roles: list[Role], uses: Uses) -> None:
+        self.groups: list[Group] = []
         self._graph = graph
         self._views = views
         self._roles = roles
@@ -50,8 +65,15 @@ class Grouping:
         # the axes that its readers see in their place.
         self._written: dict[int, tuple[int, ...]] = {}
         self._order = GroupOrder()
-        self._uses = Uses(graph, views, roles)
-        for position, role in enumerate(roles):
+        self._uses = uses
+
+    def place_all(self, alone: AbstractSet[int]) -> None:
+        """Puts each node into a group, greedily, in order.
+
+        Args:
+            alone: positions of nodes that join no group that is there already.
+        """
+        for position, role in enumerate(self._roles):
             tick("grouping", 3)
             self._place(position, role, position in alone)
         self.groups = self._order.runnable()
@@ -61,11 +83,11 @@ class Grouping:
         return self._group_of.get(value)
 
     def needs(self, group: Group) -> Iterable[Group]:
-        """The groups that run before one because it needs them at once."""
+        """The direct dependencies of a group."""
         return self._order.needs(group)
 
     def apart(self, groups: Iterable[Group]) -> list[Group]:
-        """Those of some groups that none before them in the list passes anything to or from."""
+        """Those of some groups that have no direct dependency, either way, on one before them."""
         found: dict[Group, None] = {}
         for group in groups:
             if not self._order.touches(group, found):
@@ -145,7 +167,7 @@ class Grouping:
         return found
 
     def walked(self, value: int) -> tuple[int, ...]:
-        """The shape of a value that its coordinates are of: it may have other axes in memory."""
+        """The shape that a value's coordinates belong to: in memory it may have other axes."""
         return self._written.get(value) or self._shape(value)
 
     def seen_from(self, group: Group, view: View) -> Coordinates | None:
@@ -263,7 +285,10 @@ class Grouping:
     def _completed(
         self, group: Group, shape: tuple[int, ...], places: list[int | None]
     ) -> Coordinates | None:
-        """Axes that no argument of the group has get one of its free axes of the same size."""
+        """Coordinates in which each axis that no argument has is a free loop axis of its size.
+
+        None where there is no such axis, or a loop would be left without one.
+        """
         free = [a for a in range(len(group.space)) if a not in places and group.space[a] != 1]
         for axis, size in enumerate(shape):
             if size == 1 or places[axis] is not None:

@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 
 class Kernels(Protocol):
-    """What is asked of a device here; see `KernelDevice`."""
+    """The part of `KernelDevice` that legality depends on."""
 
     @property
     def dtypes(self) -> frozenset[str] | None: ...

@@ -1,4 +1,4 @@
-"""What each node of a graph is to the planner."""
+"""Roles of nodes: how the scheduler treats each node of a graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Role: TypeAlias = Literal[
 
 
 def roles_of(graph: Graph, views: Views, can_lower: Callable[[int], bool]) -> list[Role]:
-    """What each node is.
+    """The role of each node.
 
     Args:
         graph: with composites expanded.

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class GroupOrder:
-    """For each group those that it needs at once, and as bits all that run before it.
+    """The order of groups: for each its direct dependencies, and all its ancestors as a bit set.
 
-    A set of bits is one number, so that a union or a question takes the interpreter a single step.
+    A bit set is one number, so that a union or a question takes the interpreter a single step.
     What changes for a group goes on to those that need it, and no further than where it is known.
     """
 
@@ -26,7 +26,7 @@ class GroupOrder:
         self._count = 0
 
     def add(self, group: Group, before: Iterable[Group]) -> None:
-        """Notes a new group, and what it needs."""
+        """Adds a group with its direct dependencies."""
         self._number[group] = self._count
         self._bits[group] = 1 << self._count
         self._count += 1
@@ -35,11 +35,11 @@ class GroupOrder:
         self.depend(group, before)
 
     def number(self, group: Group) -> int:
-        """Which one it was to begin."""
+        """The number of a group, in the order in which groups were added."""
         return self._number[group]
 
     def depend(self, group: Group, before: Iterable[Group]) -> None:
-        """Notes that a group needs others, now that there is another node in it."""
+        """Adds dependencies to a group, which has got another node."""
         above = 0
         for other in before:
             if other is not group:
@@ -49,15 +49,15 @@ class GroupOrder:
         self._raise(group, above)
 
     def needs(self, group: Group) -> Iterable[Group]:
-        """Those that a group needs at once."""
+        """The direct dependencies of a group."""
         return self._needs[group]
 
     def touches(self, group: Group, others: Container[Group]) -> bool:
-        """Whether any of others needs the group, or it needs them, at once."""
+        """Whether the group and any of some others depend on each other directly."""
         return any(g in others for g in (*self._needs[group], *self._needed_by[group]))
 
     def _raise(self, group: Group, above: int) -> None:
-        """Notes what else runs before a group, and so before those that need it."""
+        """Adds ancestors to a group, and to all groups that depend on it."""
         waiting = [group]
         while waiting:
             below = waiting.pop()
@@ -79,7 +79,7 @@ class GroupOrder:
         return any(self._above[g] & bits for g in self._needs[last] if g is not first)
 
     def absorb(self, group: Group, other: Group) -> None:
-        """Makes one of two groups, which has the bits of both."""
+        """Merges a group into another, which gets its dependencies and bits."""
         del self._number[other]
         bits = self._bits[group] | self._bits.pop(other)
         above = (self._above[group] | self._above.pop(other)) & ~bits

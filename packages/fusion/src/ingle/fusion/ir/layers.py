@@ -70,16 +70,15 @@ class _Matching:
         self._graph = graph
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._runs = runs
+        self._block: dict[int, tuple[int, int]] = {}
         self._links: dict[int, dict[int, tuple[int, int]]] = {}
-        while self._joined():
-            pass
 
     def _joined(self) -> bool:
         """Links runs; where one has several blocks for a block of another, these become one.
 
         Parameters of the same shape are updated alike, also those that other layers have.
         """
-        self._block: dict[int, tuple[int, int]] = {}
+        self._block = {}
         for number, run in enumerate(self._runs):
             for position in range(run.first, run.first + run.period * run.blocks):
                 self._block[position] = number, position - run.first
@@ -119,6 +118,13 @@ class _Matching:
         return found
 
     def layers(self) -> Layers:
+        """The layers that the runs are made of.
+
+        Raises:
+            _NoLayersError: the runs are no layers.
+        """
+        while self._joined():
+            pass
         starts = self._numbered()
         node_spots: dict[int, Spot] = {}
         value_spots: dict[int, Spot] = {}

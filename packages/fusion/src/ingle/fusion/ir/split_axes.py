@@ -13,7 +13,7 @@ Runs: TypeAlias = "tuple[tuple[int, ...], ...]"
 
 
 def runs(sizes: Sequence[int], finer: Sequence[int]) -> Runs | None:
-    """Which axes stand for which of another shape; None where they are no split of its axes.
+    """For each axis of a shape the finer axes that it is split into; None where these are no split.
 
     >>> runs((6, 5), (2, 3, 5)), runs((6, 5), (3, 10))
     (((0, 1), (2,)), None)

@@ -159,15 +159,30 @@ def is_full(node: Node) -> bool:
     return node.op.operation.traits.family == "full"
 
 
-class Views:
-    """The views of a graph's values, found as they are asked for."""
+def views_of(graph: Graph) -> Views:
+    """The views of a graph's values."""
+    views = Views(graph, {})
+    views.follow_movement()
+    return views
 
-    def __init__(self, graph: Graph) -> None:
+
+class Views:
+    """The views of a graph's values; made by `views_of`.
+
+    Args:
+        graph: whose values.
+        found: views that are known already.
+    """
+
+    def __init__(self, graph: Graph, found: Mapping[int, View]) -> None:
         self._graph = graph
-        self._found: dict[int, View] = {}
+        self._found = dict(found)
         self._after: dict[int, frozenset[int]] = {}
         self._full: set[int] = set()
-        for node in graph.nodes:
+
+    def follow_movement(self) -> None:
+        """Finds the view of each node that moves elements without computing any."""
+        for node in self._graph.nodes:
             if is_full(node):
                 self._full.update(node.results)
             if node.op.operation.traits.family == "movement" or node.op.operation is DEPEND:
@@ -175,13 +190,6 @@ class Views:
                 if view is not None:
                     self._found[node.results[0]] = view
                     self._note_order(node)
-
-    @classmethod
-    def known(cls, graph: Graph, found: Mapping[int, View]) -> Views:
-        """Those of a graph whose views have been found elsewhere."""
-        views = cls(Graph(values=graph.values))
-        views._found.update(found)
-        return views
 
     def found(self) -> dict[int, View]:
         """The values that are another one's elements, with their views."""

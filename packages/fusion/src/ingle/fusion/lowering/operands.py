@@ -119,11 +119,10 @@ class Operands:
         self._placed = placed
         self.written: dict[int, int] = {}
         self.arguments: list[Argument] = []
-        self._collect()
-
-    def _collect(self) -> None:
-        """Finds every array that the group touches, since the axes depend on all of them."""
         self._places: list[tuple[int, ...]] = []
+
+    def collect(self) -> None:
+        """Finds every array that the group touches, since the axes depend on all of them."""
         for position in self._group.nodes:
             for number, value in enumerate(self._graph.nodes[position].args):
                 view = self._views.of(value)
@@ -263,6 +262,7 @@ def operands_of(
     """What a group touches; None if its loops cannot be written as one nest."""
     node_of = nodes_by_result(graph, group)
     operands = Operands(graph, views, group, inline, stored, node_of, placed)
+    operands.collect()
     return operands if operands.choose_axes() else None
 
 

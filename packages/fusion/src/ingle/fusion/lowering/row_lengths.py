@@ -1,4 +1,4 @@
-"""What a kernel may know of its rows' lengths and strides, though these are its arguments."""
+"""Specialization of nests by row length and strides, which are arguments of a kernel otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEAR = 32 << 10
 
 
 def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Nest:
-    """The nest with what is known of rows of these lengths.
+    """The nest, specialized for rows of these lengths.
 
     Args:
         sizes: of the outer axes and the inner axis.
@@ -31,7 +31,7 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
 
 
 def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
-    """The nest with what is known of its operands' strides."""
+    """The nest, specialized for its operands' strides."""
     if nest.lanes == "outer":
         return nest
     first: dict[tuple[int, ...], int] = {}

@@ -154,7 +154,7 @@ class _Unfolding(Tracer):
         return found
 
     def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
-        """Kernels cannot raise: a flag says whether an index is out of range."""
+        """Adds a flag that says whether an index is out of range, since kernels cannot raise."""
         if any(operation.traits.indexes_inside for operation in self._within):
             return
         axis = op.attributes["axis"]
@@ -172,7 +172,7 @@ class _Unfolding(Tracer):
         self.checks.append((it.any(outside), text, self.position))
 
     def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
-        """Likewise of a piece whose place is computed."""
+        """Adds the same flag for a piece whose place is computed."""
         if 0 in inputs[0].shape:
             return
         self._anew = True
@@ -200,7 +200,7 @@ class _Unfolding(Tracer):
         raise _NeedsValueError
 
     def _locate(self) -> None:
-        """Bodies are nobody's lines."""
+        """Does nothing: the operations of a body belong to no line of the user's code."""
 
 
 class Decomposed(NamedTuple):

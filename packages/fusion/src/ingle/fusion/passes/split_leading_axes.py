@@ -22,7 +22,7 @@ from ingle.tensor.operation import OPERATIONS, Op
 from ..ir.graph import Graph, Node
 from ..ir.reduction_axes import folded_axes
 from ..ir.regions import PRODUCTS
-from ..ir.views import Views
+from ..ir.views import views_of
 from ..kernel.lowering import reduction_of
 from ..support.time_slices import tick
 
@@ -89,7 +89,7 @@ def _keeps_rows(node: Node, count: int) -> bool:
 
 
 class _Spread:
-    """Which rows are split, and into what: those at seams between kernels, and what joins them."""
+    """Which rows are split, and into what: those at kernels' boundaries, and what joins them."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -178,7 +178,7 @@ class _Rewriting:
 
     def __init__(self, graph: Graph, leads: dict[int, Lead]) -> None:
         self._graph = graph
-        self._views = Views(graph)
+        self._views = views_of(graph)
         self._leads = leads
         self._maker = {r: node for node in graph.nodes for r in node.results}
         self._new, self._place = graph.emptied()

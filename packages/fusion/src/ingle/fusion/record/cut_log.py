@@ -1,5 +1,5 @@
-"""What is made of a log before it is planned: what nobody needs is cut off, and a long one is cut
-where it repeats, so that a loop whose values nobody reads is planned once."""
+"""Cuts of a log before it is planned: dead entries go, and a long log is cut where it repeats, so
+that a loop whose values nobody reads is planned once."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Log:
         self._places: dict[int, int] = {}
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
-        """Writes an operation down."""
+        """Records an operation."""
         avals = infer(op, inputs)
         for x in inputs:
             if type(x) is LazyHandle:
@@ -224,7 +224,7 @@ class Log:
     def record_for(
         self, backend: Fusion, op: Op, inputs: Sequence[Handle | Scalar]
     ) -> tuple[LazyHandle, ...]:
-        """Writes an operation down that runs on another device of the group."""
+        """Records an operation that runs on another device of the group."""
         raise NotImplementedError
 
     def interrupted(self) -> bool:
@@ -232,7 +232,7 @@ class Log:
         return False
 
     def shorten(self) -> None:
-        """The log has more entries than `most`."""
+        """Is called where the log has more entries than `most`."""
 
     def operand(self, handle: Handle) -> int:
         """The value of a handle of the backend below: an input of the log."""
@@ -262,9 +262,9 @@ class Log:
         return [h for r in self._handles if (h := r()) is not None and h.pending_in is self]
 
     def finish(self, wanted: LazyHandle) -> None:
-        """Somebody needs a value that is recorded here."""
+        """Computes a value that is recorded here, for a reader who waits for it."""
         raise NotImplementedError
 
     def begin(self, wanted: LazyHandle) -> None:
-        """Somebody needs a value who does not wait for it."""
+        """Begins to compute a value, for a reader who does not wait for it."""
         self.finish(wanted)

@@ -1,4 +1,4 @@
-"""What plans ask of a backend that runs them."""
+"""The protocol of devices: what plans call of the backend that runs them."""
 
 from __future__ import annotations
 

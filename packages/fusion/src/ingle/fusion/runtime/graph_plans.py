@@ -167,7 +167,7 @@ class GraphPlans:
         return self._made(numbers)
 
     def _waits(self, numbers: Sequence[Any]) -> bool:
-        """Whether there is no plan yet and it is made bit by bit, which goes on a bit here.
+        """Whether there is no plan yet because it is made in slices, some of which run here.
 
         A plan of few operations is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
@@ -176,7 +176,7 @@ class GraphPlans:
         return not (few or not is_sliced() or _has_halves(self._graph) or self._advanced(numbers))
 
     def _advanced(self, numbers: Sequence[Any]) -> bool:
-        """Goes on with the first plan; whether there is one now."""
+        """Runs slices of planning; returns whether there is a plan now."""
         if not self._slicing.acquire(blocking=False):
             return False  # another thread is at it
         try:

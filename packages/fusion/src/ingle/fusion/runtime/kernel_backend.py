@@ -43,7 +43,7 @@ from .device import Launch, NativeExecutable, Ordered, Turns
 from .device_handles import MemoryHandle as MemoryHandle
 from .device_handles import StridedHandle as StridedHandle
 from .graph_plans import GraphPlans
-from .launch import Launches, bits_of_number
+from .launch import bits_of_number, compiled_launches
 from .offers import Offer, taker
 from .pending_checks import PendingChecks
 from .plan_codegen import LinearPlan
@@ -284,7 +284,7 @@ class KernelBackend(EagerBackend):
         self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
     ) -> NativeExecutable:
         """Kernels, compiled and ready to run."""
-        return Launches(self, launches, scalars)
+        return compiled_launches(self, launches, scalars)
 
     def run_nest(
         self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int]

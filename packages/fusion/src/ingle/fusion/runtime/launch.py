@@ -34,34 +34,33 @@ class _Step(NamedTuple):
     nest: Nest
 
 
+def compiled_launches(
+    backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
+) -> Launches:
+    """The launches of a plan, whose kernels are compiled.
+
+    Args:
+        backend: compiles and launches them.
+        launches: in order.
+        scalars: the dtypes of the plan's scalars.
+    """
+    return Launches(backend, [_step(backend, launch) for launch in launches], scalars)
+
+
 class Launches:
-    """Kernels that are launched one after the other."""
+    """Kernels that are launched one after the other; made by `compiled_launches`."""
 
     long = False
     prepacks: tuple[int, ...] = ()
     renewed = False
 
     def __init__(
-        self, backend: KernelBackend, launches: Sequence[Launch], scalars: Sequence[str]
+        self, backend: KernelBackend, steps: Sequence[_Step], scalars: Sequence[str]
     ) -> None:
         self._backend = backend
         self._dtypes = list(scalars)
-        self._steps = [self._step(launch) for launch in launches]
-        self._read = sorted({number for step in self._steps for _, number in step.scalars})
-
-    def _step(self, launch: Launch) -> _Step:
-        call = launch.call
-        assert isinstance(call, NestCall), "there are no templates"
-        places = layout(call.nest)
-        args = [*call.sizes, *[s for strides in call.strides for s in strides]]
-        return _Step(
-            compiled(self._backend, launch, call.nest),
-            tuple([(p.buffer, p.offset) for p in launch.pointers]),
-            (*args, *[0] * len(launch.scalars), *call.fixed),
-            tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
-            units(call.nest, call.sizes),
-            call.nest,
-        )
+        self._steps = steps
+        self._read = sorted({number for step in steps for _, number in step.scalars})
 
     def __call__(
         self, addresses: Sequence[int], scalars: Sequence[Any],
@@ -103,6 +102,21 @@ class Launches:
     def sources(self) -> Sequence[str]:
         """The kernels' source code."""
         return [self._backend.source(step.nest) for step in self._steps]
+
+
+def _step(backend: KernelBackend, launch: Launch) -> _Step:
+    call = launch.call
+    assert isinstance(call, NestCall), "there are no templates"
+    places = layout(call.nest)
+    args = [*call.sizes, *[s for strides in call.strides for s in strides]]
+    return _Step(
+        compiled(backend, launch, call.nest),
+        tuple([(p.buffer, p.offset) for p in launch.pointers]),
+        (*args, *[0] * len(launch.scalars), *call.fixed),
+        tuple([(places.scalar(n), s) for n, s in enumerate(launch.scalars)]),
+        units(call.nest, call.sizes),
+        call.nest,
+    )
 
 
 def compiled(backend: KernelBackend, launch: Launch, source: Nest | str, name: str = "nest") -> Any:

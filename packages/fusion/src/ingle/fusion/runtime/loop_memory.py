@@ -24,7 +24,7 @@ from .device import Turns
 from .pending_checks import checks_of
 
 if TYPE_CHECKING:
-    from .device import KernelDevice, Ordered
+    from .device import KernelDevice, NativeExecutable, Ordered
     from .plan_codegen import LinearPlan
 
 
@@ -92,7 +92,7 @@ def _place(number: int, aval: Aval, view: View | None) -> OutputPlace | None:
     return OutputPlace(number, view.offset * aval.dtype.itemsize, whole)
 
 
-class AddressLayout:
+class AddressLayout(NamedTuple):
     """The part of the addresses of a chunk's values that is the same in all its runs.
 
     Attributes:
@@ -103,26 +103,41 @@ class AddressLayout:
         executables: each with the numbers of its buffers, and those of what it may keep, or None.
     """
 
-    def __init__(
-        self, linear: LinearPlan, places: LoopPlaces, loop: Loop, given: Sequence[Aval],
-        outputs: Sequence[Aval],
-    ) -> None:  # fmt: skip
-        self.first = first = linear.inputs + len(linear.constants)
-        self.strides = np.zeros(first + len(linear.own) + 1, np.int64)
-        for number in range(loop.carries, loop.carries + loop.sequences):
-            self.strides[number] = row_bytes(given[number])
-        # The plan may make them in another shape, such as without the axis of a single step.
-        for place, aval in zip(places.stacked, outputs[loop.carries :], strict=True):
-            self.strides[place.number] = row_bytes(aval)
-        self.flags = sorted({n for n, _ in linear.checks if n >= first})
-        shared = loop.carries + loop.sequences  # what comes from there on is the same in all turns
-        self.executables = [
-            (s, np.array((-1, *roots)), [
-                n if shared <= n < first else None
-                for n in (roots[buffer - 1] for buffer in s.prepacks)
-            ])
-            for s, roots in linear.executables
-        ]  # fmt: skip
+    first: int
+    strides: np.ndarray
+    flags: Sequence[int]
+    executables: Sequence[tuple[NativeExecutable, np.ndarray, Sequence[int | None]]]
+
+
+def address_layout(
+    linear: LinearPlan, places: LoopPlaces, loop: Loop, given: Sequence[Aval],
+    outputs: Sequence[Aval],
+) -> AddressLayout:  # fmt: skip
+    """The layout of the addresses of a chunk's values.
+
+    Args:
+        linear: the chunk's plan.
+        places: where its results lie.
+        loop: which it is a chunk of.
+        given, outputs: what is known of the chunk's inputs and outputs.
+    """
+    first = linear.inputs + len(linear.constants)
+    strides = np.zeros(first + len(linear.own) + 1, np.int64)
+    for number in range(loop.carries, loop.carries + loop.sequences):
+        strides[number] = row_bytes(given[number])
+    # The plan may make them in another shape, such as without the axis of a single step.
+    for place, aval in zip(places.stacked, outputs[loop.carries :], strict=True):
+        strides[place.number] = row_bytes(aval)
+    flags = sorted({n for n, _ in linear.checks if n >= first})
+    shared = loop.carries + loop.sequences  # what comes from there on is the same in all turns
+    executables = [
+        (s, np.array((-1, *roots)), [
+            n if shared <= n < first else None
+            for n in (roots[buffer - 1] for buffer in s.prepacks)
+        ])
+        for s, roots in linear.executables
+    ]  # fmt: skip
+    return AddressLayout(first, strides, flags, executables)
 
 
 class AddressedPlan(NamedTuple):
@@ -141,34 +156,68 @@ class AddressedPlan(NamedTuple):
     layout: AddressLayout
 
 
+def loop_memory(
+    device: KernelDevice, plan: AddressedPlan, given: Sequence[Ordered], made: Sequence[Ordered]
+) -> LoopMemory:
+    """Memory for the values of a plan of some steps of a loop.
+
+    Args:
+        device: which runs it.
+        plan: of the steps.
+        given: the loop's inputs.
+        made: memory for what is stacked.
+    """
+    linear, places, layout = plan.kernels, plan.places, plan.layout
+
+    def empty(number: int) -> Ordered:
+        return device.empty(linear.own[number - layout.first])
+
+    holders = dict(zip([place.number for place in places.stacked], made, strict=True))
+    holders |= {number: empty(number) for number in (*places.twice, *places.once)}
+    seconds = {number: empty(number) for number in places.twice}
+    # The plan writes there while nobody else may.
+    arena = device.empty(Aval((linear.arena,), uint8)) if linear.arena else None
+    return LoopMemory(device, plan, [*given, *linear.constants], holders, seconds, arena)
+
+
 class LoopMemory:
-    """Where the values of such a plan lie in each of its turns.
+    """Where the values of a plan of some steps of a loop lie in each of its turns; made by
+    `loop_memory`.
 
     Addresses are a table with a row for each turn and a column for each value, by number.
+
+    Args:
+        device: which runs the plan.
+        plan: of the steps.
+        known: the values that all turns have in common, by number.
+        holders: memory of the others, by number.
+        seconds: the same of carries in two places, for every other turn.
+        arena: memory that kernels of a turn share.
     """
 
     def __init__(
-        self, device: KernelDevice, plan: AddressedPlan, given: Sequence[Ordered],
-        made: Sequence[Ordered],
+        self, device: KernelDevice, plan: AddressedPlan, known: Sequence[Ordered],
+        holders: dict[int, Ordered], seconds: dict[int, Ordered], arena: Ordered | None,
     ) -> None:  # fmt: skip
         self._device = device
         self._scalars = plan.scalars
-        self._linear = linear = plan.kernels
-        self._places = places = plan.places
+        self._linear = plan.kernels
+        self._places = plan.places
         self._layout = plan.layout
-        self._known = [*given, *linear.constants]
-        numbers = [place.number for place in places.stacked]
-        self._holders: dict[int, Ordered] = dict(zip(numbers, made, strict=True))
-        self._holders |= {number: self._empty(number) for number in (*places.twice, *places.once)}
-        self._seconds = {number: self._empty(number) for number in places.twice}
-        # The plan writes there while nobody else may.
-        self._within = device.empty(Aval((linear.arena,), uint8)) if linear.arena else None
-        self._start = np.zeros(len(self._layout.strides), np.int64)
-        self._start[: self._layout.first] = [handle.address for handle in self._known]
+        self._known = known
+        self._holders = holders
+        self._seconds = seconds
+        self._arena = arena
+
+    def _first_turn(self) -> np.ndarray:
+        """The addresses of a turn, but for its slices and carries."""
+        start = np.zeros(len(self._layout.strides), np.int64)
+        start[: self._layout.first] = [handle.address for handle in self._known]
         for number, handle in self._holders.items():
-            self._start[number] = handle.address
-        if self._within is not None:
-            self._start[-1] = self._within.address
+            start[number] = handle.address
+        if self._arena is not None:
+            start[-1] = self._arena.address
+        return start
 
     def run(
         self, turns: int, rows: tuple[int, int], carried: Sequence[tuple[Ordered, int]]
@@ -190,7 +239,7 @@ class LoopMemory:
         device, linear, layout = self._device, self._linear, self._layout
         first, away = rows
         at = np.arange(first, first + away * turns, away)[:, None] * layout.strides
-        at += self._start
+        at += self._first_turn()
         for number, handle in self._seconds.items():
             at[1::2, number] = handle.address
         for number, place in enumerate(self._places.carries):
@@ -248,9 +297,6 @@ class LoopMemory:
         other = self._seconds.get(number)
         handle = self._holders[number] if other is None or turns % 2 else other
         return handle, int(at[number]) - handle.address + place.offset
-
-    def _empty(self, number: int) -> Ordered:
-        return self._device.empty(self._linear.own[number - self._layout.first])
 
 
 def row_bytes(handle: Handle | Aval) -> int:

@@ -21,7 +21,7 @@ from ..ir.graph import Graph, read_log
 from ..ir.views import strides_of
 from ..record.tracing import Tracer
 from ..support.source_location import Line
-from .loop_memory import AddressedPlan, AddressLayout, LoopMemory, loop_places
+from .loop_memory import AddressedPlan, address_layout, loop_memory, loop_places
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -107,7 +107,7 @@ def _steps_at_once(loop: Loop) -> int:
 
 
 class _Rows:
-    """Which slices come next."""
+    """The slices of a loop's sequences, in the order of its steps."""
 
     def __init__(self, loop: Loop) -> None:
         self._reverse = loop.reverse
@@ -156,7 +156,7 @@ def _planned_chunk(
     addressed: AddressedPlan | None = None
     if linear is not None and places is not None:
         given = [graph.values[n].aval for n in graph.inputs]
-        layout = AddressLayout(linear, places, loop, given, outputs)
+        layout = address_layout(linear, places, loop, given, outputs)
         addressed = AddressedPlan(linear, scalars, places, layout)
     return _Chunk(steps, outputs, plan, scalars, addressed)
 
@@ -188,7 +188,7 @@ def _run_by_address(
     made = [device.empty(aval) for aval in _stacked_avals(chunks[0][0], loop)]
     for chunk, turns in chunks:
         assert chunk.addressed is not None
-        memory = LoopMemory(device, chunk.addressed, given, made)
+        memory = loop_memory(device, chunk.addressed, given, made)
         for begun in range(0, turns, MOST_TURNS):
             some = min(MOST_TURNS, turns - begun)
             carried = memory.run(some, rows.next(chunk.steps, some), carried)

@@ -21,6 +21,16 @@ from .plan_codegen import DonationState, Run, flags_known, plan_function, waits_
 from .plan_data import KernelRun, PlanData
 
 
+def _checks_at(data: PlanData, checks: Sequence[tuple[int, str]]) -> int:
+    """Behind how many steps the flags are read: where all are known, or behind the last step that
+    writes over nothing."""
+    steps = [(s, s.roots if isinstance(s, KernelRun) else ()) for s in data.steps]
+    own = data.inputs + len(data.constants) + len(data.own)
+    if any(number >= own for number, _ in checks):
+        return len(data.steps) - bool(data.donors)
+    return flags_known(steps, checks)
+
+
 class CompiledPlan:
     """Plan data with its kernels ready to run.
 
@@ -54,7 +64,7 @@ class CompiledPlan:
         self._checks = [(check.flag, check.located(lines)) for check in data.checks]
         self.linear_plan = linear = data.linear_plan(self._checks)
         self._begun = False
-        self._flags_known = self._checks_at() if checks_of(device) is not None else -1
+        self._flags_known = _checks_at(data, self._checks) if checks_of(device) is not None else -1
         if linear is None:
             self.run = self._in_steps
         else:
@@ -65,18 +75,8 @@ class CompiledPlan:
         """Runs it in the background; see `KernelDevice.async_plan`."""
         return None if self.linear_plan is None else self._device.async_plan(self.linear_plan)
 
-    def _checks_at(self) -> int:
-        """Behind how many steps the flags are read: where all are known, or behind the last step
-        that writes over nothing."""
-        data = self.data
-        steps = [(s, s.roots if isinstance(s, KernelRun) else ()) for s in data.steps]
-        own = data.inputs + len(data.constants) + len(data.own)
-        if any(number >= own for number, _ in self._checks):
-            return len(data.steps) - bool(data.donors)
-        return flags_known(steps, self._checks)
-
     def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
-        """Writing a plan out takes as long as some runs of it: what comes once is spared that."""
+        """A first run in steps: the plan's function takes as long to generate as some runs take."""
         if not self._begun and not donated:
             self._begun = True
             return self._in_steps(given, scalars)

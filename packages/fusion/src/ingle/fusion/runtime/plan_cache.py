@@ -14,7 +14,7 @@ from ingle.tensor.locks import renewed
 from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph, LogEntry, Node, constant_entry, read_log
-from ..record.cut_log import Cut, in_pieces, live_nodes, pick, trimmed
+from ..record.cut_log import Cut, Part, in_pieces, live_nodes, pick, trimmed
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
@@ -60,7 +60,7 @@ which each has a thread of its own, are under way at a time.
 
 
 class Replay:
-    """Runs a graph through the door of a backend, one operation after the other.
+    """Runs a graph by `execute` of a backend, one operation after the other.
 
     So do the parts of an operation that stands for many. A plan for these alone would
     keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
@@ -130,6 +130,24 @@ def with_donors(graph: Graph) -> Graph:
     return graph
 
 
+def _form_of(
+    key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
+) -> _Form:
+    """The form of a log.
+
+    Args:
+        key: the log and its outputs.
+        numbers: those of its first run.
+        is_piece: whether it is a part of a longer one, and nothing can be left out of it.
+    """
+    graph = read_log(*key)
+    shorter = None if is_piece else trimmed(key[0], graph)
+    if shorter is not None:
+        return _Form(None, numbers, trimmed=shorter)
+    cut = None if is_piece else in_pieces(graph)
+    return _Form(graph if cut is None else None, numbers, cut=cut)
+
+
 class _Form:
     """A log without the values of its numbers, and the plan that was made for it.
 
@@ -142,19 +160,16 @@ class _Form:
         graph: the log read, until it has run once.
 
     Args:
-        key: the log and its outputs.
         numbers: those of its first run.
-        is_piece: whether it is a part of a longer one, and nothing can be left out of it.
     """
 
     def __init__(
-        self, key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
+        self, graph: Graph | None, numbers: Sequence[Any], *, trimmed: Part | None = None,
+        cut: Cut | None = None,
     ) -> None:  # fmt: skip
-        graph = read_log(*key)
-        self.trimmed = None if is_piece else trimmed(key[0], graph)
-        self.cut = None if is_piece or self.trimmed is not None else in_pieces(graph)
-        replaced = self.trimmed is not None or self.cut is not None
-        self.graph = None if replaced else graph
+        self.graph = graph
+        self.trimmed = trimmed
+        self.cut = cut
         self.first = list(numbers)
         self.keys: list[Any] = [typed_key(n) for n in numbers]
         self.varying: list[bool] = [False] * len(numbers)
@@ -318,7 +333,7 @@ class PlanCache:
         with self._lock:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = _Form(key, numbers, is_piece)
+                form = self._forms[key] = _form_of(key, numbers, is_piece)
                 while len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:

@@ -287,7 +287,7 @@ class _PlanWriter:
         return f"line.begin(({flags}), {name}, ({made}))"
 
     def gate(self) -> None:
-        """Before something is written over."""
+        """Writes the wait for checks, which comes before anything is overwritten."""
         self.lines.append("if waits_first(donation): line.settle(failures)")
 
     def shown(self, number: int, view: View | None) -> str:
@@ -299,7 +299,7 @@ class _PlanWriter:
         return f"viewed(v{number}, Aval({name}, v{number}.dtype), {strides}, {view.offset})"
 
     def land(self, last: str) -> None:
-        """The last executable, which may write over inputs: everything else is done before."""
+        """Writes the last executable's call, which may overwrite inputs: all else comes before."""
         executable = last.partition("(")[0]
         self.lines.insert(0, f"if {executable}.long: donatable = NOTHING")
         self.lines.append("if donation is not None: donation.outputs = out")

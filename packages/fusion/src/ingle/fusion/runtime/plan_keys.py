@@ -1,4 +1,4 @@
-"""What a kept plan goes by: the graph, and everything else that had a part in making it.
+"""Keys of stored plans: the graph, and everything else that had a part in making one.
 
 A plan that is found under its key is run without looking at how it came about, so the key has to
 change with whatever could have led to another plan: the graph with its numbers and their types, the

@@ -146,7 +146,7 @@ class _Waiting:
                 nodes += (2 * node + 1, 2 * node)
 
     def give(self, number: int) -> None:
-        """It is given away."""
+        """Takes an input out, whose memory has been given to an output."""
         node = self._first + number
         self._least[node] = FOREVER
         while node > 1:

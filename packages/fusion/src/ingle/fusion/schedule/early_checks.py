@@ -1,4 +1,4 @@
-"""Checks of indices come as early as what they read is known.
+"""Checks of indices, moved to where what they read is first known.
 
 A plan writes over its inputs behind its last check alone. The gradient of an embedding checks its
 indices again, in the last kernels of a training step: where it was recorded, hardly a weight could

@@ -18,6 +18,23 @@ Use = tuple[int, int]
 """The position of a node, and which of its operands."""
 
 
+def liveness_of(
+    graph: Graph, views: Views, grouping: Grouping, stored: Mapping[Group, Sequence[int]]
+) -> Liveness:
+    """The liveness of the values that groups store.
+
+    Args:
+        graph, views, grouping: the groups and what they are of.
+        stored: the values that each group stores.
+    """
+    liveness = Liveness(graph, views, grouping, stored)
+    for group in grouping.groups:
+        if group.kind == "host" or stored[group]:
+            liveness.note_reads(group, group.nodes)
+    liveness.measure()
+    return liveness
+
+
 class Liveness:
     """The values that groups store for others, kept up as groups take over work.
 
@@ -45,11 +62,8 @@ class Liveness:
         self.readers: dict[int, dict[Group, list[Use]]] = {}
         self.reads: dict[Group, dict[int, list[Use]]] = {g: {} for g in grouping.groups}
         self._stale: dict[int, None] = {}
-        for group in grouping.groups:
-            if group.kind == "host" or stored[group]:
-                self.note_reads(group, group.nodes)
         self._live_ranges: dict[int, LiveRange] = {}
-        self._tide = self._risen()
+        self._tide = PeakTracker([0])
 
     def note_reads(self, group: Group, positions: Iterable[int]) -> None:
         """Notes what nodes of a group read that others store, or that is given."""
@@ -111,8 +125,8 @@ class Liveness:
         maker = self._grouping.producer(root)
         return maker is not None and root in self.stored[maker]
 
-    def _risen(self) -> PeakTracker:
-        """The bytes between kernels as values are stored now."""
+    def measure(self) -> None:
+        """Finds the bytes between kernels as values are stored now."""
         self._stale.clear()
         rising: list[Any] = [0] * (len(self.place) + 1)
         for root in [v for values in self.stored.values() for v in values]:
@@ -121,7 +135,7 @@ class Liveness:
                 self._live_ranges[root] = span
                 rising[span[0]] += self.nbytes(root)
                 rising[span[1] + 1] -= self.nbytes(root)
-        return PeakTracker(rising)
+        self._tide = PeakTracker(rising)
 
     def _move(self, root: int, before: LiveRange | None, after: LiveRange | None) -> None:
         """A value is kept for another time."""

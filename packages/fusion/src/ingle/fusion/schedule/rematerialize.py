@@ -25,7 +25,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from ..grouping.contraction_loops import column_stride, row_stride
 from ..grouping.group import Group
@@ -35,7 +36,7 @@ from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views
 from ..lowering.operands import Operands, operands_of
 from ..support.time_slices import tick
-from .liveness import Liveness, LiveRange
+from .liveness import Liveness, LiveRange, liveness_of
 from .rates import PER_BYTE, Rates
 from .recompute_cost import FEW, Again, Recomputation
 
@@ -94,17 +95,32 @@ class Rematerialization:
         self._grouping = grouping
         self._placed = placed
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
+        self._stored = stored
         self._rounded = {v for values in stored.values() for v in values}
-        self._liveness = Liveness(graph, views, grouping, stored)
-        until = self._overwritten(donors)
-        self._ways = self.ways(graph, views, roles, inline, grouping, self._liveness, until, rates)
+        self._donors = donors
+        self._rates = rates
         self._sizes: dict[Group, tuple[int, ...]] = {}
-        self._peak = self._liveness.peak({})
 
-    def _overwritten(self, donors: Donors) -> dict[int, int]:
+    @cached_property
+    def _liveness(self) -> Liveness:
+        return liveness_of(self._graph, self._views, self._grouping, self._stored)
+
+    @cached_property
+    def _peak(self) -> Any:
+        """The most bytes between kernels at a time, as values are stored now."""
+        return self._liveness.peak({})
+
+    @cached_property
+    def _ways(self) -> Recomputation:
+        return self.ways(
+            self._graph, self._views, self._roles, self._inline, self._grouping, self._liveness,
+            self._overwritten(), self._rates,
+        )  # fmt: skip
+
+    def _overwritten(self) -> dict[int, int]:
         """For inputs that may be written over, the first group that may do so."""
         liveness, found = self._liveness, dict[int, int]()
-        for given, made in donors:
+        for given, made in self._donors:
             roots = [self._views.of(self._graph.outputs[o]).root for o in made]
             makers = [m for r in roots if (m := self._grouping.producer(r)) is not None]
             places = sorted({liveness.place[m] for m in makers})

@@ -56,7 +56,7 @@ class UnlikeError(Exception):
 
 
 class Shortened:
-    """A graph with fewer layers.
+    """A graph with fewer layers; made by `shortened`.
 
     Args:
         graph: with composites expanded.
@@ -67,15 +67,23 @@ class Shortened:
     """
 
     def __init__(self, graph: Graph, layers: Layers) -> None:
+        self.graph = graph
         self._layers = layers
         self._full = graph
         self._from = layers.first + STEADY
         self._left_out = layers.last - layers.first + 1 - KEPT
         self._until = self._from + self._left_out
-        nodes: list[Node] = []
         self._positions: list[int] = []
         self._over: set[int] = set()
         """Nodes that read over what was left out."""
+
+    def leave_out(self) -> None:
+        """Leaves out layers in the middle; what read them reads the layers beside them.
+
+        Raises:
+            UnlikeError: something else reads them.
+        """
+        graph, layers, nodes = self._full, self._layers, list[Node]()
         gone: set[int] = set()
         for position, node in enumerate(graph.nodes):
             spot = layers.node_spots.get(position)
@@ -97,7 +105,7 @@ class Shortened:
         return layer if layer <= self._until else layer - self._left_out
 
     def _whole(self, layer: int) -> int:
-        """The other way round."""
+        """The number in the whole graph of a layer among those that are there."""
         return layer if layer <= self._from else layer + self._left_out
 
     def _joined(self, node: Node, place: int, layer: int) -> Node:
@@ -250,9 +258,11 @@ def shortened(graph: Graph) -> Shortened | None:
     if layers is None:
         return None
     try:
-        return Shortened(graph, layers)
+        short = Shortened(graph, layers)
+        short.leave_out()
     except UnlikeError:
         return None
+    return short
 
 
 def is_complete(graph: Graph, views: Views, groups: Sequence[LoweredGroup]) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..grouping.group import Group
-from ..grouping.groups import Grouping
+from ..grouping.groups import Grouping, grouped
 from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
 from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps
 from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
-from ..ir.views import View, Views
+from ..ir.views import View, Views, views_of
 from ..lowering.contraction import ContractionBuilder
 from ..lowering.nests import NestBuilder, nest_builder
 from ..lowering.region_copies import Assembler, in_memory, placements
@@ -47,13 +47,23 @@ class Scheduler:
         self._legality = legality
         self._donors = donors
         self._begin_compiling = begin
-        self._take(graph)
+        self._first: Grouping | None = None
+        self._graph = graph
+        self._known_views: Views | None = None
 
     def _take(self, graph: Graph) -> None:
         """Takes up a graph, about whose nodes nothing is known yet."""
-        self._first: Grouping | None = None
+        self._first = None
         self._graph = graph
-        self._views = Views(graph)
+        self._known_views = None
+
+    @property
+    def _views(self) -> Views:
+        """The views of the graph's values, found when they are asked for first."""
+        found = self._known_views
+        if found is None:
+            found = self._known_views = views_of(self._graph)
+        return found
 
     def _begin(self) -> None:
         """Finds out what each node of the graph is; of layers only a few need be looked at."""
@@ -193,7 +203,7 @@ class Scheduler:
                 begun[group] = again
 
     def _grouping(self) -> Grouping:
-        return Grouping(self._graph, self._views, self._roles, self._alone)
+        return grouped(self._graph, self._views, self._roles, self._alone)
 
     def _materialize(self) -> None:
         """Inline values that somebody needs in memory are computed there like any other."""

@@ -33,7 +33,7 @@ class Switching:
             self._count += 1
 
     def end(self) -> None:
-        """So far one did who has called `begin`; behind the last one the interval is what it was,
+        """One thread fewer wants that; behind the last one the interval is what it was,
         unless somebody else has set it meanwhile."""
         with self._lock:
             self._count -= 1

@@ -46,7 +46,7 @@ _turn = _Turn()
 
 
 def tick(stage: str, weight: int = 1) -> None:
-    """A pass has done a bit of its work, or so many; `stage` says what it does."""
+    """Counts steps of planning that a pass has done; `stage` says what it does."""
     slices = _turn.slices
     if slices is not None:
         slices.tick(weight)
@@ -55,7 +55,7 @@ def tick(stage: str, weight: int = 1) -> None:
 
 
 def give_way() -> None:
-    """Most of what comes now leaves the interpreter alone: others go on meanwhile."""
+    """Lets other threads run beside this one, which hardly needs the interpreter from here on."""
     slices = _turn.slices
     if slices is not None and CORES > 1:
         slices.give_way()

@@ -1,4 +1,4 @@
-"""What was asked of sizes while something was made for an example, as a function of other values.
+"""Conditions on sizes: what was asked of an example's while something was made, as a guard.
 
 The function that an inquiry writes takes values of the symbols, checks that each question would be
 answered as it was, and returns what was made with these values in place of the example's.

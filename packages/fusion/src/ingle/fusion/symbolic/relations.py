@@ -1,4 +1,4 @@
-"""How the numbers of a graph hang together, as examples show: few symbols, the rest follows."""
+"""Relations among the numbers of a graph, as examples show them: few symbols, the rest follows."""
 
 from __future__ import annotations
 

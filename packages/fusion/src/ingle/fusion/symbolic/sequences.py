@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ingle.tensor.contract import Aval
 
 from ..ir.graph import Graph, Node, Value
-from ..ir.views import Views
+from ..ir.views import View, Views
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..schedule.schedule import Call, HostStep, KernelSequence
@@ -33,12 +33,8 @@ class FilledSequence(NamedTuple):
     constants: Sequence[Any] = ()
 
 
-class Generalization:
+class Generalization(NamedTuple):
     """A graph for all of its form: passes take a symbol for each size that varies.
-
-    Args:
-        graph: the last of the examples.
-        examples: numbers of graphs of the form.
 
     Attributes:
         graph: with a `Size` in place of each size that varies.
@@ -49,55 +45,98 @@ class Generalization:
         symbols, whole: places of the symbols, and of all sizes that vary.
     """
 
-    def __init__(self, graph: Graph, examples: Sequence[tuple[Any, ...]]) -> None:
-        columns = list(zip(*examples, strict=True))
-        places = [k for k, column in enumerate(columns) if len({*column}) > 1]
-        whole = [k for k in places if all(type(n) is int for n in columns[k])]
-        self.inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples])
-        known = list(examples[-1])
-        for k in places:
-            known[k] = VARYING
-        for k, size in zip(whole, sizes, strict=True):
-            known[k] = size
-        fixed = set(range(len(known))).difference(places)
-        self.fixed = [(k, known[k]) for k in sorted(fixed)]
-        self.symbols = [whole[c] for c in chosen]
-        self.whole = whole
-        self.sizes = tuple(sizes)
-        self.graph, self.sources = with_numbers(graph, known)
+    graph: Graph
+    sources: Sequence[int]
+    inquiry: Inquiry
+    sizes: tuple[Any, ...]
+    fixed: Sequence[tuple[int, Any]]
+    symbols: Sequence[int]
+    whole: Sequence[int]
 
 
-class SymbolicSequence:
+def generalized(graph: Graph, examples: Sequence[tuple[Any, ...]]) -> Generalization:
+    """A graph with a symbol for each size that varies.
+
+    Args:
+        graph: the last of the examples.
+        examples: numbers of graphs of the form.
+    """
+    columns = list(zip(*examples, strict=True))
+    places = [k for k, column in enumerate(columns) if len({*column}) > 1]
+    whole = [k for k in places if all(type(n) is int for n in columns[k])]
+    inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples])
+    known = list(examples[-1])
+    for k in places:
+        known[k] = VARYING
+    for k, size in zip(whole, sizes, strict=True):
+        known[k] = size
+    fixed = [(k, known[k]) for k in sorted(set(range(len(known))).difference(places))]
+    symbols = [whole[c] for c in chosen]
+    new, sources = with_numbers(graph, known)
+    return Generalization(new, sources, inquiry, tuple(sizes), fixed, symbols, whole)
+
+
+class _Places(NamedTuple):
+    """Where in a kernel sequence symbols stand.
+
+    Attributes:
+        values, nodes: numbers of values and positions of nodes that depend on them.
+        calls: each call, and what of it depends on them.
+        views: of values that are another one's elements.
+    """
+
+    values: Sequence[int]
+    nodes: Sequence[int]
+    calls: Sequence[tuple[Any, tuple[Any, ...]]]
+    views: dict[int, View]
+
+
+def symbolic_sequence(general: Generalization, sequence: KernelSequence) -> SymbolicSequence:
     """The kernel sequence of all graphs of one form whose sizes answer alike.
 
     Args:
         general: the graph for all of them.
         sequence: of its graph.
     """
-
-    def __init__(self, general: Generalization, sequence: KernelSequence) -> None:
-        self._fixed, self._symbols, self._whole = general.fixed, general.symbols, general.whole
-        self._sources = general.sources
-        self._sequence = sequence
-        self._function = self._written(general.inquiry, general.sizes)
-
-    def _written(self, inquiry: Inquiry, sizes: tuple[Any, ...]) -> Callable[..., Any]:
-        """The sizes and the parts of the kernel sequence that depend on the symbols."""
-        graph, views, calls, inline = self._sequence
-        self._calls = [_with_sizes(call) for call in calls]
-        self._sequence = KernelSequence(graph, views, [call for call, _ in self._calls], inline)
-        self._values = [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))]
-        self._nodes = [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))]
-        self._views = views.found()
-        return inquiry.function(
-            (
-                sizes,
-                tuple([_sizes_of(graph.values[k]) for k in self._values]),
-                tuple([_statics(graph.nodes[k]) for k in self._nodes]),
-                tuple([part for _, part in self._calls if part]),
-                tuple(self._views.values()),
-            )
+    graph, views, calls, inline = sequence
+    places = _Places(
+        [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))],
+        [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))],
+        [_with_sizes(call) for call in calls],
+        views.found(),
+    )
+    sizes = general.inquiry.function(
+        (
+            general.sizes,
+            tuple([_sizes_of(graph.values[k]) for k in places.values]),
+            tuple([_statics(graph.nodes[k]) for k in places.nodes]),
+            tuple([part for _, part in places.calls if part]),
+            tuple(places.views.values()),
         )
+    )
+    settled = KernelSequence(graph, views, [call for call, _ in places.calls], inline)
+    return SymbolicSequence(general, settled, places, sizes)
+
+
+class SymbolicSequence:
+    """A kernel sequence in which sizes are symbols; made by `symbolic_sequence`.
+
+    Args:
+        general: the graph for all of its form.
+        sequence: of that graph.
+        places: where symbols stand in it.
+        sizes: computes what stands there, and all sizes, from values of the symbols; None where
+            they do not answer alike.
+    """
+
+    def __init__(
+        self, general: Generalization, sequence: KernelSequence, places: _Places,
+        sizes: Callable[..., Any],
+    ) -> None:  # fmt: skip
+        self._general = general
+        self._sequence = sequence
+        self._places = places
+        self._sizes = sizes
 
     def at(self, graph: Graph, numbers: Sequence[Any]) -> FilledSequence | None:
         """The kernel sequence of a graph, if its numbers answer alike.
@@ -106,13 +145,14 @@ class SymbolicSequence:
             graph: of the form.
             numbers: its own.
         """
-        if any(numbers[k] != expected for k, expected in self._fixed):
+        general = self._general
+        if any(numbers[k] != expected for k, expected in general.fixed):
             return None
-        found = self._function(*[numbers[k] for k in self._symbols])
-        if found is None or found[0] != tuple([numbers[k] for k in self._whole]):
+        found = self._sizes(*[numbers[k] for k in general.symbols])
+        if found is None or found[0] != tuple([numbers[k] for k in general.whole]):
             return None
         constants = [v.data for v in graph.values if v.kind == "constant"]
-        return FilledSequence(self._filled(*found[1:]), self._sources, constants)
+        return FilledSequence(self._filled(*found[1:]), general.sources, constants)
 
     def _filled(
         self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],
@@ -122,10 +162,10 @@ class SymbolicSequence:
         new = Graph(
             list(graph.values), list(graph.nodes), graph.inputs, graph.scalars, graph.outputs
         )
-        for k, (shape, data) in zip(self._values, values, strict=True):
+        for k, (shape, data) in zip(self._places.values, values, strict=True):
             kind, aval, other = graph.values[k]
             new.values[k] = Value(kind, Aval(shape, aval.dtype), other if data is None else data)
-        for k, statics in zip(self._nodes, nodes, strict=True):
+        for k, statics in zip(self._places.nodes, nodes, strict=True):
             op, args, results = graph.nodes[k]
             named = dict(zip(op.operation.statics, statics, strict=True))
             new.nodes[k] = Node(op.operation.op(**named), args, results)
@@ -134,10 +174,10 @@ class SymbolicSequence:
             call._replace(**dict(zip(_FIELDS[type(call)], next(rest), strict=True)))
             if part
             else call
-            for call, part in self._calls
+            for call, part in self._places.calls
         ]
-        found = dict(zip(self._views, views, strict=True))
-        return KernelSequence(new, Views.known(new, found), made, inline)
+        found = dict(zip(self._places.views, views, strict=True))
+        return KernelSequence(new, Views(new, found), made, inline)
 
 
 _FIELDS: dict[type, tuple[str, ...]] = {

@@ -62,11 +62,6 @@ def call(
     return traced.filled(outputs[:count])
 
 
-def region(program: Program, name: str) -> Op:
-    """A program as one operation on its inputs, which returns its outputs."""
-    return CALL.op(body=program, name=name, recompute=False)
-
-
 def _rule(*avals: Aval, body: Program, **_: Any) -> tuple[Aval, ...]:
     check_operands("call", avals, body)
     return body.results
@@ -158,3 +153,8 @@ CALL = Operation(
     samples=_samples,
     reference=_reference,
 )
+
+
+def region(program: Program, name: str) -> Op:
+    """A program as one operation on its inputs, which returns its outputs."""
+    return CALL.op(body=program, name=name, recompute=False)

@@ -85,64 +85,6 @@ def scatter_reduce(
     return run(operation.op(axis=place, include_self=bool(include_self), **largest), (a, i, u))[0]
 
 
-@guarded
-def put_along_axis(
-    x: TensorLike,
-    indices: Indices,
-    values: TensorLike,
-    /,
-    *,
-    axis: int = -1,
-    reduce: str | None = None,
-    include_self: bool = True,
-) -> Tensor:
-    """`x` with one element for each index replaced: what `take_along_axis` reads is written back.
-
-    It is PyTorch's `scatter` and `scatter_reduce`, where indices and values have one shape.
-
-    Args:
-        x: a tensor.
-        indices: integers with as many axes as `x`; negative ones count from the end. Along the
-            other axes they may be shorter than `x`: the rest of it stays.
-        values: of the dtype of `x`; they broadcast to the shape of the indices.
-        axis: along which to look.
-        reduce: None to replace, where of several values for one place the last one stays; or
-            how to combine them, see `scatter_reduce`.
-        include_self: whether the elements of `x` take part in the reduction.
-
-    Raises:
-        OutOfRangeError: an index points outside of the axis.
-
-    >>> import ingle.tensor as it
-    >>> x = it.asarray([[1, 2, 3], [4, 5, 6]])
-    >>> it.put_along_axis(x, it.asarray([[2], [0]]), it.asarray(9)).tolist()
-    [[1, 2, 9], [9, 5, 6]]
-    """
-    name = "put_along_axis"
-    a, u = handle_of(x, name), handle_of(values, name, "values")
-    i = index_handle(name, indices, a)
-    place = normalize_axis(axis, len(a.shape), name)
-    if len(i.shape) != len(a.shape) or any(
-        m > n for k, (m, n) in enumerate(zip(i.shape, a.shape, strict=True)) if k != place
-    ):
-        raise ShapeError(
-            f"{name}: indices must have as many axes as x and, but for axis {place}, none longer "
-            f"than those of x, got {i.shape} for {a.shape}"
-        )
-    if broadcast_shapes(name, i.shape, u.shape) != i.shape:
-        raise ShapeError(f"{name}: values of {u.shape} do not broadcast to indices of {i.shape}")
-    if u.dtype is not a.dtype:
-        raise DTypeError(f"{name}: values must have the dtype {a.dtype} of x, got {u.dtype}")
-    positions = reshape(flat_positions(wrap(i), a.shape, place), (-1,))
-    flat = reshape(wrap(a), (math.prod(a.shape),))
-    updates = reshape(broadcast_to(wrap(u), i.shape), (math.prod(i.shape),))
-    if reduce is None:
-        out = scatter_set(flat, positions, updates)
-    else:
-        out = scatter_reduce(flat, positions, updates, reduce, include_self=include_self)
-    return reshape(out, a.shape)
-
-
 def _check(name: str, x: Aval, indices: Aval, updates: Aval, axis: int) -> None:
     if x.dtype.kind not in NUMERIC or updates.dtype is not x.dtype:
         raise DTypeError(
@@ -311,3 +253,61 @@ SCATTER_EXTREMUM = Operation(
     samples=partial(_samples, ("amax", "amin")),
     reference=_reference,
 )
+
+
+@guarded
+def put_along_axis(
+    x: TensorLike,
+    indices: Indices,
+    values: TensorLike,
+    /,
+    *,
+    axis: int = -1,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> Tensor:
+    """`x` with one element for each index replaced: what `take_along_axis` reads is written back.
+
+    It is PyTorch's `scatter` and `scatter_reduce`, where indices and values have one shape.
+
+    Args:
+        x: a tensor.
+        indices: integers with as many axes as `x`; negative ones count from the end. Along the
+            other axes they may be shorter than `x`: the rest of it stays.
+        values: of the dtype of `x`; they broadcast to the shape of the indices.
+        axis: along which to look.
+        reduce: None to replace, where of several values for one place the last one stays; or
+            how to combine them, see `scatter_reduce`.
+        include_self: whether the elements of `x` take part in the reduction.
+
+    Raises:
+        OutOfRangeError: an index points outside of the axis.
+
+    >>> import ingle.tensor as it
+    >>> x = it.asarray([[1, 2, 3], [4, 5, 6]])
+    >>> it.put_along_axis(x, it.asarray([[2], [0]]), it.asarray(9)).tolist()
+    [[1, 2, 9], [9, 5, 6]]
+    """
+    name = "put_along_axis"
+    a, u = handle_of(x, name), handle_of(values, name, "values")
+    i = index_handle(name, indices, a)
+    place = normalize_axis(axis, len(a.shape), name)
+    if len(i.shape) != len(a.shape) or any(
+        m > n for k, (m, n) in enumerate(zip(i.shape, a.shape, strict=True)) if k != place
+    ):
+        raise ShapeError(
+            f"{name}: indices must have as many axes as x and, but for axis {place}, none longer "
+            f"than those of x, got {i.shape} for {a.shape}"
+        )
+    if broadcast_shapes(name, i.shape, u.shape) != i.shape:
+        raise ShapeError(f"{name}: values of {u.shape} do not broadcast to indices of {i.shape}")
+    if u.dtype is not a.dtype:
+        raise DTypeError(f"{name}: values must have the dtype {a.dtype} of x, got {u.dtype}")
+    positions = reshape(flat_positions(wrap(i), a.shape, place), (-1,))
+    flat = reshape(wrap(a), (math.prod(a.shape),))
+    updates = reshape(broadcast_to(wrap(u), i.shape), (math.prod(i.shape),))
+    if reduce is None:
+        out = scatter_set(flat, positions, updates)
+    else:
+        out = scatter_reduce(flat, positions, updates, reduce, include_self=include_self)
+    return reshape(out, a.shape)

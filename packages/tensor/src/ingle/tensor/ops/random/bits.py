@@ -86,21 +86,6 @@ def random_bits(
     return create(op, device, Place.of("random_bits", place).scalars())
 
 
-def bits_at(
-    words: Sequence[int | Tensor], shape: Shape, device: Device | str | None = None
-) -> Tensor:
-    """Random bits at the place that four words name, numbers or 0-d uint32 tensors."""
-    op, inputs = RANDOM_BITS.op(shape=shape), as_words(words)
-    if any(isinstance(w, Handle) for w in inputs):
-        return run(op, inputs)[0]
-    return create(op, device, cast("list[Scalar]", inputs))
-
-
-def as_words(words: Sequence[int | Tensor]) -> list[Handle | Scalar]:
-    """The words of a place as operands."""
-    return [Scalar(w, uint32) if isinstance(w, int) else w._handle for w in words]
-
-
 def threefry(key: tuple[int, int], x0: Any, x1: Any) -> tuple[Any, Any]:
     """Threefry-2x32-20 of counters `x0`, `x1`: uint32 tensors or arrays that wrap around."""
     keys = (key[0], key[1], PARITY ^ key[0] ^ key[1])
@@ -177,3 +162,18 @@ RANDOM_BITS = Operation(
     samples=_samples,
     reference=reference_bits,
 )
+
+
+def bits_at(
+    words: Sequence[int | Tensor], shape: Shape, device: Device | str | None = None
+) -> Tensor:
+    """Random bits at the place that four words name, numbers or 0-d uint32 tensors."""
+    op, inputs = RANDOM_BITS.op(shape=shape), as_words(words)
+    if any(isinstance(w, Handle) for w in inputs):
+        return run(op, inputs)[0]
+    return create(op, device, cast("list[Scalar]", inputs))
+
+
+def as_words(words: Sequence[int | Tensor]) -> list[Handle | Scalar]:
+    """The words of a place as operands."""
+    return [Scalar(w, uint32) if isinstance(w, int) else w._handle for w in words]

@@ -54,11 +54,6 @@ def random_uniform(
     return create(op, device, Place.of("random_uniform", place).scalars())
 
 
-def words_of(dtype: DType) -> int:
-    """How many words of random bits an element of a dtype uses up."""
-    return 2 if dtype is float64 else 1
-
-
 def uniform_values(
     words: Sequence[int | Tensor], shape: Shape, dtype: DType, *, inside: bool = False
 ) -> Tensor:
@@ -131,3 +126,8 @@ RANDOM_UNIFORM = Operation(
     samples=draw_samples,
     reference=reference_uniform,
 )
+
+
+def words_of(dtype: DType) -> int:
+    """How many words of random bits an element of a dtype uses up."""
+    return 2 if dtype is float64 else 1

@@ -1,0 +1,249 @@
+"""Steps of an executable: launches with compiled kernels, all but addresses and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ingle.fusion.device import Launch
+from ingle.fusion.device.executables import TouchedBytes, apart_in_plan, compiled, spans_of
+from ingle.fusion.device.kernels import (
+    ContractionCall,
+    NestCall,
+    epilogue_of,
+    layout,
+    units,
+)
+
+from .many import MANY, at_once, many_source
+from .matmul import NAME as PRODUCT
+from .matmul import (
+    PACK,
+    Problem,
+    Tile,
+    pack_source,
+    pack_table,
+    problem_of,
+    product_source,
+    product_table,
+)
+from .window_pack import window_pack_source, window_table
+
+if TYPE_CHECKING:
+    from .backend import OpenCLBackend
+
+SCRATCH = -1
+"""The number of the buffer behind those of the plan."""
+
+
+class Step(NamedTuple):
+    """A launch with all but addresses and numbers.
+
+    Attributes:
+        kernel: compiled.
+        pointers: (buffer, offset in bytes) for each operand.
+        scalars: (place among the kernel's scalars, number of the plan's scalar) for each.
+        given: int64 behind the buffers, with zeros where addresses and scalars go.
+        items: how many work items there are along each axis of the range.
+        source: of the kernel, for people.
+        group: work items of a group, where the kernel depends on it.
+        first: the first work item along the last axis.
+    """
+
+    kernel: Any
+    pointers: tuple[tuple[int, int], ...]
+    scalars: tuple[tuple[int, int], ...]
+    given: np.ndarray
+    items: tuple[int, ...]
+    source: Any
+    group: tuple[int, ...] | None = None
+    first: int = 0
+
+
+class Many(NamedTuple):
+    """Launches of one kernel on several operands, as one launch.
+
+    Attributes:
+        steps: what it is in the place of.
+        together: all of them.
+        spans: what each of the steps touches of its operands.
+    """
+
+    steps: tuple[Step, ...]
+    together: Step
+    spans: tuple[tuple[TouchedBytes, ...], ...]
+
+
+class StepBuilder:
+    """Makes the steps of launches, in order.
+
+    Args:
+        backend: compiles kernels.
+        tile: of all products; if not given, what the device's measurements say.
+
+    Attributes:
+        table: numbers that the steps' kernels read.
+        scratch: bytes of scratch memory that the steps share.
+    """
+
+    def __init__(self, backend: OpenCLBackend, tile: Tile | None = None) -> None:
+        self._backend = backend
+        self._tile = tile
+        self.table: list[int] = []
+        self.scratch = 0
+
+    def steps_of(self, launch: Launch) -> list[Step]:
+        """The steps of a launch; none if it computes nothing."""
+        if isinstance(launch.call, NestCall):
+            return [self._nest(launch, launch.call)]
+        assert isinstance(launch.call, ContractionCall), "it launches no offers"
+        return self._product(launch, launch.call)
+
+    def _nest(self, launch: Launch, call: NestCall) -> Step:
+        nest, sizes = call.nest, call.sizes
+        start = len(self.table)
+        self.table += [*sizes, *[s for strides in call.strides for s in strides]]
+        assert len(self.table) - start == layout(nest).scalar(0)
+        work = self._backend.work_of(nest, sizes)
+        operands, count = len(nest.operands), len(nest.scalars)
+        given = np.zeros(operands + count + 4, np.int64)
+        fixed = len(launch.scalars)
+        given[operands + fixed : operands + count] = call.fixed
+        given[operands + count :] = (start, 0, units(nest, sizes), work.grain)
+        return Step(
+            compiled(self._backend, launch, nest),
+            tuple([(p.buffer, p.offset) for p in launch.pointers]),
+            tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
+            given, (work.items,), nest, work.group,
+        )  # fmt: skip
+
+    def with_many(
+        self, launches: Sequence[Launch], parts: Sequence[list[Step]]
+    ) -> list[Step | Many]:
+        """The steps, neighbours of one flat kernel together: an optimizer has one for each of its
+        parameters."""
+        found: list[Step | Many] = []
+        at = 0
+        while at < len(launches):
+            call = launches[at].call
+            most = 1
+            if isinstance(call, NestCall):
+                most = at_once(call.nest, self._backend.limits.parameters)
+            end = at + 1
+            while end < len(launches) and end - at < most and _joins(launches[at : end + 1]):
+                end += 1
+            if end - at == 1:
+                found += parts[at]
+            else:
+                found.append(self._many(launches[at:end], [*parts[at:end]]))
+            at = end
+        return found
+
+    def _many(self, launches: Sequence[Launch], parts: Sequence[list[Step]]) -> Many:
+        calls = [launch.call for launch in launches if isinstance(launch.call, NestCall)]
+        nest, steps = calls[0].nest, tuple([step for (step,) in parts])
+        source = many_source(nest, len(steps))
+        operands, count = len(nest.operands) * len(steps), len(nest.scalars)
+        start = len(self.table)
+        last = len(nest.operands) + count
+        ends = list(accumulate([int(step.given[last + 2]) for step in steps]))
+        self.table += [
+            number
+            for step, end in zip(steps, ends, strict=True)
+            for number in (int(step.given[last]), end)
+        ]
+        given = np.zeros(operands + count + 1, np.int64)
+        given[operands : operands + count] = steps[0].given[len(nest.operands) : last]
+        given[-1] = start
+        together = Step(
+            compiled(self._backend, launches[0], source, MANY),
+            tuple([pointer for step in steps for pointer in step.pointers]),
+            tuple([(operands + n, s) for n, s in enumerate(launches[0].scalars)]),
+            given,
+            (ends[-1],),
+            source,
+        )
+        return Many(steps, together, tuple([spans_of(call) for call in calls]))
+
+    def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:
+        """Packs A and B into scratch memory, and multiplies."""
+        tile = self._tile or self._backend.tiles.tile_of(call)
+        problem = problem_of(call, tile)
+        if not problem.products or not problem.m or not problem.n:
+            return []
+        self.scratch = max(self.scratch, problem.a_bytes + problem.b_bytes, 1)
+        steps = [self._pack_a(launch, call, problem)]
+        start = len(self.table)
+        slices, length = self._backend.slices_of(problem.k)
+        if call.windows is None:
+            *batch, along, column = call.b.strides
+            self.table += pack_table(
+                call.batch, problem.n, problem.k, length, (*batch, column, along)
+            )
+            source = pack_source(call.dtype, tile.columns)
+        else:
+            self.table += window_table(call, call.windows, length)
+            source = window_pack_source(
+                call.dtype, tile.columns, len(call.windows.kernel), call.windows.over_places
+            )
+        place, panels = launch.pointers[1], (SCRATCH, problem.a_bytes)
+        pack = Step(
+            compiled(self._backend, launch, source, PACK),
+            ((place.buffer, place.offset), panels), (), np.array([0, 0, start], np.int64),
+            (problem.b_panels, slices, 1), source,
+        )  # fmt: skip
+        start = len(self.table)
+        self.table += product_table(problem, call)
+        source = product_source(call.dtype, tile, epilogue_of(call), len(call.batch) + 1)
+        operands, count = len(launch.pointers), len(launch.scalars)
+        multiply = Step(
+            compiled(self._backend, launch, source, PRODUCT),
+            ((SCRATCH, 0), panels, *[(p.buffer, p.offset) for p in launch.pointers[2:]]),
+            tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
+            np.array([*[0] * (operands + count), start], np.int64),
+            (problem.a_panels, problem.b_panels, 1), source,
+        )  # fmt: skip
+        for first in range(0, problem.products, problem.at_once):
+            some = min(problem.at_once, problem.products - first)
+            steps.append(_from(pack, first, 1 if problem.b_repeats else some))
+            steps.append(_from(multiply, first, some))
+        return steps
+
+    def _pack_a(self, launch: Launch, call: ContractionCall, problem: Problem) -> Step:
+        *batch, row, along = call.a.strides
+        start = len(self.table)
+        slices, length = self._backend.slices_of(problem.k)
+        several = call.windows is not None and call.windows.turns > 1
+        turn = (call.sizes[2], call.windows.a_turn) if call.windows is not None else None
+        self.table += pack_table(
+            call.batch, problem.m, problem.k, length, (*batch, row, along), turn
+        )
+        source = pack_source(call.dtype, problem.tile.rows, several)
+        place = launch.pointers[0]
+        return Step(
+            compiled(self._backend, launch, source, PACK),
+            ((place.buffer, place.offset), (SCRATCH, 0)), (), np.array([0, 0, start], np.int64),
+            (problem.a_panels, slices, 1 if problem.a_repeats else problem.products), source,
+        )  # fmt: skip
+
+
+def _joins(launches: Sequence[Launch]) -> bool:
+    """Whether the last launch is like the first one, and meets none of them in the plan."""
+    return _alike(launches[0], launches[-1]) and apart_in_plan(launches)
+
+
+def _alike(launch: Launch, other: Launch) -> bool:
+    """Whether two launches differ in their operands and sizes alone."""
+    a, b = launch.call, other.call
+    return (
+        isinstance(a, NestCall) and isinstance(b, NestCall) and a.nest == b.nest
+        and launch.scalars == other.scalars and tuple(a.fixed) == tuple(b.fixed)
+    )  # fmt: skip
+
+
+def _from(step: Step, first: int, count: int) -> Step:
+    """A step for some of the products of a batch."""
+    return step._replace(first=first, items=(*step.items[:-1], count))
