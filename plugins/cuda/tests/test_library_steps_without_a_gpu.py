@@ -93,6 +93,38 @@ def test_results_of_the_library_lie_in_the_arena(
     np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4)
 
 
+def test_images_of_halves_lie_with_channels_last(backend: HostBackend) -> None:
+    """From one convolution to the next, in gradients, and where they come so."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((2, 7, 8, 16)).astype(np.float16)
+    weights = [0.1 * rng.standard_normal(s) for s in ((24, 16, 3, 3), (16, 24, 3, 3))]
+
+    def loss(x: it.Tensor, first: it.Tensor, second: it.Tensor) -> it.Tensor:
+        h = it.tanh(it.conv(x, first, stride=2, padding=1))
+        h = it.relu(h - it.mean(h, axis=(0, 2, 3), keepdims=True))
+        return it.sum(it.astype(it.conv(h, second, padding=1), "float32") ** 2)
+
+    f = compile(value_and_grad(loss, argnums=(0, 1, 2)))
+    asked = set()
+    for lying in (0, 1):
+        x = it.asarray(image if lying else np.moveaxis(image, -1, 1).copy(), device=PLAYED)
+        given = [it.asarray(w.astype(np.float16), device=PLAYED) for w in weights]
+        for _ in range(4):
+            value, slopes = f(it.permute_dims(x, (0, 3, 1, 2)) if lying else x, *given)
+        exact = [it.asarray(w, device="numpy") for w in (np.moveaxis(image, -1, 1), *weights)]
+        wanted, expected = value_and_grad(loss, argnums=(0, 1, 2))(
+            *[it.astype(t, "float64") for t in exact]
+        )
+        np.testing.assert_allclose(value.item(), wanted.item(), rtol=2e-2)
+        for found, right in zip(slopes, expected, strict=True):
+            np.testing.assert_allclose(found.numpy(), right.numpy(), rtol=5e-2, atol=5e-2)
+        for offer in backend.offers:
+            asked |= {key[0].operation.name for key, made in offer._prepared.items() if made}
+    assert asked == {
+        "conv_channels_last", "conv_input_gradient_channels_last", "conv_weight_gradient",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_with_its_gradient(backend: HostBackend, causal: bool) -> None:
     """Heads are views of one product, and the gradient reads what the forward pass kept."""

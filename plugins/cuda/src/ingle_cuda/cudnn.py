@@ -253,10 +253,10 @@ class LibraryOffer(ABC):
         """How to compute an operation, and its operands that are no numbers, some of them copies:
         to be held until the plan is in the stream, behind which the pool gives memory on."""
         given = [x for x in inputs if x.shape]
-        handles = [self._readable(x, as_it_lies=self._read(x)) for x in given]
+        handles = [self._readable(op, n, x, self._read(x)) for n, x in enumerate(given)]
         found = self._of(op, inputs, handles)
         if found is None:
-            handles = [self._readable(h, as_it_lies=False) for h in handles]
+            handles = [self._readable(op, n, h, False) for n, h in enumerate(handles)]
             found = self._of(op, inputs, handles)
         assert found is not None, "takes() has seen it"
         return found, handles
@@ -308,10 +308,18 @@ class LibraryOffer(ABC):
             problem, problem.dtype, lambda cudnn, graph: self.describe(cudnn, graph, problem)
         )
 
-    def _readable(self, handle: Any, *, as_it_lies: bool) -> Any:
-        """A handle, or a copy of it in C order, at an address as the library takes it."""
+    def straight(self, op: Op, position: int, handle: Any) -> Any:
+        """An operand, or a copy of it, that lies as the library takes it: in C order, mostly.
+
+        Args:
+            position: among the operands that are no numbers.
+        """
+        return self.backend.in_order(handle)
+
+    def _readable(self, op: Op, position: int, handle: Any, as_it_lies: bool) -> Any:
+        """A handle, or a copy of it, at an address as the library takes it."""
         if not as_it_lies:
-            handle = self.backend.in_order(handle)
+            handle = self.straight(op, position, handle)
         if handle.address % ALIGNMENT:
             aval, place = Aval(handle.shape, handle.dtype), (handle.memory, handle.address)
             moved = StridedHandle(self.backend, aval, *place, strides_of(handle))

@@ -41,7 +41,8 @@ OPERATIONS: dict[str, Operation] = {}
 """Every operation by name, in the order of their definition."""
 
 LATE_ROOMS = (
-    "ingle.tensor.control.ruling", "ingle.tensor.ops.convolution.window_products",
+    "ingle.tensor.control.ruling", "ingle.tensor.ops.convolution.channels_last",
+    "ingle.tensor.ops.convolution.window_products",
     "ingle.tensor.ops.pooling.max_gradients",
 )  # fmt: skip
 """Modules of operations that are loaded at first use: an import of all operations imports them."""

@@ -20,6 +20,7 @@ from ..ir.scalar_program import ScalarProgram
 from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
 from ..support.time_slices import tick
+from .channels_last import ChannelsLast
 from .repeated_composites import Copies
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class _Unfolding(Tracer):
         self._dividing = False
         self._anew = False
         self._copies = Copies(self, self._scalars)
+        self._images = ChannelsLast(self.record, legality.device.takes_whole)
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -74,6 +76,10 @@ class _Unfolding(Tracer):
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
+        if way != "custom":
+            turned = self._images.written(op, inputs, way == "whole")
+            if turned is not None:
+                return turned
         if way in ("custom", "whole"):
             return self._left(op, inputs)
         if body is not None:
@@ -89,6 +95,7 @@ class _Unfolding(Tracer):
             self._dividing = bool(self._within) and traits.laws.by_inverse is not None
             results = super().record(op, inputs)
             self._dividing = False
+            self._images.note(op, inputs, results[0])
             return results
         if op.operation.body is None or is_long_loop(op):
             return self._left(op, inputs)
@@ -99,7 +106,8 @@ class _Unfolding(Tracer):
         if op.operation in self._within:
             # Control flow on a promise writes itself down again: it runs whole.
             raise _NeedsValueError
-        key = None if self._within or self._anew else self._copies.key(op, inputs)
+        once = bool(self._within) or self._anew or self._images.found
+        key = None if once else self._copies.key(op, inputs)
         if key in self._whole:
             return self._left(op, inputs)
         copied = self._copies.written(key, inputs)
@@ -195,6 +203,7 @@ class _Unfolding(Tracer):
         for key in [k for k, n in self._scalars.items() if n >= count]:
             del self._scalars[key]
         self._copies.forget(count)
+        self._images.forget(count)
 
     def finish(self, wanted: LazyHandle) -> None:
         raise _NeedsValueError

@@ -1,9 +1,10 @@
-"""Inputs that lie in memory in another order of axes, where matrix products read them.
+"""Inputs that lie in memory in another order of axes, where products or convolutions read them.
 
 How a product's sums are ordered depends on which of its operands lie transposed. Inside a plan that
 is known of every value that the plan makes. An input is put in C order, though, and what a view of
 it was made of is forgotten. So a plan with products is made anew for inputs that lie otherwise: the
 plan of the same graph whose input is what lies in memory, and whose first operation is the view.
+A convolution that wants its image with the channels last finds one that lies so in the same way.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.convolution.channels_last import CHANNELS_LAST
 from ingle.tensor.ops.movement.shapes import PERMUTE_DIMS
 
 from ..grouping.legality import is_product
@@ -24,8 +26,11 @@ Layout = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 def read_by_products(graph: Graph) -> tuple[int, ...]:
-    """Positions of the inputs of at least two axes that matrix products read, perhaps as views."""
-    reached = {v for node in graph.nodes if is_product(node.op) for v in node.args}
+    """Positions of the inputs of at least two axes that matrix products read, or convolutions with
+    the channels last, perhaps as views."""
+    last = CHANNELS_LAST.values()
+    readers = [n for n in graph.nodes if is_product(n.op) or n.op.operation in last]
+    reached = {v for node in readers for v in node.args}
     for node in reversed(graph.nodes):
         if node.op.operation.traits.family == "movement" and not reached.isdisjoint(node.results):
             reached.update(node.args)

@@ -93,7 +93,7 @@ def conv_input_gradient(
     [[[2.0, 5.0, 3.0]]]
     """
     name = "conv_input_gradient"
-    kernel = _image_axes(name, g, weight, "weight")
+    kernel = image_axes(name, g, weight, "weight")
     attributes = window_attributes(name, kernel, stride, padding, dilation, groups)
     op = CONV_INPUT_GRADIENT.op(size=per_axis(size, len(kernel), name, "size", 0), **attributes)
     return run(op, promote(name, ("g", g), ("weight", weight)))[0]
@@ -197,7 +197,7 @@ def conv_weight_gradient(
     [[[3.0, 6.0]]]
     """
     name = "conv_weight_gradient"
-    taps = per_axis(kernel, len(_image_axes(name, g, x, "x")), name, "kernel")
+    taps = per_axis(kernel, len(image_axes(name, g, x, "x")), name, "kernel")
     attributes = window_attributes(name, taps, stride, padding, dilation, groups)
     op = CONV_WEIGHT_GRADIENT.op(kernel=taps, **attributes)
     return run(op, promote(name, ("x", x), ("g", g)))[0]
@@ -298,7 +298,8 @@ def weight_gradient(
     return run2(op, x._handle, g._handle)
 
 
-def _image_axes(name: str, g: TensorLike, other: TensorLike, argument: str) -> Ints:
+def image_axes(name: str, g: TensorLike, other: TensorLike, argument: str) -> Ints:
+    """The sizes of the other operand along the image axes, which both operands have."""
     a, b = handle_of(g, name, "g").shape, handle_of(other, name, argument).shape
     if len(a) != len(b) or len(a) < 3:
         raise ShapeError(
