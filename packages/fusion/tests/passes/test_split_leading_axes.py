@@ -472,3 +472,20 @@ def test_random_chains_have_the_same_bits(apart, start):
 def test_many_random_chains_have_the_same_bits(apart, start):
     for seed in range(start, start + 50):
         check_chain(apart, seed)
+
+
+def test_totals_of_blocks_keep_their_one_axis():
+    """The second half of a long sum down columns takes one axis, whatever its blocks are made of."""
+    graph = Graph()
+    x = graph.input(Aval((4, 8, 5), it.float32))
+    (wide,) = graph.node(OPERATIONS["exp"].op(), (x,))
+    (rows,) = graph.node(OPERATIONS["reshape"].op(shape=(32, 5)), (wide,))
+    (blocks,) = graph.node(OPERATIONS["negative"].op(), (rows,))
+    (kept,) = graph.node(OPERATIONS["reshape"].op(shape=(4, 8, 5)), (blocks,))
+    (product,) = graph.node(OPERATIONS["exp"].op(), (kept,))
+    (total,) = graph.node(OPERATIONS["totals"].op(axis=0), (blocks,))
+    graph.outputs = (total, product)
+    found = with_split_rows(graph)
+    (node,) = [n for n in found.nodes if n.op.operation.name == "totals"]
+    assert node.op.attributes["axis"] == 0
+    assert found.values[found.outputs[0]].aval.shape == (5,)

@@ -74,8 +74,8 @@ def rows_of(graph: Graph, node: Node) -> tuple[int, ...] | None:
     if name == "permute_dims":
         return (0,) if op.attributes["axes"][0] == 0 else None
     if reduction_of(op) is not None:
-        picks = reduction_of(op) in ("argmax", "argmin")
-        return None if picks and 0 in folded_axes(op, len(first)) else (0,)
+        of_one_axis = reduction_of(op) in ("argmax", "argmin", "totals")
+        return None if of_one_axis and 0 in folded_axes(op, len(first)) else (0,)
     if traits.access == "rows":
         return (0,) if op.attributes["axis"] > 0 else (1,) if shapes[1] else None
     if traits.access == "along":
