@@ -115,6 +115,7 @@ NETS: list[Callable[..., Tensor]] = [residual, joined]
 SHAPES = (2, 4, 6, 5), (4, 4, 3, 3), (4, 4, 3, 3), (4,), (4,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", NETS)
 def test_numbers_and_gradients_stay(library: Library, net: Callable[..., Tensor]) -> None:
     arrays = drawn(*SHAPES)
@@ -183,6 +184,7 @@ def test_where_the_library_does_not_take_it(library: Library) -> None:
     assert [name for name, _ in library.runs] == ["conv", "conv"]
 
 
+@pytest.mark.slow
 def test_a_composite_that_is_long_is_forgotten(library: Library) -> None:
     """A body that does not stay leaves nothing behind that later operations could read."""
     arrays = drawn(*SHAPES)

@@ -475,7 +475,7 @@ def test_many_random_chains_have_the_same_bits(apart, start):
 
 
 def test_totals_of_blocks_keep_their_one_axis():
-    """The second half of a long sum down columns takes one axis, whatever its blocks are made of."""
+    """The second half of a long sum down columns takes one axis, whatever blocks are made of."""
     graph = Graph()
     x = graph.input(Aval((4, 8, 5), it.float32))
     (wide,) = graph.node(OPERATIONS["exp"].op(), (x,))

@@ -43,6 +43,32 @@ def from_last(rank: int) -> Ints:
     return (0, rank - 1, *range(1, rank - 1))
 
 
+def _rule(of: Operation, *avals: Aval, **statics: Any) -> Aval:
+    found = of.rule(*avals, **statics)
+    assert isinstance(found, Aval)
+    return Aval(tuple([found.shape[a] for a in to_last(found.ndim)]), found.dtype)
+
+
+def _body(of: Operation, a: Tensor, weight: Tensor, **statics: Any) -> Tensor:
+    found = run2(of.op(**statics), a._handle, weight._handle)
+    return permute_dims(found, to_last(found.ndim))
+
+
+def _samples(of: Operation, draw: Draw) -> Iterator[Sample]:
+    assert of.samples is not None
+    for sample in of.samples(draw):
+        if of is CONV_INPUT_GRADIENT or len(sample.args) == 2:  # a bias is another operation
+            yield sample
+
+
+def _conv_reference(*args: Any, **more: Any) -> Any:
+    return np.moveaxis(_reference.conv(*args, **more), 1, -1)
+
+
+def _gradient_reference(*args: Any, **more: Any) -> Any:
+    return np.moveaxis(_reference.conv_input_gradient(*args, **more), 1, -1)
+
+
 @guarded
 def conv_channels_last(
     x: TensorLike, weight: TensorLike, *, stride: PerAxis = 1, padding: Padding = 0,
@@ -68,6 +94,19 @@ def conv_channels_last(
     attributes = window_attributes(name, kernel, stride, padding, dilation, groups)
     operands = promote(name, ("x", x), ("weight", weight))
     return run(CONV_CHANNELS_LAST.op(**attributes), operands)[0]
+
+
+CONV_CHANNELS_LAST = Operation(
+    "conv_channels_last",
+    tensors=CONV.tensors,
+    statics=CONV.statics,
+    rule=lambda *avals, **statics: _rule(CONV, *avals, **statics),
+    traits=_TRAITS,
+    body=lambda x, weight, **statics: _body(CONV, x, weight, **statics),
+    public=conv_channels_last,
+    samples=lambda draw: _samples(CONV, draw),
+    reference=_conv_reference,
+)
 
 
 @guarded
@@ -99,43 +138,6 @@ def conv_input_gradient_channels_last(
     return run(CONV_INPUT_GRADIENT_CHANNELS_LAST.op(**attributes), operands)[0]
 
 
-def _rule(of: Operation, *avals: Aval, **statics: Any) -> Aval:
-    found = of.rule(*avals, **statics)
-    assert isinstance(found, Aval)
-    return Aval(tuple([found.shape[a] for a in to_last(found.ndim)]), found.dtype)
-
-
-def _body(of: Operation, a: Tensor, weight: Tensor, **statics: Any) -> Tensor:
-    found = run2(of.op(**statics), a._handle, weight._handle)
-    return permute_dims(found, to_last(found.ndim))
-
-
-def _samples(of: Operation, draw: Draw) -> Iterator[Sample]:
-    assert of.samples is not None
-    for sample in of.samples(draw):
-        if of is CONV_INPUT_GRADIENT or len(sample.args) == 2:  # a bias is another operation
-            yield sample
-
-
-def _conv_reference(*args: Any, **more: Any) -> Any:
-    return np.moveaxis(_reference.conv(*args, **more), 1, -1)
-
-
-def _gradient_reference(*args: Any, **more: Any) -> Any:
-    return np.moveaxis(_reference.conv_input_gradient(*args, **more), 1, -1)
-
-
-CONV_CHANNELS_LAST = Operation(
-    "conv_channels_last",
-    tensors=CONV.tensors,
-    statics=CONV.statics,
-    rule=lambda *avals, **statics: _rule(CONV, *avals, **statics),
-    traits=_TRAITS,
-    body=lambda x, weight, **statics: _body(CONV, x, weight, **statics),
-    public=conv_channels_last,
-    samples=lambda draw: _samples(CONV, draw),
-    reference=_conv_reference,
-)
 CONV_INPUT_GRADIENT_CHANNELS_LAST = Operation(
     "conv_input_gradient_channels_last",
     tensors=CONV_INPUT_GRADIENT.tensors,
