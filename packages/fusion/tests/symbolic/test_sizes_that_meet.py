@@ -29,6 +29,9 @@ A_MISS_IS_SAFE = {
         "than 1 differ in their steps, so that a key has one axis"
     ),
     ("fusion/ir/graph.py", "Graph.emptied"): "equal constants stay two values of the graph",
+    ("fusion/kernel/code.py", "bits_of"): (
+        "what is not found is turned into bits, and a size of which that is asked is settled"
+    ),
     ("fusion/lowering/nests.py", "NestBuilder._steps"): (
         "it looks up what `choose_axes` has put there under the same strides"
     ),

@@ -19,11 +19,11 @@ from ..ir.regions import Region, regions_of
 from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import is_fold, lower, scan_of, sort_of
-from ..kernel.nest import MAX_OUTER, SHORT, Map, Nest, Operand, Row, Stage
+from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Row, Stage
 from .folding import fold_call
 from .nests import NestCall
 from .operands import Argument, number_in
-from .row_lengths import with_strides
+from .row_lengths import short_length, with_strides
 from .scan import scan_call
 from .sort_network import sorting_call
 
@@ -284,7 +284,7 @@ class Assembler:
             tuple(operands),
             (*map(self._dtype, draft.scalars), *["int64"] * len(draft.fixed)),
             tuple(draft.stages),
-            row_length=sizes[-1] if outer and sizes[-1] <= SHORT else 0,
+            row_length=short_length(sizes[-1]) if outer else 0,
             scattered=scattered,
         )
         nest = with_strides(nest, draft.strides)

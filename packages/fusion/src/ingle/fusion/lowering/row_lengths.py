@@ -23,11 +23,20 @@ def with_row_length(nest: Nest, sizes: Sequence[int], strides: Sequence[Sequence
     length, along = sizes[-1], nest.lanes == "inner"
     blocks = [n for n in map(block_elements, nest.stages) if n]
     return with_strides(nest, strides)._replace(
-        row_length=length if nest.outer and along and length <= SHORT else 0,
+        row_length=short_length(length) if nest.outer and along else 0,
         one_block=along and bool(blocks) and length <= min(blocks),
         long_rows=length >= LONG and not is_flat(nest) and _divides(nest),
         prefetched=_prefetched(nest, sizes, strides) if nest.outer and along else (),
     )
+
+
+def short_length(length: int) -> int:
+    """The length of rows that a kernel holds as a constant, since they are short; else 0.
+
+    A length that varies is an argument however short the rows are: else each length would be a
+    kernel of its own, and take longer to compile than it saves. The bits are the same.
+    """
+    return length if type(length) is int and length <= SHORT else 0
 
 
 def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
