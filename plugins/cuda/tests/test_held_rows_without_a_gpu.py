@@ -13,7 +13,8 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_length, grid_of, render
+from ingle.fusion.device.cuda import for_launch, grid_of, render
+from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,101 @@ def test_nothing_is_read_or_computed_twice(compiled: Any) -> None:
     assert compiled(source)[:4] == b"\x7fELF"
 
 
+def gradients(x: Any, weight: Any, bias: Any, cotangent: Any) -> list[Any]:
+    """A layer norm with the gradients of all that it takes."""
+    leaves = [v.require_grad() for v in (x, weight, bias)]
+    y = it.layer_norm(leaves[0], weight.shape, *leaves[1:])
+    found = y.backward(cotangent)
+    return [*(found[v] for v in leaves), y.detach()]
+
+
+def drawn(rows: int, length: int, dtype: Any, device: str) -> list[Any]:
+    """What `gradients` takes."""
+    rng = np.random.default_rng(rows + length)
+    shapes = (rows, length), (length,), (length,), (rows, length)
+    given = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    return [it.asarray(v, dtype=dtype, device=device) for v in given]
+
+
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
+@pytest.mark.parametrize("shape", [(288, 256), (320, 1024), (288, 2304)])
+def test_a_norm_and_its_gradients_read_rows_once(
+    device: Any, dtype: Any, shape: tuple[int, int]
+) -> None:
+    """Sums down the rows grow in the kernel that folds each row, with the bits of sums alone."""
+    given = drawn(*shape, dtype, "heldgpu")
+    steps = explain(compile(gradients), *given, runs=0).steps
+    (step,) = [s for s in steps if "rsqrt" in s.operations]
+    assert step.operations.count("block_sums") == 2
+    assert all({"totals", "astype"} >= set(s.operations) for s in steps if s is not step)
+    found = compile(gradients)(*given)
+    expected = compile(gradients)(*drawn(*shape, dtype, "cpu"))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(
+            it.astype(a, it.float64).numpy(), it.astype(b, it.float64).numpy()
+        )
+
+
+@pytest.mark.parametrize("shape", [(96, 256), (160, 300), (130, 512)])
+def test_sums_of_few_or_other_rows_are_kernels_of_their_own(
+    device: Any, shape: tuple[int, int]
+) -> None:
+    """Too few for the GPU's processors, of lengths that are not held, or with a short block."""
+    found = compile(gradients)(*drawn(*shape, it.float32, "heldgpu"))
+    expected = compile(gradients)(*drawn(*shape, it.float32, "cpu"))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_three_sums_beside_rows(device: Any) -> None:
+    """Of what a kernel computes and reads; a fourth one of long rows has no memory there."""
+
+    def sums(x: Any, y: Any) -> Any:
+        apart = x - it.mean(x, axis=-1, keepdims=True)
+        return apart, it.sum(apart, axis=0), it.sum(y * apart, axis=0), it.sum(y, axis=0)
+
+    for length, count in ((512, 3), (2304, 2)):
+        values = [v.numpy() for v in drawn(288, length, it.float32, "cpu")]
+        given, host = (
+            [it.asarray(v, device=on) for v in (values[0], values[3])] for on in ("heldgpu", "cpu")
+        )
+        steps = explain(compile(sums), *given, runs=0).steps
+        assert max(s.operations.count("block_sums") for s in steps) == count
+        for a, b in zip(compile(sums)(*given), compile(sums)(*host), strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_what_all_rows_share_is_not_held(compiled: Any) -> None:
+    """A norm's weight leaves registers to its rows."""
+    nest = Nest(
+        1,
+        (Operand("float32"), Operand("float32"), Operand("float32", True)),
+        (),
+        (
+            Reduce(*_of(lambda b: b.append("mul", "float32", (_x(b, 0), _x(b, 1))), "sum")),
+            Map(*_of(lambda b: b.append("add", "float32", (_x(b, 0), _x(b, 1))), 2)),
+        ),
+    )
+    both = render(nest, "nest")
+    shared = for_launch(nest, "nest", (9, 4096, 4096, 1, 0, 1, 4096, 1))
+    assert shared is not None
+    assert "held1" in both
+    assert "held1" not in shared
+    assert "near1" in shared
+    assert compiled(shared)[:4] == b"\x7fELF"
+
+
+def _x(b: CodeBuilder, k: int) -> int:
+    return b.load(k, "float32")
+
+
+def _of(made: Any, use: Any) -> tuple[Any, Any]:
+    """Code, and what a stage does with its result."""
+    b = CodeBuilder()
+    code, (root,) = b.finish(made(b))
+    return code, ((use, root),)
+
+
 def test_short_rows_have_a_warp_each() -> None:
     nest = softmax("float32")
     assert grid_of(nest, (1001, 1024), 132) == (501, 64, 2)
@@ -106,13 +202,14 @@ def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:
     """So that more rows are on their way; the one for the longest is that of all other rows."""
     nest = softmax("bfloat16")
     for length, pairs in ((256, 8), (512, 8), (768, 16), (1024, 16)):
-        source = for_length(nest, "nest", length)
+        source = for_launch(nest, "nest", (9, length, length, 1, length, 1))
         assert source is not None
         assert f"held0[{pairs}];" in source
         assert f"inner <= {64 * pairs} &&" in source
         assert compiled(source)[:4] == b"\x7fELF"
     assert "held0[32];" in render(nest, "nest")
-    assert [for_length(nest, "nest", n) for n in (2048, 4096, 1000, 0)] == [None] * 4
+    for n in (2048, 4096, 1000, 0):
+        assert for_launch(nest, "nest", (9, n, 8, 1, 8, 1)) is None
 
 
 def test_halves_are_converted_by_the_machine(compiled: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder
-from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, Row, result_dtype
+from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, Row, Stage, result_dtype
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, SSE2
 from ingle.tensor.dtypes import as_dtype
 from ingle.testkit.bits import same_bits
@@ -224,8 +224,12 @@ def test_sums_down_wide_matrices(machine: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(1, 1), (31, 70), (32, 16), (33, 5), (200, 130)])
-def test_sums_over_rows_on_the_way(machine: Any, shape: tuple[int, int], dtype: str) -> None:
-    """A row's mean is taken off, what is left is stored and summed over rows, in two steps."""
+@pytest.mark.parametrize("along", [False, True])
+def test_sums_over_rows_on_the_way(
+    machine: Any, shape: tuple[int, int], dtype: str, along: bool
+) -> None:
+    """A row's mean is taken off, what is left is stored and summed over rows, in two steps, and, if
+    `along`, in the same stage along its row."""
     rows, columns = shape
     b = CodeBuilder()
     code, (root,) = b.finish(b.load(0, dtype))
@@ -235,7 +239,10 @@ def test_sums_over_rows_on_the_way(machine: Any, shape: tuple[int, int], dtype: 
     square = b.append("mul", dtype, (off, off))
     code, (left, more) = b.finish(off, square)
     operands = [Operand(dtype), *[Operand(dtype, True)] * 3]
-    stages = (total, Map(code, ((1, left),), ((2, left), (3, more))))
+    last: Stage = Map(code, ((1, left),), ((2, left), (3, more)))
+    if along:
+        last = Reduce(code, (("sum", left),), ((1, left),), ((2, left), (3, more)))
+    stages: tuple[Stage, ...] = (total, last)
     kernel = machine.kernel(Nest(1, tuple(operands), (), stages))
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     blocks = -(-rows // 32)

@@ -22,7 +22,7 @@ from ingle.fusion.device import (
     axes_by_strides,
     taker,
 )
-from ingle.fusion.device.cuda import THREADS, for_length, grid_of
+from ingle.fusion.device.cuda import THREADS, for_launch, grid_of, sums_beside_rows
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
@@ -232,6 +232,10 @@ class CudaBackend(KernelBackend):
             return None
         return peers.summed(groups)
 
+    def sums_beside_rows(self, rows: int, columns: int) -> int:
+        """As many as a block of threads has memory for, where blocks of rows fill the GPU."""
+        return sums_beside_rows(rows, columns, self.limits.processors)
+
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether cuBLAS takes a matrix product of these."""
         a, b = avals
@@ -275,7 +279,7 @@ class CudaBackend(KernelBackend):
         assert len(args) == layout(nest).scalar(len(nest.scalars))
         behind = [*args, 0, units(nest, sizes), grid.grain]
         given = (ctypes.c_int64 * (len(pointers) + 1 + len(behind)))(*pointers, 0, *behind)
-        own = for_length(nest, "nest", sizes[-1]) if sizes else None
+        own = for_launch(nest, "nest", args) if sizes else None
         kernel = self.kernel(nest if own is None else own)
         self.enter()
         with self.lock, told(self.device, "a kernel was launched"):

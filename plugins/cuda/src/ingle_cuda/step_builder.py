@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
-from ingle.fusion.device.cuda import THREADS, for_length, grid_of
+from ingle.fusion.device.cuda import THREADS, for_launch, grid_of
 from ingle.fusion.device.executables import compiled
 from ingle.fusion.device.kernels import (
     SIZES,
@@ -126,7 +126,7 @@ class StepBuilder:
         given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
             *[0] * (max(count, 1) + 1), *behind
         )
-        own = for_length(nest, _NEST, sizes[-1]) if sizes else None
+        own = for_launch(nest, _NEST, numbers) if sizes else None
         source = nest if own is None else own
         return KernelStep(
             compiled(self._backend, launch, source, _NEST), pointers, given,

@@ -24,7 +24,6 @@ from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
-from .passes.sums_in_pieces import with_sums_in_pieces
 from .runtime.custom_kernels import registrations
 from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
@@ -127,7 +126,7 @@ def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Kernel
     """
     optimized = with_split_rows(with_concat_of_pads(simplify(graph)))
     if device.splits_sums:
-        optimized = with_sums_in_pieces(optimized)
+        optimized = simplify(optimized)  # rows of a sum's pieces are widened as other readers do
     # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
     begin = device.begin_compiling if beside() and type(graph) is Graph else None
     return Scheduler(optimized, Legality(device), pairs, begin).sequence()

@@ -66,6 +66,7 @@ class Grouping:
         self._written: dict[int, tuple[int, ...]] = {}
         self._order = GroupOrder()
         self._uses = uses
+        self._elementwise_readers: dict[int, list[int]] | None = None
 
     def place_all(self, alone: AbstractSet[int]) -> None:
         """Puts each node into a group, greedily, in order.
@@ -345,20 +346,47 @@ class Grouping:
         """Sums over rows go where rows are folded, if that computes what is summed."""
         (value,) = self._graph.nodes[position].args
         before = self._before(position, self._sources(position))
-        group = next(iter(before), None)
-        if group is None or group.kind != "nest" or len(before) != 1:
-            return False
-        source = self.seen_from(group, self._views.of(value))
-        natural = long_axes(self._shape(value))
         inner = kept_axes(self._graph, position)
-        if source != natural or group.space != self._shape(value):
-            return False
-        if group.inner not in (None, inner) or group.lanes not in (None, "inner"):
-            return False
-        group.inner, group.lanes = inner, "inner"
-        group.nodes.append(position)
-        self._group_of[self._graph.nodes[position].results[0]] = group
-        return True
+        for group in self.groups_at(value):
+            full = len(group.nodes) >= MOST_NODES or group.reads >= MOST_READS
+            if full or not self._order.reachable(group, before):
+                continue
+            if group.inner not in (None, inner) or group.lanes not in (None, "inner"):
+                continue
+            group.inner, group.lanes = inner, "inner"
+            group.nodes.append(position)
+            self._group_of[self._graph.nodes[position].results[0]] = group
+            self._order.depend(group, before)
+            return True
+        return False
+
+    def groups_at(self, value: int) -> list[Group]:
+        """The groups that compute a value where their loops stand, or read it there."""
+        view, shape = self._views.of(value), self._shape(value)
+        maker = self._group_of.get(view.root)
+        found: dict[Group, None] = {}
+        computes = maker is not None and maker.kind == "nest" and maker.space == shape
+        if maker is not None and computes and self.seen_from(maker, view) == long_axes(shape):
+            return [maker]
+        for position in self._readers().get(view.root, ()):
+            node = self._graph.nodes[position]
+            group = self._group_of.get(node.results[0])
+            if group is None or group.kind != "nest" or group.space != shape:
+                continue
+            own = group.coordinates.get(node.results[0])
+            if own == long_axes(shape) and any(self._views.of(a) == view for a in node.args):
+                found[group] = None
+        return list(found)
+
+    def _readers(self) -> dict[int, list[int]]:
+        """The positions of elementwise operations that take each value, under whatever view."""
+        if self._elementwise_readers is None:
+            found: dict[int, list[int]] = {}
+            for position, node in enumerate(self._graph.nodes):
+                for value in node.args if self._roles[position] == "map" else ():
+                    found.setdefault(self._views.of(value).root, []).append(position)
+            self._elementwise_readers = found
+        return self._elementwise_readers
 
     def _merge(self, group: Group, other: Group, position: int) -> None:
         """Makes one group of two that meet in a node, if nothing runs between them."""

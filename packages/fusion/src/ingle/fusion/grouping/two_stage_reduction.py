@@ -4,12 +4,15 @@ The gradient of a layer norm's weight is a sum over rows of what the kernel of i
 computes anyway. Such a sum becomes two operations: `block_sums` makes a row of sums for each
 `BLOCK` rows, and `totals` adds these up. Both together add in the order in which the sum alone
 would.
+
+On a device that makes all long sums in pieces (`split_sums`), the sum of each piece is a
+`block_sums` where its kernels add beside rows; so is that of what such a kernel only reads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ingle.tensor.contract import Aval
@@ -21,7 +24,9 @@ from ..kernel.lowering import reduction_of
 from ..kernel.nest import BLOCK
 
 if TYPE_CHECKING:
+    from .group import Group
     from .groups import Grouping
+    from .legality import Kernels
 
 FEWEST_ROWS, FEWEST_COLUMNS = 4 * BLOCK, 16
 """Sums over fewer rows, and rows that are shorter, are better left to a kernel of their own."""
@@ -73,23 +78,88 @@ def _from(first: int, shape: tuple[int, ...]) -> frozenset[int]:
     return frozenset(a for a in range(first, len(shape)) if shape[a] != 1)
 
 
-def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping) -> list[int]:
-    """The positions of sums over rows whose operand a kernel computes that goes by rows.
+def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping, device: Kernels) -> list[int]:
+    """The positions of sums over rows whose operand a kernel computes, or reads, that goes by rows.
 
     Args:
         graph: with composites expanded.
         views: of its values.
         grouping: of its nodes, as they are.
+        device: says how many sums its kernels add beside rows.
     """
-    return [p for p in range(len(graph.nodes)) if _is_chosen(graph, views, grouping, p)]
+    found = [p for p in range(len(graph.nodes)) if _is_chosen(graph, views, grouping, p)]
+    beside: dict[Group, int] = {}
+    most: Callable[[int, int], int] | None = getattr(device, "sums_beside_rows", None)
+    if most is None or not device.splits_sums:
+        return found
+    for position, value in pieces_of_rows(graph).items():
+        group = _row_group(graph, views, grouping, value)
+        if group is not None:
+            shape = graph.values[value].aval.shape
+            count = beside.get(group, 0)
+            if count < most(math.prod(shape[:-1]), shape[-1]):
+                beside[group] = count + 1
+                found.append(position)
+    return sorted(found)
+
+
+def pieces_of_rows(graph: Graph) -> dict[int, int]:
+    """The positions of sums of blocks of `BLOCK` rows, and the values whose last axis is a row's.
+
+    Their operands are these values, or the same seen with axes that nothing else has.
+    """
+    maker = {node.results[0]: node for node in graph.nodes if node.op.operation.name == "reshape"}
+    users: dict[int, list[int]] | None = None
+    found: dict[int, int] = {}
+    for position, node in enumerate(graph.nodes):
+        if reduction_of(node.op) != "sum" or node.op.attributes["axis"] != (1,):
+            continue
+        pieces, dtype = graph.values[node.args[0]].aval
+        if node.op.attributes["keepdims"] or dtype.name != "float32" or len(pieces) != 3:
+            continue
+        if pieces[1] == BLOCK and pieces[2] != 1:
+            value = node.args[0]
+            reshaped = maker.get(value)
+            if reshaped is not None:
+                users = users or graph.users()
+                before = graph.values[reshaped.args[0]].aval.shape
+                if len(users[value]) == 1 and len(before) > 1 and before[-1] == pieces[-1]:
+                    value = reshaped.args[0]
+            found[position] = value
+    return found
+
+
+def _row_group(graph: Graph, views: Views, grouping: Grouping, value: int) -> Group | None:
+    """The group that folds the rows of a value which it computes or reads."""
+    shape = graph.values[value].aval.shape
+    inner = _from(len(shape) - 1, shape)
+    for group in grouping.groups_at(value):
+        if group.lanes == "inner" and group.inner == inner:
+            return group
+    return None
 
 
 def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
-    """The graph with some sums over rows in two steps."""
+    """The graph with some sums over rows in two steps.
+
+    Those of pieces come as late as they can, when the group is there that they join.
+    """
     sums = set(chosen)
+    pieces = {p: v for p, v in pieces_of_rows(graph).items() if p in sums}
+    late: dict[int, int] = {}
     new, place = graph.emptied()
+
+    def there(values: Sequence[int]) -> tuple[int, ...]:
+        for value in values:
+            if value not in place:
+                (place[value],) = new.node(BLOCK_SUMS.op(kept=1), there((late.pop(value),)))
+        return tuple([place[v] for v in values])
+
     for position, node in enumerate(graph.nodes):
-        args = tuple([place[a] for a in node.args])
+        if position in pieces:
+            late[node.results[0]] = pieces[position]
+            continue
+        args = there(node.args)
         if position in sums:
             blocks = new.node(BLOCK_SUMS.op(kept=_kept(graph, node)), args)
             made = new.node(TOTALS.op(axis=0), blocks)
@@ -99,7 +169,7 @@ def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
         else:
             made = new.append(node.op, args, [graph.values[r].aval for r in node.results])
         place.update(zip(node.results, made, strict=True))
-    new.outputs = tuple([place[o] for o in graph.outputs])
+    new.outputs = there(graph.outputs)
     return new
 
 

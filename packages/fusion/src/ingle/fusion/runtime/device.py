@@ -141,8 +141,10 @@ class KernelDevice(Protocol):
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
     whether it renders nests that add up windows, without which each tap is added by itself. And
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
-    operands that lie so, beside kernels; else `execute_native` does between them. And `checks`,
-    those of plans that have returned before they had run; without them plans wait for their flags.
+    operands that lie so, beside kernels; else `execute_native` does between them. If it splits
+    sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that
+    folds each of these rows; else none. And `checks`, those of plans that have returned before they
+    had run; without them plans wait for their flags.
     """
 
     dtypes: frozenset[str] | None

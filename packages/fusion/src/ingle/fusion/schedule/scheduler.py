@@ -17,6 +17,7 @@ from ..lowering.contraction import ContractionBuilder
 from ..lowering.nests import NestBuilder, nest_builder
 from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
+from ..passes.sums_in_pieces import with_sums_in_pieces
 from ..support.time_slices import tick
 from .narrowing import narrowed
 from .rates import rates_of
@@ -100,8 +101,7 @@ class Scheduler:
                 return None
             part = self._of(short.graph)
             sums = part.sums_in_two_steps()
-            if sums:
-                self._take(in_two_steps(self._graph, short.positions(sums)))
+            if self._rewrite_sums(short.positions(sums)):
                 short = shortened(self._graph)
                 if short is None:
                     return None
@@ -118,16 +118,26 @@ class Scheduler:
         return Scheduler(graph, self._legality, self._donors, self._begin_compiling)
 
     def _groups_in_two_steps(self) -> list[LoweredGroup]:
-        sums = self.sums_in_two_steps()
-        if sums:
-            self._take(in_two_steps(self._graph, sums))
+        self._rewrite_sums(self.sums_in_two_steps())
         return self.groups()
+
+    def _rewrite_sums(self, chosen: Sequence[int]) -> bool:
+        """Has some sums in two steps, and the operands of other pieces computed on their axes;
+        returns whether anything is other than before."""
+        graph = in_two_steps(self._graph, chosen) if chosen else self._graph
+        if self._legality.device.splits_sums:
+            graph = with_sums_in_pieces(graph)
+        if graph is self._graph:
+            return False
+        self._take(graph)
+        return True
 
     def sums_in_two_steps(self) -> list[int]:
         """The positions of sums over rows that kernels can make in two steps."""
         self._begin()
         self._first = self._grouping()
-        return sums_in_two_steps(self._graph, self._views, self._first)
+        device = self._legality.device
+        return sums_in_two_steps(self._graph, self._views, self._first, device)
 
     def groups(self) -> list[LoweredGroup]:
         """The groups in order, with their calls."""

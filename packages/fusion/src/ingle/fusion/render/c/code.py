@@ -80,6 +80,8 @@ class CodeRenderer:
             case "argument":
                 return f"x{value}"
             case "cast":
+                if dtype in HALVES and origin == "float32" and code[places[0]].name in _ARITHMETIC:
+                    return f"{helpers.narrow_computed(self.source, dtype)}({args[0]})"
                 return self.cast(dtype, origin, args[0])
             case "bitcast":
                 return self._bitcast(dtype, origin, args[0])
@@ -219,5 +221,7 @@ _HINTS = {"and": "both", "or": "either", "xor": "differ", "not": "inverse", "cas
           "fallback": "safe", "min": "smaller", "max": "larger"}  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "fma", "sqrt"})
+"""Of floats: what makes NaN of the machine's bits."""
 _LIBRARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
             "abs": "fabs"}  # fmt: skip

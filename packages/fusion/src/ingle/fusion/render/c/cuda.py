@@ -15,7 +15,7 @@ from ...kernel.nest import Nest, layout
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
 from .held import held
-from .held_lengths import WHOLE, capacity_for, may_hold, rows_at_once
+from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
 from .source import rendered
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of
@@ -140,24 +140,28 @@ def given_struct(operands: int, numbers: int) -> list[str]:
     ]
 
 
-def render(nest: Nest, name: str, capacity: int = WHOLE) -> str:
+def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
     """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`.
 
     Args:
-        capacity: elements of a row that a warp may hold; see `for_length`.
+        holding: of rows that are held; see `for_launch`.
     """
     if may_hold(nest):
-        return held(nest, name, CUDA, capacity)
+        return held(nest, name, CUDA, holding)
     if is_wide(nest):
         return grouped(nest, name, CUDA)
     return _alone(nest, name, CUDA)
 
 
-def for_length(nest: Nest, name: str, length: int) -> str | None:
-    """The source of a kernel for rows of a length, with the bits of the nest's own; None where that
-    is the nest's own."""
-    capacity = capacity_for(nest, length)
-    return None if capacity == WHOLE else render(nest, name, capacity)
+def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
+    """The source of a kernel for a launch, with the bits of the nest's own; None where that is the
+    nest's own.
+
+    Args:
+        numbers: sizes, then strides, as `layout` says.
+    """
+    holding = holding_for(nest, numbers)
+    return None if holding == ANY_LAUNCH else render(nest, name, holding)
 
 
 def _alone(nest: Nest, name: str, dialect: Cuda) -> str:

@@ -41,6 +41,8 @@ MOST = 64
 """Work items of a group."""
 _AT_ONCE = 4
 """Elements that a work item asks memory for before it computes with the first one."""
+_MOST_ROWS = 32
+"""The same down a column."""
 _WORTH_IT = 4
 """Bytes of an element from which on a kernel waits for memory, not for arithmetic: half types are
 computed in float32, to and from which each element is converted."""
@@ -113,6 +115,28 @@ class _Columns(OuterNest):
     def _over(self, scope: Scope, body: Scope) -> None:
         scope.block("", body)
 
+    def _walk(
+        self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
+    ) -> None:
+        count = self._rows_at_once(number)
+        if count > 1:
+            scope.add(f"#pragma unroll {count}")
+        super()._walk(number, partials, scope, start, stop)
+
+    def _rows_at_once(self, number: int) -> int:
+        """How many elements down a column a work item asks for before it computes with the first
+        one; 1 where stores might be to the same memory."""
+        stage = self.stages[number]
+        loads = {i.value for i in stage.code if i.name == "load"}
+        if stage.stores or not loads or any(i.name == "gather" for i in stage.code):
+            return 1
+        count = _MOST_ROWS
+        while count > 1 and (
+            count * len(loads) > _MOST_REGISTERS or count * len(stage.code) > _LONGEST_CODE
+        ):
+            count //= 2
+        return count
+
     def guarded(self, stages: Scope) -> Scope:
         own = Scope()
         own.block("if (column < width)", stages)
@@ -153,7 +177,7 @@ class GroupNest(InnerNest):
 
     def rows_loop(self, row: Scope) -> tuple[str, Scope]:
         if in_blocks(self.nest):
-            return "for (int64_t block = begin; block < end; block++)", self._blocks(row)
+            return "for (int64_t piece = begin; piece < end; piece++)", self._blocks(row)
         return super().rows_loop(row)
 
     def _blocks(self, row: Scope) -> Scope:
@@ -163,8 +187,8 @@ class GroupNest(InnerNest):
                 nothing = literal(neutral_bits("sum", stage.code[at].dtype), stage.code[at].dtype)
                 clear = [f"{self._sums(k)}[i] = {nothing};"]
                 block.block(self._along("0", self.inner_size()), clear)
-        block.add(f"const int64_t last = {least}((block + 1) * {BLOCK}, {self.size(0)});")
-        block.block(f"for (int64_t unit = block * {BLOCK}; unit < last; unit++)", row)
+        block.add(f"const int64_t last = {least}((piece + 1) * {BLOCK}, {self.size(0)});")
+        block.block(f"for (int64_t unit = piece * {BLOCK}; unit < last; unit++)", row)
         return block
 
     def _along(self, start: str, stop: str) -> str:

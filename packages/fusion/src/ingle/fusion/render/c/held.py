@@ -9,13 +9,19 @@ is needed again is kept, so that memory is read once and written once.
 
 Rows of other lengths and places go the way of all groups, in the same kernel.
 
+Sums over rows grow beside them: a thread adds what it computes of each row to sums of its own,
+in registers where these are few, else in shared memory, and writes them behind the last row of a
+block. So the gradient of a layer norm reads its rows once. The next row is on its way meanwhile
+if there are registers for it, since few threads share a block of rows.
+
 Rows that are read once, as those of a matrix times a vector, may be of any length: two warps take
 two blocks of their sums at a time. A thread asks for up to 16 pairs of each operand before it
 computes with the first one, since a row's memory answers late and nothing else waits with it.
 
 What a thread holds are registers, of which a multiprocessor has few: with half of them twice as
 many rows are on their way. So there are kernels for rows of up to 512, 1024 and 2048 elements, and
-each length has the one that holds it; no sum has another order in them.
+each length has the one that holds it; no sum has another order in them. What all rows share, as
+weights, is not held: it is near whenever it is read.
 """
 
 from __future__ import annotations
@@ -23,16 +29,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES, Code
-from ...kernel.nest import BLOCK, Nest, Row
+from ...kernel.nest import BLOCK, Nest, Row, columns_of, in_blocks
+from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from ..leaves import Environment
+from . import helpers
 from .dialect import GroupDialect
 from .groups import MOST, GroupNest
-from .held_lengths import CHUNK, SHARED, SPAN, STEP, WARP, WHOLE, adds_floats
+from .held_lengths import (
+    ANY_LAUNCH,
+    CHUNK,
+    MOST_COLUMN_BYTES,
+    SHARED,
+    SPAN,
+    STEP,
+    WARP,
+    WHOLE,
+    Holding,
+    adds_floats,
+    column_bytes,
+)
 from .inner import InnerNest, RowPlace, each
 from .reductions import Partial, joined
 from .rows import FIXED, UNIFORM, VARYING
-from .text import Scope, value_type
+from .text import Scope, literal, value_type
 
 _MOST_CHUNKS = 4
 _AHEAD_REGISTERS = 48
@@ -40,20 +60,20 @@ _AHEAD_REGISTERS = 48
 _PAIRS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
 _MOST_REGISTERS = 144
 """For what is held of a row."""
+_MOST_COLUMN_REGISTERS = 32
+"""For sums over rows; more of them are in shared memory."""
+_MOST_WITH_NEXT = 160
+"""Registers up to which the next row is loaded while one is computed with."""
 _LONGEST_CODE = 160
 """Instructions for an element, in all stages: they are written 64 times."""
 _DEAR = 8
 """Instructions from which on a value is kept rather than computed again."""
 
 
-def held(nest: Nest, name: str, dialect: GroupDialect, capacity: int = WHOLE) -> str:
-    """The source of a kernel that holds rows where it may.
-
-    Args:
-        capacity: see `CAPACITIES`.
-    """
+def held(nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH) -> str:
+    """The source of a kernel that holds rows where it may."""
     validate(nest)
-    return HeldNest(nest, name, dialect, capacity).render()
+    return HeldNest(nest, name, dialect, holding).render()
 
 
 @dataclass
@@ -64,15 +84,18 @@ class _HeldPlace(RowPlace):
         if self.owner.nest.operands[operand].lane != "unit":
             return super().load(operand, dtype)
         assert isinstance(self.owner, HeldNest)
-        return self.owner.loaded(operand, self.owner.register(operand))
+        return self.owner.loaded(operand, self.owner.read_register(operand))
 
 
 class HeldNest(GroupNest):
     """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
 
-    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, capacity: int = WHOLE) -> None:
+    def __init__(
+        self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH
+    ) -> None:
         super().__init__(nest, name, dialect)
-        self._pairs = capacity // SPAN
+        self._capacity = holding.capacity
+        self._pairs = holding.capacity // SPAN
         self._holding = False
         self._known_uniform = list(self.known)
         self._readers: dict[int, list[int]] = {}
@@ -81,21 +104,42 @@ class HeldNest(GroupNest):
                 if nest.operands[k].lane == "unit":
                     self._readers.setdefault(k, []).append(number)
         writers = {k for s in self.stages for k, _ in s.stores}
-        self._held = [k for k, at in sorted(self._readers.items()) if len(at) > 1 or k in writers]
+        self._held = [
+            k
+            for k, at in sorted(self._readers.items())
+            if (len(at) > 1 and k not in holding.shared) or k in writers
+        ]
+        self._sums_of = [k for s in nest.stages for k, _ in columns_of(s)]
+        self._sums_in_registers = self._registers_of(self._sums_of) <= _MOST_COLUMN_REGISTERS
         self._kept = self._values_kept()
         self._streams = self._is_whole() and not self._held and not any(self._kept) and all(
-            isinstance(s.stage, Row) or adds_floats(s.stage) for s in self.stages
+            isinstance(s.stage, Row) or (adds_floats(s.stage) and not s.columns)
+            for s in self.stages
         )  # fmt: skip
+        registers, inputs = self._registers(), self._registers_of(self._inputs_held())
+        self._takes_next = in_blocks(nest) and registers + inputs <= _MOST_WITH_NEXT
         self._suits = (
-            self._registers() <= _MOST_REGISTERS
+            registers <= _MOST_REGISTERS
             and sum(len(s.code) for s in self.stages) <= _LONGEST_CODE
+            and (
+                self._sums_in_registers
+                or column_bytes(len(self._sums_of), self._capacity) <= MOST_COLUMN_BYTES
+            )
         )
 
+    def _inputs_held(self) -> list[int]:
+        return [k for k in self._held if not self.nest.operands[k].output]
+
+    def _registers_of(self, operands: list[int]) -> int:
+        """For a thread's part of a row of some operands."""
+        sizes = [SIZES[self.nest.operands[k].dtype] for k in operands]
+        return sum(2 * self._pairs * size // 4 for size in sizes)
+
     def _registers(self) -> int:
-        """For what is held of a row, by a thread."""
-        pairs = self._pairs
-        held = sum(2 * pairs * SIZES[self.nest.operands[k].dtype] // 4 for k in self._held)
-        return held + 2 * pairs * len({name for names in self._kept for name in names.values()})
+        """For what is held of a row, and of sums over rows, by a thread."""
+        sums = self._registers_of(self._sums_of) if self._sums_in_registers else 0
+        kept = len({name for names in self._kept for name in names.values()})
+        return self._registers_of(self._held) + sums + 2 * self._pairs * kept
 
     def _values_kept(self) -> list[dict[int, str]]:
         """For each stage the values that one stage reduces and a later one needs, with names."""
@@ -135,6 +179,8 @@ class HeldNest(GroupNest):
             self._held_stage(number, stages)
         row, loop, found = Scope(), Scope(), Scope()
         row.add(*self.unit.lines(), *stages.lines())
+        if in_blocks(self.nest):
+            row = self._held_block(row)
         inner = self.inner_size()
         loop.add(
             f"const bool alone = {f'{inner} <= {WHOLE}' if self._is_whole() else 'true'};",
@@ -143,10 +189,51 @@ class HeldNest(GroupNest):
             "const bool first = part == 0 && (alone || warp == 0);",
         )
         start, step = "begin + (alone ? warp : 0)", f"alone ? {MOST // WARP} : 1"
-        loop.block(f"for (int64_t unit = {start}; unit < end; unit += {step})", row)
+        turn = "piece" if in_blocks(self.nest) else "unit"
+        loop.block(f"for (int64_t {turn} = {start}; {turn} < end; {turn} += {step})", row)
         found.block(f"if ({self._condition()})", loop)
         found.block("else", others)
         return found
+
+    # -- sums over rows ----------------------------------------------------------------------
+
+    def _held_block(self, row: Scope) -> Scope:
+        """Some rows, whose sums begin with nothing, grow with each row, and are written."""
+        block, clear, write = Scope(), Scope(), Scope()
+        for k in self._sums_of:
+            dtype = self.nest.operands[k].dtype
+            union = self._union(k)
+            if self._sums_in_registers:
+                block.add(f"{union} sums{k}[{self._pairs}];")
+            else:
+                kind, count = _PAIRS[SIZES[dtype]], self._pairs * MOST
+                self.head.declare(f"sums{k}", f"{self.dialect.local} {kind} sums{k}[{count}];")
+            nothing = literal(neutral_bits("sum", dtype), dtype)
+            clear.add(
+                f"{union} none{k};", f"none{k}.at[0] = none{k}.at[1] = {nothing};",
+                f"{self._sum_of_pair(k, 'p')} = none{k}.whole;",
+            )  # fmt: skip
+            place = f"{self._sums(k)} + from + p * {SPAN}"
+            write.add(f"*({_PAIRS[SIZES[dtype]]} *)({place}) = {self._sum_of_pair(k, 'p')};")
+        rows = f"{helpers.least(self.source)}((piece + 1) * {BLOCK}, {self.size(0)})"
+        block.add("#pragma unroll")
+        block.block(f"for (int p = 0; p < {self._pairs}; p++)", clear)
+        block.add(f"const int64_t last = {rows};")
+        if self._takes_next:
+            for k in self._inputs_held():
+                block.add(f"{self._union(k)} next{k}[{self._pairs}];")
+        block.block(f"for (int64_t unit = piece * {BLOCK}; unit < last; unit++)", row)
+        written = Scope()
+        written.block(f"if (from + p * {SPAN} < {self.inner_size()})", write)
+        block.add("#pragma unroll")
+        block.block(f"for (int p = 0; p < {self._pairs}; p++)", written)
+        return block
+
+    def _sum_of_pair(self, k: int, p: str) -> str:
+        """Where a thread has the sums over rows of a pair, as one word."""
+        if self._sums_in_registers:
+            return f"sums{k}[{p}].whole"
+        return f"sums{k}[({p}) * {MOST} + threadIdx.x]"
 
     def _is_whole(self) -> bool:
         """Whether warps may share a row, as each holds all that belongs together."""
@@ -180,14 +267,35 @@ class HeldNest(GroupNest):
             stages.add(f"{self._union(k)} held{k}[{self._pairs}];")
         for name in dict.fromkeys(name for names in self._kept for name in names.values()):
             stages.add(f"float {name}[{self._pairs}][2];")
-        inputs = [k for k in self._held if not self.nest.operands[k].output]
-        if inputs:
-            loads = Scope()
-            for k in inputs:
-                loads.add("#pragma unroll")
-                pair = f"held{k}[p + q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};"
-                loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
-            self._chunks(stages, loads)
+        inputs = self._inputs_held()
+        if not inputs:
+            return
+        if not self._takes_next:
+            self._load(inputs, "held", "", stages)
+            return
+        first, following = Scope(), Scope()
+        self._load(inputs, "next", "", first)
+        self._load(inputs, "next", " + {step}", following)
+        stages.block(f"if (unit == piece * {BLOCK})", first)
+        stages.add("#pragma unroll")
+        taken = [f"held{k}[p].whole = next{k}[p].whole;" for k in inputs]
+        stages.block(f"for (int p = 0; p < {self._pairs}; p++)", taken)
+        stages.block("if (unit + 1 < last)", following)
+
+    def _load(self, inputs: list[int], name: str, further: str, scope: Scope) -> None:
+        """All pairs of some operands.
+
+        Args:
+            name: of the arrays that they are loaded into.
+            further: where behind the row at hand, with `{step}` for an operand's from row to row.
+        """
+        loads = Scope()
+        for k in inputs:
+            loads.add("#pragma unroll")
+            place = f"from + (p + q) * {SPAN}{further.format(step=self.stride(k, 0))}"
+            pair = f"{name}{k}[p + q].whole = {self._pair(k, place)};"
+            loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
+        self._chunks(scope, loads)
 
     def _chunks(self, scope: Scope, body: Scope, pairs: int = CHUNK) -> None:
         """Something for each chunk, or several of them, of pairs of a thread that the row has."""
@@ -210,8 +318,8 @@ class HeldNest(GroupNest):
         scope.block(f"for (int chunk = 0; chunk < {pairs}; chunk += {CHUNK})", chunk)
 
     def _near(self, number: int) -> list[int]:
-        """The operands that a stage alone reads, as they come."""
-        return [k for k, at in self._readers.items() if at == [number] and k not in self._held]
+        """The operands that a stage reads and nobody holds."""
+        return [k for k, at in self._readers.items() if number in at and k not in self._held]
 
     def _ahead_pairs(self, number: int) -> int:
         """Pairs of each operand that a stage loads before it computes with the first one."""
@@ -237,6 +345,14 @@ class HeldNest(GroupNest):
     def register(self, k: int) -> str:
         """Where the element of an operand is that is looked at."""
         return f"held{k}[p + q].at[n]" if k in self._held else f"near{k}[q].at[n]"
+
+    def read_register(self, k: int) -> str:
+        """The element as a value: of halves from the word of both, which takes one instruction
+        with the conversion behind it."""
+        place = self.register(k)
+        if SIZES[self.nest.operands[k].dtype] != 2:
+            return place
+        return f"(uint16_t)({place.removesuffix('.at[n]')}.whole >> 16 * n)"
 
     def place_at(self, index: str) -> Environment:
         return _HeldPlace(self, index) if self._holding else super().place_at(index)
@@ -298,6 +414,10 @@ class HeldNest(GroupNest):
             pair.add(f"{self._union(k)} new{k};")
         for k, at in prepared.stores:
             self.store(element, k, f"new{k}.at[n]" if k in fresh else self.register(k), done[at])
+        for k, at in prepared.columns:
+            place = self._sum_of_pair(k, "p + q")
+            pair.add(f"{self._union(k)} sum{k};", f"sum{k}.whole = {place};")
+            element.add(f"sum{k}.at[n] += {done[at]};")
         for p in partials:
             element.add(*p.add(self.code, "n", done[p.at], "i"))
         pair.add("#pragma unroll")
@@ -305,6 +425,8 @@ class HeldNest(GroupNest):
         for k, _ in prepared.stores:
             value = f"new{k}" if k in fresh else f"held{k}[p + q]"
             pair.add(f"{self._pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
+        for k, _ in prepared.columns:
+            pair.add(f"{self._sum_of_pair(k, 'p + q')} = sum{k}.whole;")
         self._in_chunks(chunk, pairs, pair)
         return chunk
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, Stage, in_blocks
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...kernel.nest import BLOCK, Nest, Reduce, Row, Stage, columns_of, layout
 from .groups import MOST, group_size
 
 WARP = 32
@@ -17,15 +20,19 @@ SHARED = MOST // WARP * WHOLE
 """Elements of a row that the warps of a group hold together."""
 CAPACITIES = (WHOLE // 4, WHOLE // 2, WHOLE)
 """Elements of a row that a warp holds at most, of the kernels that there are."""
+MOST_COLUMN_BYTES = 40 << 10
+"""Of shared memory for sums over rows: blocks have 48 KiB, and rows exchange results there."""
 _COMBINES = frozenset({"sum", "max", "min", "any", "all"})
 _DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
 
 
 def may_hold(nest: Nest) -> bool:
     """Whether the rows of a nest, where their lengths suit, may be held in registers."""
-    if nest.lanes != "inner" or nest.scattered or nest.ragged or in_blocks(nest) or not nest.outer:
+    if nest.lanes != "inner" or nest.scattered or nest.ragged or not nest.outer:
         return False
     if group_size(nest) != MOST or not any(isinstance(s, Reduce) for s in nest.stages):
+        return False
+    if any(nest.operands[k].dtype != "float32" for s in nest.stages for k, _ in columns_of(s)):
         return False
     stored: set[int] = set()
     for stage in nest.stages:
@@ -56,11 +63,55 @@ def rows_at_once(nest: Nest, length: int) -> int:
     return MOST // WARP if suits and may_hold(nest) else 1
 
 
-def capacity_for(nest: Nest, length: int) -> int:
-    """Which of the kernels that hold a nest's rows is the one for a length."""
-    if not rows_at_once(nest, length) > 1:
-        return WHOLE
-    return next(n for n in CAPACITIES if length <= n)
+class Holding(NamedTuple):
+    """What a kernel that holds rows is written for, beside its nest.
+
+    Attributes:
+        capacity: elements of a row that a warp may hold, of `CAPACITIES`.
+        shared: operands that are the same for all rows, and so are not held: they are near.
+    """
+
+    capacity: int = WHOLE
+    shared: tuple[int, ...] = ()
+
+
+ANY_LAUNCH = Holding()
+
+
+def holding_for(nest: Nest, numbers: Sequence[int]) -> Holding:
+    """Which of the kernels that hold a nest's rows is the one for a launch.
+
+    Args:
+        numbers: sizes, then strides, as `layout` says.
+    """
+    if not may_hold(nest):
+        return ANY_LAUNCH
+    places, axes = layout(nest), range(nest.outer)
+    length = numbers[places.inner]
+    shared = [
+        k
+        for k, operand in enumerate(nest.operands)
+        if operand.lane == "unit"
+        and not operand.output
+        and not any(numbers[places.stride(k, axis)] for axis in axes)
+    ]
+    alone = rows_at_once(nest, length) > 1
+    capacity = next(n for n in CAPACITIES if length <= n) if alone else WHOLE
+    return Holding(capacity, tuple(shared))
+
+
+def column_bytes(columns: int, capacity: int) -> int:
+    """Shared memory of a group for so many sums over rows."""
+    return columns * capacity * SHARED // WHOLE * 4
+
+
+def sums_beside_rows(rows: int, columns: int, processors: int) -> int:
+    """How many sums over rows a kernel adds that holds these rows: none where it would leave
+    processors without a block of rows, or cannot hold a row."""
+    if columns % STEP or columns > SHARED or rows < BLOCK * processors:
+        return 0
+    capacity = next((n for n in CAPACITIES if columns <= n), WHOLE)
+    return MOST_COLUMN_BYTES // column_bytes(1, capacity)
 
 
 def adds_floats(stage: Stage) -> bool:

@@ -97,7 +97,7 @@ def widen(source: Source, dtype: str) -> str:
 
 
 def narrow(source: Source, dtype: str, origin: str) -> str:
-    """A float as a half type, to the nearest, of two to the even one."""
+    """A float as a half type, to the nearest, of two to the even one; a NaN keeps its bits."""
     if origin == "float64":
         return _narrow_double(source)
     to_bits = bitcast(source, "uint32", "float32")
@@ -127,6 +127,13 @@ def narrow(source: Source, dtype: str, origin: str) -> str:
             " - UINT32_C(0x3f400000)));",
         ]
     name = f"{dtype}_of_float32"
+    return source.need(name, _function("uint16_t", name, "float x", body))
+
+
+def narrow_computed(source: Source, dtype: str) -> str:
+    """`narrow` of a float32 that arithmetic made: the bits of a NaN are the machine's anyway."""
+    kept, name = narrow(source, dtype, "float32"), f"{dtype}_of_computed_float32"
+    body = [*_by_machine("ROUNDED", dtype), f"return {kept}(x);"]
     return source.need(name, _function("uint16_t", name, "float x", body))
 
 

@@ -78,7 +78,7 @@ class InnerNest(NestRenderer):
     def rows_loop(self, row: Scope) -> tuple[str, Scope]:
         """The head and the body of the loop over units of work."""
         if in_blocks(self.nest):
-            return "for (int64_t block = begin; block < end; block++)", self._blocks(row)
+            return "for (int64_t piece = begin; piece < end; piece++)", self._blocks(row)
         if self.nest.scattered:
             count = " * ".join([self.size(a) for a in range(1, self.nest.outer)]) or "1"
             return f"for (int64_t unit = 0; unit < {count}; unit++)", row
@@ -92,13 +92,14 @@ class InnerNest(NestRenderer):
                 nothing = literal(neutral_bits("sum", stage.code[at].dtype), stage.code[at].dtype)
                 clear = [f"{self._sums(k)}[i] = {nothing};"]
                 block.block(f"for (int64_t i = 0; i < {self.inner_size()}; i++)", clear)
-        last = f"{least}((block + 1) * {BLOCK}, {self.size(0)})"
+        last = f"{least}((piece + 1) * {BLOCK}, {self.size(0)})"
         block.add(f"const int64_t last = {last};")
-        block.block(f"for (int64_t unit = block * {BLOCK}; unit < last; unit++)", row)
+        block.block(f"for (int64_t unit = piece * {BLOCK}; unit < last; unit++)", row)
         return block
 
     def _sums(self, k: int) -> str:
-        return f"({self.pointer(k)} + block * {self.stride(k, 0)})"
+        """Where the sums of the piece at hand are; `block` is one of a row's own sums."""
+        return f"({self.pointer(k)} + piece * {self.stride(k, 0)})"
 
     def row_pointer(self, k: int) -> str:
         """Where operand `k` begins in this row."""
