@@ -22,6 +22,7 @@ from ingle.fusion.device import (
     Ordered,
     ProgramPlans,
     Turns,
+    WholeCall,
     WindowProblem,
     avals_of,
     axes_by_strides,
@@ -53,6 +54,7 @@ from .memory import (
 )
 
 if TYPE_CHECKING:
+    from .attention.calls import AttentionCalls
     from .background.async_plan import CpuAsyncPlan
     from .eager.custom_kernel import CustomCall
     from .launch.executable import CpuExecutable
@@ -60,6 +62,11 @@ if TYPE_CHECKING:
 
 AXES = 3
 """Image axes that the template of windows knows."""
+ATTENTIONS = frozenset({
+    "scaled_dot_product_attention", "scaled_dot_product_attention_training",
+    "scaled_dot_product_attention_gradient",
+})  # fmt: skip
+"""Operations that there is a template for, which takes most of them whole."""
 FEWEST_ROWS = 4
 """With fewer rows for each of several groups, packing windows takes longer than multiplying."""
 
@@ -95,10 +102,20 @@ class Cpu(NumpyBackend):
         return self._single_operations.run(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs an operation that no kernel is generated for: by somebody's own, or by NumPy."""
+        """Runs an operation that no kernel is generated for: by somebody's own, by the template of
+        attention, or by NumPy."""
         if self.has_custom_kernel(op, avals_of(inputs)):
             return self._by_custom_kernel(op, inputs)
+        if op.operation.name in ATTENTIONS:
+            found = self._attention_calls.run(op, inputs)
+            if found is not None:
+                return found
         return super().execute(op, inputs)
+
+    @cached_property
+    def _attention_calls(self) -> AttentionCalls:
+        made: AttentionCalls = late("ingle_cpu.attention.calls").AttentionCalls(self)
+        return made
 
     def _by_custom_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         key = (op, *avals_of(inputs))
@@ -128,8 +145,16 @@ class Cpu(NumpyBackend):
         )
 
     def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Nothing: composites are taken apart, down to the templates of products."""
-        return False
+        """Attention of more than a few queries; other composites are taken apart, down to the
+        templates of products."""
+        if op.operation.name not in ATTENTIONS:
+            return False
+        return late("ingle_cpu.attention.problem").problem_of(op, avals) is not None
+
+    def launches_whole(self, call: WholeCall) -> bool:
+        """Whether executables compute an operation beside kernels."""
+        launched: bool = late("ingle_cpu.attention.calls").launches(call)
+        return launched
 
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a matrix product of these."""

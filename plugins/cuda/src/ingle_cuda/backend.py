@@ -254,8 +254,11 @@ class CudaBackend(KernelBackend):
         return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, *sizes)
 
     def launches_whole(self, call: WholeCall) -> bool:
-        """Whether executables compute an operation by a library, beside kernels."""
-        return self.whole_step(call) is not None
+        """Whether executables compute an operation by a library, beside kernels.
+
+        Numbers are values that the library holds, no addresses of what changes.
+        """
+        return not call.scalars and self.whole_step(call) is not None
 
     def whole_step(self, call: WholeCall) -> tuple[LibraryOffer, Prepared] | None:
         """The offer that computes an operation within executables, and how."""

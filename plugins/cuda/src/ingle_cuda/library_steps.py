@@ -55,8 +55,9 @@ def library_step(backend: CudaBackend, launch: Launch, call: WholeCall) -> Libra
     offer, prepared = found
     places = [(p.buffer, p.offset) for p in launch.pointers]
     count = len(call.strides)
+    numbers = tuple([x if isinstance(x, Scalar) else None for x in call.numbers])
     return LibraryStep(
-        offer, prepared.plan, call.op, call.numbers, tuple(places[:count]), tuple(places[count:])
+        offer, prepared.plan, call.op, numbers, tuple(places[:count]), tuple(places[count:])
     )
 
 

@@ -91,7 +91,7 @@ class SingleOperations:
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         operation, traits = op.operation, op.operation.traits
         size = max((math.prod(a.shape) for a in avals), default=0)
-        if self._device.has_custom_kernel(op, avals):
+        if self._device.has_custom_kernel(op, avals) or self._device.takes_whole(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
         if traits.family == "movement" or traits.inlined:
             return self._native

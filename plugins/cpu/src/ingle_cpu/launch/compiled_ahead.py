@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ingle.fusion.device import switching
+from ingle.fusion.device import WholeCall, switching
 from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
 
+from ..attention.calls import entries_of
 from ..jit.engine import KernelCompileError
 from ..matmul.autotune import choice_for
 from ..matmul.launches import compile_code
@@ -31,6 +32,8 @@ def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
     for call in calls:
         if isinstance(call, NestCall):
             wanted.setdefault(call.nest, partial(kernel_of, call.nest))
+        elif isinstance(call, WholeCall):
+            wanted.setdefault((call.op, call.avals), partial(entries_of, call))
         elif isinstance(call, ContractionCall):
             problem, epilogue = problem_of(call), epilogue_of(call)
             if (problem, epilogue) not in wanted:

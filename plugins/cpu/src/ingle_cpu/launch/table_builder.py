@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from ingle.fusion.device import BufferOffset, Launch, tick
+from ingle.fusion.device import BufferOffset, Launch, WholeCall, tick
 from ingle.fusion.device.kernels import (
     BLOCK,
     ContractionCall,
@@ -23,6 +23,8 @@ from ingle.fusion.device.kernels import (
 )
 from ingle.fusion.device.llvm import render, target_of
 
+from ..attention.calls import entries_of
+from ..attention.launches import SCALE_AT
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
 from ..matmul import prepacked
 from ..matmul.autotune import Asked, choice_for
@@ -239,9 +241,15 @@ class TableBuilder:
         call = launch.call
         if isinstance(call, NestCall):
             self._add_nest(call, launch)
+        elif isinstance(call, WholeCall):
+            self._add_whole(call, launch)
         else:
-            assert isinstance(call, ContractionCall), "it launches no offers"
             self._add_contraction(call, number, launch)
+
+    def _add_whole(self, call: WholeCall, launch: Launch) -> None:
+        named = {Pointer("operand", k): p for k, p in enumerate(launch.pointers)}
+        start = self._add_entries(entries_of(call), named)
+        self._patches.extend((8 * (start + SCALE_AT), s) for s in launch.scalars)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
         named = {A: launch.pointers[0], B: launch.pointers[1]}
@@ -259,6 +267,13 @@ class TableBuilder:
         elif product.prepackable:
             place = launch.pointers[1]
             self._keepable.append(prepacked.operand(number, problem, thread_pool().threads, place))
+        self._add_entries(made, named)
+        # Scalars stand behind everything else that the last entry, which computes, is given.
+        start = len(self._args) - 1 - len(launch.scalars)
+        self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
+
+    def _add_entries(self, made: Contraction, named: dict[Pointer, BufferOffset]) -> int:
+        """Adds the entries of a template, and returns where the arguments of the last begin."""
         offsets: dict[Pointer, int] = {}
         end = 0
         for scratch, nbytes in enumerate(made.scratch):
@@ -278,9 +293,7 @@ class TableBuilder:
             self._addressed.extend([first[1] + k for k in spec.addresses])
             self._args.extend(spec.args)
             self._code.extend(spec.code)
-        # Scalars stand behind everything else that the last entry, which computes, is given.
-        start = len(self._args) - 1 - len(launch.scalars)
-        self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
+        return len(self._args) - len(made.entries[-1].args)
 
     def _product(
         self, call: ContractionCall, problem: Problem, strides: Sequence[Sequence[int]],

@@ -30,6 +30,9 @@ way, as if `a` had one more row of nothing but these bits, and is taken off in t
 The kind *sliding* is *direct*, but that row k of `b` is as many bytes behind `b` as the number k of
 int32 says that `b_step`, an address, points at.
 
+The kind *columns* reads `a` turned around: its rows are adjacent and its columns `a_row` bytes
+apart, those of `b` lie as for *direct*.
+
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
 """
@@ -67,7 +70,8 @@ class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"`, `"sliding"` or `"dot"`.
+        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"`, `"columns"`, `"sliding"` or
+            `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -147,6 +151,8 @@ class _Micro:
         b = w.let("offsets", "inttoptr i64 %b_step to ptr") if self.slides else "%b"
         carried = [("ptr", "%a"), ("ptr", b), ("ptr", "%soon"), *zeros]
         self.thrice = w.let("thrice", "mul i64 %b_step, 3")
+        if self.tile.kind == "columns":
+            self.columns = [w.let("column", f"mul i64 %a_row, {n}") for n in range(UNROLL + 1)]
         whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
         done = self._loop("many", whole, carried, UNROLL)
         carried = [(kind, value) for (kind, _), value in zip(carried, done, strict=True)]
@@ -157,7 +163,7 @@ class _Micro:
 
     def _row(self, row: int) -> str:
         """How far a row is behind the first one, in bytes."""
-        if self.tile.kind in PACKED or not row:
+        if self.tile.kind in (*PACKED, "columns") or not row:
             return str(row * self.size)
         w = self.writer
         index = w.call("row", "i64", "llvm.smin.i64", "i64 %last", f"i64 {row}")
@@ -168,7 +174,8 @@ class _Micro:
     ) -> Values:
         """Steps of k, some at a time, until the pointer into a has come so deep."""
         w = self.writer
-        stop = self._at("%a", w.let("stop", f"mul i64 {depth}, {self._a_step}"))
+        step = "%a_row" if self.tile.kind == "columns" else self._a_step
+        stop = self._at("%a", w.let("stop", f"mul i64 {depth}, {step}"))
         before, head, inside, after = w.block, *map(w.label, (hint, "body", "end"))
         w.do(f"br label %{head}")
         w.start(head)
@@ -216,7 +223,7 @@ class _Micro:
                     at = i * self.tile.vectors + v
                     sums[at] = self._added(sums[at], each, other)
         return [
-            self._onward(a, count * self._a_step),
+            self._onward(a, self._along(count)),
             self._onward(b, self._down(count)),
             soon,
             *sums,
@@ -255,6 +262,10 @@ class _Micro:
             return "%b_step" if count == 1 else self.thrice
         return self.writer.let("down", f"shl i64 %b_step, {count.bit_length() - 1}")
 
+    def _along(self, count: int) -> str | int:
+        """Bytes that some steps of k take in a."""
+        return self.columns[count] if self.tile.kind == "columns" else count * self._a_step
+
     @property
     def _a_step(self) -> int:
         return self.tile.rows * self.size if self.tile.kind in PACKED else self.size
@@ -276,7 +287,10 @@ class _Micro:
 
     def _a(self, a: str, step: int, row: int) -> str:
         w = self.writer
-        place = self._at(self._at(a, self.rows[row]), step * self._a_step)
+        if self.tile.kind == "columns":
+            place = self._at(self._at(a, self._along(step)), self.rows[row])
+        else:
+            place = self._at(self._at(a, self.rows[row]), step * self._a_step)
         value = w.let("a", f"load {self.scalar}, ptr {place}, align {self.size}")
         return w.splat("a", self.scalar, value, self.lanes)
 

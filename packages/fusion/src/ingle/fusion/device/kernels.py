@@ -9,6 +9,7 @@ from ..kernel.code import CodeBuilder as CodeBuilder
 from ..kernel.code import Instruction as Instruction
 from ..kernel.code import bits_of as bits_of
 from ..kernel.code import text as text
+from ..kernel.expression import Expression as Expression
 from ..kernel.nest import BLOCK as BLOCK
 from ..kernel.nest import Map as Map
 from ..kernel.nest import Nest as Nest

@@ -38,7 +38,8 @@ class Step:
     """One kernel, or one operation that the backend runs by itself.
 
     Attributes:
-        kind: `"nest"`, `"product"` or `"host"`.
+        kind: `"nest"`, `"product"`, `"whole"` for what the device's template or library computes
+            of an operation by itself, or `"host"`.
         operations: the names of what it computes, in order.
         sizes: of its loops.
         nbytes: what it reads and writes, each byte once.
@@ -154,7 +155,7 @@ class Explanation:
     def _repr_svg_(self) -> str:
         times = [s.seconds or s.estimate for s in self.steps]
         total, row, width = sum(times) or 1.0, 22, 900
-        colors = {"nest": "#4c78a8", "product": "#f58518", "host": "#e45756"}
+        colors = {"nest": "#4c78a8", "product": "#f58518", "whole": "#54a24b", "host": "#e45756"}
         parts = []
         start = 0.0
         for number, (step, seconds) in enumerate(zip(self.steps, times, strict=True)):
@@ -213,7 +214,7 @@ def explain(
     if not isinstance(executable, GraphPlans):
         memory = Buffers(entry.graph, views_of(entry.graph))
         memory.name(entry, names)
-        steps = tuple([replace(_host_step(memory, n), rates=rates) for n in range(recorded)])
+        steps = tuple([replace(_alone("host", memory, n), rates=rates) for n in range(recorded)])
         return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
     plan = executable.plan(numbers)
     measured = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
@@ -289,11 +290,11 @@ def _steps(schedule: Schedule, memory: Buffers, times: dict[int, float]) -> list
     done: set[int] = set()
     for step in schedule.steps:
         if isinstance(step, HostStep):
-            found.append(_host_step(memory, step.position, times.get(len(found))))
+            found.append(_alone("host", memory, step.position, times.get(len(found))))
             continue
         for call in step:
             if isinstance(call, WholeCall):
-                found.append(_host_step(memory, call.nodes[0], times.get(len(found))))
+                found.append(_alone("whole", memory, call.nodes[0], times.get(len(found))))
                 continue
             again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
             done.update(call.nodes)
@@ -335,14 +336,15 @@ def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequ
     return Step("product", names, shown, nbytes, flops, seconds, more, reads, writes)
 
 
-def _host_step(memory: Buffers, position: int, seconds: float | None = None) -> Step:
+def _alone(kind: str, memory: Buffers, position: int, seconds: float | None = None) -> Step:
+    """The step of an operation that nothing is fused with."""
     graph = memory.graph
     node = graph.nodes[position]
     avals = [graph.values[v].aval for v in (*node.args, *node.results)]
     nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
     shape = graph.values[node.results[0]].aval.shape
     reads, writes = memory.numbers(node.args), memory.numbers(node.results)
-    return Step("host", (node.op.operation.name,), shape, nbytes, 0, seconds, (), reads, writes)
+    return Step(kind, (node.op.operation.name,), shape, nbytes, 0, seconds, (), reads, writes)
 
 
 def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:

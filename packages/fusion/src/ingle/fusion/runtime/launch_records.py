@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ingle.tensor.contract import Aval, Scalar
+from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.operation import Op
+
+from ..ir.serialization import attributes_of, op_named, read_value, written_value
 from ..kernel.code import Instruction
 from ..kernel.nest import Fold, Map, Nest, Operand, Reduce, Row
 from ..kernel.validation import validate
 from ..lowering.contraction import ContractionCall, Windows
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
+from ..schedule.whole_calls import WholeCall
 from .device import BufferOffset as Pointer
 from .device import Launch
 
 _KINDS: tuple[type[Any], ...] = (
     Launch, NestCall, ContractionCall, Argument, Pointer, Nest, Operand, Reduce, Map, Row,
-    Instruction, Windows, Fold,
+    Instruction, Windows, Fold, WholeCall,
 )  # fmt: skip
 _NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
 _SHARED = frozenset({Nest, Instruction})
-_TUPLE, _SAME = -1, -2
+_TUPLE, _SAME, _OP, _AVAL, _SCALAR = -1, -2, -3, -4, -5
 _PLAIN = frozenset({type(None), int, str, bool})
 """What stands for itself: most of what there is, so that it gets no call of its own."""
 
@@ -43,6 +49,12 @@ def written_launches(launches: Sequence[Launch]) -> Any:
         if type(x) is tuple:
             return [_TUPLE, *[v if type(v) in _PLAIN else write(v) for v in x]]
         number = _NUMBERS.get(type(x))
+        if type(x) is Op:
+            return [_OP, x.operation.name, attributes_of(x)]
+        if type(x) is Aval:
+            return [_AVAL, list(x.shape), x.dtype.name]
+        if type(x) is Scalar:
+            return [_SCALAR, written_value(x.value), x.dtype.name]
         if number is None:
             raise TypeError(f"a launch holds {x!r} of type {type(x).__name__}")
         if type(x) not in _SHARED:
@@ -81,6 +93,14 @@ def read_launches(said: Any) -> list[Launch]:
             if not 0 <= place < len(shared):
                 raise ValueError("a launch refers to what is not there")
             return shared[place]
+        if head == _OP:
+            return op_named(*rest)
+        if head == _AVAL:
+            shape, dtype = rest
+            return Aval(tuple(map(int, shape)), as_dtype(dtype))
+        if head == _SCALAR:
+            value, dtype = rest
+            return Scalar(read_value(value), as_dtype(dtype))
         if head == _TUPLE:
             return tuple([r if type(r) in _PLAIN else read(r) for r in rest])
         if not 0 <= head < len(_KINDS) or len(rest) != len(_KINDS[head]._fields):
@@ -102,4 +122,6 @@ def _fits(launch: Launch) -> bool:
     call = launch.call
     if type(call) is NestCall:
         return len(launch.pointers) == len(call.arguments) == len(call.nest.operands)
+    if type(call) is WholeCall:
+        return len(launch.pointers) == len(call.arguments)
     return type(call) is ContractionCall and len(launch.pointers) == 2 + len(call.operands)

@@ -28,16 +28,18 @@ class WholeCall(NamedTuple):
         nodes: its position.
         arguments: tensors that it reads, with the strides of their axes, and its results.
         avals: of the operands, numbers among them.
-        numbers: the operands that are numbers, None for each tensor.
+        numbers: the operands that are numbers, None for each tensor; of one that each run is
+            given, its position among `scalars`.
         results: shapes and dtypes of the results.
-        sizes, scalars: nothing; there are no loops, and numbers do not change.
+        sizes: nothing; there are no loops.
+        scalars: the numbers that each run is given.
     """
 
     op: Op
     nodes: tuple[int, ...]
     arguments: tuple[Argument, ...]
     avals: tuple[Aval, ...]
-    numbers: tuple[Scalar | None, ...]
+    numbers: tuple[Scalar | int | None, ...]
     results: tuple[Aval, ...]
     sizes: tuple[int, ...] = ()
     scalars: tuple[int, ...] = ()
@@ -60,22 +62,24 @@ def whole_calls(device: KernelDevice, sequence: KernelSequence) -> dict[int, Who
         return {}
     positions = sequence.host_steps()
     made = {position: _whole_call(sequence, position) for position in positions}
-    return {n: call for n, call in made.items() if call is not None and launches(call)}
+    return {n: call for n, call in made.items() if launches(call)}
 
 
-def _whole_call(sequence: KernelSequence, position: int) -> WholeCall | None:
-    """A node as such a call; None where a number of it is known only in each run."""
+def _whole_call(sequence: KernelSequence, position: int) -> WholeCall:
+    """A node as such a call."""
     graph, views = sequence.graph, sequence.views
     node = graph.nodes[position]
     arguments: list[Argument] = []
-    numbers: list[Scalar | None] = []
+    numbers: list[Scalar | int | None] = []
+    scalars: list[int] = []
     for value in node.args:
         view = views.of(value)
         root = graph.values[view.root]
         if root.kind == "constant" and value == view.root:
             numbers.append(Scalar(root.data, root.aval.dtype))
-        elif root.kind in ("constant", "scalar"):
-            return None
+        elif root.kind == "scalar":
+            numbers.append(len(scalars))
+            scalars.append(view.root)
         else:
             numbers.append(None)
             strides = strides_of(view.shape) if view.contiguous else tuple(view.strides)
@@ -86,4 +90,7 @@ def _whole_call(sequence: KernelSequence, position: int) -> WholeCall | None:
         for r, aval in zip(node.results, avals, strict=True)
     ]
     given = tuple([graph.values[a].aval for a in node.args])
-    return WholeCall(node.op, (position,), tuple(arguments), given, tuple(numbers), tuple(avals))
+    return WholeCall(
+        node.op, (position,), tuple(arguments), given, tuple(numbers), tuple(avals),
+        scalars=tuple(scalars),
+    )  # fmt: skip
