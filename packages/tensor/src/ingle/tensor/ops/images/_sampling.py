@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from ..elementwise.extrema import clip
 from ..elementwise.rounding import floor, round
 from ..elementwise.where import where
 from ..indexing.gathering import take
-from ..movement.shapes import permute_dims, reshape
+from ..movement.shapes import broadcast_to, permute_dims, reshape
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -41,19 +40,43 @@ def sampled(x: Tensor, places: Sequence[Tensor], mode: str, border: str, corners
     last = permute_dims(x, (0, *range(2, 2 + rank), 1))
     rows = reshape(last, (batch * math.prod(size), channels))
     first = arange(batch, dtype=int64, device=x.device) * math.prod(size)
-    image = reshape(first, (batch, *(1,) * (len(out) - 1)))
-    axes = [_taps(c, n, mode, border, corners) for c, n in zip(places, size, strict=True)]
+    image = broadcast_to(reshape(first, (batch, *(1,) * (len(out) - 1))), out)
+    axes = []
+    for place, n, further in zip(places, size, _steps_of(size), strict=True):
+        taps = _taps(place, n, mode, border, corners)
+        axes.append([_flat(tap, further, count, x) for tap in taps])
+    return reshape(_summed(rows, reshape(image, (count,)), axes), (*out, channels))
+
+
+def _steps_of(size: Sequence[int]) -> list[int]:
+    """How many elements a step along each image axis passes over."""
+    return [math.prod(size[axis + 1 :]) for axis in range(len(size))]
+
+
+def _flat(tap: Tap, further: int, count: int, x: Tensor) -> Tap:
+    """A tap of all places side by side: how far its element is, and weights for all channels."""
+    at, weight = tap
+    distance = reshape(at if further == 1 else at * further, (count,))
+    if weight is None:
+        return distance, None
+    return distance, reshape(astype(weight, x.dtype), (count, 1))
+
+
+def _summed(rows: Tensor, before: Tensor, axes: Sequence[Sequence[Tap]]) -> Tensor:
+    """The elements that count, times their weights: axis by axis, the last one innermost.
+
+    Weights of an axis are applied to sums along those behind it, which takes fewer operations than
+    a product of weights for each element.
+    """
+    if not axes:
+        return take(rows, before, axis=0)
     total: Tensor | None = None
-    for taps in itertools.product(*axes):
-        index, weight = taps[0]
-        for (at, share), n in zip(taps[1:], size[1:], strict=True):
-            index = index * n + at
-            weight = share if weight is None else weight if share is None else weight * share
-        seen = take(rows, reshape(index + image, (count,)), axis=0)
-        part = seen if weight is None else seen * reshape(astype(weight, x.dtype), (count, 1))
+    for distance, weight in axes[0]:
+        seen = _summed(rows, before + distance, axes[1:])
+        part = seen if weight is None else seen * weight
         total = part if total is None else total + part
-    assert total is not None
-    return reshape(total, (*out, channels))
+    assert total is not None, "an axis has taps"
+    return total
 
 
 def _taps(place: Tensor, size: int, mode: str, border: str, corners: bool) -> list[Tap]:
