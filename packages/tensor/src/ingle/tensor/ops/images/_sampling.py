@@ -16,6 +16,7 @@ from ..elementwise.rounding import floor, round
 from ..elementwise.where import where
 from ..indexing.gathering import take
 from ..movement.shapes import broadcast_to, permute_dims, reshape
+from ..movement.slicing import slice_axis
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -82,12 +83,19 @@ def _summed(rows: Tensor, before: Tensor, axes: Sequence[Sequence[Tap]]) -> Tens
 def _taps(place: Tensor, size: int, mode: str, border: str, corners: bool) -> list[Tap]:
     """The elements of an axis that count at each place, with weights."""
     if mode == "bicubic":
-        # Each tap for itself meets the border.
+        # Each tap for itself meets the border; all four are computed together.
         place = _finite(place, -2.0 * size - 8, 3.0 * size + 8)
         first = floor(place)
         weights = _cubic(place - first)
-        near = [_within(first + (k - 1), size, border, corners) for k in range(4)]
-        return [_tap(at, w, size, border) for at, w in zip(near, weights, strict=True)]
+        ahead = arange(4, dtype=place.dtype, device=place.device) - 1
+        near = _within(first + reshape(ahead, (4, *(1,) * place.ndim)), size, border, corners)
+        index, inside = _element(near, size, border)
+        taps: list[Tap] = []
+        for number, weight in enumerate(weights):
+            if inside is not None:
+                weight = where(_numbered(inside, number), weight, 0)
+            taps.append((_numbered(index, number), weight))
+        return taps
     place = _finite(_within(place, size, border, corners), -4.0, size + 3.0)
     if mode == "nearest":
         return [_tap(round(place), None, size, border)]
@@ -115,11 +123,21 @@ def _finite(place: Tensor, low: float, high: float) -> Tensor:
 
 
 def _tap(at: Tensor, weight: Tensor | None, size: int, border: str) -> Tap:
-    index = astype(clip(at, 0, size - 1), int64)
-    if border == "zeros":
-        inside = (at >= 0) & (at < size)
+    index, inside = _element(at, size, border)
+    if inside is not None:
         weight = astype(inside, at.dtype) if weight is None else where(inside, weight, 0)
     return index, weight
+
+
+def _element(at: Tensor, size: int, border: str) -> tuple[Tensor, Tensor | None]:
+    """The element at a whole place, and whether there is one; None if there always is."""
+    index = astype(clip(at, 0, size - 1), int64)
+    return index, (at >= 0) & (at < size) if border == "zeros" else None
+
+
+def _numbered(x: Tensor, number: int) -> Tensor:
+    """One of the taps that are computed together."""
+    return reshape(slice_axis(x, 0, number, 1), x.shape[1:])
 
 
 def _cubic(t: Tensor) -> list[Tensor]:
