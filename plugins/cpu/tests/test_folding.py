@@ -147,3 +147,27 @@ def test_other_convolutions_of_each_channel_are_left_to_others():
     assert half.dtype is it.float16
     one = it.ones((1, 2, 5, 5))
     assert it.conv2d(one, it.ones((2, 1, 3, 3)), groups=2).tolist() == [[[[9.0] * 3] * 3] * 2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_channels_by_themselves_in_any_shape(seed):
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 3))
+    kernel = tuple(map(int, rng.integers(1, 7, rank)))
+    spread, around = (tuple(map(int, rng.integers(low, 4, rank))) for low in (1, 0))
+    axes = zip(kernel, spread, around, strict=True)
+    least = [max(1, d * (k - 1) + 1 - 2 * p) for k, d, p in axes]
+    size = [n + int(rng.integers(0, 40)) for n in least]
+    if seed % 4 == 0:
+        size[-1] += 3000  # wider than what a copy has room for
+    batch, channels = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    x = rng.standard_normal((batch, channels, *size))
+    weight = rng.standard_normal((channels, 1, *kernel))
+    if seed % 2:
+        x[0, 0].flat[0], x[-1, 1].flat[-1] = np.inf, np.nan
+    more = {"padding": around, "dilation": spread, "groups": channels}
+    conv = it.conv1d if rank == 1 else it.conv2d
+    with it.device("numpy"):
+        want = conv(it.asarray(x), it.asarray(weight), **more).numpy()
+    found = conv(it.asarray(x.astype("float32")), it.asarray(weight.astype("float32")), **more)
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)

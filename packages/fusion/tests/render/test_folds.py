@@ -78,3 +78,37 @@ def test_windows_are_added_up_alone() -> None:
     ):
         with pytest.raises(ValueError, match="bad nest"):
             validate(wrong)
+
+
+@pytest.mark.parametrize("width", [3, 8, 13, 40, 300, 9000])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_images_of_each_channel_touch_nothing_else(machine: Any, width: int, pieces: int) -> None:
+    """Rows on a copy between zeros, and rows too wide for it: all are done, by whoever has them."""
+    height, (down, across), around = 11, (3, 5), 2
+    rng = np.random.default_rng(width)
+    nest = fold_nest("float32", factors=True)._replace(outer=2)
+    held, x = before_a_wall(height * width, np.dtype(np.float32)) if width < 90 else (None, None)
+    more, y = before_a_wall(height * width, np.dtype(np.float32)) if width < 90 else (None, None)
+    if x is None or y is None:  # more than a page
+        x, y = np.empty((2, height * width), np.float32)
+    x[:], y[:] = rng.standard_normal(len(x)), 7
+    taps = rng.standard_normal((down, across)).astype(np.float32)
+    image = np.pad(x.reshape(height, width).astype(np.float64), ((1, 1), (around, around)))
+    want = sum(
+        taps[t, u] * image[t : t + height, u : u + width]
+        for t in range(down)
+        for u in range(across)
+    )
+    numbers = FoldNumbers(
+        width, down, across, -1, -1, -1, -around, height, width, 0, 0, across, 1
+    )  # fmt: skip
+    strides = (0, 0, 1), (0, 0, 0), (0, width, 1)
+    args = np.array([1, height, width, *sum(strides, ()), *numbers], np.int64)
+    pointers = np.array([a.ctypes.data for a in (x, taps, y)], np.uint64)
+    kernel = machine.kernel(nest)
+    for k in range(pieces):
+        begin, end = (height * n // pieces for n in (k, k + 1))
+        kernel.function(pointers.ctypes.data, args.ctypes.data, begin, end, 0)
+    np.testing.assert_allclose(y.reshape(height, width), want, atol=1e-5)
+    kernel.function(pointers.ctypes.data, args.ctypes.data, 5, 5, 0)  # nothing to do
+    del held, more

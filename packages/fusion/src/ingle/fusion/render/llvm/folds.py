@@ -6,6 +6,7 @@ from functools import partial
 
 from ...kernel.code import SIZES
 from ...kernel.nest import FoldNumbers
+from .depthwise import ImagesBetweenZeros
 from .inner import InnerNest
 from .text import Values, memory_type, scalar_type, vector_type
 
@@ -45,7 +46,10 @@ class FoldNest(InnerNest):
         together = SIDE * lanes
         whole = self._op("add", self.inner, str(together - lanes - 1))
         self.whole = self._op("mul", self._op("udiv", whole, str(together)), str(together))
-        super().walk_rows()
+        if self.has_factors and lanes > 1:
+            ImagesBetweenZeros(self).walk(super().walk_rows)
+        else:
+            super().walk_rows()
 
     def row(self, unit: str, indices: Values) -> None:
         """A row, or the rows of an image that begin with it, if the others follow in this call."""
@@ -144,7 +148,7 @@ class FoldNest(InnerNest):
         w = self.writer
         place, factor, at, *totals = carried
         count = len(totals) // ROWS
-        many = self._factor(factor)
+        many = self.factor(factor)
         here = w.splat("at", self.kind, self._lane(at), self.lanes)
         masks = [self._inside(here, n) for n in range(count)]
         sums = []
@@ -156,7 +160,7 @@ class FoldNest(InnerNest):
                 total = totals[r * count + n]
                 read = w.let("read", f"and {bits} {mask}, {here_too}") if seen else mask
                 value = self.load_lanes(0, self.ahead(0, row, n), read)
-                added = self._sum(total, value, many)
+                added = self.sum_of(total, value, many)
                 if seen:  # Nothing is added where there is no window, not even zero.
                     kind = self.vector_type
                     added = w.let(
@@ -185,14 +189,14 @@ class FoldNest(InnerNest):
     def _tap(self, _: str, carried: Values) -> Values:
         """Adds what a tap has for some places, which is zero where it has none."""
         place, factor, at, *totals = carried
-        many = self._factor(factor)
+        many = self.factor(factor)
         here = self.writer.splat("at", self.kind, self._lane(at), self.lanes)
         sums = [self._added(total, place, here, n, many) for n, total in enumerate(totals)]
         following = self._op("sub", at, self.numbers["spread1"])
         after = self._on(place, self.tap_bytes), self._on(factor, self.factor_bytes)
         return [*after, following, *sums]
 
-    def _factor(self, place: str) -> str:
+    def factor(self, place: str) -> str:
         """A tap's factor in all lanes; "" if there are none."""
         if not self.has_factors:
             return ""
@@ -219,9 +223,9 @@ class FoldNest(InnerNest):
             nothing = [(self.vector_type, "0.0")]
             load = partial(self.load_lanes, 0, place, None, n)
             (value,) = w.when(inside, nothing, lambda: [load()])
-        return self._sum(total, value, factor)
+        return self.sum_of(total, value, factor)
 
-    def _sum(self, total: str, value: str, factor: str) -> str:
+    def sum_of(self, total: str, value: str, factor: str) -> str:
         """A sum with a value, or its product with a factor."""
         w, kind = self.writer, self.vector_type
         if not factor:

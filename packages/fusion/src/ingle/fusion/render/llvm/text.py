@@ -70,6 +70,7 @@ class Writer:
         block: the label of the block that is being written.
         declared: declarations of intrinsics by name.
         globals: definitions beside the kernel (tables, functions for rare cases), by content.
+        attributes: of the kernel's function.
     """
 
     def __init__(self, name: str) -> None:
@@ -78,6 +79,7 @@ class Writer:
         self.block = "entry"
         self.declared: dict[str, str] = {}
         self.globals: dict[object, tuple[str, str]] = {}
+        self.attributes = ""
         self._count = 0
 
     def name(self, hint: str) -> str:
@@ -203,7 +205,8 @@ class Writer:
         """The finished text."""
         header = f"define void @{self.kernel}(ptr %pointers, ptr %args, i64 %begin, i64 %end, "
         parts = [definition for _, definition in self.globals.values()]
-        parts += [header + "i64 %worker) {", "entry:", *self.lines, "}"]
+        head = f"{header}i64 %worker) {self.attributes}".rstrip()
+        parts += [f"{head} {{", "entry:", *self.lines, "}"]
         parts += self.declared.values()
         parts.append('!0 = !{!"branch_weights", i32 1, i32 2000}')
         return "\n".join(parts) + "\n"

@@ -1,0 +1,303 @@
+"""Convolutions of each channel by itself, on copies of images between zeros, as LLVM IR.
+
+Some rows of an image at a time are copied to the stack, with as many zeros around as the taps of
+the outermost places see. There every tap of every place is in memory, so that nothing is masked:
+vectors of places are read at any distance, and the last vector of a row ends with the row, over
+places that the one before it has done as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...kernel.code import SIZES
+from .text import Values, memory_type
+
+if TYPE_CHECKING:
+    from .folds import FoldNest
+
+BYTES = 32 << 10
+"""Of the copy: it stays in a core's nearest memory."""
+ROWS, SIDE = 4, 2
+"""Rows, and vectors in each of them, that are summed at once: sums that do not wait for each other.
+"""
+ALONG = 8
+"""Vectors of a row that is summed alone."""
+NO_PROBES = '"no-stack-arg-probe"'
+"""The kernel touches its stack from the top down by itself, and calls nothing that would."""
+
+
+class _Axis(NamedTuple):
+    """How the copy lies along an image axis.
+
+    Attributes:
+        low: the image's place that the copy begins with.
+        far: how many more places than windows there are.
+        first: where the first window's first tap is.
+        step: from tap to tap.
+    """
+
+    low: str
+    far: str
+    first: str
+    step: str
+
+
+class ImagesBetweenZeros:
+    """Writes the walk over images of a nest that convolves each channel by itself."""
+
+    def __init__(self, nest: FoldNest) -> None:
+        self._nest = nest
+        self._w = nest.writer
+        self._size = SIZES[nest.nest.operands[0].dtype]
+
+    def walk(self, otherwise: Callable[[], None]) -> None:
+        """Writes the walk; images of which too few rows fit are gone over by `otherwise`."""
+        w, nest = self._w, self._nest
+        w.attributes = NO_PROBES
+        room = BYTES // self._size
+        behind = 2 * nest.lanes
+        kind = memory_type(nest.nest.operands[0].dtype)
+        copy = w.let("copy", f"alloca [{room + behind} x {kind}], align 64")
+        height = nest.sizes[-1]
+        self._down, self._across = self._axis(0), self._axis(1)
+        self._seen = self._op("add", nest.inner, self._across.far)
+        self._pitch = self._times(
+            self._op("udiv", self._op("add", self._seen, str(nest.lanes - 1)), str(nest.lanes)),
+            str(nest.lanes),
+        )
+        some = self._most(self._pitch, "1")
+        rows = self._op("sub", self._op("udiv", str(room), some), self._down.far)
+        wanted = nest.smaller(height, str(ROWS))
+        fits = w.let("fits", f"icmp sge i64 {rows}, {wanted}")
+        several = w.let("several", f"icmp sge i64 {rows}, {ROWS}")
+        whole = self._op("and", rows, str(-ROWS))
+        self._chunk = w.let("chunk", f"select i1 {several}, i64 {whole}, i64 {wanted}")
+        self._copy = copy
+
+        def images() -> Values:
+            self._clear(room + behind)
+            count = self._op("sub", "%end", "%begin")
+            last = w.let("last", f"udiv i64 {self._op('sub', '%end', '1')}, {height}")
+            stop = self._op("add", last, "1")
+            none = w.let("none", f"icmp sle i64 {count}, 0")
+            stop = w.let("stop", f"select i1 {none}, i64 0, i64 {stop}")
+            first = w.let("first", f"udiv i64 %begin, {height}")
+            w.loop("image", first, stop, "1", [], self._image)
+            return []
+
+        def others() -> Values:
+            otherwise()
+            return []
+
+        w.when(fits, [], images)
+        w.when(w.let("wide", f"xor i1 {fits}, true"), [], others)
+
+    def _axis(self, axis: int) -> _Axis:
+        """How the copy lies along an axis: taps go up, or down."""
+        numbers = self._nest.numbers
+        taps = self._op("sub", numbers[f"taps{axis}"], "1")
+        reach = self._times(taps, numbers[f"spread{axis}"])
+        ahead = self._most(reach, "0")
+        far = self._op("add", ahead, self._most(self._op("sub", "0", reach), "0"))
+        low = self._op("sub", numbers[f"start{axis}"], ahead)
+        return _Axis(low, far, ahead, self._op("sub", "0", numbers[f"spread{axis}"]))
+
+    def _clear(self, count: int) -> None:
+        """Writes zeros, from the end down to the beginning: so pages of the stack are touched in
+        order.
+        """
+        w, lanes = self._w, self._nest.lanes
+
+        def some(at: str, _: Values) -> Values:
+            place = self._at(self._copy, self._op("sub", str(count - lanes), at))
+            kind = self._nest.vector_type
+            w.do(f"store {kind} zeroinitializer, ptr {place}, align {self._size}")
+            return []
+
+        w.loop("clear", "0", str(count), str(lanes), [], some)
+
+    def _image(self, image: str, _: Values) -> Values:
+        """One channel of an image: those of its rows that are this call's."""
+        w, nest = self._w, self._nest
+        *outer, height = nest.sizes
+        before = self._times(image, height)
+        begin = self._most(self._op("sub", "%begin", before), "0")
+        end = nest.smaller(self._op("sub", "%end", before), height)
+        indices = nest.split(image, outer) if len(outer) > 1 else [image][: len(outer)]
+        places = nest.offsets([*indices, "0"])
+        w.loop("chunk", begin, end, self._chunk, [], partial(self._rows, places, end))
+        return []
+
+    def _rows(self, places: Values, end: str, y: str, _: Values) -> Values:
+        """As many rows as the copy has room for."""
+        w, nest = self._w, self._nest
+        source, factors, to = places
+        rows = nest.smaller(self._op("sub", end, y), self._chunk)
+        self._copy_rows(source, y, rows)
+        out = nest.strides[2][-1]
+        whole = self._op("and", rows, str(-ROWS))
+        for first, stop, count in (("0", whole, ROWS), (whole, rows, 1)):
+
+            def block(r: str, _: Values, count: int = count) -> Values:
+                down = self._times(self._op("add", y, r), out)
+                kind = memory_type(nest.nest.operands[2].dtype)
+                here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {down}")
+                self._along(self._op("add", r, self._down.first), factors, here, count)
+                return []
+
+            w.loop("rows", first, stop, str(count), [], block)
+        return []
+
+    # -- the copy ----------------------------------------------------------------------------
+
+    def _copy_rows(self, source: str, y: str, rows: str) -> None:
+        """Copies what some rows of places see."""
+        w, nest = self._w, self._nest
+        windows0, windows1 = nest.numbers["windows0"], nest.numbers["windows1"]
+        left = self._most(self._op("sub", "0", self._across.low), "0")
+        skipped = self._most(self._across.low, "0")
+        until = nest.smaller(self._seen, self._op("sub", windows1, self._across.low))
+        count = self._most(self._op("sub", until, left), "0")
+        begin = self._op("add", y, self._down.low)
+
+        def row(i: str, _: Values) -> Values:
+            q = self._op("add", begin, i)
+            inside = w.let("inside", f"icmp ult i64 {q}, {windows0}")
+            seen = w.let("seen", f"select i1 {inside}, i64 {count}, i64 0")
+            step = self._times(skipped, nest.inner_strides[0])
+            distance = self._op("add", self._times(q, nest.numbers["row"]), step)
+            kind = memory_type(nest.nest.operands[0].dtype)
+            here = w.let("here", f"getelementptr {kind}, ptr {source}, i64 {distance}")
+            to = self._at(self._copy, self._op("add", self._times(i, self._pitch), left))
+            self._copy_row(here, to, seen, count)
+            return []
+
+        w.loop("copied", "0", self._op("add", rows, self._down.far), "1", [], row)
+
+    def _copy_row(self, source: str, to: str, seen: str, count: str) -> None:
+        """Copies what is seen of a row, and zeros behind it; the next row comes behind these."""
+        w, nest = self._w, self._nest
+        lanes, kind = nest.lanes, memory_type(nest.nest.operands[0].dtype)
+
+        def put(x: str, mask: str | None) -> Values:
+            step = self._times(x, nest.inner_strides[0])
+            place = w.let("place", f"getelementptr {kind}, ptr {source}, i64 {step}")
+            value = nest.load_lanes(0, place, mask)
+            there = self._at(to, x)
+            w.do(f"store {nest.vector_type} {value}, ptr {there}, align {self._size}")
+            return []
+
+        full = self._op("and", seen, str(-lanes))
+        w.loop("full", "0", full, str(lanes), [], lambda x, _: put(x, None))
+        w.loop(
+            "rest", full, count, str(lanes), [],
+            lambda x, _: put(x, nest.mask_below(self._most(self._op("sub", seen, x), "0"))),
+        )  # fmt: skip
+
+    # -- the sums ----------------------------------------------------------------------------
+
+    def _along(self, row: str, factors: str, to: str, rows: int) -> None:
+        """Goes along some rows; `row` is that of the copy which their first taps see."""
+        w, nest = self._w, self._nest
+        below = self._op("add", self._times(row, self._pitch), self._across.first)
+        start = self._at(self._copy, below)
+        sums = partial(self._sums, start, factors, to, rows)
+        width = nest.inner
+        forms = [SIDE] if rows > 1 else [ALONG, SIDE]
+        done = "false"
+        for count in forms:
+            together = count * nest.lanes
+            enough = w.let("enough", f"icmp sge i64 {width}, {together}")
+            free = w.let("free", f"xor i1 {done}, true")
+            chosen = w.let("chosen", f"and i1 {enough}, {free}")
+            done = w.let("done", f"or i1 {done}, {enough}")
+            last = self._op("sub", width, str(together))
+
+            def many(
+                count: int = count, together: int = together, last: str = last
+            ) -> Values:  # fmt: skip
+                def block(x: str, _: Values) -> Values:
+                    sums(nest.smaller(x, last), [str(n * nest.lanes) for n in range(count)], None)
+                    return []
+
+                w.loop("places", "0", width, str(together), [], block)
+                return []
+
+            w.when(chosen, [], many)
+        # Two vectors over fewer places have some in common.
+        common = w.let("common", f"icmp sge i64 {width}, {nest.lanes}")
+        free = w.let("free", f"xor i1 {done}, true")
+
+        def few() -> Values:
+            sums("0", ["0", self._op("sub", width, str(nest.lanes))], None)
+            return []
+
+        def one() -> Values:
+            sums("0", ["0"], nest.mask_below(width))
+            return []
+
+        w.when(w.let("few", f"and i1 {common}, {free}"), [], few)
+        w.when(w.let("one", f"xor i1 {common}, true"), [], one)
+
+    def _sums(
+        self, start: str, factors: str, to: str, rows: int, x: str, apart: Values, mask: str | None
+    ) -> None:
+        """Adds up all taps of vectors of places, and stores the sums."""
+        w, nest = self._w, self._nest
+        step = self._op("sub", "0", nest.numbers["spread1"])
+        down = self._times(self._op("sub", "0", nest.numbers["spread0"]), self._pitch)
+        zeros = [(nest.vector_type, "zeroinitializer")] * (rows * len(apart))
+
+        def tap(_: str, carried: Values) -> Values:
+            place, factor, *totals = carried
+            many = nest.factor(factor)
+            sums = []
+            for r in range(rows):
+                row = self._at(place, self._times(self._pitch, str(r))) if r else place
+                for n, distance in enumerate(apart):
+                    value = self._read(self._at(row, distance))
+                    sums.append(nest.sum_of(totals[r * len(apart) + n], value, many))
+            return [self._at(place, step), self._on(factor, nest.factor_bytes), *sums]
+
+        def taps(_: str, carried: Values) -> Values:
+            place, factor, *totals = carried
+            inner = [("ptr", place), ("ptr", factor)]
+            inner += [(nest.vector_type, total) for total in totals]
+            done = w.loop("tap", "0", nest.numbers["taps1"], "1", inner, tap)[2:]
+            return [self._at(place, down), self._on(factor, nest.factors_bytes), *done]
+
+        carried = [("ptr", self._at(start, x)), ("ptr", factors), *zeros]
+        totals = w.loop("taps", "0", nest.numbers["taps0"], "1", carried, taps)[2:]
+        out = nest.strides[2][-1]
+        kind = memory_type(nest.nest.operands[2].dtype)
+        here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {x}")
+        for at, total in enumerate(totals):
+            r, n = divmod(at, len(apart))
+            if r and not n:
+                here = w.let("to", f"getelementptr {kind}, ptr {here}, i64 {out}")
+            place = w.let("to", f"getelementptr {kind}, ptr {here}, i64 {apart[n]}")
+            nest.store_lanes(2, place, total, mask, 0)
+
+    def _read(self, place: str) -> str:
+        return self._w.let("x", f"load {self._nest.vector_type}, ptr {place}, align {self._size}")
+
+    # -- short names -------------------------------------------------------------------------
+
+    def _op(self, name: str, a: str, b: str) -> str:
+        return self._w.let(name, f"{name} i64 {a}, {b}")
+
+    def _times(self, a: str, b: str) -> str:
+        return self._op("mul", a, b)
+
+    def _most(self, a: str, b: str) -> str:
+        return self._w.call("most", "i64", "llvm.smax.i64", f"i64 {a}", f"i64 {b}")
+
+    def _at(self, pointer: str, elements: str) -> str:
+        """A pointer some elements of the copy further on."""
+        return self._on(pointer, self._times(elements, str(self._size)))
+
+    def _on(self, pointer: str, distance: str) -> str:
+        return self._w.let("at", f"getelementptr i8, ptr {pointer}, i64 {distance}")
