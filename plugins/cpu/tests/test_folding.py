@@ -171,3 +171,58 @@ def test_channels_by_themselves_in_any_shape(seed):
         want = conv(it.asarray(x), it.asarray(weight), **more).numpy()
     found = conv(it.asarray(x.astype("float32")), it.asarray(weight.astype("float32")), **more)
     np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_weights_of_channels_by_themselves(seed, dtype):
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 3)) if seed else 2
+    kernel = tuple(map(int, rng.integers(1, 12 if seed % 3 == 1 else 5, rank)))
+    spread, around, step = (tuple(map(int, rng.integers(n, 4, rank))) for n in (1, 0, 1))
+    axes = zip(kernel, spread, around, strict=True)
+    least = [max(1, d * (k - 1) + 1 - 2 * p) for k, d, p in axes]
+    size = [n + int(rng.integers(0, 50)) for n in least]
+    batch, channels = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    more = {"padding": around, "dilation": spread, "stride": step, "groups": channels}
+    conv = it.conv1d if rank == 1 else it.conv2d
+    x = rng.standard_normal((batch, channels, *size))
+    weight = rng.standard_normal((channels, 1, *kernel))
+
+    def gradient(x, weight, g):
+        weight = weight.require_grad()
+        return conv(x, weight, **more).backward(g)[weight]
+
+    with it.device("numpy"):
+        out = conv(it.asarray(x), it.asarray(weight), **more).shape
+        g = rng.standard_normal(out)
+        want = gradient(*map(it.asarray, (x, weight, g))).numpy()
+    tensors = [it.asarray(a.astype(dtype)) for a in (x, weight, g)]
+    tolerance = {"float64": 1e-11, "float32": 1e-4, "float16": 3e-2}[dtype] * math.sqrt(g.size)
+    for function in (gradient, compile(gradient)):
+        found = function(*tensors).numpy().astype(float)
+        np.testing.assert_allclose(found, want, rtol=tolerance / 10, atol=tolerance)
+    turned = [it.asarray(a.swapaxes(0, 1).copy()) for a in (x.astype(dtype), g.astype(dtype))]
+    x, g = (it.permute_dims(a, (1, 0, *range(2, 2 + rank))) for a in turned)
+    np.testing.assert_array_equal(gradient(x, tensors[1], g).numpy(), function(*tensors).numpy())
+
+
+def test_gradients_of_weights_are_one_kernel_and_a_sum():
+    x, weight = it.ones((4, 8, 12, 12)), it.ones((8, 1, 3, 3))
+
+    def gradient(x, weight):
+        weight = weight.require_grad()
+        return it.sum(it.conv2d(x, weight, padding=1, groups=8) ** 2).backward()[weight]
+
+    steps = [step.operations for step in explain(gradient, x, weight, runs=0).steps]
+    assert sum("window_dot" in step for step in steps) == 1
+
+
+def test_sums_of_taps_know_nothing_of_what_they_do_not_see():
+    x = np.random.default_rng(0).standard_normal((2, 3, 9, 30)).astype("float32")
+    g = np.random.default_rng(1).standard_normal((2, 3, 4, 10)).astype("float32")
+    x[0, 1, 8, :], x[0, 1, :, 29] = np.nan, np.inf  # behind the last window of step (2, 3)
+    weight = it.ones((3, 1, 2, 2)).require_grad()
+    options = {"stride": (2, 3), "groups": 3}
+    found = it.conv2d(it.asarray(x), weight, **options).backward(it.asarray(g))[weight]
+    assert np.isfinite(found.numpy()).all()

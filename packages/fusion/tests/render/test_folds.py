@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder
-from ingle.fusion.kernel.nest import Fold, FoldNumbers, Map, Nest, Operand
+from ingle.fusion.kernel.nest import (
+    DotNumbers,
+    Dots,
+    Fold,
+    FoldNumbers,
+    Map,
+    Nest,
+    Operand,
+)
 from ingle.fusion.kernel.validation import validate
 from ingle.fusion.render.llvm.source import render
 
@@ -112,3 +120,61 @@ def test_images_of_each_channel_touch_nothing_else(machine: Any, width: int, pie
     np.testing.assert_allclose(y.reshape(height, width), want, atol=1e-5)
     kernel.function(pointers.ctypes.data, args.ctypes.data, 5, 5, 0)  # nothing to do
     del held, more
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("width", [1, 7, 16, 21])
+def test_sums_of_taps_touch_nothing_else(machine: Any, step: int, width: int) -> None:
+    height, (down, across), start = 5, (2, 3), (-1, -2)
+    b = CodeBuilder()
+    product = b.append("mul", "float32", (b.load(0, "float32"), b.load(1, "float32")))
+    code, (root,) = b.finish(product)
+    lane = "unit" if step == 1 else "strided"
+    operands = Operand("float32"), Operand("float32", False, lane), Operand("float32", True)
+    scalars = ("int64",) * len(DotNumbers._fields)
+    nest = Nest(2, operands, scalars, (Dots(code, ((2, root),), across),))
+    image = (height - 1) * step + down - 1, (width - 1) * step + across - 3
+    image = max(1, image[0]), max(1, image[1])
+    rng = np.random.default_rng(width)
+    kind = np.dtype(np.float32)
+    arrays = [before_a_wall(n, kind) for n in (height * width, image[0] * image[1], down * across)]
+    held, (g, x, y) = [a for a, _ in arrays], [a for _, a in arrays]
+    g[:], x[:], y[:] = rng.standard_normal(len(g)), rng.standard_normal(len(x)), 7
+    numbers = DotNumbers(
+        height, width, image[1], down, step, step, 1, 1, *start, *image, 1
+    )  # fmt: skip
+    strides = (0, 0, 1), (0, 0, step), (0, 0, 1)
+    args = np.array([1, 1, width, *sum(strides, ()), *numbers], np.int64)
+    pointers = np.array([a.ctypes.data for a in (g, x, y)], np.uint64)
+    machine.kernel(nest).function(pointers.ctypes.data, args.ctypes.data, 0, 1, 0)
+    far = height * step + down, width * step + across
+    padded = np.zeros(far)
+    low = -start[0], -start[1]
+    inside = min(image[0], far[0] - low[0]), min(image[1], far[1] - low[1])
+    shown = x.reshape(image)[: inside[0], : inside[1]]
+    padded[low[0] : low[0] + inside[0], low[1] : low[1] + inside[1]] = shown
+    for t in range(down):
+        for u in range(across):
+            seen = padded[t::step, u::step][:height, :width]
+            want = float((seen * g.reshape(height, width)).sum())
+            assert y[t * across + u] == pytest.approx(want, abs=1e-4)
+    del held
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_objects_that_sum_taps_call_nothing(machine: Any, name: str) -> None:
+    target, triple, cpu = MACHINES[name]
+    b = CodeBuilder()
+    product = b.append("mul", "float32", (b.load(0, "float32"), b.load(1, "float32")))
+    code, (root,) = b.finish(product)
+    operands = Operand("float32"), Operand("float32"), Operand("float32", True)
+    scalars = ("int64",) * len(DotNumbers._fields)
+    nest = Nest(2, operands, scalars, (Dots(code, ((2, root),), 11),))
+    module = machine.binding.parse_assembly(render(nest, "kernel", target))
+    module.triple = triple
+    compiler = machine.binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, opt=1, reloc="pic", codemodel="small"
+    )
+    assert not undefined_symbols(compiler.emit_object(module))
+    with pytest.raises(ValueError, match="bad nest"):
+        validate(nest._replace(outer=1))

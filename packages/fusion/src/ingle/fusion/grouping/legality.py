@@ -7,13 +7,21 @@ from typing import Literal, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 from ingle.tensor.ops.elementwise.dependence import DEPEND
 
 from ..ir.regions import ASSEMBLED
 from ..kernel.code import DTYPES, Code, CodeBuilder
 from ..kernel.expand import expand, function_code
 from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, sort_of
-from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
+from ..passes.convolutions import (
+    WindowProblem,
+    by_channels,
+    by_windows,
+    problem_of,
+    sums_taps,
+    window_problem,
+)
 from ..passes.decompositions import Body, decomposition
 from .split_sums import split_sum
 
@@ -44,6 +52,8 @@ def sorts(op: Op, avals: Sequence[Aval]) -> bool:
 
 def folds(op: Op, avals: Sequence[Aval]) -> bool:
     """Whether there is a nest for the windows that an operation adds up."""
+    if op.operation is WINDOW_DOT:
+        return sums_taps(op, avals)
     given = op.attributes
     size, rank = given.get("size") or avals[0].shape[2:], len(given["stride"])
     if rank > 2 or any(s != 1 for s in given["stride"]) or size[-1] >= LONGEST_AXIS:
@@ -128,6 +138,9 @@ class Legality:
 
     def _by_windows(self, op: Op, avals: Sequence[Aval]) -> Body | None:
         """A convolution or a gradient of one as products with windows, if the device has these."""
+        each = by_channels(op, avals) if self._folds else None
+        if each is not None:
+            return each
         problem = window_problem(op, avals)
         if problem is None or not self.device.takes_windows(problem):
             return None

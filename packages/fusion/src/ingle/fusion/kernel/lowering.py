@@ -31,7 +31,7 @@ CREATIONS = frozenset(lowering_creation.RULES)
 _REDUCTIONS = frozenset(COMBINES)
 _SCANS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
             "cummin_indices": "argmin"}  # fmt: skip
-_FOLDS = frozenset({"fold", "conv", "conv_input_gradient"})
+_FOLDS = frozenset({"fold", "conv", "conv_input_gradient", "window_dot"})
 _SORTS = {"argsort": "places", "sort": "values"}
 
 
@@ -66,7 +66,10 @@ def sort_of(op: Op) -> str | None:
 
 
 def is_fold(op: Op) -> bool:
-    """Whether an operation adds up windows that overlap, or may: of each channel by itself."""
+    """Whether an operation adds up windows that overlap, or may: of each channel by itself.
+
+    Or all windows that a tap sees, which is what a weight's gradient adds up.
+    """
     return op.operation.name in _FOLDS
 
 

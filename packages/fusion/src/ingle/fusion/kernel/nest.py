@@ -182,7 +182,61 @@ class FoldNumbers(NamedTuple):
     factor1: int = 0
 
 
-Stage = Reduce | Map | Row | Fold
+class Dots(NamedTuple):
+    """For each tap of windows the sum of what it sees at all places, times another image there.
+
+    It is the one stage of its nest, whose outer axes are channels and images, and whose inner axis
+    is that of rows of places. The output has neighbouring elements for all taps, in row-major
+    order. The nest's scalars say where windows lie; see `DotNumbers`. Sums are taken lane by lane
+    along rows, some rows at a time, so they follow from the sizes and from the lanes alone.
+
+    Attributes:
+        code: the product of a load of operand 0, which is of places, and one of operand 1, which
+            is the image.
+        stores: (operand, instruction).
+        taps: of a row of them.
+        columns: none; see `Map`.
+        often: tells it from a `Map`, as that of `Row` does.
+    """
+
+    code: Code
+    stores: tuple[tuple[int, int], ...]
+    taps: int
+    columns: tuple[tuple[int, int], ...] = ()
+    often: str = "for each place"
+
+
+class DotNumbers(NamedTuple):
+    """The scalars of a nest with `Dots`, in int64.
+
+    Place p and tap t of an axis are at `p * step + t * spread + start` of the image, which counts
+    as zero beyond its ends.
+
+    Attributes:
+        height: rows of places.
+        row0, row1: elements from row to row of places, and of the image.
+        taps: rows of these.
+        step0, step1, spread0, spread1, start0, start1: see above.
+        image0, image1: sizes of the image.
+        apart: elements between neighbours of a row of the image.
+    """
+
+    height: int
+    row0: int
+    row1: int
+    taps: int
+    step0: int
+    step1: int
+    spread0: int
+    spread1: int
+    start0: int
+    start1: int
+    image0: int
+    image1: int
+    apart: int
+
+
+Stage = Reduce | Map | Row | Fold | Dots
 
 
 class Nest(NamedTuple):
@@ -248,8 +302,8 @@ def runs(nest: Nest) -> bool:
 
 
 def folds(nest: Nest) -> bool:
-    """Whether a nest adds up windows."""
-    return isinstance(nest.stages[0], Fold)
+    """Whether a nest adds up windows, at each place or of each tap."""
+    return isinstance(nest.stages[0], (Fold, Dots))
 
 
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:

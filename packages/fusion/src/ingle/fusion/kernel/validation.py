@@ -9,6 +9,8 @@ from .nest import (
     COMBINES,
     MAX_OUTER,
     SHORT,
+    DotNumbers,
+    Dots,
     Fold,
     FoldNumbers,
     Map,
@@ -61,6 +63,8 @@ def _problems(nest: Nest) -> Iterator[str]:
         yield "running results take a stage that only folds and a map, of full rows of any length"
     if any(isinstance(s, Fold) for s in nest.stages) and not _folds_alone(nest):
         yield "windows are added up by one stage that loads floats, of full rows along outer axes"
+    if any(isinstance(s, Dots) for s in nest.stages) and not _dots_alone(nest):
+        yield "taps are summed by one stage that multiplies two loads of floats, of full rows"
     if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
         yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
     for number, stage in enumerate(nest.stages):
@@ -92,6 +96,22 @@ def _folds_alone(nest: Nest) -> bool:
     factor = [(False, "zero")][: count - 1]
     ends = kinds in ([(False, lane), *factor, (True, "unit")] for lane in ("unit", "strided"))
     return loads and floats and ends and not moved and isinstance(stage, Fold)
+
+
+def _dots_alone(nest: Nest) -> bool:
+    """Whether summing what taps see is all that there is."""
+    numbers = ("int64",) * len(DotNumbers._fields)
+    plain = not (nest.ragged or nest.row_length or nest.scattered or nest.lanes == "outer")
+    if not (plain and nest.outer == 2 and len(nest.stages) == 1 and nest.scalars == numbers):
+        return False
+    (stage,) = nest.stages
+    product = [(i.name, i.value) for i in stage.code] == [("load", 0), ("load", 1), ("mul", None)]
+    dtypes = {operand.dtype for operand in nest.operands}
+    moved = any(operand.row_base is not None for operand in nest.operands)
+    outputs = [operand.output for operand in nest.operands] == [False, False, True]
+    floats = len(dtypes) == 1 and dtypes <= {"float32", "float64"}
+    right = isinstance(stage, Dots) and stage.taps > 0 and nest.operands[2].lane == "unit"
+    return product and floats and outputs and right and not moved
 
 
 def _is_place(nest: Nest, number: int) -> bool:

@@ -8,11 +8,12 @@ from ingle.tensor.operation import Op
 
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of
-from ..ir.views import View
+from ..ir.views import View, strides_of
 from ..kernel.code import CodeBuilder
-from ..kernel.nest import Fold, FoldNumbers, Nest, Operand
+from ..kernel.nest import DotNumbers, Dots, Fold, FoldNumbers, Nest, Operand
 from .nests import NestCall
 from .operands import Argument
+from .row_lengths import with_strides
 
 
 def fold_call(
@@ -65,8 +66,73 @@ def fold_call(
     )  # fmt: skip
 
 
+def dots_call(
+    graph: Graph, position: int, places: View, image: View, target: View
+) -> NestCall | None:
+    """The kernel of a `window_dot`: for each channel of each image the sums of all taps.
+
+    Args:
+        graph, position: the node.
+        places, image: what it takes.
+        target: where the sums lie.
+
+    Returns:
+        None if it takes a number, or sums have gaps between them.
+    """
+    node = graph.nodes[position]
+    if any(graph.values[v.root].kind in ("constant", "scalar") for v in (places, image)):
+        return None
+    given, (batch, channels) = node.op.attributes, target.shape[:2]
+    dense = strides_of(target.shape)[2:]
+    each = zip(target.strides[2:], dense, target.shape[2:], strict=True)
+    if any(s != d and n > 1 for s, d, n in each):
+        return None
+    # Images of one axis are rows of one image.
+    kernel, size, stride, dilation = (
+        (1, *given[n])[-2:] for n in ("kernel", "size", "stride", "dilation")
+    )
+    start = (0, *given["start"])[-2:]
+    lines = image.strides[2] if len(image.shape) == 4 else 0
+    rows = image.shape[2] if len(image.shape) == 4 else 1
+    step, apart = places.strides[-1], image.strides[-1]
+    numbers = DotNumbers(
+        size[0], size[1] * step, lines, kernel[0], *stride, *dilation, *start, rows,
+        image.shape[-1], apart,
+    )  # fmt: skip
+    strides = [
+        (places.strides[1], places.strides[0], step),
+        (image.strides[1], image.strides[0], apart * stride[1]),
+        (target.strides[1], target.strides[0], 1),
+    ]
+    dtype = graph.values[node.results[0]].aval.dtype.name
+    lanes = [lane_of(s[-1]) for s in strides[:2]]
+    operands = [Operand(dtype, False, "unit" if n == "unit" else "strided") for n in lanes]
+    builder = CodeBuilder()
+    product = builder.append("mul", dtype, (builder.load(0, dtype), builder.load(1, dtype)))
+    code, (root,) = builder.finish(product)
+    nest = Nest(
+        2, (*operands, Operand(dtype, True)), ("int64",) * len(numbers),
+        (Dots(code, ((2, root),), kernel[1]),),
+    )  # fmt: skip
+    nest = with_strides(nest, strides)
+    views = (places, False), (image, False), (target, True)
+    arguments = [
+        Argument(v.root, s, v.offset, output) for (v, output), s in zip(views, strides, strict=True)
+    ]
+    sizes = channels, batch, size[1]
+    return NestCall(
+        nest, tuple(arguments), sizes, tuple(strides), (), (position,), tuple(numbers)
+    )  # fmt: skip
+
+
 def windows_of(call: NestCall, operand: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The loops over all that is added up, and the strides of an operand along them."""
+    stage = call.nest.stages[0]
+    if isinstance(stage, Dots):
+        d, (channel, batch, step) = DotNumbers(*call.fixed), call.strides[operand]
+        shape = (d.height, call.sizes[-1]), (d.image0, d.image1), (1, d.taps * stage.taps)
+        steps = (d.row0, step), (d.row1, d.apart), (0, 1)
+        return (*call.sizes[:2], *shape[operand]), (channel, batch, *steps[operand])
     n = FoldNumbers(*call.fixed)
     channel, batch, _, window = call.strides[operand]
     if operand:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 
 from ..grouping.contraction_loops import can_write
 from ..grouping.groups import Grouping
@@ -20,7 +21,7 @@ from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Row, Stage
-from .folding import fold_call
+from .folding import dots_call, fold_call
 from .nests import NestCall
 from .operands import Argument, number_in
 from .row_lengths import short_length, with_strides
@@ -142,6 +143,9 @@ class Assembler:
         if sorts or scan_of(node.op) is not None:
             along = sorting_call if sorts else scan_call
             return [along(self._graph, position, x, whole, self._number)]
+        if node.op.operation is WINDOW_DOT:
+            image = self._views.of(node.args[1])
+            return [dots_call(self._graph, position, x, image, whole)]
         if is_fold(node.op):
             factors = self._views.of(node.args[1]) if len(node.args) > 1 else None
             return [fold_call(self._graph, position, x, factors, whole)]

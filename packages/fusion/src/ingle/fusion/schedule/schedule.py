@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.nest import BLOCK, folds
+from ..kernel.nest import BLOCK, Dots, folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
@@ -146,7 +146,8 @@ class _MemoryLayout:
             sizes = call.sizes
             if argument.output and is_columns(self._graph.nodes[maker[argument.root]]):
                 sizes = (-(-sizes[0] // BLOCK), *sizes[1:])  # to the last block of rows
-            if folds(call.nest) and not argument.output:
+            taps = isinstance(call.nest.stages[0], Dots)
+            if folds(call.nest) and (taps or not argument.output):
                 sizes, strides = windows_of(call, number)
             steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
             first = argument.offset + sum(min(s, 0) for s in steps)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...kernel.nest import Nest, folds, runs
+from ...kernel.nest import Dots, Nest, folds, runs
 from ...kernel.validation import validate
 from .across import AcrossNest, goes_across
+from .dots import DotsNest
 from .folds import FoldNest
 from .inner import InnerNest
 from .outer import OuterNest
@@ -25,6 +26,8 @@ def render(nest: Nest, name: str, target: Target) -> str:
     validate(nest)
     if runs(nest):
         return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, target).render()
+    if isinstance(nest.stages[0], Dots):
+        return DotsNest(nest, name, target).render()
     if folds(nest):
         return FoldNest(nest, name, target).render()
     if nest.lanes == "outer":

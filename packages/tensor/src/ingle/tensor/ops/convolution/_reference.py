@@ -123,6 +123,17 @@ def window_product(
     return result
 
 
+def window_dot(
+    a: Any, x: Any, kernel: Any, size: Any, *, stride: Any, dilation: Any, start: Any
+) -> Any:
+    result: Any = np.zeros((*x.shape[:2], *kernel), np.result_type(a, x))
+    rank = len(kernel)
+    for number, place in enumerate(np.ndindex(*size)):
+        seen = _window(x, place, kernel, stride, dilation, start)
+        result += a[:, :, number].reshape(*a.shape[:2], *(1,) * rank) * seen
+    return result
+
+
 def window_outer(
     a: Any, x: Any, kernel: Any, size: Any, *, stride: Any, dilation: Any, start: Any,
     groups: int = 1,

@@ -173,6 +173,70 @@ WINDOW_OUTER = Operation(
 )
 
 
+@guarded
+def window_dot(
+    a: TensorLike, x: TensorLike, kernel: Ints, size: Ints, *, stride: Ints, dilation: Ints,
+    start: Ints,
+) -> Tensor:  # fmt: skip
+    """out[b, c, t] = sum over p of a[b, c, p] * x[b, c, window (p, t)].
+
+    Summed over the batch it is the gradient of a weight that has each channel by itself.
+
+    Args:
+        a: (batch, channels, places), where places are all windows in row-major order.
+        x: (batch, channels, *image).
+        kernel, size, stride, dilation, start: as for `window_product`.
+
+    Returns:
+        (batch, channels, *kernel).
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.ops.convolution.window_products import window_dot
+    >>> x, a = it.asarray([[[1.0, 2.0, 4.0]]]), it.asarray([[[1.0, 1.0]]])
+    >>> window_dot(a, x, (2,), (2,), stride=(1,), dilation=(1,), start=(0,)).tolist()
+    [[[3.0, 6.0]]]
+    """
+    handle_of(x, "window_dot")
+    op = WINDOW_DOT.op(
+        kernel=tuple(kernel), size=tuple(size), stride=tuple(stride), dilation=tuple(dilation),
+        start=tuple(start),
+    )  # fmt: skip
+    return run(op, promote("window_dot", ("a", a), ("x", x)))[0]
+
+
+def _dot_rule(
+    a: Aval, x: Aval, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints
+) -> Aval:
+    name = "window_dot"
+    _channels(name, x, kernel, size, 1)
+    expected = (*x.shape[:2], math.prod(size))
+    if a.shape != expected:
+        raise ShapeError(f"{name}: for x {x.shape} and size {size} a must be {expected}")
+    return Aval((*x.shape[:2], *kernel), x.dtype)
+
+
+def _dot_body(
+    a: Tensor, x: Tensor, *, kernel: Ints, size: Ints, stride: Ints, dilation: Ints, start: Ints
+) -> Tensor:
+    batch, channels = x.shape[:2]
+    seen = _seen(x, kernel, size, stride, dilation, start, channels)
+    column = reshape(a, (batch, channels, a.shape[2], 1))
+    return reshape(matmul(seen, column), (batch, channels, *kernel))
+
+
+WINDOW_DOT = Operation(
+    "window_dot",
+    tensors=("a", "x"),
+    statics=_STATICS[:-1],
+    rule=_dot_rule,
+    traits=Traits("contraction", precision="low", bound="compute"),
+    body=_dot_body,
+    public=window_dot,
+    samples=lambda draw: _dot_samples(draw),
+    reference="ingle.tensor.ops.convolution._reference:window_dot",
+)
+
+
 def _channels(name: str, x: Aval, kernel: Ints, size: Ints, groups: int) -> int:
     check_floats(name, "x", x.dtype)
     if x.ndim - 2 != len(kernel) or len(size) != len(kernel) or x.shape[1] % groups:
@@ -227,3 +291,14 @@ def _samples(draw: Draw, outer: bool) -> Iterator[Sample]:
             shape = (n, groups * features, math.prod(size))
         more = {"stride": stride, "dilation": dilation, "start": start, "groups": groups}
         yield Sample((draw.array(shape), x, kernel, size), more, condition=32)
+
+
+def _dot_samples(draw: Draw) -> Iterator[Sample]:
+    if not draw.dtype.is_inexact:
+        return
+    for image, channels, _, groups, kernel, size, stride, dilation, start in _CASES:
+        n = draw.size(2)
+        x = draw.array((n, groups * channels, *image))
+        more = {"stride": stride, "dilation": dilation, "start": start}
+        a = draw.array((*x.shape[:2], math.prod(size)))
+        yield Sample((a, x, kernel, size), more, condition=32)
