@@ -95,10 +95,10 @@ def dots_call(
     lines = image.strides[2] if len(image.shape) == 4 else 0
     rows = image.shape[2] if len(image.shape) == 4 else 1
     step, apart = places.strides[-1], image.strides[-1]
+    described = [n for pair in (stride, dilation, start) for n in pair]
     numbers = DotNumbers(
-        size[0], size[1] * step, lines, kernel[0], *stride, *dilation, *start, rows,
-        image.shape[-1], apart,
-    )  # fmt: skip
+        *(size[0], size[1] * step, lines, kernel[0]), *described, *(rows, image.shape[-1], apart)
+    )
     strides = [
         (places.strides[1], places.strides[0], step),
         (image.strides[1], image.strides[0], apart * stride[1]),

@@ -58,11 +58,11 @@ class DotsNest(InnerNest):
         rows = self._op("sub", self._op("udiv", str(room), self._most(self._pitch, "1")), "1")
         rows = self._op("udiv", self._most(self._op("sub", rows, self._far0), "0"), n["step0"])
         self._chunk = self._op("add", rows, "1")
-        self._places: Values = []
+        self._columns_of: Values = []
         for t in range(self._taps):
             column = self._op("sub", self._op("mul", str(t), n["spread1"]), self._low1)
             phase = self._op("mul", self._op("urem", column, n["step1"]), self._phase)
-            self._places.append(self._op("add", phase, self._op("udiv", column, n["step1"])))
+            self._columns_of.append(self._op("add", phase, self._op("udiv", column, n["step1"])))
         self.walk(self.sizes, self._image)
 
     def _touch(self, room: int) -> None:
@@ -208,7 +208,7 @@ class DotsNest(InnerNest):
             down = self._op("mul", self._op("mul", row, n["step0"]), self._pitch)
             line = self._element(below, down)
             images.append([self._element(line, place) for place in
-                           self._places[first : first + count]])  # fmt: skip
+                           self._columns_of[first : first + count]])  # fmt: skip
 
         def vectors(mask: str | None, x: str, totals: Values) -> Values:
             news = list(totals)
