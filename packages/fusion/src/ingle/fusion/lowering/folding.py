@@ -96,9 +96,8 @@ def dots_call(
     rows = image.shape[2] if len(image.shape) == 4 else 1
     step, apart = places.strides[-1], image.strides[-1]
     described = [n for pair in (stride, dilation, start) for n in pair]
-    numbers = DotNumbers(
-        *(size[0], size[1] * step, lines, kernel[0]), *described, *(rows, image.shape[-1], apart)
-    )
+    of_places = [size[0], size[1] * step, lines, kernel[0]]
+    numbers = [*of_places, *described, rows, image.shape[-1], apart]
     strides = [
         (places.strides[1], places.strides[0], step),
         (image.strides[1], image.strides[0], apart * stride[1]),

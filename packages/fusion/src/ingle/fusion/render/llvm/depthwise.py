@@ -29,7 +29,7 @@ NO_PROBES = '"no-stack-arg-probe"'
 """The kernel touches its stack from the top down by itself, and calls nothing that would."""
 
 
-class _Axis(NamedTuple):
+class _CopiedAxis(NamedTuple):
     """How the copy lies along an image axis.
 
     Attributes:
@@ -95,7 +95,7 @@ class ImagesBetweenZeros:
         w.when(fits, [], images)
         w.when(w.let("wide", f"xor i1 {fits}, true"), [], others)
 
-    def _axis(self, axis: int) -> _Axis:
+    def _axis(self, axis: int) -> _CopiedAxis:
         """How the copy lies along an axis: taps go up, or down."""
         numbers = self._nest.numbers
         taps = self._op("sub", numbers[f"taps{axis}"], "1")
@@ -103,7 +103,7 @@ class ImagesBetweenZeros:
         ahead = self._most(reach, "0")
         far = self._op("add", ahead, self._most(self._op("sub", "0", reach), "0"))
         low = self._op("sub", numbers[f"start{axis}"], ahead)
-        return _Axis(low, far, ahead, self._op("sub", "0", numbers[f"spread{axis}"]))
+        return _CopiedAxis(low, far, ahead, self._op("sub", "0", numbers[f"spread{axis}"]))
 
     def _clear(self, count: int) -> None:
         """Writes zeros, from the end down to the beginning: so pages of the stack are touched in
