@@ -15,6 +15,7 @@ from ingle.tensor.contract import Aval, Backend
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op, infer, typed_key
 
+from ..kernel.code import HALVES
 from ..support.source_location import Line
 
 Donors: TypeAlias = "tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]"
@@ -38,6 +39,11 @@ class Value(NamedTuple):
     kind: Kind
     aval: Aval
     data: Any = None
+
+    @property
+    def is_half(self) -> bool:
+        """Whether kernels compute with it in float32, and round what memory holds of it."""
+        return self.aval.dtype.name in HALVES
 
 
 class Node(NamedTuple):

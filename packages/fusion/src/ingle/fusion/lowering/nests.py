@@ -18,6 +18,7 @@ from ..kernel.nest import (
     Reduce,
     Row,
     Stage,
+    accumulator_dtype,
     accumulators,
     result_dtype,
 )
@@ -270,8 +271,8 @@ class NestBuilder(GroupCode):
             at = self._result(builder, value, stage, j)
             return builder.narrow(at, dtype) if dtype in HALVES else builder.cast(at, dtype)
         if value in self._rows:
-            wide = "float32" if dtype in HALVES else dtype
-            return builder.narrow(builder.append("row", wide, (), self._rows[value]), dtype)
+            row = builder.append("row", accumulator_dtype(dtype), (), self._rows[value])
+            return builder.narrow(row, dtype)
         if value in self._kept and self._now > self._kept[value][0] and not self._is_row(value):
             return builder.load(self._place_of(self._kept[value][1]), dtype)
         position = self._node_of[value]

@@ -15,10 +15,10 @@ from ingle.tensor.operation import Op
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of, merged
 from ..ir.views import View
-from ..kernel.code import FLOATS, HALVES, SIZES, UNSIGNED, CodeBuilder
+from ..kernel.code import FLOATS, SIZES, UNSIGNED, CodeBuilder
 from ..kernel.expression import Expression, in_order, out_of_order
 from ..kernel.lowering import sort_of
-from ..kernel.nest import MAX_OUTER, Map, Nest, Operand
+from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, accumulator_dtype
 from .nests import NestCall
 from .operands import Argument
 from .scan import Numbers
@@ -89,7 +89,7 @@ def _element(key: Expression, dtype: str, descending: bool) -> Expression:
     key = ~key if descending else key
     if dtype not in FLOATS:
         return key.cast(dtype)
-    return out_of_order(key, "float32" if dtype in HALVES else dtype).cast(dtype)
+    return out_of_order(key, accumulator_dtype(dtype)).cast(dtype)
 
 
 def network(count: int) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,6 @@ import math
 from ingle.tensor.operation import OPERATIONS
 
 from ..ir.graph import Graph, Node
-from ..kernel.code import HALVES
 from ..kernel.lowering import reduction_of
 
 CHEAP = frozenset({"cheap", "root"})
@@ -83,8 +82,7 @@ def _seen(operand: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 def _widens(graph: Graph, node: Node) -> bool:
     """Whether a node widens halves, which readers do: these are what lies in memory."""
-    converts, values = node.op.operation.traits.laws.converts, graph.values
-    return converts and values[node.args[0]].aval.dtype.name in HALVES
+    return node.op.operation.traits.laws.converts and graph.values[node.args[0]].is_half
 
 
 class _OnPieces:

@@ -15,7 +15,6 @@ from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
 from ..ir.graph import Graph
-from ..kernel.code import HALVES
 from ..pipeline import compile_graph
 from ..support.run_ahead import setting
 from ..support.settings import is_logged, is_sliced
@@ -173,7 +172,8 @@ class GraphPlans:
         so that theirs are, too.
         """
         few = not self.in_slices or bool(self._plans) or parts_of(self._graph) < SLICED
-        return not (few or not is_sliced() or _has_halves(self._graph) or self._advanced(numbers))
+        halves = any(value.is_half for value in self._graph.values)
+        return not (few or not is_sliced() or halves or self._advanced(numbers))
 
     def _advanced(self, numbers: Sequence[Any]) -> bool:
         """Runs slices of planning; returns whether there is a plan now."""
@@ -267,10 +267,6 @@ def _parts(op: Op) -> int:
         return 1
     programs = [v for v in op.attributes.values() if isinstance(v, Program)]
     return sum([_parts(step.op) for program in programs for step in program.steps])
-
-
-def _has_halves(graph: Graph) -> bool:
-    return any(value.aval.dtype.name in HALVES for value in graph.values)
 
 
 def _log(text: str) -> None:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..grouping.group import Group
-from ..ir.graph import Graph
-from ..kernel.code import HALVES
 from ..support.time_slices import tick
 from .recompute_cost import Again, Recomputation
 from .rematerialize import GroupedPlan, Rematerialization
@@ -26,15 +24,11 @@ def narrowed(plan: GroupedPlan) -> Mapping[Group, Sequence[int]]:
     wide = [
         (value, group)
         for group, values in plan.stored.items()
-        if group.kind != "host" and any(_is_half(graph, v) for v in group.coordinates)
+        if group.kind != "host" and any(graph.values[v].is_half for v in group.coordinates)
         for value in values
-        if not _is_half(graph, value)
+        if not graph.values[value].is_half
     ]
     return _Narrowing(plan).of(wide) if wide else plan.stored
-
-
-def _is_half(graph: Graph, value: int) -> bool:
-    return graph.values[value].aval.dtype.name in HALVES
 
 
 class _Widening(Recomputation):
@@ -42,10 +36,9 @@ class _Widening(Recomputation):
 
     def _worth_storing(self, root: int, position: int, way: Again) -> bool:
         maker, value = self._grouping.producer(root), self._graph.nodes[way.nodes[0]].results[0]
-        own = maker is self._grouping.producer(value)
-        return (
-            own and maker is not None and root in maker.coordinates and _is_half(self._graph, root)
-        )
+        if maker is None or maker is not self._grouping.producer(value):
+            return False
+        return root in maker.coordinates and self._graph.values[root].is_half
 
 
 class _Narrowing(Rematerialization):

@@ -173,7 +173,7 @@ class Recomputation:
         cost = self._costs[node.op.operation.traits.cost or ""]
         way.places[value] = places
         way.nodes.append(position)
-        if len(way.nodes) == 1 and self._graph.values[value].aval.dtype.name in HALVES:
+        if len(way.nodes) == 1 and self._graph.values[value].is_half:
             cost += ROUNDED_LIKE * self._costs["cheap"]
         way.cost += cost * self._times(way.group, places)
         return all(self._operand(position, number, places, way) for number in range(len(node.args)))
