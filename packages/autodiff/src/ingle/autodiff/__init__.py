@@ -13,11 +13,11 @@ from .products import jvp as jvp
 from .products import linearize as linearize
 from .products import vjp as vjp
 from .recording import Autodiff as Autodiff
-from .recording import is_recording as is_recording
-from .recording import no_grad as no_grad
-from .recording import require_grad as require_grad
 from .residuals import checkpointing as checkpointing
 from .residuals import saved_bytes as saved_bytes
+from .tracked import is_recording as is_recording
+from .tracked import no_grad as no_grad
+from .tracked import require_grad as require_grad
 from .transforms import grad as grad
 from .transforms import value_and_grad as value_and_grad
 from .vectorization import vmap as vmap

@@ -18,20 +18,10 @@ from .batching import batching_of, below_batch
 from .engine import pull
 from .lifting import lowered, tracked_at
 from .nodes import Node, TrackedHandle
-from .recording import (
-    Autodiff,
-    Shown,
-    decorator,
-    is_recording,
-    leaf,
-    lift,
-    no_grad,
-    showing,
-    shown_below,
-    shown_level,
-)
+from .recording import Autodiff, decorator
 from .residuals import dropped, fetch, kept_in
 from .ruled_programs import is_written_down
+from .tracked import Shown, is_recording, leaf, lift, no_grad, showing, shown_below, shown_level
 
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:

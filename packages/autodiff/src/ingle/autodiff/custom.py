@@ -14,8 +14,9 @@ from ingle.tensor.ops._batching import summed
 
 from .batching import Batching, batching_of
 from .nodes import Node, Parents, TrackedHandle
-from .recording import decorator, is_recording
+from .recording import decorator
 from .ruled_programs import check_cotangents, is_written_down, ruled
+from .tracked import is_recording
 
 
 def custom_gradient(

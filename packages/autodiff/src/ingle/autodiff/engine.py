@@ -13,8 +13,9 @@ from ingle.tensor.precision import low, used
 
 from .cached_backward import Roots, cached_backward
 from .nodes import Node, TrackedHandle, ordered
-from .recording import Autodiff, is_recording
+from .recording import Autodiff
 from .residuals import making
+from .tracked import is_recording
 
 
 def backward(

@@ -10,7 +10,7 @@ from ingle.tensor.errors import ArgumentError, GradientError, OperandError
 from ingle.tensor.pytree import tree_map
 
 from .nodes import TrackedHandle
-from .recording import Shown, leaf
+from .tracked import Shown, leaf
 from .trees import leaves, rebuild
 
 

@@ -6,11 +6,11 @@ from ingle.tensor.hooks import hookimpl
 @hookimpl
 def ingle_transforms() -> dict[str, str]:
     return {
-        "lift": "ingle.autodiff.recording:lift",
-        "require_grad": "ingle.autodiff.recording:require_grad",
+        "lift": "ingle.autodiff.tracked:lift",
+        "require_grad": "ingle.autodiff.tracked:require_grad",
         "backward": "ingle.autodiff.engine:backward",
         "checkpoint": "ingle.autodiff.checkpoint:checkpoint",
-        "is_recording": "ingle.autodiff.recording:is_recording",
+        "is_recording": "ingle.autodiff.tracked:is_recording",
         "grad": "ingle.autodiff.transforms:grad",
         "vjp": "ingle.autodiff.products:vjp",
         "linear_program": "ingle.autodiff.programs:linear_program",

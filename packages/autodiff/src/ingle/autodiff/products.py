@@ -12,7 +12,7 @@ from ingle.tensor.levels import at_level, next_level
 from .engine import pull
 from .lifting import Lifted, lifted, lowered, shown_by, tracked_at
 from .nodes import TrackedHandle
-from .recording import leaf, showing
+from .tracked import leaf, showing
 from .trees import leaves, matched, rebuild
 
 Leaves = Sequence[Tensor | None]

@@ -12,7 +12,7 @@ from ingle.tensor.levels import next_level
 
 from .engine import pull
 from .lifting import lifted, lowered, normal_places, shown_by, tracked_at
-from .recording import showing
+from .tracked import showing
 
 
 def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:

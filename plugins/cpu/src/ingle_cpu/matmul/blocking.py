@@ -12,8 +12,8 @@ from ingle.fusion.device.llvm import AVX512, Target, target_of
 from ..jit.engine import engine
 from .dot import COLUMNS
 from .microkernel import QUADS, Tile, lanes_of, most_rows, most_vectors
-from .pack import BYTES, compute_dtype
 from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
+from .panel_elements import BYTES, compute_dtype
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""

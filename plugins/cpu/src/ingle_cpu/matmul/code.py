@@ -10,8 +10,9 @@ from ..jit.engine import Code, engine
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
 from .microkernel import Tile, micro_source
-from .pack import Form, pack_source
+from .pack import pack_source
 from .padded import pad_source
+from .panel_elements import Form
 from .window_pack import window_source
 
 

@@ -12,7 +12,7 @@ from ingle.fusion.device.llvm import Target, render
 from ..jit.engine import IRSource
 from .abi import MAX_NEST_ARGS
 from .blocking import Problem
-from .pack import compute_dtype
+from .panel_elements import compute_dtype
 
 
 def identity(dtype: str) -> Epilogue:

@@ -33,8 +33,8 @@ from .epilogue import Epilogue as Epilogue
 from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
 from .microkernel import lanes_of
-from .pack import a_form, b_form, compute_dtype
 from .pack_launches import Packing
+from .panel_elements import a_form, b_form, compute_dtype
 from .plan import A, B, Pointer
 from .plan import Contraction as Contraction
 from .plan import EntrySpec as EntrySpec

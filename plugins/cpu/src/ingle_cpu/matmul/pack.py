@@ -15,11 +15,8 @@ or for many rows.
 
 from __future__ import annotations
 
-from typing import Literal
-
-from ingle.fusion.device.kernels import HALVES, SIZES, CodeBuilder
+from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import (
-    CodeRenderer,
     Target,
     Values,
     Writer,
@@ -30,35 +27,14 @@ from ingle.fusion.device.llvm import (
 )
 
 from ..jit.engine import IRSource
-from .microkernel import FLIPPED_BITS, Tile
+from .microkernel import FLIPPED_BITS
+from .panel_elements import NUMBERS, Form, PanelCode, compute_dtype
 from .panels import write_panels
 
-Form = Literal["single", "pairs", "quads", "flipped"]
-"""What an element of a panel is: a number; two bfloat16, the first one in the upper half; four
-bytes, the first one in the lowest bits; or these with the uppermost bit of each turned over.
-"""
-NUMBERS: dict[Form, int] = {"single": 1, "pairs": 2, "quads": 4, "flipped": 4}
-"""How many numbers an element is made of."""
-BYTES = frozenset({"int8", "uint8"})
 BLOCK = 8
 """Rows and columns that are transposed at once."""
 RUN = 32
 """How much of k is transposed for all rows before the next: so much of a panel stays near."""
-
-
-def compute_dtype(dtype: str) -> str:
-    """What products of a dtype are summed in."""
-    return "int32" if dtype in BYTES else "float32" if dtype in HALVES else dtype
-
-
-def a_form(tile: Tile) -> Form:
-    """Of the left operand's panels."""
-    return "flipped" if tile.flips else b_form(tile)
-
-
-def b_form(tile: Tile) -> Form:
-    """Of the right operand's panels."""
-    return {1: "single", 2: "pairs", 4: "quads"}[tile.numbers]  # type: ignore[return-value]
 
 
 def pack_source(dtype: str, target: Target, form: Form = "single") -> IRSource:
@@ -74,81 +50,6 @@ def pack_source(dtype: str, target: Target, form: Form = "single") -> IRSource:
     panels.declared = pack.writer.declared
     write_panels(names[0], panels, SIZES[compute_dtype(dtype)])
     return IRSource(text + panels.module(), names, reduced=False)
-
-
-class PanelCode:
-    """Reading numbers as they are multiplied, and writing them to a panel.
-
-    Args:
-        dtype: of the source; what is made of it is in `compute_dtype`.
-        name: of the kernel.
-    """
-
-    def __init__(self, dtype: str, target: Target, name: str) -> None:
-        self.dtype = dtype
-        self.made = compute_dtype(dtype)
-        self.target = target
-        self.name = name
-        self.from_size = SIZES[dtype]
-        self.to_size = SIZES[self.made]
-        self.lanes = target.width // self.to_size
-        self.masks = target.width == 64
-        self.writer = Writer(name)
-
-    def _load(self, place: str, lanes: int, mask: str | None = None) -> str:
-        """Some numbers as they are multiplied."""
-        return self._widened(self._stored(place, lanes, mask), lanes)
-
-    def _stored(self, place: str, lanes: int, mask: str | None) -> str:
-        """Some numbers as they are in memory."""
-        w, kind = self.writer, memory_type(self.dtype)
-        vector = vector_type(kind, lanes)
-        if mask is None:
-            return w.let("x", f"load {vector}, ptr {place}, align {self.from_size}")
-        return w.call(
-            "x", vector, f"llvm.masked.load.{suffix(kind, lanes)}.p0", f"ptr {place}",
-            f"i32 {self.from_size}", f"<{lanes} x i1> {mask}", f"{vector} zeroinitializer",
-        )  # fmt: skip
-
-    def _widened(self, value: str, lanes: int) -> str:
-        if self.made == self.dtype:
-            return value
-        builder = CodeBuilder()
-        root = builder.cast(builder.load(0, self.dtype), self.made)
-        renderer = CodeRenderer(self.writer, self.target, lanes)
-        code, (place,) = renderer.expand(tuple(builder.instructions), (root,))
-        found = renderer.render(code, _Loaded(value))[place]
-        assert found is not None
-        return found
-
-    def _numbered(self, pointer: str, number: str) -> str:
-        """The place of a number in a run of the source."""
-        kind = memory_type(self.dtype)
-        return self.writer.let("from", f"getelementptr {kind}, ptr {pointer}, i64 {number}")
-
-    def _store(
-        self, panel: str, number: str, value: str, lanes: int, mask: str | None = None
-    ) -> None:
-        """Stores some numbers from a number of a run of the panel on."""
-        w, kind = self.writer, scalar_type(self.made)
-        vector = vector_type(kind, lanes)
-        place = w.let("to", f"getelementptr {kind}, ptr {panel}, i64 {number}")
-        if mask is None:
-            w.do(f"store {vector} {value}, ptr {place}, align {self.to_size}")
-            return
-        w.call_nothing(
-            f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {value}", f"ptr {place}",
-            f"i32 {self.to_size}", f"<{lanes} x i1> {mask}",
-        )  # fmt: skip
-
-    def _mask(self, left: str, lanes: int) -> str:
-        """The first `left` lanes."""
-        w = self.writer
-        some = w.call("some", "i64", "llvm.smax.i64", f"i64 {left}", "i64 0")
-        few = w.call("few", "i64", "llvm.smin.i64", f"i64 {some}", f"i64 {lanes}")
-        every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
-        numbers = ", ".join(f"i8 {n}" for n in range(lanes))
-        return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
 
 
 class _Pack(PanelCode):
@@ -434,18 +335,3 @@ class _PackSeveral(_Pack):
         return (
             w.let("element", f"bitcast {wide} {elements} to {made}") if made != wide else elements
         )
-
-
-class _Loaded:
-    """An environment whose only leaf was loaded already."""
-
-    def __init__(self, value: str) -> None:
-        self.value = value
-
-    def load(self, operand: int, dtype: str) -> str:
-        return self.value
-
-    def _none(self, *_: object) -> str:
-        raise ValueError("a conversion has no leaf but its operand")
-
-    gather = scalar = index = result = row = _none

@@ -10,7 +10,7 @@ from ingle.fusion.device.kernels import SIZES
 
 from .blocking import target, three
 from .code import pack_addresses
-from .pack import NUMBERS, Form, compute_dtype
+from .panel_elements import NUMBERS, Form, compute_dtype
 from .panels import PANEL_ARGS
 from .plan import EntrySpec, Pointer
 

@@ -24,7 +24,7 @@ from ingle.fusion.device.llvm import Target, Values, scalar_type, vector_type
 
 from ..jit.engine import IRSource
 from .microkernel import LINE
-from .pack import PanelCode
+from .panel_elements import PanelCode
 from .window_args import WindowArgs, loaded_window_args, window_args
 
 IMAGE_BYTES = 512 << 10

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import Target, Values, memory_type, scalar_type, suffix, vector_type
 
-from .pack import PanelCode, compute_dtype
+from .panel_elements import PanelCode, compute_dtype
 from .window_args import loaded_window_args
 
 RowBody = Callable[[str, str, str, str, str], None]

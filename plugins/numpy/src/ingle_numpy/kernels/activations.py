@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.elementwise.activations import SELU_ALPHA, SELU_SCALE
+from ingle.tensor.ops.elementwise.exponential_units import SELU_ALPHA, SELU_SCALE
 
 from .blocks import in_blocks
 from .elementwise import is_half

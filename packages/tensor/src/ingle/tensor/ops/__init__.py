@@ -30,8 +30,6 @@ from .creation.ranges import arange as arange
 from .creation.ranges import linspace as linspace
 from .creation.ranges import logspace as logspace
 from .creation.ranges import meshgrid as meshgrid
-from .elementwise.activations import celu as celu
-from .elementwise.activations import elu as elu
 from .elementwise.activations import hardshrink as hardshrink
 from .elementwise.activations import hardsigmoid as hardsigmoid
 from .elementwise.activations import hardswish as hardswish
@@ -40,7 +38,6 @@ from .elementwise.activations import leaky_relu as leaky_relu
 from .elementwise.activations import prelu as prelu
 from .elementwise.activations import relu as relu
 from .elementwise.activations import relu6 as relu6
-from .elementwise.activations import selu as selu
 from .elementwise.activations import softshrink as softshrink
 from .elementwise.activations import threshold as threshold
 from .elementwise.arithmetic import abs as abs
@@ -89,6 +86,9 @@ from .elementwise.exponential import log1p as log1p
 from .elementwise.exponential import log2 as log2
 from .elementwise.exponential import log10 as log10
 from .elementwise.exponential import logaddexp as logaddexp
+from .elementwise.exponential_units import celu as celu
+from .elementwise.exponential_units import elu as elu
+from .elementwise.exponential_units import selu as selu
 from .elementwise.extrema import clip as clip
 from .elementwise.extrema import maximum as maximum
 from .elementwise.extrema import minimum as minimum
@@ -178,10 +178,12 @@ from .losses.margins import multilabel_margin_loss as multilabel_margin_loss
 from .losses.margins import multilabel_soft_margin_loss as multilabel_soft_margin_loss
 from .losses.margins import soft_margin_loss as soft_margin_loss
 from .losses.margins import triplet_margin_loss as triplet_margin_loss
-from .losses.regression import binary_cross_entropy as binary_cross_entropy
-from .losses.regression import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from .losses.probabilities import binary_cross_entropy as binary_cross_entropy
+from .losses.probabilities import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+)
+from .losses.probabilities import kl_div as kl_div
 from .losses.regression import huber_loss as huber_loss
-from .losses.regression import kl_div as kl_div
 from .losses.regression import l1_loss as l1_loss
 from .losses.regression import mse_loss as mse_loss
 from .losses.regression import smooth_l1_loss as smooth_l1_loss

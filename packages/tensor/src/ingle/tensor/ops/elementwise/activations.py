@@ -1,85 +1,26 @@
-"""Activations made of straight pieces and of exponentials below zero: relu and its kin."""
+"""Activations made of straight pieces: relu and its kin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...contract import Scalar
-from ...dispatch import TensorLike, as_floating, handle_of, promote, run, run2, wrap
+from ...dispatch import TensorLike, handle_of, promote, run2, wrap
 from ...errors import ArgumentError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import as_number, elementwise_rule
+from .._rules import elementwise_rule
 from ..movement.shapes import reshape
-from .exponential import exp, expm1
+from ._activation import activation, apply, off_kinks
 from .extrema import clip, maximum, minimum
 from .where import where
 
 if TYPE_CHECKING:
-    from ...operation import Op
     from ...tensor import Tensor
-
-SELU_SCALE = 1.0507009873554804934193349852946
-SELU_ALPHA = 1.6732632423543772848170429916717
-
-
-def apply(op: Op, x: TensorLike, *numbers: float) -> Tensor:
-    """Runs an activation on a float tensor (integers are cast) with its parameters."""
-    handle = as_floating(x, op.operation.name)
-    names = op.operation.tensors[1:]
-    given = [as_number(n, op.operation.name, a) for n, a in zip(numbers, names, strict=True)]
-    return run(op, (handle, *[Scalar(n, handle.dtype) for n in given]))[0]
-
-
-def activation(
-    name: str,
-    public: Callable[..., Any],
-    *,
-    body: Callable[..., Any],
-    vjp: Callable[..., Any],
-    reference: Callable[..., Any] | str,
-    parameters: tuple[str, ...] = (),
-    calls: tuple[tuple[float, ...], ...] = ((),),
-    domain: tuple[float, float] = (-4.0, 4.0),
-    condition: float = 4.0,
-    precision: Any = "keep",
-) -> Operation:
-    """An elementwise function of a float tensor and some numbers, with a body.
-
-    The samples call it with each of `calls` as its numbers, off the multiples of 1/2, at which
-    the kinks are.
-    """
-
-    def samples(draw: Draw) -> Iterator[Sample]:
-        if not draw.dtype.is_floating:
-            return
-        for shape in ((), (0,), (3,), (2, 17), (33, 1, 5)):
-            for numbers in calls:
-                x = _off_kinks(draw.array(shape, low=domain[0], high=domain[1]))
-                yield Sample((x, *numbers), condition=condition)
-
-    return Operation(
-        name,
-        tensors=("x", *parameters),
-        rule=elementwise_rule(name, ("float",)),
-        traits=Traits("elementwise", precision=precision),
-        vjp={"x": vjp},
-        body=body,
-        public=public,
-        samples=samples,
-        reference=reference,
-    )
-
-
-def _off_kinks(x: np.ndarray) -> np.ndarray:
-    """Values within 1/16 of a multiple of 1/2 moved by 1/8."""
-    near = np.abs(x * 2 - np.round(x.astype(np.float64) * 2)) < 0.125
-    return np.asarray(np.where(near, x + x.dtype.type(0.125), x), x.dtype)
 
 
 def relu(x: TensorLike, /) -> Tensor:
@@ -177,7 +118,7 @@ def prelu(x: TensorLike, /, weight: TensorLike) -> Tensor:
 def _prelu_samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating:
         for shape, weight in (((3,), ()), ((2, 5, 3), (5,)), ((2, 17), (1,)), ((0, 3), (3,))):
-            x = _off_kinks(draw.array(shape))
+            x = off_kinks(draw.array(shape))
             yield Sample((x, draw.array(weight, low=0.1, high=0.9)), condition=2)
 
 
@@ -199,74 +140,6 @@ _PRELU = Operation(
     public=prelu,
     samples=_prelu_samples,
     reference=_prelu_reference,
-).op()
-
-
-@guarded
-def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
-    """`x` above zero and `alpha * (exp(x) - 1)` below (Clevert et al., arXiv 1511.07289).
-
-    >>> import ingle.tensor as it
-    >>> it.elu(it.asarray([float("-inf"), 2.0])).tolist()
-    [-1.0, 2.0]
-    """
-    return apply(_ELU, x, alpha)
-
-
-_ELU = activation(
-    "elu",
-    elu,
-    parameters=("alpha",),
-    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x)),
-    vjp=lambda g, x, alpha: where(x > 0, g, g * alpha * exp(minimum(x, 0))),
-    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
-    calls=((), (0.5,)),
-).op()
-
-
-@guarded
-def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
-    """`x` above zero and `alpha * (exp(x / alpha) - 1)` below (Barron, arXiv 1704.07483).
-
-    Raises:
-        ArgumentError: `alpha` is 0.
-
-    >>> import ingle.tensor as it
-    >>> it.celu(it.asarray([float("-inf"), 2.0]), 0.5).tolist()
-    [-0.5, 2.0]
-    """
-    if not alpha:
-        raise ArgumentError("celu: alpha divides and must not be 0; use relu")
-    return apply(_CELU, x, alpha)
-
-
-_CELU = activation(
-    "celu",
-    celu,
-    parameters=("alpha",),
-    body=lambda x, alpha: where(x > 0, x, alpha * expm1(x / alpha)),
-    vjp=lambda g, x, alpha: where(x > 0, g, g * exp(minimum(x, 0) / alpha)),
-    reference=lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
-    calls=((), (0.5,)),
-).op()
-
-
-def selu(x: TensorLike, /) -> Tensor:
-    """`elu` with the constants that keep mean 0 and variance 1 (Klambauer et al., 1706.02515).
-
-    >>> import ingle.tensor as it
-    >>> round(it.selu(it.asarray(1.0)).item(), 4)
-    1.0507
-    """
-    return apply(_SELU, x)
-
-
-_SELU = activation(
-    "selu",
-    selu,
-    body=lambda x: SELU_SCALE * where(x > 0, x, SELU_ALPHA * expm1(x)),
-    vjp=lambda g, x: g * SELU_SCALE * where(x > 0, 1, SELU_ALPHA * exp(minimum(x, 0))),
-    reference=lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(x)),
 ).op()
 
 

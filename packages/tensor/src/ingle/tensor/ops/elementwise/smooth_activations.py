@@ -18,7 +18,7 @@ from .._rules import elementwise_rule, normalize_axis, widened
 from ..movement.joining import concat
 from ..movement.slicing import slice_axis
 from ..special.erf import erf
-from .activations import activation, apply
+from ._activation import activation, apply
 from .arithmetic import abs, negative
 from .cast import astype
 from .complex import real

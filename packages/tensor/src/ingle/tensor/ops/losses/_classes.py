@@ -16,7 +16,7 @@ from ..elementwise.where import where
 from ..indexing.gathering import take, take_along_axis
 from ..movement.shapes import broadcast_to, reshape
 from ..reductions.basic import sum
-from .regression import reduced
+from ._pairs import reduced
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

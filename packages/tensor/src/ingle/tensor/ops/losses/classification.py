@@ -34,7 +34,7 @@ from ._classes import (
     valid_targets,
     without_classes,
 )
-from .regression import reduced, require_reduction
+from ._pairs import reduced, require_reduction
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -33,7 +33,7 @@ from ..movement.joining import concat, stack
 from ..movement.shapes import broadcast_to, reshape
 from ..movement.slicing import slice_axis
 from ..reductions.basic import logsumexp
-from .regression import reduced, require_reduction
+from ._pairs import reduced, require_reduction
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

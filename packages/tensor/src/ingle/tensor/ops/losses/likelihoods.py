@@ -12,7 +12,7 @@ from .._rules import broadcast_shapes
 from ..elementwise.exponential import exp, log
 from ..elementwise.powers import square
 from ..elementwise.where import where
-from .regression import reduced, require_reduction
+from ._pairs import reduced, require_reduction
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

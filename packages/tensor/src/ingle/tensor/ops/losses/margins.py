@@ -22,7 +22,7 @@ from ..movement.shapes import broadcast_to, reshape
 from ..reductions.basic import any as any_of
 from ..reductions.basic import sum as reduce_sum
 from ..scans.cumulative import cumulative_sum
-from .regression import reduced, require_reduction
+from ._pairs import reduced, require_reduction
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -19,7 +19,8 @@ from ..movement.padding import pad
 from ..movement.shapes import broadcast_to, reshape
 from ..movement.slicing import slice_axis
 from ..reductions.basic import min as reduce_min
-from .fourier import fft, ifft, irfft, rfft
+from .fourier import fft, ifft
+from .real_fourier import irfft, rfft
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
