@@ -11,7 +11,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
 from ..matmul.entries_table import entries_table
-from ..matmul.pack import compute_dtype
+from ..matmul.panel_elements import compute_dtype
 from ..matmul.plan import Contraction, Pointer
 from ..memory import CpuHandle, lent_memory
 from ..threads.pool import thread_pool

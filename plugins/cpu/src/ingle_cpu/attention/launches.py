@@ -11,8 +11,8 @@ from ..jit.engine import engine
 from ..matmul.blocking import target
 from ..matmul.code import micro_address, pack_addresses
 from ..matmul.microkernel import Tile
-from ..matmul.pack import compute_dtype
 from ..matmul.pack_launches import Packing
+from ..matmul.panel_elements import compute_dtype
 from ..matmul.plan import Contraction, EntrySpec, Pointer
 from .abi import BackwardArgs, ForwardArgs, MaskKind
 from .backward import ADDRESSES as BACKWARD_ADDRESSES

@@ -18,7 +18,7 @@ from ingle.fusion.device.llvm import (
 
 from ..matmul.blocking import target
 from ..matmul.driver_images import DriverCode
-from ..matmul.pack import compute_dtype
+from ..matmul.panel_elements import compute_dtype
 from .abi import MaskKind
 from .blocks import tiling
 
