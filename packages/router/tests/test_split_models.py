@@ -207,6 +207,35 @@ def test_batches_and_checkpoints_go_through_moves(pair):
     np.testing.assert_allclose(grads[tracked].numpy(), per_row.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["checkpoint", "call"])
+def test_compiled_blocks_over_two_members_are_recorded(pair, named):
+    """A region is of one device; what is computed on two is the same without one."""
+    weight = it.Cell(it.asarray([0.5, -1.5], device=pair[1]), differentiable=True)
+
+    def block(x):
+        return it.tanh(it.exp(x * 2.0).to_device(pair[1]) * weight)
+
+    def loss(x):
+        done = it.call(block, x) if named else checkpoint(block)(x)
+        return it.sum(done * done)
+
+    def both(x):
+        tracked = x.require_grad()
+        found = loss(tracked).backward()
+        return found[tracked], found[weight]
+
+    x = it.asarray([0.1, 0.2], device=pair[0])
+    run = compile(both)
+    for _ in range(3):
+        by_x, by_weight = run(x)
+    assert (by_x.device, by_weight.device) == (pair[0], pair[1])
+    e, w = np.exp(2 * x.numpy().astype(np.float64)), np.array([0.5, -1.5])
+    t = np.tanh(e * w)
+    inner = 2 * t * (1 - t**2)
+    np.testing.assert_allclose(by_weight.numpy(), inner * e, rtol=1e-4)
+    np.testing.assert_allclose(by_x.numpy(), inner * w * e * 2, rtol=1e-4)
+
+
 def test_gradients_go_through_moves_without_a_router():
     x = it.asarray([1.0, 2.0], device="cpu").require_grad()
     y = it.sum(x.to_device("numpy") ** 2)
@@ -356,6 +385,42 @@ def test_what_parts_write_to_cells_lands_at_home(pair):
     first, second = X[:12].mean(0), X[12:].mean(0)
     want = 0.9 * (0.1 * second) + 0.1 * first  # the batch's own device comes last
     np.testing.assert_allclose(norm.running_mean.numpy(), want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_part_that_fails_takes_what_others_wrote_along(pair, failing):
+    """Running statistics and counters are those of before, as with one batch on one device."""
+    norm, count, parts = nn.BatchNorm1d(6).to(pair[0]), it.Cell(0), []
+
+    def loss(x):
+        count.value = count.value + 1
+        value = it.mean(norm(x) ** 2)
+        parts.append(x.device)
+        if len(parts) == failing + 1:
+            raise ZeroDivisionError
+        return value
+
+    x = it.asarray(X, device=pair[0])
+    with pytest.raises(ZeroDivisionError):
+        data_parallel(loss, x, devices=pair.devices)
+    assert len(parts) == failing + 1
+    assert count.value == 0
+    assert norm.running_mean.tolist() == [0.0] * 6
+    assert norm.running_var.tolist() == [1.0] * 6
+    data_parallel(loss, x, devices=pair.devices)
+    assert count.value == 2
+
+
+def test_arrays_of_numpy_are_cut_like_tensors(pair):
+    model = nn.Linear(6, 3).to(pair[0])
+    loss, found = data_parallel(mean_loss(model), X, Y, devices=pair.devices)
+    whole = mean_loss(model)(it.asarray(X, device=pair[0]), it.asarray(Y, device=pair[0]))
+    assert loss.item() == pytest.approx(whole.item(), rel=1e-6)
+    wanted = whole.backward()
+    for cell in wanted:
+        np.testing.assert_allclose(found[cell].numpy(), wanted[cell].numpy(), rtol=1e-5, atol=1e-7)
+    with pytest.raises(IngleError, match=r"\(24, 6\), \(23,\)"):
+        data_parallel(mean_loss(model), it.asarray(X, device=pair[0]), Y[:23], devices=pair.devices)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ingle.tensor import Cell, Tensor, call, transaction
 from ingle.tensor.contract import Handle
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.ops.elementwise.dependence import ordered_after
+from ingle.tensor.programs import TracedMoveError
 from ingle.tensor.pytree import flatten, tree_map, unflatten
 
 from .batching import batching_of, below_batch
@@ -52,7 +53,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
         if tensors and is_written_down(tensors):
             # A program has no values to keep: it notes that the block is to be computed again.
             block = functools.partial(function, **kwargs)
-            return call(block, *args, name="checkpoint", recompute=True)
+            try:
+                return call(block, *args, name="checkpoint", recompute=True)
+            except TracedMoveError:
+                # A region is of one device: what is computed on several is recorded twice.
+                return _Block(function, args, kwargs).first()
         batching = batching_of(flatten((args, kwargs)))
         if batching is not None and batching.level > shown_level():
             return below_batch(batching, checkpoint, function)(*args, **kwargs)

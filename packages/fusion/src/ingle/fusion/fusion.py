@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
@@ -245,11 +247,16 @@ class Fusion:
         if mine is not None and by_itself and self.defers():
             mine.start()
 
-    def flush(self) -> None:
-        """Starts everything that this thread has asked for."""
+    def flush(self, written: Collection[Cell[Any]] = ()) -> None:
+        """Starts everything that this thread has asked for.
+
+        Args:
+            written: cells that got values together; if anything fails, they get back what they
+                held.
+        """
         mine = self._streams.mine
         if mine is not None:
-            mine.flush()
+            mine.flush(written)
 
     def synchronize(self) -> None:
         self._streams.read = True

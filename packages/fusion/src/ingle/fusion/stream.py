@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Backend, Handle, Scalar
@@ -15,6 +15,7 @@ from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op
 
 from .errors import PlanWarning
+from .former_values import FormerValues
 from .ir.graph import LogEntry, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
@@ -24,6 +25,8 @@ from .support.refcounts import HELD_TWICE, refs
 from .support.run_ahead import setting
 
 if TYPE_CHECKING:
+    from ingle.tensor.cell import Cell
+
     from .fusion import Fusion
     from .runtime.plan_cache import PlanCache
 
@@ -69,6 +72,7 @@ class LazyStream(Log):
         self._seen = self._bytes = 0
         self._limit = MOST_BYTES
         self._running: tuple[Sequence[LazyHandle], DonationState, int] | None = None
+        self._former = FormerValues()
 
     def shorten(self) -> None:
         count = len(self.written)
@@ -118,27 +122,48 @@ class LazyStream(Log):
     def elsewhere(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         return self.backend.record_anew(op, inputs)
 
+    def replaced(self, cell: Any, old: Handle) -> None:
+        self._former.note(cell, self._standing(old))
+
+    def _standing(self, old: Handle) -> Handle | int:
+        """A value that this log knows, by its number: a reference would keep plans from writing
+        over it."""
+        if type(old) is LazyHandle:
+            if old.pending_in is self:
+                return old.number
+            return self._places.get(id(old.value), old)
+        return self._places.get(id(old), old)
+
     def finish(self, wanted: LazyHandle) -> None:
-        self.backend.noted(len(self._handles) == 1)
-        self._ran(wanted)
+        self._finish(wanted, defers=False)
 
     def begin(self, wanted: LazyHandle) -> None:
+        self._finish(wanted, defers=True)
+
+    def _finish(self, wanted: LazyHandle, defers: bool) -> None:
         self.backend.noted(len(self._handles) == 1)
-        self._ran(wanted, defers=True)
+        self._ran(wanted, defers=defers)
+        if isinstance(wanted.value, BaseException):
+            self._former.put_back()
 
     def start(self) -> None:
         """Has the device compute everything that somebody still holds, and waits for nothing; what
         an operation raises, whoever reads what depends on it gets."""
         self._ran(defers=True)
 
-    def flush(self) -> None:
+    def flush(self, written: Collection[Cell[Any]] = ()) -> None:
         """Computes everything that somebody still holds; the rest is never computed.
+
+        Args:
+            written: cells that got values together: all of them get back what they held if
+                anything fails, as every cell does that has a value which failed.
 
         Raises:
             Exception: what any of it raised; later reads of what depends on that raise it, too.
         """
         for handle in self._ran():
             if isinstance(handle.value, BaseException):
+                self._former.put_back(written)
                 raise handle.value
 
     def synchronize(self) -> None:
@@ -193,6 +218,7 @@ class LazyStream(Log):
         """Lets go of what the log ran on."""
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
+        self._former.forget()
 
     def _run(self, handles: Sequence[LazyHandle], donation: DonationState) -> None:
         outputs = [h.number for h in handles]
@@ -203,6 +229,11 @@ class LazyStream(Log):
                 raise
             # A log that cannot even be read has no values, however often they are asked for.
             values = [error] * len(outputs)
+        if self._former.noted and any(isinstance(value, BaseException) for value in values):
+            numbers = self._former.numbers()
+            again = self._attempted(self.written, numbers, self.given, self.numbers)
+            found = [self.backend.known(x) if isinstance(x, Handle) else x for x in again]
+            self._former.find(dict(zip(numbers, found, strict=True)))
         donation.outputs, donation.done = values, True
         _settle(handles, values)
 

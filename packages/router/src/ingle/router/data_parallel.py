@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingle.tensor import Gradients, Tensor, device
-from ingle.tensor.cell import Cell, Scope, current_scope, scope_of, transaction
+import numpy as np
+
+from ingle.tensor import Gradients, Tensor, asarray, device
+from ingle.tensor.cell import Cell, Scope, scope_of, transaction
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 from ingle.tensor.moving import reduced, started
@@ -35,7 +37,8 @@ def data_parallel(
 
     Args:
         function: of a part of each argument; returns the part's mean loss, a 0-d tensor.
-        batch: tensors, or trees of them, of `n` rows each; what is no tensor comes to every part.
+        batch: tensors, or trees of them, of `n` rows each; NumPy's arrays are taken as tensors, and
+            what else is no tensor comes to every part.
         devices: where the parts run; a batch of fewer rows uses the first ones.
 
     Returns:
@@ -57,7 +60,7 @@ def data_parallel(
     places = [Device.parse(d) for d in devices]
     if not places:
         raise ArgumentError("data_parallel: devices is empty; give router.devices")
-    leaves = flatten(batch)
+    leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in flatten(batch)]
     rows = _rows(leaves)
     cuts = [rows * i // len(places) for i in range(len(places) + 1)]
     if rows < len(places):
@@ -70,19 +73,20 @@ def data_parallel(
         for place, begin, end in zip(places, cuts, cuts[1:], strict=False)
     ]
     home = next(x.device for x in leaves if isinstance(x, Tensor))
-    for place, weight, part in sorted(parts, key=lambda p: p[0] == home):
-        with transaction(flush=False) as outside, device(place):
-            scope = _OnDevice(current_scope(), place)
-            with scope_of(scope):
-                loss = function(*unflatten(batch, part))
-                _check(loss)
-                found = loss.backward()
-            outside.writes.update(scope.at_home())
-        losses.append(loss.detach() * weight)
-        _gather(found, weight, pieces, homes)
-        if len(parts) > 1:  # each works while the next ones are put together
-            del loss, found  # what nobody holds need not be computed
-            started(backend_of(place))
+    with transaction(flush=False) as outside:  # a part that fails takes the others' writes along
+        for place, weight, part in sorted(parts, key=lambda p: p[0] == home):
+            with device(place):
+                scope = _OnDevice(outside, place)
+                with scope_of(scope):
+                    loss = function(*unflatten(batch, part))
+                    _check(loss)
+                    found = loss.backward()
+                outside.writes.update(scope.at_home())
+            losses.append(loss.detach() * weight)
+            _gather(found, weight, pieces, homes)
+            if len(parts) > 1:  # each works while the next ones are put together
+                del loss, found  # what nobody holds need not be computed
+                started(backend_of(place))
     total = _added([losses], places[:1])[0]
     sums = _added(list(pieces.values()), [homes[key] for key in pieces])
     return total, Gradients(dict(zip(pieces, sums, strict=True)))

@@ -22,7 +22,7 @@ from .contract import Backend, Shape
 from .device import Device
 from .dtypes import DType
 from .errors import BatchError, DTypeError, OperandError, ShapeError
-from .interruptions import Newcomers, Outside, newcomers
+from .interruptions import Newcomers, Outside, is_from_outside, newcomers
 from .locks import Lock
 from .number_protocol import NumberProtocol
 from .operators import CellOperators, Operators
@@ -73,7 +73,13 @@ class Scope:
         if self.parent is not None:
             self.parent.writes.update(self.writes)
             return set()
+        for cell, value in self.writes.items():
+            _note_replaced(cell, value)
         commit_writes(self.writes.items())
+        return self.backends()
+
+    def backends(self) -> set[Backend]:
+        """Those of the values that were written."""
         return {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
 
 
@@ -168,12 +174,29 @@ def transaction(
 
 
 def _commit(ended: list[Scope], flush: bool) -> None:
-    written = ended.pop().commit()
+    scope = ended.pop()
+    cells, several = list(scope.writes), len(scope.backends()) > 1
+    # One device knows old tensors itself, and may write over them. What one has written over cannot
+    # be taken back when another one fails, so that those of several are kept.
+    before = {c: c._value for c in cells if several or not isinstance(c._value, Tensor)}
+    written = scope.commit()
+    del scope
     # A group of writes is where a recording backend begins to compute: the end of a step.
-    for backend in written if flush else ():
-        begin = getattr(backend, "flush", None)
-        if begin is not None:
-            begin()
+    try:
+        for backend in written if flush else ():
+            begin = getattr(backend, "flush", None)
+            if begin is not None:
+                begin(cells)
+    except Exception as error:
+        if not is_from_outside(error):  # else it goes on where somebody asks for a value
+            commit_writes(before.items())
+        raise
+
+
+def _note_replaced(cell: Cell[Any], value: Any) -> None:
+    """Has a value that is about to be a cell's, and may still fail, remember the last one."""
+    if isinstance(value, Tensor) and isinstance(cell._value, Tensor):
+        value._handle.replaces(cell._value._handle, cell)
 
 
 def call_alone(cells: Sequence[Cell[Any]], call: Callable[[], R]) -> R:
@@ -256,6 +279,7 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
         value = _lowered(value)
         scope = current_scope()
         if scope is None:
+            _note_replaced(self, value)
             self._store(value)
         else:
             scope.writes[self] = value

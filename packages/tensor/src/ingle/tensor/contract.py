@@ -91,6 +91,10 @@ class Handle:
         """The same value without any recording of gradients; decorators that record override it."""
         return self
 
+    def replaces(self, old: Handle, cell: object) -> None:
+        """A cell that held another value holds this one from now on. Those that are computed later,
+        and may fail, remember how the cell gets back what it held."""
+
     def item(self) -> Any:
         """The value of one element as a Python number, without any recording; waits for it."""
         handle = self.detached()

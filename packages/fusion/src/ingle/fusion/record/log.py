@@ -90,6 +90,11 @@ class LazyHandle(Handle):
         self.value = value
         self.pending_in = None
 
+    def replaces(self, old: Handle, cell: object) -> None:
+        log = self.pending_in
+        if log is not None:
+            log.replaced(cell, old)
+
     def item(self) -> Any:
         self.backend.was_read()
         return self.computed().item()
@@ -260,6 +265,9 @@ class Log:
     def living(self) -> list[LazyHandle]:
         """The handles that wait here and that somebody holds, in the order of their values."""
         return [h for r in self._handles if (h := r()) is not None and h.pending_in is self]
+
+    def replaced(self, cell: object, old: Handle) -> None:
+        """A cell holds a value that is recorded here, in place of another one."""
 
     def finish(self, wanted: LazyHandle) -> None:
         """Computes a value that is recorded here, for a reader who waits for it."""

@@ -6,6 +6,7 @@ from .program import Step as Step
 from .program import is_unrolled as is_unrolled
 from .tracing import Traced as Traced
 from .tracing import TracedHandle as TracedHandle
+from .tracing import TracedMoveError as TracedMoveError
 from .tracing import Tracer as Tracer
 from .tracing import loops_once as loops_once
 from .tracing import recorded as recorded

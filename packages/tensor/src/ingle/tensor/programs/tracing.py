@@ -103,6 +103,18 @@ class TracedHandle(Handle):
         return self.backend.execute(STOP_GRADIENT.op(), (self,))[0]
 
 
+class TracedMoveError(TraceError):
+    """A tensor is moved to another device where it is only traced.
+
+    A program runs on one device. What need not be a program runs as it is instead.
+
+    >>> from ingle.tensor.errors import TraceError
+    >>> from ingle.tensor.programs import TracedMoveError
+    >>> issubclass(TracedMoveError, TraceError)
+    True
+    """
+
+
 class _Taken(NamedTuple):
     """A step as it was traced: what it takes, and the number of its first result."""
 
@@ -181,7 +193,7 @@ class Tracer:
         return self.inner.supports(op, avals)
 
     def move(self, handle: Handle, target: Backend) -> Handle:
-        raise TraceError(
+        raise TracedMoveError(
             f"a tensor of shape {handle.shape} is moved from {self.device} to {target.device} at "
             f"{user_line()}, in what is only traced (the body of a loop, a branch), which "
             "runs on one device; move it before, or what comes out behind"
