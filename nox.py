@@ -177,7 +177,10 @@ def matrix(session: nox.Session) -> None:
     options = list(session.posargs)
     while "--plugin" in options:
         at = options.index("--plugin")
-        session.install(options[at + 1])
+        if at + 1 == len(options):
+            session.error("--plugin needs what pip installs: a path or a URL")
+        # Also with --no-install: whoever names one has not installed it.
+        session.run("python", "-m", "pip", "install", "--quiet", options[at + 1])
         del options[at : at + 2]
     own = [f"--tests={ROOT / 'packages' / name / 'tests'}" for name in ("optim", "train")]
     job = [str(ROOT / "examples" / "mnist" / "train.py"), "--device", "{device}", "--digits"]

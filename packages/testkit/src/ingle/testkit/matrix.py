@@ -204,6 +204,7 @@ def main() -> int:
         if name in present:
             sys.stderr.write(f"{name} …\n")
             lines.append(measured(name, options.tier, options.tests, options.job))
+            sys.stderr.write(f"{table(lines[-1:])}\n")  # hours may lie between it and the whole
     if lines:
         sys.stdout.write(f"{table(lines)}\n")
     for name, reason in absent.items():
