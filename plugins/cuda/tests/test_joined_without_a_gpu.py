@@ -18,6 +18,7 @@ from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
 from ingle.tensor.errors import BackendError
 from ingle.testkit.bits import same_bits
 from ingle_cuda import compiler, joined, libraries
+from ingle_cuda.step_builder import KernelStep
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -124,3 +125,70 @@ def test_joined_kernels_compile(strided: bool) -> None:
     assert 8 <= at_once(nest) <= 64
     code = compiler.machine_code(render_many(nest, "many", at_once(nest)), "sm_90")
     assert code[:4] == b"\x7fELF"
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_vector_by_several_matrices_is_one_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Though each product's readers stand between it and the next one; of other sizes, too."""
+    gpu = HostGpu(tmp_path)
+    made = opened(gpu, PLAYED, monkeypatch)
+    rng = np.random.default_rng(0)
+    drawn = [rng.normal(size=(n, 512)).astype(np.float32) for n in (48, 16, 16, 1)]
+
+    def results(a: Any, b: Any, c: Any, x: Any) -> list[Any]:
+        found = []
+        for matrix in (a, b, c):
+            product = it.sum(matrix.astype("float32") * x.astype("float32"), axis=-1)
+            found += [product, it.sum(product * product, axis=0)]
+        return found
+
+    bits, launched = [], []
+    for joins in (True, False):
+        made.joins = joins
+        given = [it.asarray(v, device=PLAYED).astype(dtype) for v in drawn]
+        for value in given:
+            value.numpy()
+        step = compile(lambda *given: results(*given))
+        gpu.counts.clear()
+        bits.append([r.numpy() for r in step(*given)])
+        launched.append(gpu.counts["launched"])
+        for _ in range(4):
+            step(*given)[0].numpy()
+    assert launched[0] + 2 <= launched[1]
+    for one, other in zip(*bits, strict=True):
+        assert same_bits(one, other)
+
+
+@needs_a_compiler
+def test_copies_onto_themselves_are_not_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that a compiled step writes over is not copied, nor is a kernel launched for that."""
+    made = opened(HostGpu(tmp_path), PLAYED, monkeypatch)
+    asked: list[bool] = []
+    idle = KernelStep.is_idle
+
+    def is_idle(step: KernelStep, buffers: Sequence[int]) -> bool:
+        asked.append(idle(step, buffers))
+        return asked[-1]
+
+    monkeypatch.setattr(KernelStep, "is_idle", is_idle)
+    cache = it.Cell(it.asarray(np.zeros((64, 8), np.float32), device=PLAYED))
+
+    @compile
+    def step(row: Any) -> Any:
+        cache.value = it.slice_update(cache.value, row, (3, 0))
+        return row + 1.0
+
+    given = it.asarray(np.ones((1, 8), np.float32), device=PLAYED)
+    for _ in range(4):
+        assert step(given).numpy().tolist() == [[2.0] * 8]
+    assert any(asked)
+    assert not all(asked)
+    found = cache.value.numpy()
+    assert found[3].tolist() == [1.0] * 8
+    assert found.sum() == 8.0
+    assert made.joins

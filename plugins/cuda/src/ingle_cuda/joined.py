@@ -1,5 +1,5 @@
 """Launches of one kernel on several operands, as one launch: an optimizer has one for each of its
-parameters.
+parameters, attention one for each matrix that a vector is multiplied by.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.cuda import at_once, render_many
+from ingle.fusion.device.cuda import at_once, holding_for, render_many
 from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
@@ -58,7 +58,7 @@ class JoinedStep(NamedTuple):
 def with_joined(
     backend: CudaBackend, launches: Sequence[Launch], parts: Sequence[list[Step]]
 ) -> list[Step | JoinedStep]:
-    """The steps of launches, neighbours of one flat kernel together.
+    """The steps of launches, neighbours of one kernel together.
 
     Args:
         parts: the steps of each launch.
@@ -68,7 +68,7 @@ def with_joined(
     while at < len(launches):
         call = launches[at].call
         most = at_once(call.nest) if isinstance(call, NestCall) else 1
-        end = neighbours(launches, at, most)
+        end = neighbours(launches, at, most, rows=True)
         steps: list[Any] = [step for part in parts[at:end] for step in part]
         joined = _joined(backend, launches[at:end], steps, most) if len(steps) > 1 else None
         found += steps if joined is None or end - at == 1 else [joined]
@@ -83,8 +83,12 @@ def _joined(
     calls = [x.call for x in launches if isinstance(x.call, NestCall)]
     if len(calls) != len(steps):  # some are of no elements
         return None
+    nest = calls[0].nest
+    ways = {holding_for(nest, [*c.sizes, *[s for of in c.strides for s in of]]) for c in calls}
+    if len(ways) > 1:  # rows of other lengths have kernels of their own
+        return None
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
-    source = render_many(calls[0].nest, MANY, places)
+    source = render_many(nest, MANY, places, ways.pop())
     try:
         kernel = compiled(backend, launches[0], source, MANY)
     except BackendError as error:

@@ -174,7 +174,7 @@ class Executable:
             Where the next step's scalars lie.
         """
         if isinstance(step, JoinedStep):
-            if not step.is_apart(buffers):
+            if any(one.is_idle(buffers) for one in step.steps) or not step.is_apart(buffers):
                 for one in step.steps:
                     table = self._put(one, buffers, numbers, stream, table)
                 return table
@@ -192,8 +192,9 @@ class Executable:
             a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
             self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps)
             return table
-        argument = _argument(step, buffers, numbers, table)
-        self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream)
+        if not step.is_idle(buffers):
+            argument = _argument(step, buffers, numbers, table)
+            self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream)
         return table + 8 * step.numbers[1]
 
     def _write(self, numbers: dict[int, int]) -> None:

@@ -17,6 +17,7 @@ from ingle.fusion.device.kernels import (
     NestCall,
     epilogue_nest,
     epilogue_of,
+    is_copy,
     layout,
     units,
 )
@@ -47,6 +48,7 @@ class KernelStep(NamedTuple):
         scalars: the number of the plan's scalar for each of the first of them.
         blocks, threads: of the grid.
         source: for people.
+        copies: whether it copies flat memory: onto itself it has nothing to do.
     """
 
     kernel: Any
@@ -57,6 +59,14 @@ class KernelStep(NamedTuple):
     blocks: int
     threads: int
     source: Any
+    copies: bool = False
+
+    def is_idle(self, buffers: Sequence[int]) -> bool:
+        """Whether there is nothing to do for buffers at these addresses."""
+        if not self.copies:
+            return False
+        (one, first), (other, second) = self.pointers
+        return buffers[one] + first == buffers[other] + second
 
 
 class ProductStep(NamedTuple):
@@ -131,7 +141,7 @@ class StepBuilder:
         return KernelStep(
             compiled(self._backend, launch, source, _NEST), pointers, given,
             (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,
-            source,
+            source, is_copy(nest),
         )  # fmt: skip
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:

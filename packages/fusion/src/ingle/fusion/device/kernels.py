@@ -18,6 +18,7 @@ from ..kernel.nest import Reduce as Reduce
 from ..kernel.nest import Row as Row
 from ..kernel.nest import accumulator_dtype as accumulator_dtype
 from ..kernel.nest import in_blocks as in_blocks
+from ..kernel.nest import is_copy as is_copy
 from ..kernel.nest import is_flat as is_flat
 from ..kernel.nest import layout as layout
 from ..kernel.nest import units as units

@@ -105,6 +105,7 @@ class _Columns(OuterNest):
     columns = 1
     slot = "0"
     each_column = ""
+    _are_ahead = False
 
     def body(self) -> Scope:
         found = super().body()
@@ -119,15 +120,35 @@ class _Columns(OuterNest):
         self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
     ) -> None:
         count = self._rows_at_once(number)
-        if count > 1:
-            scope.add(f"#pragma unroll {count}")
-        super()._walk(number, partials, scope, start, stop)
+        if count == 1:
+            super()._walk(number, partials, scope, start, stop)
+            return
+        turn, whole, loads, rest = Scope(), Scope(), Scope(), Scope()
+        for k in sorted(self._loads(number)):
+            whole.add(f"{self.source.stored(self.nest.operands[k].dtype)} ahead{k}[{count}];")
+            loads.add(f"ahead{k}[n] = {self.element(k, '(from + n)')};")
+        self._are_ahead = True
+        done = self._columns(number, "(from + n)", partials)
+        self._are_ahead = False
+        for part in (loads, done):
+            whole.add("#pragma unroll")
+            whole.block(f"for (int n = 0; n < {count}; n++)", part)
+        super()._walk(number, partials, rest, "from", stop)
+        turn.block(f"if (from + {count} <= {stop})", whole)
+        turn.block("else", rest)
+        scope.block(f"for (int64_t from = {start}; from < {stop}; from += {count})", turn)
+
+    def _loads(self, number: int) -> set[int]:
+        code = self.stages[number].code
+        return {i.value for i in code if i.name == "load" and isinstance(i.value, int)}
+
+    def loaded(self, k: int, place: str) -> str:
+        return super().loaded(k, f"ahead{k}[n]" if self._are_ahead else place)
 
     def _rows_at_once(self, number: int) -> int:
         """How many elements down a column a work item asks for before it computes with the first
         one; 1 where stores might be to the same memory."""
-        stage = self.stages[number]
-        loads = {i.value for i in stage.code if i.name == "load"}
+        stage, loads = self.stages[number], self._loads(number)
         if stage.stores or not loads or any(i.name == "gather" for i in stage.code):
             return 1
         count = _MOST_ROWS

@@ -94,7 +94,7 @@ class HeldNest(GroupNest):
         self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH
     ) -> None:
         super().__init__(nest, name, dialect)
-        self._capacity = holding.capacity
+        self._capacity, self._length = holding.capacity, holding.length
         self._pairs = holding.capacity // SPAN
         self._holding = False
         self._known_uniform = list(self.known)
@@ -181,7 +181,7 @@ class HeldNest(GroupNest):
         row.add(*self.unit.lines(), *stages.lines())
         if in_blocks(self.nest):
             row = self._held_block(row)
-        inner = self.inner_size()
+        inner = self._length or self.inner_size()
         loop.add(
             f"const bool alone = {f'{inner} <= {WHOLE}' if self._is_whole() else 'true'};",
             f"const int warp = threadIdx.x / {WARP}, part = threadIdx.x % {WARP};",
@@ -224,7 +224,7 @@ class HeldNest(GroupNest):
                 block.add(f"{self._union(k)} next{k}[{self._pairs}];")
         block.block(f"for (int64_t unit = piece * {BLOCK}; unit < last; unit++)", row)
         written = Scope()
-        written.block(f"if (from + p * {SPAN} < {self.inner_size()})", write)
+        self._where_there(written, "p", write)
         block.add("#pragma unroll")
         block.block(f"for (int p = 0; p < {self._pairs}; p++)", written)
         return block
@@ -244,7 +244,9 @@ class HeldNest(GroupNest):
         inner = self.inner_size()
         most = SHARED if self._is_whole() else self._pairs * SPAN
         parts = [f"{inner} > 0", f"{inner} % {STEP} == 0"]
-        if not self._streams:
+        if self._length:
+            parts = [f"{inner} == {self._length}"]
+        elif not self._streams:
             parts.append(f"{inner} <= {most}")
         units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
         strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
@@ -300,9 +302,16 @@ class HeldNest(GroupNest):
     def _chunks(self, scope: Scope, body: Scope, pairs: int = CHUNK) -> None:
         """Something for each chunk, or several of them, of pairs of a thread that the row has."""
         one = Scope()
-        one.block(f"if (from + p * {SPAN} < {self.inner_size()})", body)
+        self._where_there(one, "p", body)
         scope.add("#pragma unroll")
         scope.block(f"for (int p = 0; p < {self._pairs}; p += {pairs})", one)
+
+    def _where_there(self, scope: Scope, pair: str, body: Scope) -> None:
+        """Something for a pair, or a chunk that begins with it, if the row has it."""
+        if self._length:
+            scope.add(*body.lines())
+        else:
+            scope.block(f"if (from + {pair} * {SPAN} < {self.inner_size()})", body)
 
     def _in_chunks(self, scope: Scope, pairs: int, body: Scope) -> None:
         """Something for each of some pairs, `q`, whose chunk the row has."""
@@ -313,7 +322,7 @@ class HeldNest(GroupNest):
         chunk, one = Scope(), Scope()
         one.add("#pragma unroll")
         one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
-        chunk.block(f"if (from + (p + chunk) * {SPAN} < {self.inner_size()})", one)
+        self._where_there(chunk, "(p + chunk)", one)
         scope.add("#pragma unroll")
         scope.block(f"for (int chunk = 0; chunk < {pairs}; chunk += {CHUNK})", chunk)
 

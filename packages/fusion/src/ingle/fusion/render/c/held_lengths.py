@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, Stage, columns_of, layout
+from ...kernel.nest import BLOCK, Nest, Reduce, Row, Stage, columns_of, in_blocks, layout
 from .groups import MOST, group_size
 
 WARP = 32
@@ -67,11 +67,13 @@ class Holding(NamedTuple):
     """What a kernel that holds rows is written for, beside its nest.
 
     Attributes:
-        capacity: elements of a row that a warp may hold, of `CAPACITIES`.
+        capacity: elements of a row that a warp may hold, of `CAPACITIES`; or that it holds.
+        length: of rows, where warps hold just as much as they may; 0 where they may hold less.
         shared: operands that are the same for all rows, and so are not held: they are near.
     """
 
     capacity: int = WHOLE
+    length: int = 0
     shared: tuple[int, ...] = ()
 
 
@@ -95,9 +97,12 @@ def holding_for(nest: Nest, numbers: Sequence[int]) -> Holding:
         and not operand.output
         and not any(numbers[places.stride(k, axis)] for axis in axes)
     ]
-    alone = rows_at_once(nest, length) > 1
-    capacity = next(n for n in CAPACITIES if length <= n) if alone else WHOLE
-    return Holding(capacity, tuple(shared))
+    if rows_at_once(nest, length) > 1:
+        if in_blocks(nest):
+            return Holding(length, length, tuple(shared))
+        return Holding(next(n for n in CAPACITIES if length <= n), 0, tuple(shared))
+    full = in_blocks(nest) and length == SHARED
+    return Holding(WHOLE, SHARED if full else 0, tuple(shared))
 
 
 def column_bytes(columns: int, capacity: int) -> int:
