@@ -23,6 +23,8 @@ from ingle.fusion.support import time_slices
 from ingle.fusion.support.time_slices import TimeSlices, WaitNotice, give_way, tick
 from ingle.tensor.operation import OPERATIONS
 
+SLICE, LEAST_SLICE = graph_plans.SLICE, graph_plans.LEAST_SLICE
+
 
 @pytest.fixture(autouse=True)
 def in_slices(monkeypatch):
@@ -296,6 +298,31 @@ def test_operations_of_many_parts_count_as_these(monkeypatch):
     few = [p for p in planned if p[0] < graph_plans.SLICED <= p[1]]
     assert few
     assert {name for _, _, name in few} == {"ingle-plan"}
+
+
+def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
+    """What a plan saves is lost in each run before; a slice is hardly shorter than such a run."""
+    monkeypatch.setattr(graph_plans, "SLICE", SLICE)
+    monkeypatch.setattr(graph_plans, "LEAST_SLICE", LEAST_SLICE)
+    monkeypatch.setattr(time_slices, "CORES", 1)
+    planned = []
+    compile_graph = graph_plans.compile_graph
+
+    def noted(device, fusion, graph, *args):
+        plan = compile_graph(device, fusion, graph, *args)
+        planned.append((len(losses), graph_plans.parts_of(graph)))
+        return plan
+
+    monkeypatch.setattr(graph_plans, "compile_graph", noted)
+    model = nn.Sequential(*[m for _ in range(8) for m in (nn.Linear(8, 8), nn.Tanh())])
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    while len(losses) < 40:
+        loss = it.mean(model(it.ones((8, 8))))
+        optimizer.step(loss.backward())
+        losses.append(loss.item())
+    (after,) = [count for count, parts in planned if parts >= graph_plans.SLICED]
+    assert after <= 12
 
 
 def test_a_log_in_pieces_has_a_slice_for_each_and_few_plans_under_way(monkeypatch):

@@ -30,7 +30,7 @@ from .plan_records import StoredPlans, stored_plans
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 2, 256, 24
+SLICE, LEAST_SLICE, LATER = 4, 256, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
 SLICES_OF_A_PIECE = 4

@@ -1,7 +1,7 @@
 """Planning in slices: a plan of many operations is made bit by bit, between runs without it.
 
 Passes say `tick` for each operation that they look at, with a weight: how many steps that comes
-to. A step takes some 15 microseconds, so that slices of as many steps take about as long. Planning
+to. A step takes some 8 microseconds, so that slices of as many steps take about as long. Planning
 runs in a thread of its own, but never beside the one that asks for it: it gets the turn for so
 many steps, and gives it back. So it takes the lock of the interpreter from nobody. What needs no
 such lock, the compilation of kernels, goes on beside the runs where there is another core
