@@ -151,3 +151,11 @@ def test_groups_by_rule() -> None:
 def test_bad_input(make: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+@pytest.mark.parametrize("value", ["a", None, [1.0, 2.0]])
+def test_what_is_observed_must_be_a_number(value: Any) -> None:
+    plateau = schedule.Plateau(0.1)
+    with pytest.raises(ArgumentError, match=r"Plateau\.observe: .* must be one number"):
+        plateau.observe(value)
+    assert (plateau.best, plateau.bad) == (math.inf, 0)

@@ -169,3 +169,16 @@ def test_a_sparse_matrix_times_tensors_is_scipys_product(dtype, make):
         product = sparse.csr_array(a) @ it.asarray(values)
         assert product.dtype == dtype
         np.testing.assert_array_equal(product, a @ values)
+
+
+def test_in_is_whether_any_element_is_equal(make):
+    """As in NumPy and PyTorch: Python alone would compare rows, and ask them for one truth."""
+    x = make(np.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    assert 3 in x
+    assert 5 not in x
+    assert it.asarray([3.0, 0.0]) in x
+    assert it.asarray([2.0, 1.0]) not in x
+    assert 0 not in make(np.zeros(0))
+    assert 2 in make(np.asarray(2))
+    with pytest.raises(OperandError, match="equal: x2 must be a tensor, got str"):
+        "a" in x  # noqa: B015 (it raises)

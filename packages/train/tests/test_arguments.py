@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle import nn, optim
+from ingle import nn, optim, train
 from ingle.dataset import ArrayDataset, Loader
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.train import Accuracy, EarlyStopping, Learner, TrainingError
 
 X, Y = np.ones((8, 3), np.float32), np.zeros(8, np.int64)
@@ -30,6 +30,8 @@ def learner(loss=it.cross_entropy, **options):
         ({"metrics": ["accuracy"]}, "one of metrics must be a metric.* got 'accuracy'"),
         ({"callbacks": [EarlyStopping]}, "one of callbacks is the class EarlyStopping"),
         ({"callbacks": [print]}, "one of callbacks must be a callback"),
+        ({"metrics": Accuracy()}, r"metrics must be a list, got <.*Accuracy.*; write \[\.\.\.\]"),
+        ({"callbacks": EarlyStopping()}, "callbacks must be a list"),
     ],
 )
 def test_classes_and_names_where_objects_are_meant(options, told):
@@ -57,6 +59,12 @@ def test_a_model_and_an_optimizer():
 def test_a_loss_that_is_no_number_of_a_tensor(loss, told):
     with pytest.raises(TrainingError, match=told):
         learner(loss).fit(batches(), epochs=1)
+
+
+@pytest.mark.parametrize("epochs", ["3", None, [1], True, it.ones(2)])
+def test_epochs_that_are_no_number(epochs):
+    with pytest.raises(ArgumentError, match="fit: epochs must be a whole number, got"):
+        learner().fit(batches(), epochs=epochs)
 
 
 def test_an_iterator_that_is_used_up():
@@ -95,3 +103,27 @@ def test_options_of_pytorchs_loader():
     ):
         with pytest.raises(TypeError, match=told):
             Loader(ArrayDataset(X, Y), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: train.TopKAccuracy("5"), "TopKAccuracy: k must be an integer, got '5'"),
+        (lambda: train.TopKAccuracy(0), "TopKAccuracy: k must be at least 1, got 0"),
+        (lambda: train.FBeta(None), "FBeta: beta must be a number, got None"),
+        (lambda: train.BLEU(1.5), "BLEU: most must be an integer, got 1.5"),
+        (lambda: train.CalibrationError(bins=()), "CalibrationError: bins must be an integer"),
+        (lambda: train.EarlyStopping(patience="3"), "EarlyStopping: patience must be an integer"),
+        (lambda: train.PSNR("a"), "PSNR: data_range must be a number, got 'a'"),
+        (lambda: train.MultiScaleSSIM(weights=0.5), "MultiScaleSSIM: weights must be a list"),
+        (lambda: train.MeanAveragePrecision(0.5), "MeanAveragePrecision: thresholds must be a li"),
+        (lambda: train.MeanAveragePrecision(["a"]), "each of thresholds must be a number"),
+        (lambda: train.WeightAverage(nn.Linear(2, 2), every=None), "every must be an integer"),
+        (lambda: train.WeightAverage(3), "AveragedModel: model must be a module, got 3"),
+        (lambda: train.MLflowLogger(parameters=[1]), "parameters must be values by name, got"),
+        (lambda: learner(accumulate="2"), "Learner: accumulate must be an integer, got '2'"),
+    ],
+)
+def test_numbers_that_are_none(make, told):
+    with pytest.raises((ArgumentError, OperandError), match=told):
+        make()

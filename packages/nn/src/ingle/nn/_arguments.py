@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingle.tensor import Device
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.random import Generator
 
@@ -16,12 +17,7 @@ Sizes = int | Sequence[int]
 
 def size(layer: str, argument: str, value: object, least: int = 1) -> int:
     """A whole number of at least `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{layer}: {argument} must be an integer, got {value!r}")
-    number = value.__index__()
-    if number < least:
-        raise ArgumentError(f"{layer}: {argument} must be at least {least}, got {number}")
-    return int(number)
+    return whole(layer, argument, value, least)
 
 
 def sizes(layer: str, argument: str, value: object, count: int, least: int = 1) -> tuple[int, ...]:
@@ -29,7 +25,7 @@ def sizes(layer: str, argument: str, value: object, count: int, least: int = 1) 
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != count:
             raise ArgumentError(
-                f"{layer}: {argument} must be an integer or {count} of them, got {value!r}"
+                f"{layer}: {argument} must be an integer or {count} of them, got {value!r:.80}"
             )
         return tuple(size(layer, argument, v, least) for v in value)
     return (size(layer, argument, value, least),) * count
@@ -44,11 +40,17 @@ def make(
     generator: Generator | None,
 ) -> Parameter:
     """A parameter of first values from the initializer that was given, or the layer's own."""
-    return Parameter((init or default)(tuple(shape), dtype, device, generator))
+    first = default if init is None else init
+    if not callable(first) or isinstance(first, type):
+        raise ArgumentError(
+            "a layer's first values come from an initializer, such as nn.init.Normal(0.0, 0.02), "
+            f"or a function (shape, dtype, device, generator), got {first!r:.80}"
+        )
+    return Parameter(first(tuple(shape), dtype, device, generator))
 
 
 def probability(layer: str, argument: str, value: float) -> float:
     """A number in [0, 1]."""
-    if not 0.0 <= value <= 1.0:
+    if not 0.0 <= number(layer, argument, value) <= 1.0:
         raise ArgumentError(f"{layer}: {argument} must be a probability in [0, 1], got {value}")
     return value

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
@@ -67,7 +69,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         dtype: object = None,
         generator: Generator | None = None,
     ) -> None:
-        name, given = "AdaptiveLogSoftmaxWithLoss", list(cutoffs)
+        name = "AdaptiveLogSoftmaxWithLoss"
+        if not isinstance(cutoffs, Sequence) or isinstance(cutoffs, str):
+            raise ArgumentError(f"{name}: cutoffs must be a list of integers, got {cutoffs!r:.80}")
+        given = [whole(name, "each of cutoffs", n) for n in cutoffs]
+        if not 0.0 < number(name, "div_value", div_value) < math.inf:
+            raise ArgumentError(f"{name}: div_value must be above 0 and finite, got {div_value}")
         self.in_features = size(name, "in_features", in_features)
         self.n_classes = size(name, "n_classes", n_classes)
         if not given or given != sorted(set(given)) or given[0] < 1 or given[-1] >= n_classes:

@@ -7,7 +7,8 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Cell, Tensor, transaction
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.argument_checks import number
+from ingle.tensor.errors import ArgumentError, OperandError
 
 from .module import Module
 from .parameter import Buffer
@@ -36,7 +37,9 @@ class AveragedModel(Module):
     def __init__(
         self, model: Module, decay: float | None = None, use_buffers: bool = False
     ) -> None:
-        if decay is not None and not 0.0 <= decay <= 1.0:
+        if not isinstance(model, Module):
+            raise OperandError(f"AveragedModel: model must be a module, got {model!r:.80}")
+        if decay is not None and not 0.0 <= number("AveragedModel", "decay", decay) <= 1.0:
             raise ArgumentError(f"AveragedModel: decay must be None or in [0, 1], got {decay}")
         self.n_averaged = Buffer(it.asarray(0, dtype="int64"))
         self.module = copy.deepcopy(model)

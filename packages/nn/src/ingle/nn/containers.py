@@ -125,6 +125,11 @@ class _Ordered(_Container):
 
     def extend(self, modules: Iterable[Any]) -> None:
         """Adds several entries at the end."""
+        if not isinstance(modules, Iterable):
+            raise OperandError(
+                f"{type(self).__name__}: expected a list of {self._kind}, got "
+                f"{type(modules).__name__}; write [...] around what it shall hold"
+            )
         for module in modules:
             self.append(module)
 
@@ -219,9 +224,16 @@ class _Named(_Container):
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
-    def update(self, modules: Mapping[str, Any]) -> None:
-        """Adds or replaces several entries."""
-        for name, module in modules.items():
+    def update(self, modules: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+        """Adds or replaces several entries: a mapping, or pairs of a name and an entry."""
+        try:
+            named = dict(modules)
+        except (TypeError, ValueError):
+            raise OperandError(
+                f"{type(self).__name__}: expected {self._kind} by name, as {{name: ...}}, got "
+                f"{type(modules).__name__}"
+            ) from None
+        for name, module in named.items():
             self._put(name, module)
 
     def keys(self) -> KeysView[str]:

@@ -6,6 +6,7 @@ import math
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.other_names import also
@@ -184,7 +185,7 @@ class GaussianNoise(Module):
     """
 
     def __init__(self, std: float, *, generator: Generator | None = None) -> None:
-        if not 0.0 <= std < math.inf:
+        if not 0.0 <= number("GaussianNoise", "std", std) < math.inf:
             raise ArgumentError(f"GaussianNoise: std must be finite and at least 0, got {std}")
         self.std, self.generator = std, generator
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.other_names import also
@@ -37,6 +38,7 @@ class _Table(Module):
         self.num_embeddings = size(name, "num_embeddings", num_embeddings)
         self.embedding_dim = size(name, "embedding_dim", embedding_dim)
         if padding_idx is not None:
+            padding_idx = whole(name, "padding_idx", padding_idx)
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ArgumentError(
                     f"{name}: padding_idx={padding_idx} is out of range for "
@@ -44,9 +46,9 @@ class _Table(Module):
                 )
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
-        if max_norm is not None and not max_norm > 0:
+        if max_norm is not None and not number(name, "max_norm", max_norm) > 0:
             raise ArgumentError(f"{name}: max_norm must be above 0 or None, got {max_norm}")
-        self.max_norm, self.norm_type = max_norm, float(norm_type)
+        self.max_norm, self.norm_type = max_norm, number(name, "norm_type", norm_type)
         self.scale_grad_by_freq = scale_grad_by_freq
         weight_init, dtype, device, generator = place
         shape = (num_embeddings, embedding_dim)

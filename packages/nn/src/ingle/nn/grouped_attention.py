@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import NoneType
 
 import ingle.tensor as it
 from ingle.tensor import Cell, Device, Tensor, transaction
@@ -129,8 +130,11 @@ class GroupedQueryAttention(Module):
                 f"{name}: embed_dim={embed_dim} must be divisible by num_heads={num_heads}, and "
                 f"that by num_kv_heads={self.num_kv_heads}"
             )
-        self.head_dim = embed_dim // num_heads if head_dim is None else head_dim
+        given = embed_dim // num_heads if head_dim is None else head_dim
+        self.head_dim = size(name, "head_dim", given)
         self.window = None if window is None else size(name, "window", window)
+        if not isinstance(rotary, (RotaryEmbedding, NoneType)):
+            raise ArgumentError(f"{name}: rotary must be a RotaryEmbedding, got {rotary!r:.80}")
         if rotary is not None and rotary.dim != self.head_dim:
             raise ArgumentError(
                 f"{name}: rotary turns {rotary.dim} features, a head has {self.head_dim}"

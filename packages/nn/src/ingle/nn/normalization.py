@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
+from ingle.tensor.argument_checks import number
 from ingle.tensor.cell import commit_lock
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
@@ -37,7 +38,7 @@ class _BatchNorm(Module):
         generator: Generator | None = None,
     ) -> None:
         name = type(self).__name__
-        if momentum is not None and not 0.0 <= momentum <= 1.0:
+        if momentum is not None and not 0.0 <= number(name, "momentum", momentum) <= 1.0:
             raise ArgumentError(f"{name}: momentum must be None or in [0, 1], got {momentum}")
         self.num_features = size(name, "num_features", num_features)
         self.eps, self.momentum, self.affine = eps, momentum, affine

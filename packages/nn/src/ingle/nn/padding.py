@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 import ingle.tensor as it
@@ -21,7 +21,7 @@ class _Pad(Module):
 
     def __init__(self, padding: Widths) -> None:
         count = 2 * self._axes
-        given = (padding,) * count if isinstance(padding, int) else tuple(padding)
+        given = tuple(padding) if isinstance(padding, Iterable) else (padding,) * count
         if len(given) != count or not all(isinstance(w, int) for w in given):
             raise ArgumentError(
                 f"{type(self).__name__}: padding must be an integer or {count} of them, two for "

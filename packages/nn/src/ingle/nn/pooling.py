@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ingle.tensor as it
+from ingle.tensor.argument_checks import number
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError
 
@@ -179,10 +180,9 @@ class _LPPool(_Pool):
         stride: Sizes | None = None,
         ceil_mode: bool = False,
     ) -> None:
-        if norm_type <= 0:
-            raise ArgumentError(
-                f"{type(self).__name__}: norm_type must be above 0, got {norm_type}"
-            )
+        name = type(self).__name__
+        if not number(name, "norm_type", norm_type) > 0:
+            raise ArgumentError(f"{name}: norm_type must be above 0, got {norm_type}")
         super().__init__(kernel_size, stride, 0, ceil_mode)
         self.norm_type = norm_type
 

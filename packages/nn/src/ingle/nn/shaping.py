@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import whole
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import AxisError, ShapeError
 from ingle.tensor.other_names import also
@@ -32,6 +33,7 @@ class Flatten(Module):
         x = it.asarray(x)
         axes = []
         for name, axis in (("start_axis", self.start_axis), ("end_axis", self.end_axis)):
+            axis = whole("Flatten", name, axis)
             if not -x.ndim <= axis < x.ndim:
                 raise AxisError(
                     f"Flatten: {name}={axis} is out of range for shape {x.shape} with {x.ndim} axes"

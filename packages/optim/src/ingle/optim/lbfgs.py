@@ -10,6 +10,7 @@ import numpy as np
 
 import ingle.tensor as it
 from ingle.tensor import Gradients, Tensor, transaction
+from ingle.tensor.argument_checks import whole
 from ingle.tensor.errors import ArgumentError, OperandError
 
 from .counts import advance
@@ -62,9 +63,10 @@ class LBFGS(Optimizer):
         tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:  # fmt: skip
+        most = whole("LBFGS", "max_iter", max_iter, least=1)
         super().__init__(
-            params, lr, max_iter=max_iter,
-            max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
+            params, lr, max_iter=most,
+            max_eval=most * 5 // 4 if max_eval is None else max_eval,
             tolerance_grad=tolerance_grad, tolerance_change=tolerance_change,
             history_size=history_size, line_search_fn=line_search_fn,
         )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Cell, Gradients, Tensor
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
@@ -59,19 +60,20 @@ class LossScaler(Structured):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        who = "LossScaler"
+        scale = number(who, "init_scale", init_scale)
+        self.growth_factor = number(who, "growth_factor", growth_factor)
+        self.backoff_factor = number(who, "backoff_factor", backoff_factor)
         for name, value, fits, bound in (
-            ("init_scale", init_scale, init_scale > 0, "above 0"),
-            ("growth_factor", growth_factor, growth_factor > 1, "above 1"),
-            ("backoff_factor", backoff_factor, 0 < backoff_factor < 1, "between 0 and 1"),
-            ("growth_interval", growth_interval, growth_interval >= 1, "at least 1"),
+            ("init_scale", init_scale, scale > 0, "above 0"),
+            ("growth_factor", growth_factor, self.growth_factor > 1, "above 1"),
+            ("backoff_factor", backoff_factor, 0 < self.backoff_factor < 1, "between 0 and 1"),
         ):
             if not fits:
-                raise ArgumentError(f"LossScaler: {name} must be {bound}, got {value}")
-        self.growth_factor = float(growth_factor)
-        self.backoff_factor = float(backoff_factor)
-        self.growth_interval = int(growth_interval)
+                raise ArgumentError(f"{who}: {name} must be {bound}, got {value}")
+        self.growth_interval = whole(who, "growth_interval", growth_interval, least=1)
         self.enabled = bool(enabled)
-        self._scale = Cell(it.asarray(float(init_scale), dtype="float32"))
+        self._scale = Cell(it.asarray(scale, dtype="float32"))
         self._taken = Cell(it.asarray(0, dtype="int32"))
         self._finite = Cell(it.asarray(True))
 

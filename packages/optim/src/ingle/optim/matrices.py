@@ -8,6 +8,7 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .groups import Parameters, Slot
@@ -142,7 +143,7 @@ class Adafactor(Optimizer):
         *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, beta2_decay=beta2_decay, eps=several(self, "eps", eps), d=d,
+            params, lr, beta2_decay=beta2_decay, eps=several(self, "eps", eps, 2), d=d,
             weight_decay=weight_decay,
             maximize=maximize, **clipping,
         )  # fmt: skip
@@ -150,6 +151,7 @@ class Adafactor(Optimizer):
     def check_options(self, options: Mapping[str, Any]) -> None:
         at_least("Adafactor", options, "weight_decay")
         at_least("Adafactor", options, "d", least=1.0)
+        number("Adafactor", "beta2_decay", options["beta2_decay"])
         fraction("Adafactor", {"-beta2_decay": -options["beta2_decay"]}, "-beta2_decay", True)
 
     def moment_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:

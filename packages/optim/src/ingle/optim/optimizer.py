@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
+from ingle.tensor.argument_checks import number
 from ingle.tensor.cell import Cell
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 from ingle.tensor.precision import suspended
@@ -85,7 +86,7 @@ class Optimizer(Structured):
         name = type(self).__name__
         _refuse_unknown(type(self), defaults)
         for option, bound in (("max_grad_norm", max_grad_norm), ("max_grad_value", max_grad_value)):
-            if bound is not None and not bound > 0:
+            if bound is not None and not number(name, option, bound) > 0:
                 raise ArgumentError(f"{name}: {option} must be above 0 or None, got {bound}")
         self.max_grad_norm = max_grad_norm
         self.max_grad_value = max_grad_value

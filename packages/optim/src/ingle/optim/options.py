@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import is_number
 from ingle.tensor.errors import ArgumentError
 
 from .schedule.rates import number_at
@@ -34,11 +35,17 @@ def at_step(options: Mapping[str, Any], step: int) -> Mapping[str, Any]:
     return {**options, **found}
 
 
-def several(optimizer: object, name: str, values: Any) -> tuple[Any, ...]:
+def several(optimizer: object, name: str, values: Any, count: int | None = None) -> tuple[Any, ...]:
     """An option of several numbers as a tuple.
 
+    Args:
+        optimizer: whose.
+        name: of the option.
+        values: what was given.
+        count: how many there must be, if that is not asked elsewhere.
+
     Raises:
-        ArgumentError: it is one number, or none.
+        ArgumentError: it is one number, or none, or another count of them.
 
     >>> several(None, "betas", [0.9, 0.99])
     (0.9, 0.99)
@@ -46,15 +53,20 @@ def several(optimizer: object, name: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         who = type(optimizer).__name__
         raise ArgumentError(f"{who}: {name} must be several numbers, got {values!r}")
-    return tuple(values)
+    found = tuple(values)
+    if count is not None and len(found) != count:
+        raise ArgumentError(
+            f"{type(optimizer).__name__}: {name} must be {count} numbers, got {values!r:.80}"
+        )
+    return found
 
 
 def refuse_no_number(who: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Raises `ArgumentError` for what is None or a text where the default is a number."""
+    """Raises `ArgumentError` for what is neither number nor schedule where the default is one."""
     for name, value in options.items():
         default = defaults.get(name)
         number = isinstance(default, (int, float)) and not isinstance(default, bool)
-        if number and (value is None or isinstance(value, (str, list, dict))):
+        if number and not (is_number(value) or callable(value)):
             raise ArgumentError(
                 f"{who}: {name} must be a number such as {default}, or a schedule of numbers; "
                 f"got {value!r}"

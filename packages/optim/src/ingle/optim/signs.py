@@ -42,8 +42,8 @@ class Rprop(Optimizer):
         step_sizes: tuple[float, float] = (1e-6, 50.0), *, maximize: bool = False, **clipping: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            params, lr, etas=several(self, "etas", etas),
-            step_sizes=several(self, "step_sizes", step_sizes), maximize=maximize,
+            params, lr, etas=several(self, "etas", etas, 2),
+            step_sizes=several(self, "step_sizes", step_sizes, 2), maximize=maximize,
             **clipping,
         )  # fmt: skip
 

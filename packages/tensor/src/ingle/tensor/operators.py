@@ -292,6 +292,11 @@ class Operators(PyTorchMethods):
             raise TypeError("a 0-d tensor cannot be iterated; its value is x.item()")
         return iter(ops.unstack(self))  # type: ignore[arg-type]
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether any element equals a number or a tensor that broadcasts, as in NumPy."""
+        found = ops.equal(self, value)  # type: ignore[arg-type]
+        return bool(ops.any(found))
+
     @property
     def at(self) -> IndexedUpdate:
         """`x.at[key].set(v)`, `.add(v)` and so on: copies with the indexed elements changed.

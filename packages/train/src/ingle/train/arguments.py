@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 from ingle.nn import Module
@@ -33,6 +34,9 @@ def check(
             f"Learner: loss must be a function of outputs and targets, such as it.cross_entropy or "
             f"nn.CrossEntropyLoss(), got {loss!r:.80}"
         )
+    for name, given in (("metrics", metrics), ("callbacks", callbacks)):
+        if not isinstance(given, Iterable):
+            raise ArgumentError(f"Learner: {name} must be a list, got {given!r:.80}; write [...]")
     for metric in metrics:
         _be("one of metrics", metric, Metric, "a metric, such as Accuracy()")
     for callback in callbacks:
@@ -66,6 +70,12 @@ def check_augment(augment: object, evaluated: bool) -> None:
             AugmentationWarning,
             stacklevel=3,
         )
+
+
+def require_count(name: str, given: object) -> None:
+    """Raises `ArgumentError` for what is no number to count up to."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise ArgumentError(f"fit: {name} must be a whole number, got {given!r:.80}")
 
 
 def check_loss(loss: Any) -> None:

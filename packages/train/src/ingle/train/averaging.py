@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingle.nn import AveragedModel, Module
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.argument_checks import whole
 
 from .callbacks import Callback, Snapshot
 
@@ -52,10 +52,8 @@ class WeightAverage(Callback):
         every: int = 1,
         evaluate: bool = True,
     ) -> None:
-        if every < 1:
-            raise ArgumentError(f"WeightAverage: every must be at least 1, got {every}")
+        self.every = whole("WeightAverage", "every", every, least=1)
         self.average = AveragedModel(model, decay)
-        self.every = every
         self.evaluate = evaluate
         self._own = Snapshot()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ingle.nn import Module
 from ingle.tensor import Cell, Gradients
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.argument_checks import whole
 
 from .errors import TrainingError
 
@@ -157,10 +157,8 @@ class EarlyStopping(Callback):
         mode: Mode = "min",
         restore_best: bool = False,
     ) -> None:
-        if patience < 1:
-            raise ArgumentError(f"EarlyStopping: patience must be at least 1, got {patience}")
         self.monitor = monitor
-        self.patience = patience
+        self.patience = whole("EarlyStopping", "patience", patience, least=1)
         self.min_delta = min_delta
         self.mode = mode
         self.restore_best = restore_best

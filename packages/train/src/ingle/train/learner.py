@@ -16,6 +16,7 @@ from ingle.dataset import Loader
 from ingle.nn import Module
 from ingle.optim import LossScaler, Optimizer, clip_grad_norm
 from ingle.tensor import Device, DType, Gradients, Tensor
+from ingle.tensor.argument_checks import whole
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
@@ -175,6 +176,7 @@ class Learner:
                 a folder for it, a checkpoint written; pressed twice, Ctrl-C ends at once.
         """
         _at_least_one("valid_every", valid_every)
+        arguments.require_count("epochs", epochs)
         if valid_every is not None and valid is None:
             raise ArgumentError("fit: valid_every needs fit(..., valid=...)")
         self.epochs = epochs
@@ -386,8 +388,8 @@ def _numbers(prefix: str, values: dict[str, Any]) -> Record:
 
 
 def _at_least_one(name: str, value: int | None) -> None:
-    if value is not None and (isinstance(value, bool) or value < 1):
-        raise ArgumentError(f"Learner: {name} must be at least 1, got {value}")
+    if value is not None:
+        whole("Learner", name, value, least=1)
 
 
 def _different_names(metrics: Sequence[Metric]) -> None:

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, MissingPackageError
 
 from .errors import TrainingError
@@ -61,8 +63,12 @@ class MLflowWriter:
         parameters: Mapping[str, Any] | None = None,
         interval: float = 5.0,
     ) -> None:
-        if not interval >= 0:
+        if not number("MLflowWriter", "interval", interval) >= 0:
             raise ArgumentError(f"MLflowWriter: interval must not be negative, got {interval}")
+        if not isinstance(parameters, (Mapping, NoneType)):
+            raise ArgumentError(
+                f"MLflowWriter: parameters must be values by name, got {parameters!r:.80}"
+            )
         self.uri = Path(uri).resolve().as_uri() if isinstance(uri, os.PathLike) else uri
         self.experiment = experiment
         self.run = run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.argument_checks import whole
 
 from .callbacks import Callback, Record
 
@@ -68,10 +68,8 @@ class NumberLogger(Callback):
     """
 
     def __init__(self, writer: NumberWriter, *, every: int = 1) -> None:
-        if every < 0:
-            raise ArgumentError(f"{type(self).__name__}: every must not be negative, got {every}")
         self.writer = writer
-        self.every = every
+        self.every = whole(type(self).__name__, "every", every, least=0)
 
     def on_fit_start(self, learner: Learner) -> None:
         self.writer.begin(learner.steps)

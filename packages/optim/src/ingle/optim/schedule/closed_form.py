@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
 
 _INSTEAD = {
@@ -17,7 +19,13 @@ _INSTEAD = {
 
 
 class ClosedForm:
-    """The base of schedules that tells programs for PyTorch what is different."""
+    """The base of schedules: their numbers are numbers, and what is PyTorch's says what differs."""
+
+    def __post_init__(self) -> None:
+        if is_dataclass(self):
+            for field in fields(self):
+                if field.type == "float":
+                    number(type(self).__name__, field.name, getattr(self, field.name))
 
     if not TYPE_CHECKING:
 

@@ -31,6 +31,7 @@ class Factor(ClosedForm):
     factor: float = 1.0 / 3.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Factor", "steps", self.steps, 0)
 
     def __call__(self, step: int) -> float:
@@ -76,6 +77,7 @@ class CosineAnnealing(ClosedForm):
     final: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("CosineAnnealing", "half", self.half)
 
     def __call__(self, step: int) -> float:
@@ -107,6 +109,7 @@ class WarmRestarts(ClosedForm):
     final: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("WarmRestarts", "first", self.first)
         _count("WarmRestarts", "factor", self.factor)
 
@@ -147,6 +150,7 @@ class Cyclic(ClosedForm):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Cyclic", "up", self.up)
         if self.down is not None:
             _count("Cyclic", "down", self.down)
@@ -198,6 +202,7 @@ class Noam(ClosedForm):
     features: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Noam", "warmup", self.warmup)
         _count("Noam", "features", self.features)
 
@@ -226,6 +231,7 @@ class Composed(ClosedForm):
     how: Literal["product", "sum", "mean"] = "product"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.schedules:
             raise ArgumentError("Composed: there are no schedules")
         if self.how not in ("product", "sum", "mean"):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, SupportsFloat
 
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
 
 from .closed_form import ClosedForm
@@ -48,7 +49,10 @@ class Plateau(ClosedForm):
         min_lr: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
-        if not 0.0 < factor < 1.0:
+        numbers = {"lr": lr, "threshold": threshold, "min_lr": min_lr, "eps": eps}
+        for name, value in numbers.items():
+            number("Plateau", name, value)
+        if not 0.0 < number("Plateau", "factor", factor) < 1.0:
             raise ArgumentError(f"Plateau: factor must be between 0 and 1, got {factor}")
         if mode not in ("min", "max"):
             raise ArgumentError(f"Plateau: mode must be 'min' or 'max', got {mode!r}")
@@ -69,7 +73,12 @@ class Plateau(ClosedForm):
 
     def observe(self, value: SupportsFloat) -> None:
         """Takes a loss or metric into account; the next step has the new rate."""
-        found = float(value)
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"Plateau.observe: a loss or metric must be one number, got {value!r:.80}"
+            ) from None
         if self._better(found):
             self.best, self.bad = found, 0
         else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ingle.tensor.argument_checks import is_number, number
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.followed import as_float
 from ingle.tensor.hosting import called
@@ -26,8 +27,8 @@ def rate_at(rate: Rate, step: int) -> float:
     >>> rate_at(0.1, 5), rate_at(lambda step: 0.1 / (step + 1), 4)
     (0.1, 0.02)
     """
-    if isinstance(rate, str):
-        raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r}")
+    if not (callable(rate) or is_number(rate)):
+        raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r:.80}")
     value = number_at(rate, step)
     if not 0.0 <= value < math.inf:
         raise ArgumentError(
@@ -90,6 +91,7 @@ class Step(ClosedForm):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Step", "every", self.every)
 
     def __call__(self, step: int) -> float:
@@ -108,6 +110,15 @@ class MultiStep(ClosedForm):
     lr: float
     milestones: Sequence[int]
     gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.milestones, Iterable):
+            raise ArgumentError(
+                f"MultiStep: milestones must be a list of steps, got {self.milestones!r:.80}"
+            )
+        for step in self.milestones:
+            number("MultiStep", "each of milestones", step)
 
     def __call__(self, step: int) -> float:
         return self.lr * self.gamma ** bisect.bisect_right(sorted(self.milestones), step)
@@ -150,6 +161,7 @@ class Linear(ClosedForm):
     end: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Linear", "steps", self.steps)
 
     def __call__(self, step: int) -> float:
@@ -176,6 +188,7 @@ class Warmup(ClosedForm):
     start: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Warmup", "steps", self.steps, 0)
 
     def __call__(self, step: int) -> float:
@@ -207,6 +220,7 @@ class Cosine(ClosedForm):
     warmup: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Cosine", "steps", self.steps)
         _count("Cosine", "warmup", self.warmup, 0)
         if self.warmup >= self.steps:
@@ -238,6 +252,7 @@ class Polynomial(ClosedForm):
     final: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("Polynomial", "steps", self.steps)
 
     def __call__(self, step: int) -> float:
@@ -276,6 +291,7 @@ class OneCycle(ClosedForm):
     three_phase: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _count("OneCycle", "steps", self.steps)
         if not 0.0 <= self.rise <= 1.0:
             raise ArgumentError(f"OneCycle: rise must be in [0, 1], got {self.rise}")
@@ -354,6 +370,7 @@ class Sequential(ClosedForm):
     milestones: Sequence[int]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.schedules) != len(self.milestones) + 1:
             raise ArgumentError(
                 f"Sequential: {len(self.schedules)} schedules need {len(self.schedules) - 1} "

@@ -9,7 +9,8 @@ import numpy as np
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
-from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.argument_checks import whole
+from ingle.tensor.errors import ShapeError
 
 from .base import Mean, Metric, check_classes, check_range
 
@@ -50,9 +51,7 @@ class TopKAccuracy(Mean):
     """
 
     def __init__(self, k: int = 5) -> None:
-        if k < 1:
-            raise ArgumentError(f"TopKAccuracy: k must be at least 1, got {k}")
-        self.k = k
+        self.k = whole("TopKAccuracy", "k", k, least=1)
         self.name = f"top{k}"
         super().__init__()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .base import Doubles, Metric
@@ -53,15 +54,17 @@ class MeanAveragePrecision(Metric):
     name = "map"
 
     def __init__(self, thresholds: Sequence[float] | None = None, *, most: int = 100) -> None:
-        given = [0.5 + 0.05 * i for i in range(10)] if thresholds is None else list(thresholds)
+        name, given = "MeanAveragePrecision", [0.5 + 0.05 * i for i in range(10)]
+        if thresholds is not None:
+            if not isinstance(thresholds, Iterable):
+                raise ArgumentError(f"{name}: thresholds must be a list, got {thresholds!r:.80}")
+            given = [number(name, "each of thresholds", t) for t in thresholds]
         if not given or not all(0.0 < t <= 1.0 for t in given):
             raise ArgumentError(
                 f"MeanAveragePrecision: thresholds must be within 0 and 1, got {given}"
             )
-        if most < 1:
-            raise ArgumentError(f"MeanAveragePrecision: most must be at least 1, got {most}")
         self.thresholds = np.array(given)
-        self.most = most
+        self.most = whole(name, "most", most, least=1)
         self.reset()
 
     def reset(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .base import Mean, check_same, doubles, seen
@@ -129,6 +130,8 @@ class MultiScaleSSIM(Mean):
 
     def __init__(self, data_range: float = 1.0, weights: Sequence[float] = SCALES) -> None:
         self.data_range = _positive("MultiScaleSSIM", "data_range", data_range)
+        if not isinstance(weights, Iterable):
+            raise ArgumentError(f"MultiScaleSSIM: weights must be a list, got {weights!r:.80}")
         self.weights = [_positive("MultiScaleSSIM", "a weight", w) for w in weights]
         super().__init__()
 
@@ -186,6 +189,6 @@ def _check_size(name: str, images: Tensor, least: int) -> None:
 
 
 def _positive(name: str, argument: str, value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
+    if not 0.0 < number(name, argument, value) < math.inf:
         raise ArgumentError(f"{name}: {argument} must be positive, got {value}")
     return float(value)

@@ -9,6 +9,7 @@ import numpy as np
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .base import Counts, Doubles, Mean, Metric, check_range, check_same, seen, tensors_only
@@ -156,7 +157,7 @@ class FBeta(_Overlap):
         axis: int = -1,
         ignore: int | None = None,
     ) -> None:
-        if not beta > 0:
+        if not number("FBeta", "beta", beta) > 0:
             raise ArgumentError(f"FBeta: beta must be positive, got {beta}")
         self.beta = beta
         self.name = f"f{beta:g}"

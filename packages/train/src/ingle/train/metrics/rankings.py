@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import whole
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .base import Doubles, Metric, check_classes, check_range, check_same, doubles, seen
@@ -167,9 +168,8 @@ class CalibrationError(Metric):
     name = "calibration_error"
 
     def __init__(self, bins: int = 15, *, logits: bool = True, largest: bool = False) -> None:
-        if bins < 1:
-            raise ArgumentError(f"CalibrationError: bins must be at least 1, got {bins}")
-        self.bins, self.logits, self.largest = bins, logits, largest
+        self.bins = whole("CalibrationError", "bins", bins, least=1)
+        self.logits, self.largest = logits, largest
         self.reset()
 
     def reset(self) -> None:

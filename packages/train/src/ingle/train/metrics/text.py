@@ -11,6 +11,7 @@ import numpy as np
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import whole
 from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .base import Mean, Metric, check_classes, check_range
@@ -169,9 +170,7 @@ class BLEU(WithReferences):
         decode: Decode | None = None,
         ignore: int | None = None,
     ) -> None:
-        if most < 1:
-            raise ArgumentError(f"BLEU: most must be at least 1, got {most}")
-        self.most = most
+        self.most = whole("BLEU", "most", most, least=1)
         self.smooth = smooth
         super().__init__(decode, ignore)
 

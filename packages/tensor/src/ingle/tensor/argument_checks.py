@@ -1,0 +1,53 @@
+"""Numbers among the arguments of constructors: what all packages say of another kind of value.
+
+Where a text is compared with a number Python speaks of its own operators, and names neither what
+was made nor the argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+from .errors import ArgumentError
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one number: Python's, NumPy's, or a tensor, array or cell of one element.
+
+    >>> is_number(0.5), is_number("0.5"), is_number([0.5])
+    (True, False, False)
+    """
+    if isinstance(value, (int, float)):
+        return True
+    return hasattr(type(value), "__float__") and math.prod(getattr(value, "shape", ())) == 1
+
+
+def number(who: str, argument: str, value: object) -> float:
+    """A number as a float; a text is none, also where it reads as one.
+
+    >>> number("Dropout", "p", 1)
+    1.0
+    """
+    if is_number(value):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return float(value)  # type: ignore[arg-type]
+    raise ArgumentError(f"{who}: {argument} must be a number, got {value!r:.80}")
+
+
+def whole(who: str, argument: str, value: object, least: int | None = None) -> int:
+    """A whole number, of at least `least` if that is given; a flag is none.
+
+    >>> whole("Linear", "in_features", 3, least=1)
+    3
+    """
+    found = None
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        # Arrays and tensors of several elements have the method, too.
+        with contextlib.suppress(TypeError):
+            found = int(value.__index__())
+    if found is None:
+        raise ArgumentError(f"{who}: {argument} must be an integer, got {value!r:.80}")
+    if least is not None and found < least:
+        raise ArgumentError(f"{who}: {argument} must be at least {least}, got {found}")
+    return found
