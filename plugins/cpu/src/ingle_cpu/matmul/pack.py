@@ -5,9 +5,10 @@
 writes `panel[k * width + i] = source[k * outer + i * inner]` for `k < depth`, and zeros from
 `count` to `width`; `outer` and `inner` are bytes. It packs either operand: rows of `a` and columns
 of `b` are the `i` of one panel. Memory that lies along i is copied by vectors, memory along k is
-transposed in registers, 8 x 8 at a time, and anything else goes number by number. Half types become
-float32; or several numbers that follow each other along k become one element of a panel, as a
-`Form` says. Then `depth` counts elements, and `outer` is the way from one to the next.
+transposed in registers, 8 x 8 at a time, and anything else goes number by number. What is left of
+a row, as panels of `a` are six wide, goes by halves of a vector where no mask chooses lanes. Half
+types become float32; or several numbers that follow each other along k become one element of a
+panel, as a `Form` says. Then `depth` counts elements, and `outer` is the way from one to the next.
 
 `pack_panels` is the kernel that packs a whole matrix (or a batch of them) for several contractions
 or for many rows.
@@ -127,6 +128,8 @@ class _Pack(PanelCode):
             w.loop("vectors", "0", whole, str(lanes), [], copy)
             if self.masks:
                 self._masked_rest(source, panel, whole)
+            else:
+                self._rest_by_halves(source, panel, whole)
             return [
                 w.let("source", f"getelementptr i8, ptr {source}, i64 %outer"),
                 w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}"),
@@ -134,9 +137,22 @@ class _Pack(PanelCode):
 
         w.loop("row", "0", "%depth", "1", [("ptr", "%source"), ("ptr", "%panel")], row)
         if not self.masks:
-            self._singles("0", "%depth", whole, "%count")
             self._zeros("%count")
         w.do("ret void")
+
+    def _rest_by_halves(self, source: str, panel: str, start: str) -> None:
+        """From `start` to the count, which is less than a vector: halves of it, quarters, …"""
+        w, piece = self.writer, self.lanes // 2
+        while piece:
+            bit = w.let("bit", f"and i64 %count, {piece}")
+
+            def some(piece: int = piece, start: str = start) -> Values:
+                self._store(panel, start, self._along(source, start, piece), piece)
+                return []
+
+            w.when(w.let("some", f"icmp ne i64 {bit}, 0"), [], some)
+            start = w.let("start", f"add i64 {start}, {bit}")
+            piece //= 2
 
     def _narrow(self) -> None:
         """Panels that are no wider than a vector: one load and one store for each k."""
@@ -180,28 +196,26 @@ class _Pack(PanelCode):
         def run(k: str, _: Values) -> Values:
             behind = w.let("behind", f"add i64 {k}, {RUN}")
             stop = w.call("stop", "i64", "llvm.smin.i64", f"i64 {behind}", f"i64 {deep}")
-            self._blocks("0", rows, k, stop, masked=False)
-            if self.masks:
-                # Panels are often narrower than a block.
-                self._blocks(rows, "%width", k, stop, masked=True)
+            self._blocks("0", rows, k, stop, part=False)
+            # Panels are often narrower than a block.
+            self._blocks(rows, "%width" if self.masks else "%count", k, stop, part=True)
             return []
 
         w.loop("run", "0", deep, str(RUN), [], run)
-        if not self.masks:
-            self._singles("0", deep, rows, "%count")
         self._singles(deep, "%depth", "0", "%count")
         self._zeros("%count")
         w.do("ret void")
 
-    def _blocks(self, start: str, stop: str, k0: str, k1: str, *, masked: bool) -> None:
-        """Rows from `start` to `stop`, for k from `k0` to `k1`."""
+    def _blocks(self, start: str, stop: str, k0: str, k1: str, *, part: bool) -> None:
+        """Rows from `start` to `stop`, for k from `k0` to `k1`; `part`: less than a block."""
         w = self.writer
+        masked = part and self.masks
         step = w.let("step", f"mul i64 %width, {self.to_size}")
 
         def at_i(i: str, _: Values) -> Values:
             rows = [w.let("i", f"add i64 {i}, {n}") for n in range(BLOCK)]
             present = [w.let("present", f"icmp slt i64 {row}, %count") for row in rows]
-            if masked:
+            if part:
                 last = w.let("last", "sub i64 %count, 1")
                 rows = [
                     w.call("row", "i64", "llvm.smin.i64", f"i64 {row}", f"i64 {last}")
@@ -216,7 +230,10 @@ class _Pack(PanelCode):
                 if masked:
                     lines = [self._kept(p, line) for p, line in zip(present, lines, strict=True)]
                 for column in self._transposed(lines):
-                    self._store(to, "0", column, BLOCK, within)
+                    if part and not masked:
+                        self._store_by_halves(to, column, w.let("left", f"sub i64 %count, {i}"))
+                    else:
+                        self._store(to, "0", column, BLOCK, within)
                     to = w.let("to", f"getelementptr i8, ptr {to}, i64 {step}")
                 return [to]
 
@@ -224,6 +241,30 @@ class _Pack(PanelCode):
             return []
 
         w.loop("rows", start, stop, str(BLOCK), [], at_i)
+
+    def _store_by_halves(self, to: str, value: str, count: str) -> None:
+        """The first lanes of a vector, less than a block of them."""
+        w, kind, piece, at = self.writer, scalar_type(self.made), BLOCK // 2, "0"
+        while piece:
+            whole, half = vector_type(kind, 2 * piece), vector_type(kind, piece)
+            parts = []
+            for start in (0, piece):
+                numbers = ", ".join(f"i32 {start + n}" for n in range(piece))
+                picked = f"{whole} {value}, {whole} poison, <{piece} x i32> <{numbers}>"
+                parts.append(w.let("half", f"shufflevector {picked}"))
+            if piece == 1:
+                parts = [w.let("one", f"extractelement <1 x {kind}> {p}, i64 0") for p in parts]
+            bit = w.let("bit", f"and i64 {count}, {piece}")
+            some = w.let("some", f"icmp ne i64 {bit}, 0")
+
+            def store(value: str = parts[0], piece: int = piece, at: str = at) -> Values:
+                self._store(to, at, value, piece)
+                return []
+
+            w.when(some, [], store)
+            value = w.let("rest", f"select i1 {some}, {half} {parts[1]}, {half} {parts[0]}")
+            at = w.let("at", f"add i64 {at}, {bit}")
+            piece //= 2
 
     def _kept(self, condition: str, line: str) -> str:
         """A line of a block, or zeros."""

@@ -1,0 +1,39 @@
+"""Panels of any width, of operands that lie along k, along i or apart, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle_cpu.matmul.entries_table import entries_table
+from ingle_cpu.matmul.pack_launches import Packing
+from ingle_cpu.matmul.plan import A, Pointer
+
+TO = Pointer("scratch", 0)
+
+
+@pytest.mark.parametrize("lying", ["along i", "along k", "apart", "backwards"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_panels(dtype: str, lying: str) -> None:
+    it.zeros(1, device="cpu").numpy()
+    rng = np.random.default_rng(0)
+    for width in range(1, 20):
+        for count, depth in ((width, 8), (width + 3, 21), (max(1, width - 1), 16), (2 * width, 5)):
+            matrix = rng.standard_normal((depth, count)).astype(dtype)
+            if lying == "along k":
+                matrix = np.ascontiguousarray(matrix.T).T
+            elif lying == "apart":
+                matrix = np.repeat(np.repeat(matrix, 2, 0), 3, 1)[::2, ::3]
+            elif lying == "backwards":
+                matrix = np.ascontiguousarray(matrix[::-1, ::-1])[::-1, ::-1]
+            packing = Packing(dtype, (), matrix.strides, count, depth, width, width)
+            made = np.full(packing.nbytes // 4, 7, np.float32 if dtype == "float16" else dtype)
+            table = entries_table([packing.entry((A, TO))], {A: (0, 0), TO: (1, 0)})
+            table.bases[:] = [matrix.ctypes.data, made.ctypes.data]
+            table.run()
+            wanted = np.zeros((depth, packing.panels * width), made.dtype)
+            wanted[:, :count] = matrix
+            panels = wanted.reshape(depth, packing.panels, width).transpose(1, 0, 2)
+            assert (made[: panels.size] == panels.ravel()).all(), (width, count, depth)
+            assert (made[panels.size :] == 7).all()
