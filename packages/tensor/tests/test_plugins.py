@@ -285,6 +285,7 @@ def test_a_count_that_raises_is_a_broken_plugin(fake):
     fake(count=count, priority=50)
     with pytest.warns(PluginWarning, match="the driver does not answer"):
         assert it.default_device() == before
+    assert "fake" not in {d.name for d in it.__array_namespace_info__().devices()}
 
 
 def test_gradients_without_autodiff_say_what_to_install(monkeypatch):

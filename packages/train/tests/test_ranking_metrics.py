@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, ShapeError
-from ingle.train import AUROC, AveragePrecision, CalibrationError
+from ingle.train import AUROC, AveragePrecision, CalibrationError, TopKAccuracy
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(90, 4)).astype(np.float32)
@@ -93,3 +93,14 @@ def test_what_does_not_fit_is_named():
     metric.update(it.zeros((2, 3)), it.asarray([0, 1]), 0.0)
     with pytest.raises(ShapeError, match="there were 3 classes until now"):
         metric.update(it.zeros((2, 4)), it.asarray([0, 1]), 0.0)
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, 255])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_single_target_that_is_no_class_is_named(wrong, count):
+    targets = np.zeros(5, np.int64)
+    targets[5 - count :] = wrong
+    for metric in (TopKAccuracy(2), CalibrationError()):
+        said = rf"{type(metric).__name__}: a target is class {wrong}, but the outputs have the 4"
+        with pytest.raises(ArgumentError, match=said):
+            metric.update(it.ones((5, 4)), it.asarray(targets), 0.0)

@@ -114,3 +114,10 @@ def test_outer_and_matrix_transpose() -> None:
 def test_products_refuse(call: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize(("a", "b"), [((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((), (3, 2))])
+def test_integer_products_take_matrices(a: Any, b: Any) -> None:
+    x, y = it.ones(a, dtype=it.int8), it.ones(b, dtype=it.uint8)
+    with pytest.raises(ShapeError, match=r"matmul_integer: needs at least two axes each.* reshape"):
+        it.matmul_integer(x, y)
