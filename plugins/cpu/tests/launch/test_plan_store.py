@@ -91,28 +91,27 @@ def picked(x, places):
     return it.take(x * 2.0, places, axis=0) + 1.0
 
 
-def main():
+def main(everything):
     it.random.seed(3)
     for wrap in [compile, lambda f: f]:
         kind = "compiled" if wrap is compile else "plain"
         trained(f"mlp {kind}", Net(), array(5, 8), wrap)
-        trained(f"conv {kind}", Convolutional(), array(4, 1, 8, 8), wrap)
-        trained(f"gpt {kind}", Attention(), it.asarray(np.arange(12).reshape(2, 6) % 11), wrap)
-        f, x = wrap(sorted_and_transformed), array(4, 600)
-        told(f"host {kind}", *[part for n in (1.0, 2.0, 3.5) for part in f(x, n)])
+        if everything:
+            trained(f"conv {kind}", Convolutional(), array(4, 1, 8, 8), wrap)
+            trained(f"gpt {kind}", Attention(), it.asarray(np.arange(12).reshape(2, 6) % 11), wrap)
+            f, x = wrap(sorted_and_transformed), array(4, 600)
+            told(f"host {kind}", *[part for n in (1.0, 2.0, 3.5) for part in f(x, n)])
         g = wrap(picked)
         told(f"checks {kind}", *[g(array(7, 400), it.asarray([1, 6, n])) for n in (0, 2, 5)])
         try:
             g(array(7, 400), it.asarray([1, 2, 7])).numpy()
         except IndexError as error:
             print(kind, "refused", error)
-
-
-main()
 """
+FEW, ALL = PROGRAMS + "\n\nmain(False)\n", PROGRAMS + "\n\nmain(True)\n"
 
 
-def _ran(folder: Path, program: str = PROGRAMS, **settings: str) -> tuple[str, list[str], int]:
+def _ran(folder: Path, program: str, **settings: str) -> tuple[str, list[str], int]:
     """What a program prints, what it planned, and how many plans it found."""
     environment = {**os.environ, "INGLE_CACHE_DIR": str(folder), "INGLE_LOG": "fusion", **settings}
     environment["INGLE_DEVICE"] = "cpu"
@@ -127,30 +126,47 @@ def _ran(folder: Path, program: str = PROGRAMS, **settings: str) -> tuple[str, l
     return done.stdout, planned, found
 
 
+Filled = tuple[Path, str, str]
+"""A folder with the plans of some programs, these, and what they print."""
+
+
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with the plans of the programs, and what these print."""
-    folder = tmp_path_factory.mktemp("plans")
-    said, planned, _ = _ran(folder)
+def few(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return _filled(tmp_path_factory.mktemp("plans"), FEW)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return _filled(tmp_path_factory.mktemp("plans"), ALL)
+
+
+def _filled(folder: Path, program: str) -> Filled:
+    said, planned, _ = _ran(folder, program)
     assert planned
     assert said.count("refused") == 2
-    return folder, said
+    return folder, program, said
 
 
+programs = pytest.mark.parametrize(
+    "programs", ["few", pytest.param("everything", marks=pytest.mark.slow)]
+)
+
+
+@programs
 def test_the_second_process_plans_nothing_and_has_the_same_bits(
-    filled: tuple[Path, str],
+    request: pytest.FixtureRequest, programs: str
 ) -> None:
-    folder, said = filled
-    again, planned, found = _ran(folder)
+    folder, program, said = request.getfixturevalue(programs)
+    again, planned, found = _ran(folder, program)
     assert again == said
     assert planned == []
     assert found > 0
 
 
 @pytest.mark.slow
-def test_other_settings_are_other_plans(filled: tuple[Path, str]) -> None:
+def test_other_settings_are_other_plans(few: Filled) -> None:
     program = "import ingle.tensor as it; print(it.sum(it.exp(it.ones((9, 900)))).item())"
-    folder, _ = filled
+    folder, _, _ = few
     first = _ran(folder, program)
     assert first[1]
     assert _ran(folder, program)[1] == []
@@ -160,11 +176,13 @@ def test_other_settings_are_other_plans(filled: tuple[Path, str]) -> None:
         assert planned
 
 
+@programs
 def test_entries_that_are_damaged_or_exchanged_are_planned_again(
-    filled: tuple[Path, str], tmp_path: Path
+    request: pytest.FixtureRequest, programs: str, tmp_path: Path
 ) -> None:
-    source, said = filled
+    source, program, said = request.getfixturevalue(programs)
     entries = sorted((source / "kernels").glob("plan-*"))
+    assert len(entries) >= 3  # one for each kind of damage
     folder = tmp_path / "kernels"
     folder.mkdir(mode=0o700)
     for place in (source / "kernels").iterdir():
@@ -180,22 +198,22 @@ def test_entries_that_are_damaged_or_exchanged_are_planned_again(
                 content = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
         (folder / place.name).write_bytes(content)
         (folder / place.name).chmod(0o600)
-    again, planned, found = _ran(tmp_path)
+    again, planned, found = _ran(tmp_path, program)
     assert again == said
     assert planned
     assert found == 0
-    assert _ran(tmp_path)[1] == []
+    assert _ran(tmp_path, program)[1] == []
 
 
 @pytest.mark.slow
-def test_kernels_that_are_gone_are_made_again(filled: tuple[Path, str], tmp_path: Path) -> None:
-    source, said = filled
+def test_kernels_that_are_gone_are_made_again(everything: Filled, tmp_path: Path) -> None:
+    source, program, said = everything
     folder = tmp_path / "kernels"
     folder.mkdir(mode=0o700)
     for place in (source / "kernels").glob("plan-*"):
         (folder / place.name).write_bytes(place.read_bytes())
         (folder / place.name).chmod(0o600)
-    again, planned, _ = _ran(tmp_path)
+    again, planned, _ = _ran(tmp_path, program)
     assert again == said
     assert planned == []
 
