@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.autodiff import hessian
 from ingle.fusion import compile, explain
 from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.ops.scans.recurrence import linear_recurrence
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint16", "int64", "uint64", "bool"]
 RUNNING = {
@@ -197,3 +199,67 @@ def test_another_size_compiles_no_other_kernel():
         add(it.zeros((77, 123)))
     after = engine().counts
     assert (after.compiled, after.loaded) == (before.compiled, before.loaded)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("shape", [(5,), (1, 3), (3, 7, 40), (40, 9, 2), (130, 5)])
+def test_recurrences(shape, dtype):
+    rng = np.random.default_rng(shape)
+    a, b = (rng.uniform(-1, 1, shape).astype(dtype) for _ in range(2))
+    a[0], b[-1] = np.nan, 2  # a first factor does not matter
+    for axis in range(len(shape)):
+        factors, want = (np.moveaxis(v.astype(float), axis, 0) for v in (a, b.copy()))
+        want = want.copy()
+        for t in range(1, len(want)):
+            want[t] += factors[t] * want[t - 1]
+        want = np.moveaxis(want, 0, axis)
+
+        def function(x, y, axis=axis):
+            return linear_recurrence(x, y, axis=axis)
+
+        tensors = it.asarray(a), it.asarray(b)
+        tolerance = 1e-2 if dtype == "float16" else 1e-5
+        for way in (compile(function), function):
+            np.testing.assert_allclose(way(*tensors).numpy(), want, tolerance, tolerance)
+        assert "host" not in kinds(function, *tensors)
+        order = tuple(range(len(shape)))[::-1]
+        turned = [it.permute_dims(it.asarray(v.T.copy()), order) for v in (a, b)]
+        np.testing.assert_array_equal(function(*turned).numpy(), function(*tensors).numpy())
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+@pytest.mark.parametrize(("shape", "axis"), [((6,), 0), ((4, 9), 1), ((9, 17), 0)])
+def test_gradients_of_running_products_divide_by_nothing(shape, axis, zeros):
+    rng = np.random.default_rng(zeros)
+    x, g = rng.uniform(0.5, 2, (2, *shape))
+    lines = np.moveaxis(x, axis, 0)
+    lines[1 : 2 * zeros : 2] = 0
+
+    def gradient(x, g):
+        x = x.require_grad()
+        return it.cumulative_prod(x, axis=axis).backward(g)[x]
+
+    want = np.zeros(shape)
+    for place in np.ndindex(*shape):  # linear in each element
+        ends = [x.copy(), x.copy()]
+        ends[0][place], ends[1][place] = 1, 0
+        want[place] = ((ends[0].cumprod(axis) - ends[1].cumprod(axis)) * g).sum()
+    tensors = it.asarray(x), it.asarray(g)
+    for way in (gradient, compile(gradient)):
+        np.testing.assert_allclose(way(*tensors).numpy(), want, rtol=1e-12, atol=1e-12)
+    assert "host" not in kinds(gradient, *tensors)
+
+
+def test_second_gradients_of_running_products_at_zeros():
+    x = it.asarray(np.array([2.0, 0.0, 3.0, 0.0]))
+
+    def total(x):
+        return it.sum(it.cumulative_prod(x))
+
+    found = hessian(total)(x).numpy()
+    # x0 + x0 x1 + x0 x1 x2 + x0 x1 x2 x3
+    want = np.zeros((4, 4))
+    want[0, 1] = 1 + 3 + 0
+    want[1, 2] = 2 + 2 * 0
+    want[1, 3] = 2 * 3
+    np.testing.assert_allclose(found, want + want.T)

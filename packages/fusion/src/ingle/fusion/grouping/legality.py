@@ -9,9 +9,10 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 from ingle.tensor.ops.elementwise.dependence import DEPEND
+from ingle.tensor.ops.scans.recurrence import LINEAR_RECURRENCE
 
 from ..ir.regions import ASSEMBLED
-from ..kernel.code import DTYPES, Code, CodeBuilder
+from ..kernel.code import DTYPES, FLOATS, Code, CodeBuilder
 from ..kernel.expand import expand, function_code
 from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, sort_of
 from ..passes.convolutions import (
@@ -178,6 +179,8 @@ class Legality:
             return sorts(op, avals)
         if is_fold(op):
             return self._folds and folds(op, avals)
+        if op.operation is LINEAR_RECURRENCE:
+            return self._folds and avals[0].dtype.name in FLOATS
         if traits.access in ASSEMBLED or scan_of(op) is not None:
             return all(a.dtype.name in DTYPES for a in avals)
         if traits.family == "gather":

@@ -30,7 +30,7 @@ CREATIONS = frozenset(lowering_creation.RULES)
 
 _REDUCTIONS = frozenset(COMBINES)
 _SCANS = {"cumulative_sum": "sum", "cumulative_prod": "prod", "cummax_indices": "argmax",
-            "cummin_indices": "argmin"}  # fmt: skip
+            "cummin_indices": "argmin", "linear_recurrence": "sum"}  # fmt: skip
 _FOLDS = frozenset({"fold", "conv", "conv_input_gradient", "window_dot"})
 _SORTS = {"argsort": "places", "sort": "values"}
 

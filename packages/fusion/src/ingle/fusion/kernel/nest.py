@@ -89,8 +89,10 @@ class Reduce(NamedTuple):
             floats that are sums of blocks, with lanes along an outer axis.
         stores: (operand, instruction) for each.
         columns: see `Map`.
-        running: whether the stage behind it has at each place what is folded up to there; places of
+        scan: whether the stage behind it has at each place what is folded up to there; places of
             extremes, which are of integers then, are those of the last of equals.
+        decay: of a scan with one sum: an instruction of the same dtype that what is carried to a
+            place is multiplied by before the place's own element is added.
     """
 
     code: Code
@@ -98,6 +100,7 @@ class Reduce(NamedTuple):
     stores: tuple[tuple[int, int], ...] = ()
     columns: tuple[tuple[int, int], ...] = ()
     scan: bool = False
+    decay: int | None = None
 
 
 class Map(NamedTuple):

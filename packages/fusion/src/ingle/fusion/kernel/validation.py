@@ -61,6 +61,8 @@ def _problems(nest: Nest) -> Iterator[str]:
         yield "no stages"
     if any(isinstance(s, Reduce) and s.scan for s in nest.stages) and not _runs_alone(nest):
         yield "running results take a stage that only folds and a map, of full rows of any length"
+    if any(isinstance(s, Reduce) and not _decays(s) for s in nest.stages):
+        yield "what decays is one running sum of floats, by factors of their dtype"
     if any(isinstance(s, Fold) for s in nest.stages) and not _folds_alone(nest):
         yield "windows are added up by one stage that loads floats, of full rows along outer axes"
     if any(isinstance(s, Dots) for s in nest.stages) and not _dots_alone(nest):
@@ -79,6 +81,17 @@ def _runs_alone(nest: Nest) -> bool:
     folds = isinstance(first, Reduce) and not first.stores
     moved = any(operand.row_base is not None for operand in nest.operands)
     return plain and folds and len(rest) == 1 and isinstance(rest[0], Map) and not moved
+
+
+def _decays(stage: Reduce) -> bool:
+    """Whether a decay, if there is one, fits what it is of."""
+    if stage.decay is None:
+        return True
+    if not stage.scan or [combine for combine, _ in stage.reductions] != ["sum"]:
+        return False
+    inside = all(0 <= at < len(stage.code) for at in (stage.decay, stage.reductions[0][1]))
+    kinds = {stage.code[at].dtype for at in (stage.decay, stage.reductions[0][1])} if inside else {}
+    return len(kinds) == 1 and set(kinds) <= FLOATS
 
 
 def _folds_alone(nest: Nest) -> bool:

@@ -140,9 +140,11 @@ class Assembler:
         whole = home(self._graph, self._placed, result)
         x = self._views.of(node.args[0])
         sorts = sort_of(node.op) is not None
-        if sorts or scan_of(node.op) is not None:
-            along = sorting_call if sorts else scan_call
-            return [along(self._graph, position, x, whole, self._number)]
+        if sorts:
+            return [sorting_call(self._graph, position, x, whole, self._number)]
+        if scan_of(node.op) is not None:
+            taken = [self._views.of(a) for a in node.args]
+            return [scan_call(self._graph, position, taken, whole, self._number)]
         if node.op.operation is WINDOW_DOT:
             image = self._views.of(node.args[1])
             return [dots_call(self._graph, position, x, image, whole)]

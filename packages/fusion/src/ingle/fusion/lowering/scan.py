@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of, merged
@@ -21,25 +21,29 @@ Numbers = Callable[[CodeBuilder, int, list[int]], "int | None"]
 
 
 def scan_call(
-    graph: Graph, position: int, source: View, target: View, number: Numbers
+    graph: Graph, position: int, sources: Sequence[View], target: View, number: Numbers
 ) -> NestCall | None:
     """The kernel of one such operation; None if it takes too many loops.
 
     Args:
         graph, position: the node.
-        source: what it takes.
+        sources: what it takes: elements, or factors and elements of a recurrence.
         target: where its result lies.
         number: appends the instruction of a value that is a number; None for other values.
     """
     node = graph.nodes[position]
     builder, scalars = CodeBuilder(), list[int]()
-    dtypes = [graph.values[v].aval.dtype.name for v in (node.args[0], node.results[0])]
-    views = [source, target]
-    element = number(builder, source.root, scalars)
-    if element is None:
-        element = builder.load(0, dtypes[0])
-    else:
-        del views[0], dtypes[0]
+    views, dtypes, taken = list[View](), list[str](), list[Expression]()
+    for source in sources:
+        dtype = graph.values[source.root].aval.dtype.name
+        element = number(builder, source.root, scalars)
+        if element is None:
+            element = builder.load(len(views), dtype)
+            views.append(source)
+            dtypes.append(dtype)
+        taken.append(Expression(builder, element))
+    views.append(target)
+    dtypes.append(graph.values[node.results[0]].aval.dtype.name)
     lanes, sizes, strides = _loops(node.op.attributes["axis"], views)
     if len(sizes) - 1 > MAX_OUTER:
         return None
@@ -53,24 +57,36 @@ def scan_call(
         len(sizes) - 1,
         tuple(operands),
         tuple([graph.values[s].aval.dtype.name for s in scalars]),
-        _stages(scan_of(node.op) or "", Expression(builder, element), dtypes[-1], out),
+        _stages(scan_of(node.op) or "", taken, dtypes[-1], out),
         lanes,
     )
     return NestCall(nest, tuple(arguments), sizes, tuple(strides), tuple(scalars), (position,))
 
 
-def _stages(combine: str, element: Expression, dtype: str, out: int) -> tuple[Stage, ...]:
+def _stages(combine: str, taken: Sequence[Expression], dtype: str, out: int) -> tuple[Stage, ...]:
     """What folds the elements, and what stores the results in an operand of a dtype."""
+    *factors, element = taken
     if combine.startswith("arg"):
         folded = in_order(element.widen(), largest=combine == "argmax")
     else:
         # What is added one after the other drifts: a million times 0.1 in float32 is 100,958.
         folded = element.cast("float64") if element.dtype in FLOATS else element
-    code, (root,) = element.builder.finish(folded.at)
+    ends = [folded.at, *[_decay(factor).at for factor in factors]]
+    code, (root, *decays) = element.builder.finish(*ends)
     builder = CodeBuilder()
     found = builder.append("result", result_dtype(combine, code[root].dtype), (), (0, 0))
     after, (stored,) = builder.finish(builder.cast(found, dtype))
-    return Reduce(code, ((combine, root),), scan=True), Map(after, ((out, stored),))
+    decay = decays[0] if decays else None
+    return Reduce(code, ((combine, root),), scan=True, decay=decay), Map(after, ((out, stored),))
+
+
+def _decay(factor: Expression) -> Expression:
+    """What the result so far is multiplied by: nothing comes before the first place."""
+    builder = factor.builder
+    place = Expression(builder, builder.append("index", "int64", (), -1))
+    wide = factor.cast("float64")
+    choice = place.equals(0).at, wide.constant(1.0).at, wide.at
+    return Expression(builder, builder.append("select", "float64", choice))
 
 
 def _loops(axis: int, views: list[View]) -> tuple[str, tuple[int, ...], list[tuple[int, ...]]]:

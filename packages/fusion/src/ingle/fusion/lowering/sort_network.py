@@ -27,7 +27,7 @@ from .scan import Numbers
 def sorting_call(
     graph: Graph, position: int, source: View, target: View, number: Numbers
 ) -> NestCall | None:
-    """The kernel of one `sort` or `argsort`; arguments and answer are those of `scan_call`."""
+    """The kernel of one `sort` or `argsort`; arguments and answer are as those of `scan_call`."""
     node = graph.nodes[position]
     axis = node.op.attributes["axis"]
     dtypes = [graph.values[v].aval.dtype.name for v in (node.args[0], node.results[0])]

@@ -139,7 +139,8 @@ class KernelDevice(Protocol):
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
     matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
-    whether it renders nests that add up windows, without which each tap is added by itself. And
+    whether it renders nests that add up windows, without which each tap is added by itself, and
+    running sums that decay. And
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
     operands that lie so, beside kernels; else `execute_native` does between them. If it splits
     sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that

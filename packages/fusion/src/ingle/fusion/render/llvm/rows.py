@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         roots: positions of what is stored, of what is summed over rows, then of what is reduced or
-            kept.
+            kept, and of the decay.
         levels: by position, UNIFORM, FIXED or VARYING.
         places: the positions of each level.
         cost: how many instructions run at every place.
@@ -64,8 +64,14 @@ class Prepared(NamedTuple):
         if not isinstance(self.stage, Reduce):
             return []
         roots = self.roots[len(self.stage.stores) + len(self.stage.columns) :]
-        pairs = zip(self.stage.reductions, roots, strict=True)
+        pairs = zip(self.stage.reductions, roots, strict=False)
         return [(combine, self.code[root].dtype, root) for (combine, _), root in pairs]
+
+    @property
+    def decay(self) -> int | None:
+        """The position of what the result so far is multiplied by; None if by nothing."""
+        decays = isinstance(self.stage, Reduce) and self.stage.decay is not None
+        return self.roots[-1] if decays else None
 
 
 def lanes_of(nest: Nest, target: Target) -> int:
@@ -112,6 +118,7 @@ class NestRenderer:
         roots = [at for _, at in (*stage.stores, *columns_of(stage))]
         if isinstance(stage, Reduce):
             roots += [at for _, at in stage.reductions]
+            roots += [] if stage.decay is None else [stage.decay]
         if isinstance(stage, Row):
             roots += stage.values
         renderer = self.single if self.scalar_rows and isinstance(stage, Row) else self.vector

@@ -72,7 +72,11 @@ def _fold(
     carried: Values = []
     running = []
     for runner, at in _runners(stage):
-        new = runner.add(r, [next(known) for _ in runner.dtypes], values[at] or "", index)
+        old = [next(known) for _ in runner.dtypes]
+        if stage.decay is not None:
+            factor = values[stage.decay]
+            old = [r.writer.let("carried", f"fmul {r.type(runner.dtype)} {old[0]}, {factor}")]
+        new = runner.add(r, old, values[at] or "", index)
         carried += new
         running.append(new[-1])
     place.running = running

@@ -14,12 +14,13 @@ from ...errors import AxisError, DTypeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import NUMERIC, dtype_argument, normalize_axis
+from .._rules import NUMERIC, conj, dtype_argument, normalize_axis
 from ..creation.filled import full
 from ..elementwise.arithmetic import add, multiply
 from ..movement.joining import concat
 from ..movement.slicing import slice_axis
 from ..reductions.basic import accumulator
+from .recurrence import backwards, flip, moved_on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -58,7 +59,6 @@ def _operation(name: str, public: Any, combine: Any, vjp: Any, reference: Any) -
         statics=("axis",),
         rule=partial(_rule, name),
         traits=Traits("opaque", precision="high", exactly_rounded=True),
-        # A running product's rule would divide by elements that may be 0; its body does not.
         vjp=vjp,
         body=partial(_scan, combine),
         batch=("axis",),
@@ -92,13 +92,8 @@ def cumulative_sum(
     return _run(_CUMULATIVE_SUM, x, axis, dtype, 0 if include_initial else None)
 
 
-def _flip(x: Tensor, axis: int) -> Tensor:
-    size = x.shape[axis]
-    return slice_axis(x, axis, size - 1, size, -1) if size else x
-
-
 def _sum_vjp(g: Tensor, axis: int) -> Tensor:
-    return _flip(cumulative_sum(_flip(g, axis), axis=axis), axis)
+    return flip(cumulative_sum(flip(g, axis), axis=axis), axis)
 
 
 _CUMULATIVE_SUM = _operation(
@@ -130,8 +125,15 @@ def cumulative_prod(
     return _run(_CUMULATIVE_PROD, x, axis, dtype, 1 if include_initial else None)
 
 
+def _prod_vjp(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
+    """What is before an element times what is made of it behind: no element is divided by."""
+    if not x.shape[axis]:
+        return g
+    return moved_on(conj(out), axis, 1) * backwards(conj(x), g, axis)
+
+
 _CUMULATIVE_PROD = _operation(
-    "cumulative_prod", cumulative_prod, multiply, None, np.cumulative_prod
+    "cumulative_prod", cumulative_prod, multiply, {"x": _prod_vjp}, np.cumulative_prod
 )
 
 
