@@ -179,8 +179,10 @@ def matrix(session: nox.Session) -> None:
         at = options.index("--plugin")
         if at + 1 == len(options):
             session.error("--plugin needs what pip installs: a path or a URL")
-        # Also with --no-install: whoever names one has not installed it.
-        session.run("python", "-m", "pip", "install", "--quiet", options[at + 1])
+        if session.venv_backend == "none":  # also with --no-install: it is not here yet
+            session.run("python", "-m", "pip", "install", "--quiet", options[at + 1])
+        else:
+            session.install(options[at + 1])
         del options[at : at + 2]
     own = [f"--tests={ROOT / 'packages' / name / 'tests'}" for name in ("optim", "train")]
     job = [str(ROOT / "examples" / "mnist" / "train.py"), "--device", "{device}", "--digits"]

@@ -145,6 +145,25 @@ def _folded(rows: np.ndarray, index: np.ndarray) -> Iterator[np.float32]:
         yield c
 
 
+def test_a_plain_step_that_fails_changes_nothing() -> None:
+    with it.device("opencl"):
+        model = nn.Embedding(5, 3)
+        optimizer = optim.SGD(model, lr=0.1, momentum=0.9)
+
+        def step(rows: Any) -> None:
+            optimizer.step((model(it.asarray(rows)) ** 2).sum().backward())
+
+        for _ in range(3):
+            step([0, 4, 2])
+        before = model.weight.numpy()
+        with pytest.raises(OutOfRangeError):
+            step([0, 5, 2])
+        np.testing.assert_array_equal(model.weight.numpy(), before)
+        assert optimizer.steps == 3
+        step([0, 4, 2])
+        assert (model.weight.numpy() != before).any()
+
+
 def test_memory_has_limits_and_statistics(backend: Any) -> None:
     with pytest.raises(
         OutOfMemoryError, match=r"cannot allocate .* for a value of float32.*buffers have at most"
