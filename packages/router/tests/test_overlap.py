@@ -96,3 +96,27 @@ def test_an_index_out_of_range_in_one_part_is_told_by_the_sums(log: Log, bad: in
             [value.numpy() for value in values(asked(wrong))]
     for value, same in zip(values(asked(Y)), wanted, strict=True):
         np.testing.assert_array_equal(value.numpy(), same)
+
+
+def test_statistics_go_to_the_next_part_before_gradients_are_computed(log: Log) -> None:
+    """The second part of a model with batch norm waits for the first one's forward pass alone."""
+    it.random.seed(0)
+    with it.device("far"):
+        model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+    norm = model[1]
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    given = it.asarray(x, device="far")
+    h = x @ model[0].weight.numpy().T + model[0].bias.numpy()
+    mean = norm.running_mean.value.numpy()
+    for _ in range(3):
+        log.clear()
+        loss, _ = data_parallel(lambda x: it.mean(model(x) ** 2), given, devices=NAMES)
+        loss.item()
+        for part in (h[4:], h[:4]):  # that of the batch's own device is the last one
+            mean = mean * 0.9 + part.mean(axis=0) * 0.1
+        np.testing.assert_allclose(norm.running_mean.value.numpy(), mean, rtol=1e-4, atol=1e-6)
+    others = [what for where, what in log if where == "other"]
+    before = others[: others.index("read")].count("launch")
+    assert 0 < before <= others.count("launch") / 2
+    ours = log.index(("far", "launch"))
+    assert ("other", "launch") in log[log.index(("other", "read")) : ours]

@@ -139,11 +139,48 @@ def test_lost_signs_of_zeros(lying, name):
     assert "signs of zeros" in caught(traps.check_signed_zeros, lying(unsigned, name))
 
 
+def cut_off(op, x):
+    """bfloat16 by leaving bits out, and bool by way of integers."""
+    found, wanted = honest(op, x), op.attributes["dtype"].name
+    if x.dtype == np.float32 and wanted == "bfloat16":
+        found = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(found.dtype)
+    if x.dtype == np.float32 and wanted == "bool":
+        found = np.nan_to_num(np.trunc(x)).astype(bool)
+    return found
+
+
+def test_casts_that_cut_off(lying):
+    told = caught(traps.check_edges, lying(cut_off, "astype"))
+    assert "float32 to bfloat16" in told
+    assert "small float32 to bool" in told
+
+
+def test_comparisons_of_unsigned_numbers_as_signed(lying):
+    def signed(op, *arrays):
+        kinds = {8: np.int8, 32: np.int32}
+        return honest(op, *[
+            a.view(kinds[8 * a.itemsize]) if np.asarray(a).dtype.kind == "u" else a for a in arrays
+        ])  # fmt: skip
+
+    told = caught(traps.check_edges, lying(signed, "less", "greater_equal"))
+    assert "less of uint8" in told
+    assert "greater_equal of uint32" in told
+
+
+@pytest.mark.parametrize("name", ["less", "not_equal", "equal", "greater_equal"])
+def test_comparisons_of_nan(lying, name):
+    def otherwise(op, *arrays):
+        nan = np.isnan(arrays[0]) | np.isnan(arrays[1])
+        return np.where(nan, name != "not_equal", honest(op, *arrays))
+
+    assert f"{name} of float32" in caught(traps.check_edges, lying(otherwise, name))
+
+
 def test_the_reference_tells_no_lies(make_device):
     where = make_device("honest")
     for check in (
         traps.check_results_are_apart, traps.check_wide_integers, traps.check_signed_zeros,
-        traps.check_indices,
+        traps.check_edges, traps.check_indices,
     ):  # fmt: skip
         check(where)
 

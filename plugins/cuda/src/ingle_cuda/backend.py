@@ -22,7 +22,7 @@ from ingle.fusion.device import (
     axes_by_strides,
     taker,
 )
-from ingle.fusion.device.cuda import THREADS, for_launch, grid_of, sums_beside_rows
+from ingle.fusion.device.cuda import THREADS, for_launch, for_strides, grid_of, sums_beside_rows
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
@@ -280,10 +280,17 @@ class CudaBackend(KernelBackend):
         """Runs all units of a nest by itself, without a plan."""
         grid = grid_of(nest, sizes, self.limits.processors)
         assert len(args) == layout(nest).scalar(len(nest.scalars))
-        behind = [*args, 0, units(nest, sizes), grid.grain]
+        across, taken = for_strides(nest, "nest", args), units(nest, sizes)
+        source: Nest | str
+        if across is not None:
+            source, grid = across
+            taken = grid.blocks
+        else:
+            own = for_launch(nest, "nest", args) if sizes else None
+            source = nest if own is None else own
+        behind = [*args, 0, taken, grid.grain]
         given = (ctypes.c_int64 * (len(pointers) + 1 + len(behind)))(*pointers, 0, *behind)
-        own = for_launch(nest, "nest", args) if sizes else None
-        kernel = self.kernel(nest if own is None else own)
+        kernel = self.kernel(source)
         self.enter()
         with self.lock, told(self.device, "a kernel was launched"):
             self.enqueue(kernel, given, grid.blocks, grid.threads, self.stream)

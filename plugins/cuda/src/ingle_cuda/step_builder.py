@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
-from ingle.fusion.device.cuda import THREADS, for_launch, grid_of
+from ingle.fusion.device.cuda import THREADS, for_launch, for_strides, grid_of
 from ingle.fusion.device.executables import compiled
 from ingle.fusion.device.kernels import (
     SIZES,
@@ -129,15 +129,22 @@ class StepBuilder:
     ) -> KernelStep:  # fmt: skip
         count, first = len(nest.operands), layout(nest).scalar(0)
         assert len(numbers) == first, (len(numbers), first)
+        source: Nest | str
         grid = grid_of(nest, sizes, self._backend.limits.processors)
         values = [*[0] * len(scalars), *fixed]
         assert len(values) == len(nest.scalars)
-        behind = [*numbers, *values, 0, units(nest, sizes), grid.grain]
+        across = for_strides(nest, _NEST, numbers)
+        taken = units(nest, sizes)
+        if across is not None:
+            source, grid = across
+            taken = grid.blocks
+        else:
+            own = for_launch(nest, _NEST, numbers) if sizes else None
+            source = nest if own is None else own
+        behind = [*numbers, *values, 0, taken, grid.grain]
         given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
             *[0] * (max(count, 1) + 1), *behind
         )
-        own = for_launch(nest, _NEST, numbers) if sizes else None
-        source = nest if own is None else own
         return KernelStep(
             compiled(self._backend, launch, source, _NEST), pointers, given,
             (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,

@@ -13,7 +13,7 @@ import numpy as np
 from ingle.fusion.device import CustomKernel, Launch, Ordered, Rates, WindowProblem
 from ingle.fusion.device.kernel_backend import AddressSpace, Held, KernelBackend, MemoryHandle
 from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
-from ingle.fusion.device.opencl import Work, render_wide, work_of
+from ingle.fusion.device.opencl import Work, for_strides, render_wide, work_of
 from ingle.tensor.contract import Aval
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError
@@ -173,12 +173,12 @@ class OpenCLBackend(KernelBackend):
     ) -> None:
         """Runs all units of a nest by itself, without a plan."""
         first = layout(nest).scalar(0)
-        items, grain, group = self.work_of(nest, sizes)
-        given = np.array(
-            [*[0] * len(pointers), *args[first:], 0, 0, units(nest, sizes), grain], np.int64
-        )
+        across = self.across(nest, args)
+        source, (items, grain, group) = across or (nest, self.work_of(nest, sizes))
+        taken = items // group[0] if across and group else units(nest, sizes)
+        given = np.array([*[0] * len(pointers), *args[first:], 0, 0, taken, grain], np.int64)
         table = self.table(args[:first])
-        self.enqueue(self.kernel(nest), pointers, table, given, (items,), group)
+        self.enqueue(self.kernel(source), pointers, table, given, (items,), group)
 
     def allocate(self, nbytes: int) -> Held:
         self._check_process()
@@ -241,6 +241,10 @@ class OpenCLBackend(KernelBackend):
     def work_of(self, nest: Nest, sizes: Sequence[int]) -> Work:
         """How a nest's units of work are cut into work items."""
         return work_of(nest, sizes, self.limits.processors, self.wide)
+
+    def across(self, nest: Nest, numbers: Sequence[int]) -> tuple[str, Work] | None:
+        """A launch by tiles, where operands lie across its rows, and its groups."""
+        return for_strides(nest, "nest", numbers) if self.wide else None
 
     def source(self, nest: Nest) -> str:
         """A nest in OpenCL C."""

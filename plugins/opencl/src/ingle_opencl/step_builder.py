@@ -107,17 +107,19 @@ class StepBuilder:
         start = len(self.table)
         self.table += [*sizes, *[s for strides in call.strides for s in strides]]
         assert len(self.table) - start == layout(nest).scalar(0)
-        work = self._backend.work_of(nest, sizes)
+        across = self._backend.across(nest, self.table[start:])
+        source, work = across or (nest, self._backend.work_of(nest, sizes))
+        taken = work.items // work.group[0] if across and work.group else units(nest, sizes)
         operands, count = len(nest.operands), len(nest.scalars)
         given = np.zeros(operands + count + 4, np.int64)
         fixed = len(launch.scalars)
         given[operands + fixed : operands + count] = call.fixed
-        given[operands + count :] = (start, 0, units(nest, sizes), work.grain)
+        given[operands + count :] = (start, 0, taken, work.grain)
         return Step(
-            compiled(self._backend, launch, nest),
+            compiled(self._backend, launch, source),
             tuple([(p.buffer, p.offset) for p in launch.pointers]),
             tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
-            given, (work.items,), nest, work.group,
+            given, (work.items,), source, work.group,
         )  # fmt: skip
 
     def with_many(

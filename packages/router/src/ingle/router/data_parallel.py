@@ -26,14 +26,16 @@ def data_parallel(
     so uneven parts give the loss and gradients of the whole batch too, up to rounding.
 
     Outside of compiled functions the devices add gradients themselves where they can, all at once
-    (the capability `reduce`, GPUs with NCCL); else each is moved home and added there.
+    (the capability `reduce`, GPUs with NCCL); else each is moved home, through the host where there
+    is no other road, and added there.
 
     The part of the device that the batch comes from is run last: what the others need of it (rows,
     weights) is then in its queue before its own work, and nobody waits for that.
 
     What the function writes to cells (running statistics of normalization, random generators) is
     seen by the part that is run next and lands on the cell's own device, as if the parts were small
-    batches one after the other. A part that reads what another one computed waits for it.
+    batches one after the other. A part that reads what another one computed waits for it, so that
+    with `BatchNorm` in training its forward pass begins behind that of the other.
 
     Args:
         function: of a part of each argument; returns the part's mean loss, a 0-d tensor.
@@ -80,6 +82,8 @@ def data_parallel(
                 with scope_of(scope):
                     loss = function(*unflatten(batch, part))
                     _check(loss)
+                    # The next part waits for what it reads of this, and not for gradients.
+                    scope.at_home()
                     found = loss.backward()
                 outside.writes.update(scope.at_home())
             losses.append(loss.detach() * weight)
@@ -137,13 +141,14 @@ def _added(parts: Sequence[list[Tensor]], homes: Sequence[Device]) -> list[Tenso
 class _OnDevice(Scope):
     """Shows tensors of cells on a device, wherever they are."""
 
-    __slots__ = ("_device", "_home", "_moved")
+    __slots__ = ("_device", "_home", "_moved", "_sent")
 
     def __init__(self, parent: Scope | None, where: Device) -> None:
         super().__init__(parent)
         self._device = where
         self._home: dict[Cell[Any], Device] = {}
         self._moved: dict[Cell[Any], tuple[Any, Tensor]] = {}
+        self._sent: dict[Cell[Any], tuple[Any, Any]] = {}
 
     def read(self, cell: Cell[Any]) -> Any:
         value = super().read(cell)
@@ -159,12 +164,13 @@ class _OnDevice(Scope):
         return known[1]
 
     def at_home(self) -> dict[Cell[Any], Any]:
-        """What was written, on the devices where the cells are."""
-        return {
-            cell: value.to_device(self._home.get(cell, value.device))
-            if isinstance(value, Tensor) else value
-            for cell, value in self.writes.items()
-        }  # fmt: skip
+        """What was written, on the devices where the cells are; each value is moved once."""
+        for cell, value in self.writes.items():
+            if cell not in self._sent or self._sent[cell][0] is not value:
+                moves = isinstance(value, Tensor) and cell in self._home
+                there = value.to_device(self._home[cell]) if moves else value
+                self._sent[cell] = value, there
+        return {cell: self._sent[cell][1] for cell in self.writes}
 
 
 def _rows(leaves: Sequence[Any]) -> int:

@@ -195,6 +195,11 @@ class BackendContract:
         with host_allowed():
             traps.check_signed_zeros(self.device)
 
+    def test_edges(self) -> None:
+        """Comparisons and casts are exact for NaN, the ends of dtypes and what lies in between."""
+        with host_allowed():
+            traps.check_edges(self.device, self.unsupported)
+
     def test_indices_out_of_range(self) -> None:
         """They are errors, and never clamped in silence."""
         self._unless("int64")

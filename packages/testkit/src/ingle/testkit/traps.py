@@ -258,6 +258,60 @@ def check_signed_zeros(where: str) -> None:
     findings.close()
 
 
+_EDGES = {
+    "float32": [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1.5],
+    "int8": [-128, -127, -1, 0, 1, 127],
+    "uint8": [0, 1, 127, 128, 200, 255],
+    "uint32": [0, 1, 2**31 - 1, 2**31, 2**32 - 1],
+    "int64": [-(2**63), -(2**31) - 1, -1, 0, 2**31, 2**63 - 1],
+}
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_BETWEEN = [1 + n * 2.0**-k for k in (8, 9, 11, 12) for n in (1, 3, 5, -1)]
+_ROUNDED = [*_BETWEEN, 65519.0, 65520.0, 1e5]
+"""Numbers in float32 in the middle of two of a half type, or beside it, and beyond float16."""
+
+
+def check_edges(where: str, unsupported: Collection[str] = ()) -> None:
+    """Comparisons and casts of what is NaN, at the end of a dtype, or between two numbers of it.
+
+    Both are exact: unsigned numbers are compared as such, nothing but zero is false, and a number
+    between two of a half type becomes the nearer one, the even one of two that are as near.
+
+    Args:
+        where: the device.
+        unsupported: names of dtypes and operations to leave out.
+    """
+    findings = Findings(f"comparisons and casts on {where}")
+    for dtype in _EDGES.keys() - set(unsupported):
+        values = np.array(_EDGES[dtype], dtype)
+        x = asarray(values, device=where)
+        rows, columns = it.reshape(x, (-1, 1)), it.reshape(x, (1, -1))
+        for name in _COMPARISONS:
+            if name not in unsupported:
+                with findings.at(f"{name} of {dtype}"):
+                    expected = getattr(np, name)(values[:, None], values[None])
+                    _equal(getattr(it, name)(rows, columns), expected)
+        with findings.at(f"{dtype} to bool"):
+            _equal(x.astype("bool"), values.astype(bool))
+    numbers = np.array([*_ROUNDED, *[-n for n in _ROUNDED], np.nan, np.inf], np.float32)
+    small = np.array([0.5, -0.25, 1e-30, 0.0, -0.0, np.nan], np.float32)
+    x, y = (asarray(values, device=where) for values in (numbers, small))
+    with findings.at("small float32 to bool"):
+        _equal(y.astype("bool"), small.astype(bool))
+    for half in {"float16", "bfloat16"} - set(unsupported):
+        with findings.at(f"float32 to {half}"), np.errstate(over="ignore"):
+            expected = numbers.astype(getattr(it, half).dtype).astype(np.float32)
+            _equal(x.astype(half).astype("float32"), expected)
+    findings.close()
+
+
+def _equal(found: Tensor, expected: np.ndarray) -> None:
+    got = found.numpy()
+    assert np.array_equal(got, expected, equal_nan=expected.dtype.kind == "f"), (
+        f"got {got}, expected {expected}"
+    )
+
+
 def check_indices(where: str) -> None:
     """An index out of range is an error when the value is read, at the latest; never clamped."""
     x = asarray(np.arange(12, dtype=np.float32).reshape(3, 4), device=where)

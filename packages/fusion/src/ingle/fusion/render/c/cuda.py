@@ -17,6 +17,7 @@ from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
 from .source import rendered
+from .transposed import tiled, tiles_of, tiling_of
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of
 
@@ -218,6 +219,22 @@ class Grid(NamedTuple):
     blocks: int
     threads: int
     grain: int
+
+
+def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Grid] | None:
+    """The source of a kernel for operands that lie across the rows of a launch, and its grid, where
+    a block is a unit of work; None where that is the nest's own. Bits are those of the nest's own.
+
+    Args:
+        nest: of any kind.
+        name: of the kernel.
+        numbers: sizes, then strides, as `layout` says.
+    """
+    tiling = tiling_of(nest, numbers)
+    if tiling is None:
+        return None
+    grid = Grid(tiles_of(nest, numbers[: nest.outer + 1], tiling), THREADS, 1)
+    return tiled(nest, name, tiling, CUDA, THREADS), grid
 
 
 def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:

@@ -18,9 +18,11 @@ from typing import NamedTuple
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest, accumulator_dtype, is_flat, layout
 from .code import CodeRenderer
-from .groups import group_item, grouped, is_wide
+from .groups import MOST, group_item, grouped, is_wide
 from .source import rendered
 from .text import Source, value_type
+from .transposed import tiled, tiles_of, tiling_of
+from .work import Work
 
 PREAMBLE = """\
 #pragma OPENCL FP_CONTRACT OFF
@@ -201,6 +203,22 @@ def render_wide(nest: Nest, name: str) -> str:
     if not is_wide(nest):
         return render(nest, name)
     return grouped(nest, name, WIDE)
+
+
+def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Work] | None:
+    """The source for such a device where operands lie across the rows of a launch, and its work,
+    where a group is a unit; None where that is the nest's own. Bits are those of the nest's own.
+
+    Args:
+        nest: of any kind.
+        name: of the kernel.
+        numbers: sizes, then strides, as `layout` says.
+    """
+    tiling = tiling_of(nest, numbers)
+    if tiling is None:
+        return None
+    work = Work(tiles_of(nest, numbers[: nest.outer + 1], tiling) * MOST, 1, (MOST,))
+    return tiled(nest, name, tiling, WIDE, MOST), work
 
 
 class Widened(NamedTuple):
