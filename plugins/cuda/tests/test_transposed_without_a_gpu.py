@@ -41,6 +41,16 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(one, other)
 
 
+def test_neighbours_of_one_kernel_are_not_joined(device: Any) -> None:
+    given = [np.random.default_rng(n).normal(size=(40, 36)).astype(np.float32) for n in range(3)]
+    run = compile(lambda *given: [it.exp(x.T) + 1 for x in given])
+    for _ in range(3):
+        made = run(*[it.asarray(x, device="tilegpu") for x in given])
+        wanted = run(*[it.asarray(x, device="cpu") for x in given])
+        for one, other in zip(made, wanted, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
 def test_an_eager_copy(device: Any) -> None:
     x = np.random.default_rng(1).normal(size=(3, 40, 70)).astype(np.float32)
     for axes in [(0, 2, 1), (2, 1, 0), (1, 0, 2)]:

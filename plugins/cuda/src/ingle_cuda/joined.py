@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.cuda import at_once, holding_for, render_many
+from ingle.fusion.device.cuda import at_once, for_strides, holding_for, render_many
 from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .backend import CudaBackend
     from .step_builder import KernelStep, Step
 
-MANY = "many"
+MANY, NEST = "many", "nest"
 _NEVER = 1 << 62
 """The first block of a launch that is none."""
 
@@ -84,7 +84,10 @@ def _joined(
     if len(calls) != len(steps):  # some are of no elements
         return None
     nest = calls[0].nest
-    ways = {holding_for(nest, [*c.sizes, *[s for of in c.strides for s in of]]) for c in calls}
+    numbers = [[*c.sizes, *[s for of in c.strides for s in of]] for c in calls]
+    if any(for_strides(nest, NEST, n) is not None for n in numbers):  # by tiles, not by rows
+        return None
+    ways = {holding_for(nest, n) for n in numbers}
     if len(ways) > 1:  # rows of other lengths have kernels of their own
         return None
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
