@@ -128,41 +128,6 @@ def test_joined_kernels_compile(strided: bool) -> None:
 
 
 @needs_a_compiler
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_vector_by_several_matrices_is_one_launch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
-) -> None:
-    """Though each product's readers stand between it and the next one; of other sizes, too."""
-    gpu = HostGpu(tmp_path)
-    made = opened(gpu, PLAYED, monkeypatch)
-    rng = np.random.default_rng(0)
-    drawn = [rng.normal(size=(n, 512)).astype(np.float32) for n in (48, 16, 16, 1)]
-
-    def results(a: Any, b: Any, c: Any, x: Any) -> list[Any]:
-        found = []
-        for matrix in (a, b, c):
-            product = it.sum(matrix.astype("float32") * x.astype("float32"), axis=-1)
-            found += [product, it.sum(product * product, axis=0)]
-        return found
-
-    bits, launched = [], []
-    for joins in (True, False):
-        made.joins = joins
-        given = [it.asarray(v, device=PLAYED).astype(dtype) for v in drawn]
-        for value in given:
-            value.numpy()
-        step = compile(lambda *given: results(*given))
-        gpu.counts.clear()
-        bits.append([r.numpy() for r in step(*given)])
-        launched.append(gpu.counts["launched"])
-        for _ in range(4):
-            step(*given)[0].numpy()
-    assert launched[0] + 2 <= launched[1]
-    for one, other in zip(*bits, strict=True):
-        assert same_bits(one, other)
-
-
-@needs_a_compiler
 def test_copies_onto_themselves_are_not_launched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,5 @@
 """Launches of one kernel on several operands, as one launch: an optimizer has one for each of its
-parameters, attention one for each matrix that a vector is multiplied by.
+parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.cuda import at_once, for_strides, holding_for, render_many
+from ingle.fusion.device.cuda import at_once, render_many
 from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .backend import CudaBackend
     from .step_builder import KernelStep, Step
 
-MANY, NEST = "many", "nest"
+MANY = "many"
 _NEVER = 1 << 62
 """The first block of a launch that is none."""
 
@@ -58,7 +58,7 @@ class JoinedStep(NamedTuple):
 def with_joined(
     backend: CudaBackend, launches: Sequence[Launch], parts: Sequence[list[Step]]
 ) -> list[Step | JoinedStep]:
-    """The steps of launches, neighbours of one kernel together.
+    """The steps of launches, neighbours of one flat kernel together.
 
     Args:
         parts: the steps of each launch.
@@ -68,7 +68,7 @@ def with_joined(
     while at < len(launches):
         call = launches[at].call
         most = at_once(call.nest) if isinstance(call, NestCall) else 1
-        end = neighbours(launches, at, most, rows=True)
+        end = neighbours(launches, at, most)
         steps: list[Any] = [step for part in parts[at:end] for step in part]
         joined = _joined(backend, launches[at:end], steps, most) if len(steps) > 1 else None
         found += steps if joined is None or end - at == 1 else [joined]
@@ -83,15 +83,8 @@ def _joined(
     calls = [x.call for x in launches if isinstance(x.call, NestCall)]
     if len(calls) != len(steps):  # some are of no elements
         return None
-    nest = calls[0].nest
-    numbers = [[*c.sizes, *[s for of in c.strides for s in of]] for c in calls]
-    if any(for_strides(nest, NEST, n) is not None for n in numbers):  # by tiles, not by rows
-        return None
-    ways = {holding_for(nest, n) for n in numbers}
-    if len(ways) > 1:  # rows of other lengths have kernels of their own
-        return None
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
-    source = render_many(nest, MANY, places, ways.pop())
+    source = render_many(calls[0].nest, MANY, places)
     try:
         kernel = compiled(backend, launches[0], source, MANY)
     except BackendError as error:

@@ -33,7 +33,6 @@ from .runtime.plan_data import plan_data_of
 from .schedule.donation import cut, donors
 from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
-from .schedule.neighbours import with_neighbours
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
 from .schedule.whole_calls import whole_calls
@@ -68,8 +67,6 @@ def compile_graph(
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
     sequence = with_early_checks(joined_in_place(filled.sequence), flags)
-    if getattr(device, "joins", False):
-        sequence = with_neighbours(sequence)
     schedule = laid_out(sequence, whole_calls(device, sequence))
     donations = donors(schedule, pairs, flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)

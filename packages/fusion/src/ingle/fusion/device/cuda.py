@@ -9,5 +9,4 @@ from ..render.c.cuda import given_struct as given_struct
 from ..render.c.cuda import grid_of as grid_of
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
-from ..render.c.held_lengths import holding_for as holding_for
 from ..render.c.held_lengths import sums_beside_rows as sums_beside_rows

@@ -144,8 +144,7 @@ class KernelDevice(Protocol):
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
     operands that lie so, beside kernels; else `execute_native` does between them. If it splits
     sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that
-    folds each of these rows; else none. `joins`: whether it launches neighbours of one kernel as
-    one. And `checks`, those of plans that have returned before they
+    folds each of these rows; else none. And `checks`, those of plans that have returned before they
     had run; without them plans wait for their flags.
     """
 

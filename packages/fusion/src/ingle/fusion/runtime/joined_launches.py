@@ -1,4 +1,4 @@
-"""Which launches a device may take as one: neighbours of one kernel whose memory is apart.
+"""Which launches a device may take as one: neighbours of one flat kernel whose memory is apart.
 
 An optimizer has a kernel for each of its parameters, which takes less time than its launch.
 """
@@ -30,16 +30,10 @@ class TouchedBytes(NamedTuple):
     written: bool
 
 
-def joins(nest: Nest, rows: bool = False) -> bool:
-    """Whether launches of a nest may be joined: all that it touches is known, and it is flat.
-
-    Args:
-        rows: whether nests over rows may be joined, too.
-    """
+def joins(nest: Nest) -> bool:
+    """Whether launches of a nest may be joined: it is flat, and all that it touches is known."""
     gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    if gathers or nest.scattered or not (rows or is_flat(nest)):
-        return False
-    return all(o.row_base is None for o in nest.operands)
+    return is_flat(nest) and not gathers and all(o.row_base is None for o in nest.operands)
 
 
 def spans_of(call: NestCall) -> tuple[TouchedBytes, ...]:
@@ -84,16 +78,15 @@ def apart_in_plan(launches: Sequence[Launch]) -> bool:
     return apart(places, [spans_of(x.call) for x in launches if isinstance(x.call, NestCall)])
 
 
-def neighbours(launches: Sequence[Launch], first: int, most: int, rows: bool = False) -> int:
+def neighbours(launches: Sequence[Launch], first: int, most: int) -> int:
     """Behind the last of the launches from `first` on that run the nest of the first one and meet
     none of the others.
 
     Args:
         most: so many at most.
-        rows: see `joins`.
     """
     call, end = launches[first].call, first + 1
-    if not isinstance(call, NestCall) or not joins(call.nest, rows):
+    if not isinstance(call, NestCall) or not joins(call.nest):
         return end
     while end < len(launches) and end - first < most:
         other = launches[end].call

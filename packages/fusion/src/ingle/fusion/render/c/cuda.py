@@ -116,8 +116,6 @@ class Member(Cuda):
     group = "block"
 
     def item(self, nest: Nest) -> str:
-        if is_wide(nest):
-            return super().item(nest)
         return "(block * (int64_t)blockDim.x + threadIdx.x)"
 
     def opening(self, nest: Nest, name: str) -> Sequence[str]:
@@ -149,7 +147,11 @@ def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
     Args:
         holding: of rows that are held; see `for_launch`.
     """
-    return _rendered(nest, name, CUDA, holding)
+    if may_hold(nest):
+        return held(nest, name, CUDA, holding)
+    if is_wide(nest):
+        return grouped(nest, name, CUDA)
+    return _alone(nest, name, CUDA)
 
 
 def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
@@ -163,14 +165,6 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
     return None if holding == ANY_LAUNCH else render(nest, name, holding)
 
 
-def _rendered(nest: Nest, name: str, dialect: Cuda, holding: Holding) -> str:
-    if may_hold(nest):
-        return held(nest, name, dialect, holding)
-    if is_wide(nest):
-        return grouped(nest, name, dialect)
-    return _alone(nest, name, dialect)
-
-
 def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
     """A nest whose threads have nothing to do with one another."""
     if vector_elements(nest):
@@ -180,19 +174,19 @@ def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
 
 
 def at_once(nest: Nest) -> int:
-    """How many launches of a nest fit into the arguments of a kernel."""
+    """How many launches of a flat nest fit into the arguments of a kernel."""
     numbers = layout(nest).scalar(len(nest.scalars)) + 3
     return PARAMETERS // (8 * (max(len(nest.operands), 1) + 1 + numbers + 1))
 
 
-def render_many(nest: Nest, name: str, count: int, holding: Holding = ANY_LAUNCH) -> str:
-    """The source of a kernel that does what up to so many launches of a nest do.
+def render_many(nest: Nest, name: str, count: int) -> str:
+    """The source of a kernel that does what up to so many launches of a flat nest do.
 
     Its argument holds the first block of each, ascending from 0, and behind these their arguments;
     in the place of a launch that is none the first block is one that there is not. What a thread
     computes is what it computes in a launch alone.
     """
-    member = _rendered(nest, MEMBER_NAME, MEMBER, holding)
+    member = _alone(nest, MEMBER_NAME, MEMBER)
     return f"""{member}
 struct many_t {{
     int64_t first[{count}];
