@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, layout
+from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
+from .short_rows import elements_alone, short_rows
 from .source import rendered
 from .transposed import tiled, tiles_of, tiling_of
 from .vectors import VectorNest, vector_elements, vectors_in_flight
@@ -107,6 +108,13 @@ class Cuda:
         return f"(given.numbers ? given.numbers[{number}] : {at})"
 
 
+class Alone(Cuda):
+    """A thread takes a row."""
+
+    def item(self, nest: Nest) -> str:
+        return "(blockIdx.x * (int64_t)blockDim.x + threadIdx.x)"
+
+
 class Member(Cuda):
     """A function that a kernel of many launches calls for one of them, instead of a kernel.
 
@@ -124,6 +132,7 @@ class Member(Cuda):
 
 
 CUDA = Cuda()
+ALONE = Alone()
 MEMBER = Member()
 MEMBER_NAME = "member"
 PARAMETERS = 4096
@@ -161,6 +170,9 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
     Args:
         numbers: sizes, then strides, as `layout` says.
     """
+    count = elements_alone(nest, numbers[layout(nest).inner])
+    if count:
+        return short_rows(nest, name, ALONE, count)
     holding = holding_for(nest, numbers)
     return None if holding == ANY_LAUNCH else render(nest, name, holding)
 
@@ -238,6 +250,8 @@ def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
         count = sizes[-1]
         blocks = -(-count // (THREADS * each * vectors_in_flight(nest)))
         return Grid(blocks, THREADS, count)
+    if elements_alone(nest, sizes[-1]):
+        return Grid(-(-units(nest, sizes) // THREADS), THREADS, 1)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
     blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])

@@ -94,15 +94,19 @@ class Partial(Reduction):
 
     def fold(self, r: CodeRenderer, scope: Scope) -> None:
         """Folds the partial results in halves into the first one."""
+        half = Scope()
+        self.fold_half(r, half)
+        scope.block(f"for (int64_t apart = {self.many // 2}; apart > 0; apart /= 2)", half)
+
+    def fold_half(self, r: CodeRenderer, scope: Scope) -> None:
+        """Folds each of the first `apart` partial results with the one so far behind it."""
         body = Scope()
         if self.indexed:
             body.add(*self.merge(r))
         else:
             array = self.final
             body.add(f"{array}[n] = {joined(self, r, f'{array}[n]', f'{array}[n + apart]')};")
-        outer = Scope()
-        outer.block("for (int64_t n = 0; n < apart; n++)", body)
-        scope.block(f"for (int64_t apart = {self.many // 2}; apart > 0; apart /= 2)", outer)
+        scope.block("for (int64_t n = 0; n < apart; n++)", body)
 
     def result(self, slot: str, length: str) -> str:
         """The result of the reduction of `length` elements."""
