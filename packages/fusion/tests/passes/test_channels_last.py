@@ -111,7 +111,18 @@ def joined(x: Tensor, a: Tensor, b: Tensor, scale: Tensor, bias: Tensor) -> Tens
     return it.sum(pooled) + it.sum(kept, axis=0) + it.sum(back) + places.astype("float32")[0]
 
 
-NETS: list[Callable[..., Tensor]] = [residual, joined]
+def grouped(x: Tensor, a: Tensor, b: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Norms of groups of channels, shuffled channels, and axes that are split and joined."""
+    h = it.silu(it.group_norm(it.conv2d(x, a, padding=1), 2, scale, bias))
+    n, c, *size = h.shape
+    shuffled = it.permute_dims(it.reshape(h, (n, 2, c // 2, *size)), (0, 2, 1, 3, 4))
+    h = it.conv2d(it.reshape(shuffled, h.shape) + h, b, padding=1)
+    rows = it.reshape(h, (n, c, -1))
+    spread = it.max(rows, axis=-1) - it.min(rows * 0.5, axis=(0, 2))
+    return spread + it.sum(it.reshape(h, (n * c, *size)), axis=(0, 2))[0]
+
+
+NETS: list[Callable[..., Tensor]] = [residual, joined, grouped]
 SHAPES = (2, 4, 6, 5), (4, 4, 3, 3), (4, 4, 3, 3), (4,), (4,)
 
 
@@ -137,6 +148,21 @@ def test_the_layout_goes_from_one_convolution_to_the_next(library: Library) -> N
     names = [s.operations for s in explain(residual, *on("library", *arrays)).steps]
     assert names.count(("reshape",)) == 1
     assert len(names) == 5, names
+
+
+def test_a_norm_of_groups_keeps_the_layout(library: Library) -> None:
+    """Nothing but the image that comes in is copied."""
+
+    def net(x: Tensor, a: Tensor, b: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        h = it.silu(it.group_norm(it.conv2d(x, a, padding=1), 2, scale, bias))
+        return it.conv2d(h, b, padding=1)
+
+    arrays = drawn(*SHAPES)
+    found = compile(net)(*on("library", *arrays)).numpy()
+    np.testing.assert_allclose(found, net(*on("numpy", *arrays)).numpy(), rtol=1e-3, atol=1e-4)
+    assert library.runs == [("conv_channels_last", [(0, 2, 3, 1), None])] * 2
+    steps = explain(net, *on("library", *arrays)).steps
+    assert sum("reshape" in s.operations for s in steps) == 1, [s.operations for s in steps]
 
 
 def test_an_image_that_lies_so_is_not_copied(
