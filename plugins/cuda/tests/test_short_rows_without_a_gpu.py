@@ -48,6 +48,22 @@ def test_floats(device: Any, dtype: str, length: int) -> None:
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
 
 
+@pytest.mark.parametrize("shape", [(3, 5, 7), (4, 3, 2, 9), (2, 3, 255), (6, 1, 31)])
+def test_elements_of_strided_rows(device: Any, shape: tuple[int, ...]) -> None:
+    """Operands that repeat along axes, that lie transposed, and several results."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+    @compile
+    def mapped(x: Any) -> Any:
+        turned = it.permute_dims(x, (*range(1, x.ndim), 0))
+        row = x[..., :1] * 2.0
+        return it.exp(x) * row - x[:1], it.sin(turned) + 1.0, it.pad(x, ((1, 1),) * x.ndim)
+
+    found, wanted = (mapped(it.asarray(x, device=d)) for d in (DEVICE, "cpu"))
+    for f, w in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(f.numpy(), w.numpy())
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "bool"])
 def test_integers(device: Any, dtype: str) -> None:
     x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, (70, 6))

@@ -87,6 +87,7 @@ class ChannelsLast:
 
     def __init__(self, write: Write, takes: Callable[[Op, Sequence[Aval]], bool]) -> None:
         self.found = False
+        self._copying = False
         self._write = write
         self._takes = takes
         self._computed: dict[int, Lying] = {}
@@ -117,7 +118,7 @@ class ChannelsLast:
         """
         if op.operation in CHANNELS_LAST:
             return self._convolution(op, inputs) if whole else None
-        if not self.found or not inputs:
+        if not self.found or not inputs or self._copying:
             return None
         if op.operation is CONV_WEIGHT_GRADIENT:
             return self._weight_gradient(op, inputs) if whole else None
@@ -195,11 +196,18 @@ class ChannelsLast:
         elif cast is not None:
             op, before = cast
             (made,) = self._write(op, (self._permuted(before, to_last(rank)),))
-        else:  # what no strides say is copied
-            turned = self._permuted(x, to_last(rank))
-            made = self._reshaped(self._reshaped(turned, (math.prod(shape),)), shape)
+        else:
+            made = self._copy(x, shape)
         if isinstance(x, LazyHandle):
             self._copied[x.number] = Lying(made, last_parts(rank))
+        return made
+
+    def _copy(self, x: Operand, shape: tuple[int, ...]) -> LazyHandle:
+        """A copy with the channels last: what no strides say is copied."""
+        self._copying = True
+        turned = self._permuted(x, to_last(len(shape)))
+        made = self._reshaped(self._reshaped(turned, (math.prod(shape),)), shape)
+        self._copying = False
         return made
 
     # -- what stands between -----------------------------------------------------------------

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, layout, units
+from ...kernel.nest import Nest, layout
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
-from .short_rows import elements_alone, short_rows
+from .short_rows import Short, items_of, short_rows, short_rows_of
 from .source import rendered
 from .transposed import tiled, tiles_of, tiling_of
 from .vectors import VectorNest, vector_elements, vectors_in_flight
@@ -80,7 +80,7 @@ class Cuda:
     def item(self, nest: Nest) -> str:
         """The number of what takes a range of units."""
         if not is_wide(nest):
-            return "(blockIdx.x * (int64_t)blockDim.x + threadIdx.x)"
+            return THREAD
         return group_item(nest, self.group, self.argument(nest.outer - 1, nest))
 
     def memory(self, k: int) -> str:
@@ -108,11 +108,21 @@ class Cuda:
         return f"(given.numbers ? given.numbers[{number}] : {at})"
 
 
+THREAD = "(blockIdx.x * (int64_t)blockDim.x + threadIdx.x)"
+"""The number of a thread."""
+
+
 class Alone(Cuda):
-    """A thread takes a row."""
+    """A thread takes a row, or an element of one."""
+
+    def __init__(self, short: Short) -> None:
+        self._short = short
 
     def item(self, nest: Nest) -> str:
-        return "(blockIdx.x * (int64_t)blockDim.x + threadIdx.x)"
+        if self._short.each == "row":
+            return THREAD
+        inner = self.argument(layout(nest).inner, nest)
+        return f"((uint32_t){THREAD} / (uint32_t){inner})"
 
 
 class Member(Cuda):
@@ -132,7 +142,6 @@ class Member(Cuda):
 
 
 CUDA = Cuda()
-ALONE = Alone()
 MEMBER = Member()
 MEMBER_NAME = "member"
 PARAMETERS = 4096
@@ -170,9 +179,9 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
     Args:
         numbers: sizes, then strides, as `layout` says.
     """
-    count = elements_alone(nest, numbers[layout(nest).inner])
-    if count:
-        return short_rows(nest, name, ALONE, count)
+    short = short_rows_of(nest, numbers[: nest.outer + 1])
+    if short is not None:
+        return short_rows(nest, name, Alone(short), short, THREAD)
     holding = holding_for(nest, numbers)
     return None if holding == ANY_LAUNCH else render(nest, name, holding)
 
@@ -250,8 +259,9 @@ def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
         count = sizes[-1]
         blocks = -(-count // (THREADS * each * vectors_in_flight(nest)))
         return Grid(blocks, THREADS, count)
-    if elements_alone(nest, sizes[-1]):
-        return Grid(-(-units(nest, sizes) // THREADS), THREADS, 1)
+    short = short_rows_of(nest, sizes)
+    if short is not None:
+        return Grid(-(-items_of(short, nest, sizes) // THREADS), THREADS, 1)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
     blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])
