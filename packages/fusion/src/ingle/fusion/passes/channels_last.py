@@ -310,7 +310,8 @@ class ChannelsLast:
         waiting = list(lying.order)
         parts: list[tuple[int, ...]] = []
         for size in op.attributes["shape"]:
-            part, left = [], size
+            part: list[int] = []
+            left = size
             while left > 1 and waiting:
                 axis = waiting[0]
                 here = sizes[axis]

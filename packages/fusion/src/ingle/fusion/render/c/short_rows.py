@@ -32,11 +32,11 @@ class Short(NamedTuple):
 
     Attributes:
         each: what one of them takes.
-        count: how many elements of a row at most.
+        most: how many elements of a row.
     """
 
     each: Literal["element", "row"]
-    count: int
+    most: int
 
 
 def short_rows_of(nest: Nest, sizes: Sequence[int]) -> Short | None:
@@ -73,7 +73,7 @@ def short_rows(nest: Nest, name: str, dialect: Dialect, short: Short, item: str)
     validate(nest)
     if short.each == "element":
         return ElementsNest(nest, name, dialect, item).render()
-    return RowsNest(nest, name, dialect, short.count).render()
+    return RowsNest(nest, name, dialect, short.most).render()
 
 
 class _Counted(InnerNest):
