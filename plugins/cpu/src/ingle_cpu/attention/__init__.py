@@ -1,1 +1,1 @@
-"""Attention and its gradient by blocks of queries and keys, without the matrix of all scores."""
+"""Attention: by blocks of queries and keys, without the matrix of all scores, with its gradient."""
