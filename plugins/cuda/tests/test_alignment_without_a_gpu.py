@@ -11,7 +11,7 @@ from test_without_a_gpu import compiled as compiled
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cuda import launches, sources
+from ingle_cuda import sources, step_builder
 from ingle_cuda.alignment import aligned
 from ingle_cuda.cublas import Product, operand_of
 
@@ -93,9 +93,9 @@ def test_both_gradients_of_a_product_read_one_copy(
         return g @ it.matrix_transpose(w), it.matrix_transpose(x) @ g, it.exp(x[0])
 
     made: list[Any] = []
-    copy = launches.Executable._copy
+    copy = step_builder.StepBuilder._copy
     monkeypatch.setattr(
-        launches.Executable, "_copy", lambda *args: made.append(args) or copy(*args)
+        step_builder.StepBuilder, "_copy", lambda *args: made.append(args) or copy(*args)
     )
     run = compile(pulled)
     run(g, w, x)

@@ -20,7 +20,7 @@ from ..ir.scalar_program import ScalarProgram
 from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
 from ..support.time_slices import tick
-from .channels_last import ChannelsLast
+from .channels_last import ChannelsLast, has_groups
 from .repeated_composites import Copies
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class _Unfolding(Tracer):
         self._anew = False
         self._copies = Copies(self, self._scalars)
         self._images = ChannelsLast(self.record, legality.device.takes_whole)
+        self.lays_out = True
+        """Whether images may lie with the channels last."""
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -76,7 +78,7 @@ class _Unfolding(Tracer):
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
-        if way != "custom":
+        if self.lays_out and way != "custom":
             turned = self._images.written(op, inputs, way == "whole")
             if turned is not None:
                 return turned
@@ -242,6 +244,7 @@ def decompose(
         legality: how each operation is computed.
     """
     unfolding = _Unfolding(fusion, legality)
+    unfolding.lays_out = not has_groups(graph)
     tape = Tape()
     known: dict[int, Handle | Scalar] = {}
     for number in graph.inputs:
