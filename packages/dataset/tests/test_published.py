@@ -208,6 +208,7 @@ class TestCalifornia:
             (archive({"cal_housing.data": b"1,2,x"}), "row 0: could not convert.*'x'"),
             (archive({"cal_housing.data": b"1,2,3,4,5,6,0,8,9"}), "row 0 has 0 households"),
         ],
+        ids=["no archive", "no file", "empty", "short row", "words", "no households"],
     )
     def test_archives_of_another_form(self, tmp_path, data, message):
         (tmp_path / "cal_housing.tgz").write_bytes(data)
