@@ -155,7 +155,7 @@ def test_rates_of_all_groups():
     assert (kept[0]["lr"], kept[0]["lr/1"]) == (0.1, 0.01)
     assert "lr" not in kept[1]
     assert kept[2:] == ["closed"]
-    with pytest.raises(ArgumentError, match="NumberLogger: every must not be negative"):
+    with pytest.raises(ArgumentError, match="NumberLogger: every must be at least 0, got -1"):
         NumberLogger(kept, every=-1)
 
 
