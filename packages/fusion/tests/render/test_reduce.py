@@ -239,18 +239,26 @@ def test_sums_over_rows_on_the_way(
     square = b.append("mul", dtype, (off, off))
     code, (left, more) = b.finish(off, square)
     operands = [Operand(dtype), *[Operand(dtype, True)] * 3]
-    last: Stage = Map(code, ((1, left),), ((2, left), (3, more)))
+    stages: tuple[Stage, ...] = (total, Map(code, ((1, left),), ((2, left), (3, more))))
     if along:
-        last = Reduce(code, (("sum", left),), ((1, left),), ((2, left), (3, more)))
-    stages: tuple[Stage, ...] = (total, last)
+        both = Reduce(code, (("sum", left),), ((1, left),), ((2, left), (3, more)))
+        b = CodeBuilder()
+        code, (kept,) = b.finish(b.append("result", dtype, (), (1, 0)))
+        operands.append(Operand(dtype, True))
+        stages = (total, both, Row(code, ((4, kept),)))
     kernel = machine.kernel(Nest(1, tuple(operands), (), stages))
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    sums_along = [np.empty_like(x)] if along else []
     blocks = -(-rows // 32)
     for parts in (1, 3):
         out, first, second = np.empty_like(x), *np.empty((2, blocks, columns), dtype)
         # Rows of sums have the stride of rows, but there is one for each block.
         spread = [np.lib.stride_tricks.as_strided(a, shape, a.strides) for a in (first, second)]
-        kernel(x, out, *spread, parts=parts)
+        kernel(x, out, *spread, *sums_along, parts=parts)
+        for kept_sums in sums_along:
+            np.testing.assert_allclose(
+                kept_sums[:, 0], out.sum(axis=1, dtype=np.float64), rtol=1e-5, atol=1e-3
+            )
         for found, value in ((first, out), (second, out * out)):
             for block in range(blocks):
                 np.testing.assert_array_equal(
