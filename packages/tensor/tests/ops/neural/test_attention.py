@@ -94,3 +94,17 @@ def test_bad_input() -> None:
         attention(q, k, v, it.ones((3, 6)))
     with pytest.raises(DTypeError, match="must be floats"):
         attention(q.astype("int64"), k.astype("int64"), v.astype("int64"))
+
+
+@pytest.mark.parametrize("mask", [False, True, -2.5])
+@pytest.mark.parametrize("device", ["numpy", "cpu"])
+def test_a_mask_of_one_number_masks(mask, device):
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        it.asarray(rng.standard_normal((2, 20, 4)).astype(np.float32), device=device)
+        for _ in range(3)
+    )
+    one = it.asarray(mask, device=device)
+    whole = it.broadcast_to(one, (20, 20))
+    found, wanted = (it.scaled_dot_product_attention(q, k, v, m).numpy() for m in (one, whole))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

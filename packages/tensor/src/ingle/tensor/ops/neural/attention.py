@@ -389,6 +389,8 @@ def _operands(
         mask = handle_of(attn_mask, _NAME, "attn_mask")
         if mask.dtype is not bool_:
             mask = astype(attn_mask, dtype)._handle
+        if not mask.shape:  # no axes is what stands for no mask
+            mask = reshape(wrap(mask), (1, 1))._handle
     size = handles[0].shape[-1]
     factor = 1.0 / math.sqrt(size or 1) if scale is None else float(scale)
     return [*handles, mask, Scalar(factor, dtype)]
