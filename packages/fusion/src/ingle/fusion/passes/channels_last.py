@@ -46,8 +46,6 @@ Write = Callable[[Op, Sequence[Operand]], Results]
 Parts = tuple[tuple[int, ...], ...]
 LEAST_AXES = 4
 """Of images: sequences, of one image axis, stay as they are."""
-
-
 GROUPS = frozenset({GROUP_NORM, GROUP_NORM_TRAINING, GROUP_NORM_GRADIENT})
 
 
@@ -72,6 +70,12 @@ class Lying(NamedTuple):
     def order(self) -> tuple[int, ...]:
         """The axes of the value in the order in which they are called."""
         return tuple([axis for part in self.parts for axis in part])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes as they are called."""
+        sizes = self.value.shape
+        return tuple([math.prod([sizes[a] for a in part]) for part in self.parts])
 
     def same_as(self, other: Lying) -> bool:
         """Whether elements are at the same places."""
@@ -218,10 +222,11 @@ class ChannelsLast:
     def _copy(self, x: Operand, shape: tuple[int, ...]) -> LazyHandle:
         """A copy with the channels last: what no strides say is copied."""
         self._copying = True
-        turned = self._permuted(x, to_last(len(shape)))
-        made = self._reshaped(self._reshaped(turned, (math.prod(shape),)), shape)
-        self._copying = False
-        return made
+        try:
+            turned = self._permuted(x, to_last(len(shape)))
+            return self._reshaped(self._reshaped(turned, (math.prod(shape),)), shape)
+        finally:  # a body that is too long ends here, and what stands in its place goes on
+            self._copying = False
 
     # -- what stands between -----------------------------------------------------------------
 
@@ -274,8 +279,7 @@ class ChannelsLast:
         return self._permuted(self._reshaped(x, tuple(split)), back)
 
     def _reduction(self, op: Op, lying: Lying) -> Results | None:
-        attributes, rank = op.attributes, len(lying.parts)
-        folded = folded_axes(op, rank)
+        folded = folded_axes(op, len(lying.parts))
         places = reduction_of(op) in ("argmax", "argmin")  # which count along one axis
         if places and (len(folded) != 1 or len(lying.parts[folded[0]]) != 1):
             return None
@@ -286,9 +290,10 @@ class ChannelsLast:
         result = self._folded(op, lying.value, axes)
         # The axes that are left, in the order in which they are called.
         result = self._permuted(result, [sorted(kept).index(a) for a in kept])
-        sizes = [math.prod([lying.value.shape[a] for a in part]) for part in lying.parts]
-        keeps = attributes.get("keepdims")
-        shape = [1 if a in folded else n for a, n in enumerate(sizes) if keeps or a not in folded]
+        keeps = op.attributes.get("keepdims")
+        shape = [
+            1 if a in folded else n for a, n in enumerate(lying.shape) if keeps or a not in folded
+        ]
         return (self._reshaped(result, tuple(shape)),)
 
     def _folded(self, op: Op, value: LazyHandle, axes: Sequence[int]) -> LazyHandle:
@@ -360,8 +365,7 @@ class ChannelsLast:
 
     def _shown(self, lying: Lying) -> Results:
         """A value with the axes as they are called."""
-        sizes = [math.prod([lying.value.shape[a] for a in part]) for part in lying.parts]
-        view = self._reshaped(self._permuted(lying.value, lying.order), tuple(sizes))
+        view = self._reshaped(self._permuted(lying.value, lying.order), lying.shape)
         if view is not lying.value:
             self._computed[view.number] = lying
         return (view,)

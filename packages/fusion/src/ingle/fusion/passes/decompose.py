@@ -48,9 +48,14 @@ class _Unfolding(Tracer):
 
     An operation whose body comes out as something that no kernel is generated for stays whole if
     the backend has a kernel of its own for it, and so does what the device offers to compute whole.
+
+    Args:
+        backend: the decorator whose operations bodies use.
+        legality: how each operation is computed.
+        lays_out: whether images may lie with the channels last.
     """
 
-    def __init__(self, backend: Fusion, legality: Legality) -> None:
+    def __init__(self, backend: Fusion, legality: Legality, lays_out: bool) -> None:
         super().__init__(backend)
         self._legality = legality
         self._foreign = 0
@@ -69,8 +74,7 @@ class _Unfolding(Tracer):
         self._anew = False
         self._copies = Copies(self, self._scalars)
         self._images = ChannelsLast(self.record, legality.device.takes_whole)
-        self.lays_out = True
-        """Whether images may lie with the channels last."""
+        self._lays_out = lays_out
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -78,7 +82,7 @@ class _Unfolding(Tracer):
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
-        if self.lays_out and way != "custom":
+        if self._lays_out and way != "custom":
             turned = self._images.written(op, inputs, way == "whole")
             if turned is not None:
                 return turned
@@ -243,8 +247,7 @@ def decompose(
         fusion: the decorator whose operations bodies use.
         legality: how each operation is computed.
     """
-    unfolding = _Unfolding(fusion, legality)
-    unfolding.lays_out = not has_groups(graph)
+    unfolding = _Unfolding(fusion, legality, lays_out=not has_groups(graph))
     tape = Tape()
     known: dict[int, Handle | Scalar] = {}
     for number in graph.inputs:

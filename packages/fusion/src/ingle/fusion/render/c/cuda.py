@@ -18,7 +18,7 @@ from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
 from .short_rows import Short, items_of, short_rows, short_rows_of
 from .source import rendered
-from .transposed import tiled, tiles_of, tiling_of
+from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vectors_in_flight
 from .work import work_of
 
@@ -245,11 +245,8 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
         name: of the kernel.
         numbers: sizes, then strides, as `layout` says.
     """
-    tiling = tiling_of(nest, numbers)
-    if tiling is None:
-        return None
-    grid = Grid(tiles_of(nest, numbers[: nest.outer + 1], tiling), THREADS, 1)
-    return tiled(nest, name, tiling, CUDA, THREADS), grid
+    found = tiled(nest, name, numbers, CUDA, THREADS)
+    return None if found is None else (found[0], Grid(found[1], THREADS, 1))
 
 
 def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:

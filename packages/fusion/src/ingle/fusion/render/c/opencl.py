@@ -21,7 +21,7 @@ from .code import CodeRenderer
 from .groups import MOST, group_item, grouped, is_wide
 from .source import rendered
 from .text import Source, value_type
-from .transposed import tiled, tiles_of, tiling_of
+from .transposed import tiled
 from .work import Work
 
 PREAMBLE = """\
@@ -214,11 +214,8 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Wor
         name: of the kernel.
         numbers: sizes, then strides, as `layout` says.
     """
-    tiling = tiling_of(nest, numbers)
-    if tiling is None:
-        return None
-    work = Work(tiles_of(nest, numbers[: nest.outer + 1], tiling) * MOST, 1, (MOST,))
-    return tiled(nest, name, tiling, WIDE, MOST), work
+    found = tiled(nest, name, numbers, WIDE, MOST)
+    return None if found is None else (found[0], Work(found[1] * MOST, 1, (MOST,)))
 
 
 class Widened(NamedTuple):

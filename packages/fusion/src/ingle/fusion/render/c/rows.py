@@ -45,7 +45,10 @@ class NestRenderer:
     Attributes:
         head: declarations at the beginning of the function.
         unit: what is declared for each unit of work.
+        counted: a cast to the type in which places are counted; none for that of sizes.
     """
+
+    counted = ""
 
     def __init__(self, nest: Nest, name: str, dialect: Dialect) -> None:
         self.nest = nest
@@ -178,11 +181,12 @@ class NestRenderer:
 
     def split(self, unit: str, axis: int, last: int) -> str:
         """The index along an outer axis of a unit of work; `last` is the last such axis."""
-        behind = " * ".join([self.size(a) for a in range(axis + 1, last + 1)])
-        many = axis + 1 < last
+        kind = self.counted
+        behind = " * ".join([f"{kind}{self.size(a)}" for a in range(axis + 1, last + 1)])
+        unit, many = f"{kind}{unit}", axis + 1 < last
         shown = f"{unit} / ({behind})" if many else f"{unit} / {behind}" if behind else unit
         if axis:
-            shown += f" % {self.size(axis)}"
+            shown += f" % {kind}{self.size(axis)}"
         name = f"index{axis}"
         return self.unit.declare(name, f"const int64_t {name} = {shown};")
 

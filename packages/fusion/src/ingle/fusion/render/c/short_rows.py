@@ -24,6 +24,8 @@ COUNTS = (2, 4, 8)
 """Elements of a row at most that a work item takes, of the kernels that there are."""
 ELEMENTS = 256
 """Elements of a row from which on a group is busy with it."""
+COUNTED = "(uint32_t)"
+"""The type of places."""
 _MOST = 1 << 31
 
 
@@ -76,22 +78,10 @@ def short_rows(nest: Nest, name: str, dialect: Dialect, short: Short, item: str)
     return RowsNest(nest, name, dialect, short.most).render()
 
 
-class _Counted(InnerNest):
-    """Writes a kernel whose places 32 bits count."""
-
-    def split(self, unit: str, axis: int, last: int) -> str:
-        behind = [f"(uint32_t){self.size(a)}" for a in range(axis + 1, last + 1)]
-        shown = f"(uint32_t){unit}"
-        if behind:
-            shown += f" / ({' * '.join(behind)})"
-        if axis:
-            shown += f" % (uint32_t){self.size(axis)}"
-        name = f"index{axis}"
-        return self.unit.declare(name, f"const int64_t {name} = {shown};")
-
-
-class ElementsNest(_Counted):
+class ElementsNest(InnerNest):
     """Writes a kernel whose work items take an element each."""
+
+    counted = COUNTED
 
     def __init__(self, nest: Nest, name: str, dialect: Dialect, item: str) -> None:
         super().__init__(nest, name, dialect)
@@ -99,13 +89,15 @@ class ElementsNest(_Counted):
 
     def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
         own = Scope()
-        own.add(f"const int64_t i = (uint32_t){self._item} % (uint32_t){self.inner_size()};")
+        own.add(f"const int64_t i = {COUNTED}{self._item} % {COUNTED}{self.inner_size()};")
         own.add(*loop.lines())
         body.block("", own)
 
 
-class RowsNest(_Counted):
+class RowsNest(InnerNest):
     """Writes a kernel whose partial results stay in registers, as all loops are unrolled."""
+
+    counted = COUNTED
 
     def __init__(self, nest: Nest, name: str, dialect: Dialect, count: int) -> None:
         super().__init__(nest, name, dialect)

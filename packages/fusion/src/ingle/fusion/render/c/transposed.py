@@ -83,9 +83,24 @@ def tiles_of(nest: Nest, sizes: Sequence[int], tiling: Tiling) -> int:
     return count
 
 
+def tiled(
+    nest: Nest, name: str, numbers: Sequence[int], dialect: GroupDialect, members: int
+) -> tuple[str, int] | None:
+    """The source of a kernel whose groups of so many work items take a tile each, and how many
+    tiles a launch has; None where operands do not lie across its rows.
+
+    Args:
+        numbers: sizes, then strides, as `layout` says.
+    """
+    tiling = tiling_of(nest, numbers)
+    if tiling is None:
+        return None
+    source = _source(nest, name, tiling, dialect, members)  # type: ignore[arg-type]  # by identity
+    return source, tiles_of(nest, numbers[: nest.outer + 1], tiling)
+
+
 @lru_cache(maxsize=1024)
-def tiled(nest: Nest, name: str, tiling: Tiling, dialect: GroupDialect, members: int) -> str:
-    """The source of a kernel whose groups of so many work items take a tile each."""
+def _source(nest: Nest, name: str, tiling: Tiling, dialect: GroupDialect, members: int) -> str:
     validate(nest)
     return TileNest(nest, name, tiling, dialect, members).render()
 
