@@ -283,8 +283,7 @@ class CudaBackend(KernelBackend):
         across, taken = for_strides(nest, "nest", args), units(nest, sizes)
         source: Nest | str
         if across is not None:
-            source, grid = across
-            taken = grid.blocks
+            source, grid, taken = across
         else:
             own = for_launch(nest, "nest", args) if sizes else None
             source = nest if own is None else own

@@ -136,8 +136,7 @@ class StepBuilder:
         across = for_strides(nest, _NEST, numbers)
         taken = units(nest, sizes)
         if across is not None:
-            source, grid = across
-            taken = grid.blocks
+            source, grid, taken = across
         else:
             own = for_launch(nest, _NEST, numbers) if sizes else None
             source = nest if own is None else own

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, layout
+from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
+from .row_vectors import row_vector_elements, row_vectors, threads_of, vectors_of_row
 from .short_rows import Short, items_of, short_rows, short_rows_of
 from .source import rendered
 from .transposed import tiled
@@ -123,6 +124,23 @@ class Alone(Cuda):
             return THREAD
         inner = self.argument(layout(nest).inner, nest)
         return f"((uint32_t){THREAD} / (uint32_t){inner})"
+
+
+class AlongRows(Cuda):
+    """A thread takes so many neighbours of a row."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AlongRows) and other._each == self._each
+
+    def __hash__(self) -> int:
+        return hash(self._each)
+
+    def item(self, nest: Nest) -> str:
+        inner = self.argument(layout(nest).inner, nest)
+        return f"((uint32_t){THREAD} / {vectors_of_row(inner, self._each)})"
 
 
 class Member(Cuda):
@@ -236,9 +254,12 @@ class Grid(NamedTuple):
     grain: int
 
 
-def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Grid] | None:
-    """The source of a kernel for operands that lie across the rows of a launch, and its grid, where
-    a block is a unit of work; None where that is the nest's own. Bits are those of the nest's own.
+def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Grid, int] | None:
+    """The source of a kernel for a launch's strides, its grid and its units of work; None where
+    that is the nest's own. Bits are those of the nest's own.
+
+    Operands that lie across the rows are taken in tiles, and rows that begin at multiples of a
+    vector in vectors.
 
     Args:
         nest: of any kind.
@@ -246,7 +267,14 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
         numbers: sizes, then strides, as `layout` says.
     """
     found = tiled(nest, name, numbers, CUDA, THREADS)
-    return None if found is None else (found[0], Grid(found[1], THREADS, 1))
+    if found is not None:
+        return found[0], Grid(found[1], THREADS, 1), found[1]
+    each = row_vector_elements(nest, numbers)
+    if not each:
+        return None
+    blocks = -(-threads_of(numbers, nest.outer, each) // THREADS)
+    source = row_vectors(nest, name, AlongRows(each), each, THREAD)
+    return source, Grid(blocks, THREADS, 1), units(nest, numbers[: nest.outer + 1])
 
 
 def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:

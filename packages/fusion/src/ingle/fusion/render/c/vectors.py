@@ -8,6 +8,8 @@ one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, is_copy, is_flat
 from .dialect import GroupDialect
@@ -19,7 +21,7 @@ BYTES = 16
 """Of a load or store."""
 _IN_FLIGHT = 2
 """Vectors of the smallest operand that a thread loads before it computes."""
-_MOST_REGISTERS = 64
+MOST_REGISTERS = 64
 """For what is loaded and stored: more would leave room for few threads."""
 
 
@@ -40,16 +42,23 @@ def vectors_in_flight(nest: Nest) -> int:
     """How many vectors a thread takes."""
     each = vector_elements(nest)
     registers = sum(each * SIZES[o.dtype] // 4 for o in nest.operands if o.lane == "unit")
-    return _IN_FLIGHT if registers * _IN_FLIGHT <= _MOST_REGISTERS else 1
+    return _IN_FLIGHT if registers * _IN_FLIGHT <= MOST_REGISTERS else 1
 
 
-class _LoadedVector(RowPlace):
-    """The environment of code whose operands were loaded."""
+@dataclass
+class LoadedVector(RowPlace):
+    """The environment of code whose operands were loaded.
+
+    Attributes:
+        part: where an element of the operand in braces is.
+    """
+
+    part: str = ""
 
     def load(self, operand: int, dtype: str) -> str:
         if self.owner.nest.operands[operand].lane != "unit":
             return super().load(operand, dtype)
-        return self.owner.loaded(operand, f"part{operand}[u].at[n]")
+        return self.owner.loaded(operand, self.part.format(operand))
 
 
 class VectorNest(InnerNest):
@@ -106,8 +115,10 @@ class VectorNest(InnerNest):
         element = Scope()
         element.add("const int64_t i = first + u * apart + n;")
         known = self.known[0]
-        done = self.code.render(stage.code, _LoadedVector(self, "i"), element, known,
-                                stage.places(VARYING))  # fmt: skip
+        done = self.code.render(
+            stage.code, LoadedVector(self, "i", "part{}[u].at[n]"), element, known,
+            stage.places(VARYING),
+        )  # fmt: skip
         for k, at in stage.stores:
             self.store(element, k, f"part{k}[u].at[n]", done[at])
         vector = Scope()
