@@ -83,6 +83,7 @@ class Cpu(NumpyBackend):
     language = "llvm"
     spreads_products = True
     splits_sums = False
+    aligns_rows = False
     rates = DESKTOP
     checks = None
     writes_over = True

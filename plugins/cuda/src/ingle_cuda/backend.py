@@ -90,6 +90,7 @@ class CudaBackend(KernelBackend):
     language = "cuda"
     writes_over = True
     splits_sums = True
+    aligns_rows = True
 
     def __init__(self, device: Device, limits: Limits) -> None:
         super().__init__(device)

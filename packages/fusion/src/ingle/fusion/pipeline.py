@@ -20,6 +20,7 @@ from ingle.tensor.precision import suspended
 from .errors import PlanWarning
 from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
+from .passes.aligned_rows import with_aligned_rows
 from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
 from .passes.simplify import simplify
@@ -60,6 +61,8 @@ def compile_graph(
         passing: whether the graph may well come once; see `GraphPlans`.
     """
     decomposed = decompose(graph, examples, fusion, Legality(device))
+    if device.aligns_rows:
+        decomposed = decomposed._replace(graph=with_aligned_rows(decomposed.graph))
     pairs = graph.donors if device.writes_over else ()
     filled = filled_sequence(device, decomposed.graph, pairs)
     scalars = decomposed.scalars

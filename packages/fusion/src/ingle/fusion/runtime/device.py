@@ -133,6 +133,8 @@ class KernelDevice(Protocol):
         spreads_products: whether matrix products without a template are written out as nests.
         splits_sums: whether long sums are made in two steps, since it has more workers than these
             have rows or columns.
+        aligns_rows: whether large products of half types want rows that begin at multiples of 16
+            bytes, so much so that values get longer rows.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
         plan_store: where its plans are kept between processes; None for nowhere.
@@ -151,6 +153,7 @@ class KernelDevice(Protocol):
     dtypes: frozenset[str] | None
     spreads_products: bool
     splits_sums: bool
+    aligns_rows: bool
     rates: Rates
     writes_over: bool
 

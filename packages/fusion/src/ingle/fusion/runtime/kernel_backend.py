@@ -83,6 +83,7 @@ class KernelBackend(EagerBackend):
     writes_over = False
     spreads_products = True
     splits_sums = False
+    aligns_rows = False
     plan_store: PlanStore | None = None
     rates = DESKTOP
     offers: Sequence[Offer] = ()

@@ -104,11 +104,13 @@ class HeldNest(GroupNest):
                 if nest.operands[k].lane == "unit":
                     self._readers.setdefault(k, []).append(number)
         writers = {k for s in self.stages for k, _ in s.stores}
-        self._held = [
-            k
-            for k, at in sorted(self._readers.items())
-            if (len(at) > 1 and k not in holding.shared) or k in writers
-        ]
+        self._held = sorted(self._readers) if holding.few else []
+        if not holding.few or self._registers_of(self._held) > _MOST_REGISTERS:
+            self._held = [
+                k
+                for k, at in sorted(self._readers.items())
+                if (len(at) > 1 and k not in holding.shared) or k in writers
+            ]
         self._sums_of = [k for s in nest.stages for k, _ in columns_of(s)]
         self._sums_in_registers = self._registers_of(self._sums_of) <= _MOST_COLUMN_REGISTERS
         self._kept = self._values_kept()

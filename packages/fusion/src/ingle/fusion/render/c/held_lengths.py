@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, Stage, columns_of, in_blocks, layout
+from ...kernel.nest import BLOCK, Map, Nest, Reduce, Row, Stage, columns_of, in_blocks, layout
 from .groups import MOST, group_size
 
 WARP = 32
@@ -22,6 +23,8 @@ CAPACITIES = (WHOLE // 4, WHOLE // 2, WHOLE)
 """Elements of a row that a warp holds at most, of the kernels that there are."""
 MOST_COLUMN_BYTES = 40 << 10
 """Of shared memory for sums over rows: blocks have 48 KiB, and rows exchange results there."""
+_FEW_ROWS = 128
+"""Rows up to which no multiprocessor has several to wait for at a time."""
 _COMBINES = frozenset({"sum", "max", "min", "any", "all"})
 _DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
 
@@ -70,11 +73,14 @@ class Holding(NamedTuple):
         capacity: elements of a row that a warp may hold, of `CAPACITIES`; or that it holds.
         length: of rows, where warps hold just as much as they may; 0 where they may hold less.
         shared: operands that are the same for all rows, and so are not held: they are near.
+        few: whether there are so few rows that each waits for memory alone: what is read of one is
+            asked for at once, before anything is computed, if there are registers for it.
     """
 
     capacity: int = WHOLE
     length: int = 0
     shared: tuple[int, ...] = ()
+    few: bool = False
 
 
 ANY_LAUNCH = Holding()
@@ -97,12 +103,14 @@ def holding_for(nest: Nest, numbers: Sequence[int]) -> Holding:
         and not operand.output
         and not any(numbers[places.stride(k, axis)] for axis in axes)
     ]
+    rows = math.prod(numbers[: nest.outer])
+    few = rows <= _FEW_ROWS and not in_blocks(nest) and any(isinstance(s, Map) for s in nest.stages)
     if rows_at_once(nest, length) > 1:
         if in_blocks(nest):
             return Holding(length, length, tuple(shared))
-        return Holding(next(n for n in CAPACITIES if length <= n), 0, tuple(shared))
+        return Holding(next(n for n in CAPACITIES if length <= n), 0, tuple(shared), few)
     full = in_blocks(nest) and length == SHARED
-    return Holding(WHOLE, SHARED if full else 0, tuple(shared))
+    return Holding(WHOLE, SHARED if full else 0, tuple(shared), few)
 
 
 def column_bytes(columns: int, capacity: int) -> int:
