@@ -344,7 +344,8 @@ class HostGpu:
     def compiled(self, source: str, name: str) -> HostKernel:
         """A kernel of a source in CUDA C++."""
         text = _PROLOGUE + source + _EPILOGUE.format(name=name)
-        return HostKernel(self._built(text, name), "__syncthreads()" in source)
+        waits = any(word in source for word in ("__syncthreads()", "__shfl"))
+        return HostKernel(self._built(text, name), waits)
 
     def _built(self, text: str, name: str) -> ctypes.PyDLL:
         key = hashlib.sha256(text.encode()).hexdigest()[:24]

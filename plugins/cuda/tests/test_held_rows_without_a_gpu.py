@@ -172,12 +172,29 @@ def test_what_all_rows_share_is_not_held(compiled: Any) -> None:
         ),
     )
     both = render(nest, "nest")
-    shared = for_launch(nest, "nest", (9, 4096, 4096, 1, 0, 1, 4096, 1))
+    shared = for_launch(nest, "nest", (900, 4096, 4096, 1, 0, 1, 4096, 1))
     assert shared is not None
     assert "held1" in both
     assert "held1" not in shared
     assert "near1" in shared
     assert compiled(shared)[:4] == b"\x7fELF"
+
+
+def test_few_rows_ask_for_all_of_their_memory_at_once(compiled: Any) -> None:
+    """Each waits for it alone, so that a weight is on its way with its row."""
+    nest = Nest(
+        1,
+        (Operand("float32"), Operand("float32"), Operand("float32", True)),
+        (),
+        (
+            Reduce(*_of(lambda b: _x(b, 0), "sum")),
+            Map(*_of(lambda b: b.append("mul", "float32", (_x(b, 0), _x(b, 1))), 2)),
+        ),
+    )
+    few = for_launch(nest, "nest", (9, 2048, 2048, 1, 0, 1, 2048, 1))
+    assert few is not None
+    assert few.index("held1[p + q].whole = ") < few.index("Stage 0: sum")
+    assert compiled(few)[:4] == b"\x7fELF"
 
 
 def _x(b: CodeBuilder, k: int) -> int:

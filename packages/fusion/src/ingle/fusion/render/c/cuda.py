@@ -15,12 +15,13 @@ from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
 from .groups import group_item, grouped, is_wide
 from .held import held
-from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
+from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
 from .row_vectors import row_vector_elements, row_vectors, threads_of, vectors_of_row
 from .short_rows import Short, items_of, short_rows, short_rows_of
 from .source import rendered
 from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vectors_in_flight
+from .warp_rows import takes_rows, warp_rows, warps_of
 from .work import work_of
 
 THREADS = 256
@@ -126,6 +127,16 @@ class Alone(Cuda):
         return f"((uint32_t){THREAD} / (uint32_t){inner})"
 
 
+class OfWarp(Cuda):
+    """A warp takes a row."""
+
+    lane = f"threadIdx.x % {WARP}"
+    local_barrier = barrier = "__syncwarp();"
+
+    def item(self, nest: Nest) -> str:
+        return f"({THREAD} / {WARP})"
+
+
 class AlongRows(Cuda):
     """A thread takes so many neighbours of a row."""
 
@@ -160,6 +171,7 @@ class Member(Cuda):
 
 
 CUDA = Cuda()
+OF_WARP = OfWarp()
 MEMBER = Member()
 MEMBER_NAME = "member"
 PARAMETERS = 4096
@@ -200,6 +212,8 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
     short = short_rows_of(nest, numbers[: nest.outer + 1])
     if short is not None:
         return short_rows(nest, name, Alone(short), short, THREAD)
+    if takes_rows(nest, numbers[: nest.outer + 1]):
+        return warp_rows(nest, name, OF_WARP)
     holding = holding_for(nest, numbers)
     return None if holding == ANY_LAUNCH else render(nest, name, holding)
 
@@ -287,6 +301,8 @@ def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
     short = short_rows_of(nest, sizes)
     if short is not None:
         return Grid(-(-items_of(short, nest, sizes) // THREADS), THREADS, 1)
+    if takes_rows(nest, sizes):
+        return Grid(-(-warps_of(nest, sizes) * WARP // THREADS), THREADS, 1)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
     blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])

@@ -186,13 +186,19 @@ class GroupNest(InnerNest):
 
     A work item loads several of its elements before it computes with the first one, so that
     memory answers them together. It computes and stores them in the order of their places.
+
+    Attributes:
+        members: work items of a group; 0 for as many as suit the nest.
+        worth_it: bytes of an element from which on several are loaded ahead.
     """
 
     dialect: GroupDialect
+    members = 0
+    worth_it = _WORTH_IT
 
     def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
         super().__init__(nest, name, dialect)
-        self._group = group_size(nest)
+        self._group = self.members or group_size(nest)
         self._ahead, self._number = 1, 0
         self.head.declare("lane", f"const int64_t lane = {dialect.lane};")
 
@@ -240,7 +246,7 @@ class GroupNest(InnerNest):
         if alone or not loads or any(i.name == "gather" for i in stage.code):
             return 1
         sizes = [SIZES[self.nest.operands[k].dtype] for k in loads]
-        if min(sizes) < _WORTH_IT:
+        if min(sizes) < self.worth_it:
             return 1
         count, registers = _AT_ONCE, sum(sizes) // 4
         while count > 1 and (

@@ -31,7 +31,7 @@ _DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
 
 def may_hold(nest: Nest) -> bool:
     """Whether the rows of a nest, where their lengths suit, may be held in registers."""
-    if nest.lanes != "inner" or nest.scattered or nest.ragged or not nest.outer:
+    if nest.lanes != "inner" or nest.scattered or nest.ragged:
         return False
     if group_size(nest) != MOST or not any(isinstance(s, Reduce) for s in nest.stages):
         return False

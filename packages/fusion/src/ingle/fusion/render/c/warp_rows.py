@@ -1,0 +1,93 @@
+"""Rows in CUDA C++ that a warp takes alone.
+
+Threads of a warp know each other's registers without a barrier, and blocks of many warps begin
+sooner than as many blocks of two. A thread has every 32nd element, so that it holds partial results
+whose numbers are 32 apart: the first halvings happen in its registers, the others by shuffles. Each
+partial result has the elements, and each folding the order, that it has in every kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...kernel.code import SIZES
+from ...kernel.nest import Nest, Reduce, accumulators, in_blocks, runs, units
+from ...kernel.validation import validate
+from .dialect import GroupDialect
+from .groups import GroupNest, is_wide
+from .held_lengths import STEP, WARP, may_hold
+from .reductions import Partial, joined
+from .text import Scope, value_type
+
+LONGEST = 1024
+"""Elements of a row up to which a warp is quicker than two that meet at barriers."""
+MANY = 1 << 11
+"""Rows from which on there are warps enough for rows of any length."""
+_WORTH_IT = 2
+"""Bytes of an element from which on several are loaded ahead."""
+
+
+def takes_rows(nest: Nest, sizes: Sequence[int]) -> bool:
+    """Whether a warp takes a row of a launch of these sizes."""
+    if not is_wide(nest) or nest.lanes != "inner" or nest.scattered or runs(nest):
+        return False
+    if in_blocks(nest) or nest.ragged or not nest.outer or 0 in sizes:
+        return False
+    stages = [s for s in nest.stages if isinstance(s, Reduce)]
+    if not stages or (may_hold(nest) and sizes[-1] % STEP == 0):
+        return False
+    counts = [accumulators(s.code[at].dtype) for s in stages for _, at in s.reductions]
+    if any(count < 2 * WARP for count in counts):
+        return False
+    return sizes[-1] <= LONGEST or math.prod(sizes[:-1]) >= MANY
+
+
+def warps_of(nest: Nest, sizes: Sequence[int]) -> int:
+    """How many warps take a launch."""
+    return units(nest, sizes)
+
+
+def warp_rows(nest: Nest, name: str, dialect: GroupDialect) -> str:
+    """The source of a kernel whose warps take a row each.
+
+    Args:
+        dialect: whose work items are numbered within their warp, and whose barriers are a warp's.
+    """
+    validate(nest)
+    return WarpNest(nest, name, dialect).render()
+
+
+class WarpNest(GroupNest):
+    """Writes a kernel whose groups are warps."""
+
+    members = WARP
+    worth_it = _WORTH_IT
+
+    def fold(self, p: Partial, body: Scope) -> None:
+        """Folds the partial results of a warp in registers; each thread gets the result."""
+        apart = p.many // 2
+        while apart:
+            half = Scope()
+            half.add(f"const int64_t apart = {apart};")
+            p.fold_half(self.code, half)
+            body.block("", half)
+            apart //= 2
+        names = [p.name, p.final] if p.indexed else [p.final]
+        kinds = [value_type(p.dtype), "int64_t"] if p.indexed else [value_type(p.dtype)]
+        narrow = ["(int)" if SIZES[p.dtype] < 4 else "", ""]
+        step = Scope()
+        for name, kind, cast in zip(names, kinds, narrow, strict=False):
+            moved = f"__shfl_down_sync(0xffffffffu, {cast}{name}[0], apart)"
+            step.add(f"{name}[1] = ({kind}){moved};")
+        if p.indexed:
+            own = Scope()
+            own.add("const int64_t n = 0, apart = 1;", *p.merge(self.code))
+            step.block("", own)
+        else:
+            both = joined(p, self.code, f"{p.final}[0]", f"{p.final}[1]")
+            step.add(f"{p.final}[0] = {both};")
+        body.add("#pragma unroll")
+        body.block(f"for (int apart = {WARP // 2}; apart > 0; apart /= 2)", step)
+        for name, kind, cast in zip(names, kinds, narrow, strict=False):
+            body.add(f"{name}[0] = ({kind})__shfl_sync(0xffffffffu, {cast}{name}[0], 0);")
