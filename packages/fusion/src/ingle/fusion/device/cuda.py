@@ -2,8 +2,10 @@
 
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS
+from ..render.c.cuda import Grid as Grid
 from ..render.c.cuda import at_once as at_once
 from ..render.c.cuda import for_launch as for_launch
+from ..render.c.cuda import for_scatter as for_scatter
 from ..render.c.cuda import for_strides as for_strides
 from ..render.c.cuda import given_struct as given_struct
 from ..render.c.cuda import grid_of as grid_of

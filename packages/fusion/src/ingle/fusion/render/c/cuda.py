@@ -17,6 +17,7 @@ from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, Holding, holding_for, may_hold, rows_at_once
 from .short_rows import Short, items_of, short_rows, short_rows_of
+from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vectors_in_flight
@@ -142,6 +143,7 @@ class Member(Cuda):
 
 
 CUDA = Cuda()
+EACH = Alone(Short("row", 1))
 MEMBER = Member()
 MEMBER_NAME = "member"
 PARAMETERS = 4096
@@ -247,6 +249,16 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
     """
     found = tiled(nest, name, numbers, CUDA, THREADS)
     return None if found is None else (found[0], Grid(found[1], THREADS, 1))
+
+
+def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:
+    """The kernels that do what a scattered nest does, with its bits, and their grids; none where
+    that is the nest's own. Arguments are those of `for_strides`."""
+    found = sorted_scatter(nest, name, numbers, EACH, CUDA, THREADS)
+    return [
+        (one, Grid(one.units if one.group else -(-one.units // THREADS), THREADS, 1))
+        for one in found
+    ]
 
 
 def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
