@@ -1,4 +1,14 @@
-"""Nests as CUDA C++, and how their units of work are cut."""
+"""Nests as CUDA C++, and how their units of work are cut.
+
+>>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
+>>> from ingle.fusion.device.cuda import grid_of, render
+>>> b = CodeBuilder()
+>>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
+>>> operands = Operand("float32"), Operand("float32", output=True)
+>>> nest = Nest(1, operands, (), (Map(code, ((1, root),)),))
+>>> "__global__" in render(nest, "negative")
+True
+"""
 
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS

@@ -1,4 +1,14 @@
-"""Nests as OpenCL C, and the parts that kernels written by hand call."""
+"""Nests as OpenCL C, and the parts that kernels written by hand call.
+
+>>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
+>>> from ingle.fusion.device.opencl import render
+>>> b = CodeBuilder()
+>>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
+>>> operands = Operand("float32"), Operand("float32", output=True)
+>>> nest = Nest(1, operands, (), (Map(code, ((1, root),)),))
+>>> "get_global_id" in render(nest, "negative")
+True
+"""
 
 from ..render.c.groups import groups_of_unit as groups_of_unit
 from ..render.c.opencl import EPILOGUE as EPILOGUE
