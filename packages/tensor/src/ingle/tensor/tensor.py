@@ -138,6 +138,9 @@ class Tensor(NumberProtocol, Operators, Exchange):
     def item(self) -> Any:
         """The value of a tensor of one element, as a Python number.
 
+        Raises:
+            ArgumentError: the tensor has several elements, or none.
+
         >>> import ingle.tensor as it
         >>> it.asarray([2.5]).item()
         2.5

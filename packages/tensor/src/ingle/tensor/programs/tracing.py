@@ -163,6 +163,9 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Tensors in its arguments become inputs of the program. It shows what a compiler would see.
 
+    Raises:
+        OperandError: the function writes to cells.
+
     >>> import ingle.tensor as it
     >>> from ingle.tensor.programs import recorded
     >>> double = recorded(lambda x: it.scan(lambda c, _: (c * 2, None), x, None, length=3)[0])
