@@ -60,6 +60,13 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
     A tensor never changes: `x[i] = v` and `x += y` rebind this Python object to an updated
     value, and other objects keep theirs.
+
+    >>> import ingle.tensor as it
+    >>> x = it.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> y = x
+    >>> x += 1.0
+    >>> x.tolist(), y.sum(axis=0).tolist(), y.shape, y.dtype
+    ([[2.0, 3.0], [4.0, 5.0]], [6.0, 8.0], (2, 2), float32)
     """
 
     __slots__ = ("__weakref__", "_handle")
