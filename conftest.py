@@ -7,6 +7,7 @@ import dis
 import gc
 import inspect
 import signal
+import zlib
 from collections.abc import Iterator
 from contextvars import Context, ContextVar, copy_context
 from functools import cache
@@ -19,6 +20,8 @@ import pytest
 MARKERS = (
     "slow: takes seconds; `nox -f nox.py -s slow` runs it on every change, apart from the rest",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
+    "sampled(every, slow=1): of its sets of parameters one in `every` runs with all tests; of the "
+    "others one in `slow` is slow (0: none is), and the rest nightly",
 )
 PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors", "transformers")
 """Libraries that tests compare with, and that may be absent."""
@@ -49,6 +52,33 @@ def pytest_pycollect_makeitem(
     if collector.istestfunction(obj, name) and (peer := absent_peer(obj)):
         return AbsentPeer.skipping(collector, peer)
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `sampled` leaves for later, before `-m` chooses.
+
+    The first set of parameters always runs. Which others do hangs on their names alone: counting
+    would choose one dtype only where dtypes alternate.
+    """
+    started: set[str] = set()
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        tier = "" if test not in started else tier_of(item.name, *mark.args, **mark.kwargs)
+        started.add(test)
+        if tier:
+            item.add_marker(tier)
+
+
+def tier_of(name: str, every: int, slow: int = 1) -> str:
+    """The marker of a test that `sampled(every, slow)` is on: none, slow or nightly."""
+    number = zlib.crc32(name.encode())
+    if number % every == 0:
+        return ""
+    return "slow" if slow and number // every % slow == 0 else "nightly"
 
 
 def unwanted(expression: str) -> set[str]:

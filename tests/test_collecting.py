@@ -1,8 +1,10 @@
-"""What the root's conftest.py leaves out early: classes by their markers, tests by their peers."""
+"""What the root's conftest.py leaves out: classes by their markers, tests by their peers, and sets
+of parameters for slower tiers."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -59,3 +61,37 @@ def test_only_tests_that_always_need_a_peer_are_left_out(monkeypatch: pytest.Mon
     assert peers == ["torch", "torch", None, None]
     monkeypatch.setattr(conftest, "installed", lambda name: True)
     assert conftest.absent_peer(always) is None
+
+
+def tiers(*arguments: int) -> Counter[str]:
+    return Counter(conftest.tier_of(f"test[{n}-float32]", *arguments) for n in range(1200))
+
+
+def test_a_share_of_many_sets_of_parameters_is_left_for_slower_tiers() -> None:
+    assert 240 < tiers(4)[""] < 360
+    assert tiers(4)["nightly"] == 0
+    assert 240 < tiers(2, 2)["slow"] < 360
+    assert 240 < tiers(2, 2)["nightly"] < 360
+    assert tiers(4, 0)["slow"] == 0
+
+
+class Item:
+    """A test of a class that is sampled, as far as choosing looks at it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodeid = f"test_file.py::{name}"
+        self.marks: list[str] = []
+
+    def get_closest_marker(self, name: str) -> pytest.Mark:
+        return pytest.mark.sampled(1000, slow=1).mark
+
+    def add_marker(self, name: str) -> None:
+        self.marks.append(name)
+
+
+def test_the_first_set_of_parameters_is_never_left_out() -> None:
+    names = ("test_a[0]", "test_a[1]", "test_a[2]", "test_b", "test_c[0]")
+    items = [Item(name) for name in names]
+    conftest.pytest_collection_modifyitems(items)
+    assert [item.marks for item in items] == [[], ["slow"], ["slow"], [], []]

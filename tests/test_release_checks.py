@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from email.message import Message
+from importlib.metadata import distributions
+from pathlib import Path
 
 from check_distributions import LICENSES, VERSION, code_faults, metadata_faults
+from each_alone import closure, link, named
 from workspace import BY_DISTRIBUTION
 
 OPTIM = BY_DISTRIBUTION["ingle-optim"]
@@ -50,3 +54,38 @@ def test_metadata_are_those_of_the_project() -> None:
     bare = metadata()
     del bare["License-File"]
     assert "License-File" in faults(bare)
+
+
+def installed(folder: Path, name: str, *needs: str) -> None:
+    """An installed distribution of one module and a command."""
+    info = folder / f"{name}-1.dist-info"
+    info.mkdir()
+    asked = "".join(f"Requires-Dist: {need}\n" for need in needs)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{asked}")
+    (folder / f"{name}.py").write_text("")
+    (info / "RECORD").write_text(f"{name}.py,,\n{info.name}/METADATA,,\n../bin/{name},,\n")
+
+
+def test_an_environment_has_what_is_declared_and_nothing_else(tmp_path: Path) -> None:
+    installed(tmp_path, "whole", "part[more]>=1", 'old; python_version < "3"', 'few; extra == "x"')
+    installed(tmp_path, "part", 'Long_Name; extra == "more"', 'few; extra == "less"', "whole")
+    for name in ("long-name", "few", "old"):
+        installed(tmp_path, name)
+    known = named(distributions(path=[str(tmp_path)]))
+    assert closure("whole", known) == {"whole", "part", "long-name"}
+    assert closure("part", known) == {"whole", "part", "long-name"}
+    assert closure("few", known) == {"few"}
+
+
+def test_files_are_linked_with_what_was_compiled_of_them(tmp_path: Path) -> None:
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    together.mkdir()
+    installed(together, "part")
+    installed(together, "other")
+    compiled = together / "__pycache__" / f"part.{sys.implementation.cache_tag}.pyc"
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"compiled")
+    (part,) = (d for d in distributions(path=[str(together)]) if d.metadata["Name"] == "part")
+    link(part, together, alone)
+    files = sorted(f.relative_to(alone).as_posix() for f in alone.rglob("*") if f.is_file())
+    assert files == [f"__pycache__/{compiled.name}", "part-1.dist-info/METADATA", "part.py"]

@@ -188,6 +188,21 @@ def _called_by_constructor(node: ast.ClassDef) -> set[str]:
     }
 
 
+def test_what_raises_says_so() -> None:
+    """A public function with an example, that raises by itself, has a section `Raises`."""
+    silent = [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and ">>>" in (text := ast.get_docstring(node) or "")
+        and "Raises:" not in text
+        and any(isinstance(n, ast.Raise) and n.exc is not None for n in ast.walk(node))
+    ]
+    assert not silent, "say under Raises: what is raised, and when"
+
+
 def test_public_modules_only_export(member: Member) -> None:
     """The `__init__` that users import holds a docstring and lines `from .x import y as y`."""
     if member.module is None:

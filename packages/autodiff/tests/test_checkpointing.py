@@ -83,6 +83,7 @@ def test_same_step_bit_for_bit(policy, wrap):
     assert kept < 0.7 * plain
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", [o for o in operations() if differentiable(o)], ids=repr)
 def test_every_operation_can_be_computed_again(operation):
     if operation.public is None:

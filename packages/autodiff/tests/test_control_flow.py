@@ -217,6 +217,7 @@ def batches() -> Any:
     return [it.asarray(draw(4, *s, seed=i)) for i, s in enumerate([(3, 3), (2, 3), (3,), (5, 2)])]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axes", [(0, 0, 0, 0), (0, None, None, None), (None, None, None, 0),
                                   (None, None, 0, None)])  # fmt: skip
 def test_batches_of_scans(way: Way, axes: Any) -> None:
@@ -238,6 +239,7 @@ def choose(s: it.Tensor, x: it.Tensor) -> it.Tensor:
     return it.cond(s > 0, lambda x: it.exp(x).sum() * x, lambda x: x * x * s, x)
 
 
+@pytest.mark.sampled(4, slow=2)
 @pytest.mark.parametrize("signs", [[1.0, -1.0, 2.0], [1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], []])
 @pytest.mark.parametrize("batched", ["both", "predicate", "operands"])
 def test_batches_of_branches(way: Way, signs: list[float], batched: str) -> None:

@@ -61,6 +61,7 @@ def given(batch: int, length: int = 5) -> list[it.Tensor]:
     return [draw(*shape, seed=i) for i, shape in enumerate(shapes)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize(("batch", "reverse"), [(1, False), (3, True), (16, False)])
 def test_gradients_are_those_of_the_loop(body: Body, batch: int, reverse: bool) -> None:

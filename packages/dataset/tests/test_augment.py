@@ -274,6 +274,7 @@ MOVING = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("move", MOVING, ids=repr)
 def test_masks_move_as_their_images_do(move: Any) -> None:
     """Blocks of one color each, and their classes: what is in the middle of a block stays so."""

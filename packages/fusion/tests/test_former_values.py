@@ -110,3 +110,31 @@ def test_a_value_that_nobody_asked_for_keeps_its_error() -> None:
     assert other.tolist() == pytest.approx(np.exp([1.0, 2.0]).tolist(), rel=1e-6)
     with pytest.raises(OutOfRangeError):
         cell.value.numpy()
+
+
+def test_running_statistics_go_back_with_the_step_that_they_belong_to() -> None:
+    """A batch norm's own move stands by itself; within a transaction it is a part of the step."""
+    with it.device("cpu"):
+        it.random.seed(1)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        norm, stepper = model[1], optim.SGD(model, lr=0.1, momentum=0.9)
+
+        def step(count: int) -> None:
+            with it.transaction():
+                loss = it.cross_entropy(model(it.ones((count, 4))), it.zeros(count, dtype=it.int64))
+                stepper.step(loss.backward())
+
+        step(50)
+        state = norm.running_mean, norm.running_var, norm.num_batches_tracked, *model.parameters()
+        before = [cell.numpy() for cell in state]
+        it.memory.limit(it.memory.stats("cpu").in_use + 20 * MANY, "cpu")
+        try:
+            with pytest.raises(OutOfMemoryError):
+                step(MANY)
+        finally:
+            it.memory.limit(None, "cpu")
+        for cell, value in zip(state, before, strict=True):
+            np.testing.assert_array_equal(cell.numpy(), value)
+        assert stepper.steps == 1
+        step(50)
+        assert norm.num_batches_tracked.value.item() == 2

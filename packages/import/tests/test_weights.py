@@ -161,6 +161,7 @@ def test_a_tensor_stays_in_its_storage(tmp_path: Path) -> None:
         importer.open_weights(path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_blocks_are_read_as_by_the_gguf_package(kind: str) -> None:
     gguf = pytest.importorskip("gguf")

@@ -49,6 +49,7 @@ CASES: dict[str, tuple[str, dict[str, Any], np.ndarray, np.ndarray]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.filterwarnings("ignore:reduction:UserWarning")

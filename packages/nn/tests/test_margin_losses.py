@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_equals_pytorch(parity: Any, case: str, reduction: str) -> None:

@@ -29,6 +29,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}{c[1]}")
 def test_equals_pytorch(parity: Any, case: Any, train: bool) -> None:

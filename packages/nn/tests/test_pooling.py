@@ -44,6 +44,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}{c[1]}")
 def test_equals_pytorch(parity: Any, case: Any) -> None:
     name, args, options = case

@@ -38,6 +38,7 @@ LAYERS: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", LAYERS)
 def test_equals_pytorch(parity: Any, case: str) -> None:
     name, options, inputs = LAYERS[case]

@@ -86,6 +86,7 @@ class Both:
             np.testing.assert_allclose(p.raw.numpy(), t.detach().numpy(), rtol=rtol, atol=rtol / 2)
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize(
     ("ours", "theirs", "options", "dtype"),
     [(*case, "float64") for case in CASES]

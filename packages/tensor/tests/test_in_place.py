@@ -143,6 +143,7 @@ def _array(values: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: values
 
 
+@pytest.mark.sampled(4, slow=2)
 @BOTH
 @pytest.mark.parametrize("first", [False, True], ids=["fresh", "owned"])
 @pytest.mark.parametrize("name", HOLDERS)
@@ -432,6 +433,7 @@ ACTIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(8, slow=3)
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_random_walks(seed: int) -> None:

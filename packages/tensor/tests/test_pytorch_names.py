@@ -170,6 +170,7 @@ def numbers(value: Any) -> Any:
     return value
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_means_the_same(call: str) -> None:
     ours = eval(call, {"x": it.asarray(X), "F": it, "m": it})

@@ -62,6 +62,7 @@ JOINED = {
 }
 
 
+@pytest.mark.sampled(6, slow=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", JOINED)
 def test_joined(name, dtype):
@@ -174,6 +175,7 @@ def test_a_piece_that_does_not_lie_inside_is_an_error(wrong):
             function(x, y, at).numpy()
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 @pytest.mark.parametrize("name", ["scatter_add", "scatter_set"])
 def test_scatters(name, dtype):
@@ -207,6 +209,7 @@ EVERY_PAIR = [
 """Each reduction with each dtype, and either with both ways to begin. The rest runs at night."""
 
 
+@pytest.mark.sampled(6, slow=2)
 @pytest.mark.parametrize(("reduce", "include_self", "dtype"), EVERY_PAIR)
 def test_scatters_that_reduce(reduce, include_self, dtype):
     scatter = reducing(reduce, include_self)

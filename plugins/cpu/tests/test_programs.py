@@ -75,6 +75,7 @@ def test_programs_of_pieces(dtype, seeds):
         check_all(seeds[:5], dtype, True, pieces=True)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("seed", "dtype", "gradient"), FOUND)
 @pytest.mark.parametrize("way", WAYS)
 def test_programs_that_were_wrong_once(seed, dtype, gradient, way):

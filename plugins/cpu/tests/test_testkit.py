@@ -1,6 +1,6 @@
 """The testkit on the backend: fused, operation by operation, and rounding after each operation.
 
-Every change runs the smoke tier, fused; `-m nightly` runs the rest.
+Every change runs the smoke tier, fused, most of it with the slow tests; `-m nightly` runs the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import pytest
 from ingle.testkit import BackendContract
 
 
+@pytest.mark.sampled(4)
 class TestFused(BackendContract):
     device = "cpu"
     tier = "smoke"

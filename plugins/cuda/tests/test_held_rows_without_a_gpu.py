@@ -47,6 +47,7 @@ def results(device: str, dtype: Any, rows: int, length: int, first: int) -> list
     return [it.astype(v, it.float64).numpy() for v in both(flat, w, b)]
 
 
+@pytest.mark.sampled(8, slow=3)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
     ("rows", "length", "first"),
@@ -63,6 +64,7 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.sampled(6, slow=3)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16])
 @pytest.mark.parametrize("length", [256, 768, 2048, 2304, 4352, 5632, 8448, 300, 12800])
 def test_a_vector_that_matrices_are_multiplied_by(device: Any, dtype: Any, length: int) -> None:

@@ -34,6 +34,7 @@ def floats(x: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.sampled(6, slow=3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
 def test_floats(device: Any, dtype: str, length: int) -> None:

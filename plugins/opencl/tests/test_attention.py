@@ -49,6 +49,7 @@ def drawn(seed: int) -> tuple[list[np.ndarray], dict[str, Any]]:
     return arrays, options
 
 
+@pytest.mark.sampled(12, slow=3)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", pytest.param("bfloat16", marks=pytest.mark.slow)]

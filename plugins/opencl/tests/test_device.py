@@ -47,6 +47,7 @@ FEW, MANY = SHAPES[2:4], [s for s in SHAPES if s not in SHAPES[2:4]]
 """Drivers take a second and more to compile a product in all layouts; these are small ones."""
 
 
+@pytest.mark.sampled(8, slow=3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("a", "b"), [*FEW, *[pytest.param(*s, marks=pytest.mark.slow) for s in MANY]]

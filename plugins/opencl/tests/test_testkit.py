@@ -29,6 +29,13 @@ class TestWide(BackendContract):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("wide_backend")
+class TestWideStandard(BackendContract):
+    device = "opencl_wide"
+    tier = "standard"
+
+
+@pytest.mark.nightly
 class TestFusedStandard(BackendContract):
     device = "opencl"
     tier = "standard"

@@ -65,6 +65,7 @@ def operands(case: tuple[Any, ...], dtype: str) -> list[np.ndarray]:
     return [t.astype(dtype).numpy() for t in (x, w, g)]
 
 
+@pytest.mark.sampled(7, slow=3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [
     "float32", pytest.param("float64", marks=pytest.mark.slow),

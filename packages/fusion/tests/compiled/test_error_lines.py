@@ -47,6 +47,23 @@ def transposed(x: it.Tensor, i: it.Tensor) -> it.Tensor:
     return it.take(y, i, axis=0)
 
 
+@pytest.mark.parametrize("rows", [5, 300])
+def test_an_error_of_plain_code_names_its_line(rows: int) -> None:
+    x = it.asarray(np.ones((rows, 90), np.float32), device="cpu")
+    good, bad = it.asarray([1], device="cpu"), it.asarray([rows], device="cpu")
+
+    def chosen(*indices: it.Tensor) -> it.Tensor:
+        first = it.take(x, indices[0], axis=0)
+        return it.exp(first) + it.take(x, indices[1], axis=0)
+
+    line = chosen.__code__.co_firstlineno + 1
+    for place in (0, 1):
+        for _ in range(3):  # operation by operation, then by a plan
+            wrong = chosen(*([good, bad] if place else [bad, good]))
+            with pytest.raises(OutOfRangeError, match=rf"_lines.py:{line + place}, in chosen$"):
+                wrong.numpy()
+
+
 FUNCTIONS = [
     (taken, 2, r"take: the indices hold a value outside of -7 to 6.*\(shapes \(7, 3\), \(1,\)\)"),
     (sliced, 2, r"slice: the piece of shape \(2, 3\) does not lie inside of shape \(7, 3\)"),

@@ -14,11 +14,12 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, explain
+from ingle.fusion.passes.channels_last import ChannelsLast
 from ingle.fusion.runtime import graph_plans
 from ingle.tensor import Tensor, plugins
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device, backend_of, call_staged
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import OPERATIONS, Op
 from ingle.tensor.ops.convolution.channels_last import CHANNELS_LAST
 
 SOURCE = Path(__file__).parents[4] / "examples" / "third_party_compiler" / "src"
@@ -238,3 +239,23 @@ def test_a_composite_that_is_long_is_forgotten(library: Library) -> None:
     wanted = twice(*on("numpy", *arrays)).numpy()
     found = compile(twice)(*on("library", *arrays)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_without_such_convolutions_is_not_searched(library: Library) -> None:
+    """Only a device that lays images out looks for norms of groups."""
+
+    class Unread:
+        @property
+        def nodes(self) -> Any:
+            raise AssertionError("the graph was searched for norms of groups")
+
+    def write(op: Op, inputs: Any) -> Any:
+        raise AssertionError(f"{op} was written")
+
+    unread: Any = Unread()
+    op = OPERATIONS["conv"].op(stride=(1, 1), padding=((1, 1), (1, 1)), dilation=(1, 1), groups=1)
+    x, a = (t._handle for t in on("library", *drawn(*SHAPES[:2])))
+    library.turned = False
+    images = ChannelsLast(unread, write, lambda op, avals: library.takes(op, avals))
+    assert images.written(op, (x, a), whole=True) is None
+    assert not images.found

@@ -87,6 +87,7 @@ def test_operations_run_alone(bare: Any) -> None:
     assert not bare.host_fallbacks
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize("axis", [(0, 2), (0, 3), (1, 3), (0, 2, 3), (0, 1, 3), None])
 @pytest.mark.parametrize("keepdims", [True, False])
 def test_reductions_of_axes_that_are_not_neighbours(bare: Any, axis: Any, keepdims: bool) -> None:
@@ -114,6 +115,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
 def test_matrix_products_are_nests(bare: Any, shapes: Any, dtype: str) -> None:

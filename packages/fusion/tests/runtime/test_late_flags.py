@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from far_device import Noted, Opened, opening
 
+import ingle.nn as nn
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 from ingle.fusion.passes import decompose
 from ingle.fusion.runtime import loops
 from ingle.tensor.device import Device, backend_of
@@ -161,6 +162,75 @@ def test_a_step_with_a_loop_waits_for_the_flags_of_its_turns(
         with pytest.raises(OutOfRangeError, match="take"):
             step(bad, rows)
         np.testing.assert_array_equal(cell.value.numpy(), before)
+
+
+def test_an_operation_between_kernels_waits_for_nothing(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A composite that is too long to be kernels of the plan runs operation by operation."""
+    monkeypatch.setattr(decompose, "MOST_NODES", 1)
+    backend = opened()
+
+    def losses(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+        found = nn.functional.cross_entropy(x * 2.0, i, reduction="none")
+        return it.exp(found) + 1.0
+
+    run = compile(losses)
+    x = on_far(np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32))
+    good, bad = on_far([0, 4, 1, 2, 3, 1]), on_far([0, 4, 9, 2, 3, 1])
+    assert "host" in [step.kind for step in explain(run, x, good, runs=0).steps]
+    want = run(x, good).numpy()
+    line = losses.__code__.co_firstlineno + 1
+    for _ in range(3):
+        backend.log.clear()
+        right, wrong = run(x, good), run(x, bad)
+        assert backend.asked.count("launch") > 4
+        assert "waits" not in backend.asked
+        with pytest.raises(OutOfRangeError, match=rf"take_along_axis.*flags.py:{line}, in losses"):
+            wrong.numpy()
+        np.testing.assert_array_equal(right.numpy(), want)
+
+
+def test_a_step_waits_for_an_operation_between_its_kernels(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decompose, "MOST_NODES", 1)
+    opened()
+    cell = it.Cell(on_far(np.zeros(6, np.float32)))
+
+    @compile
+    def step(x: it.Tensor, i: it.Tensor) -> None:
+        cell.value = cell.value + nn.functional.cross_entropy(x * 2.0, i, reduction="none")
+
+    x = on_far(np.ones((6, 5), np.float32))
+    good, bad = on_far([0, 4, 1, 2, 3, 1]), on_far([0, 4, 9, 2, 3, 1])
+    for _ in range(3):
+        step(x, good)
+        before = cell.value.numpy()
+        with pytest.raises(OutOfRangeError, match="take_along_axis"):
+            step(x, bad)
+        np.testing.assert_array_equal(cell.value.numpy(), before)
+
+
+def test_plain_code_names_the_line_of_the_operation(opened: Opened) -> None:
+    opened()
+    x, good, bad = on_far(np.ones((5, 3), np.float32)), on_far([1]), on_far([5])
+
+    def taken(*indices: it.Tensor) -> it.Tensor:
+        first = it.take(x, indices[0], axis=0)
+        return it.exp(first) + it.take(x, indices[1], axis=0) * it.sum(it.softmax(x, axis=0))
+
+    line = taken.__code__.co_firstlineno + 1
+    for place in (0, 1):
+        for _ in range(4):  # operation by operation, then by a plan
+            y = taken(*([good, bad] if place else [bad, good]))
+            with pytest.raises(OutOfRangeError, match=rf"flags.py:{line + place}, in taken$"):
+                y.numpy()
+    y = taken(good, bad)
+    backend_of(Device("far")).start()  # nobody waits
+    where = rf"at \S*flags.py:{line}, in taken or \S*:{line + 1}, in taken \(found later"
+    with pytest.raises(OutOfRangeError, match=where):
+        y.numpy()
 
 
 def test_an_error_that_nobody_reads_is_told_at_synchronize(opened: Opened) -> None:

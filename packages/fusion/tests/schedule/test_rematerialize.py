@@ -12,7 +12,7 @@ import ingle.tensor as it
 from ingle.autodiff import checkpoint, value_and_grad
 from ingle.fusion import compile, explain
 from ingle.fusion.explanation.buffers import Buffers
-from ingle.fusion.explanation.explain import _steps
+from ingle.fusion.explanation.steps import steps_of
 from ingle.fusion.schedule import scheduler
 from ingle.fusion.schedule.arena import ALIGNMENT
 from ingle.fusion.schedule.schedule import laid_out
@@ -357,7 +357,7 @@ def test_plans_move_and_keep_no_more(storing, monkeypatch):
         other = scheduler.Scheduler(self._graph, self._legality, self._donors)
         sequences = storing(sequence, other), sequence(self)
         plans = [laid_out(o) for o in sequences]
-        told = [_steps(p, Buffers(p.graph, p.views), {}) for p in plans]
+        told = [steps_of(p, Buffers(p.graph, p.views), {}) for p in plans]
         moved = [sum(s.nbytes for s in steps) for steps in told]
         pairs.append([(n, p.arena) for n, p in zip(moved, plans, strict=True)])
         return sequences[1]

@@ -101,6 +101,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(6, slow=3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("columns", [1, 7, pytest.param(40, marks=pytest.mark.nightly)])
 def test_every_length_gives_what_eager_gives(made, name, columns):

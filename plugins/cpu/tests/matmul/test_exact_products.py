@@ -26,6 +26,7 @@ def agree(function, want, *arrays):
     assert {step.kind for step in explain(function, *tensors, runs=0).steps} == {"nest"}
 
 
+@pytest.mark.sampled(6, slow=2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64"])
 @pytest.mark.parametrize(
     ("left", "right"),

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
-from ingle.fusion.device.cuda import THREADS, for_launch, for_strides, grid_of
+from ingle.fusion.device.cuda import (
+    THREADS,
+    Grid,
+    for_launch,
+    for_scatter,
+    for_strides,
+    grid_of,
+)
 from ingle.fusion.device.executables import compiled
 from ingle.fusion.device.kernels import (
     SIZES,
@@ -112,6 +119,9 @@ class StepBuilder:
             call = launch.call
             pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
             numbers = [*call.sizes, *[s for strides in call.strides for s in strides]]
+            scattered = self._scatter(launch, call, pointers, numbers)
+            if scattered:
+                return scattered
             step = self._nest(
                 launch, call.nest, call.sizes, pointers, numbers, launch.scalars, call.fixed
             )
@@ -127,12 +137,11 @@ class StepBuilder:
         pointers: tuple[tuple[int, int], ...], numbers: Sequence[int], scalars: tuple[int, ...],
         fixed: Sequence[int],
     ) -> KernelStep:  # fmt: skip
-        count, first = len(nest.operands), layout(nest).scalar(0)
+        first = layout(nest).scalar(0)
         assert len(numbers) == first, (len(numbers), first)
         source: Nest | str
         grid = grid_of(nest, sizes, self._backend.limits.processors)
-        values = [*[0] * len(scalars), *fixed]
-        assert len(values) == len(nest.scalars)
+        assert len(scalars) + len(fixed) == len(nest.scalars)
         across = for_strides(nest, _NEST, numbers)
         taken = units(nest, sizes)
         if across is not None:
@@ -140,14 +149,36 @@ class StepBuilder:
         else:
             own = for_launch(nest, _NEST, numbers) if sizes else None
             source = nest if own is None else own
+        return self._kernel(launch, source, pointers, numbers, scalars, fixed, grid, taken,
+                            is_copy(nest))  # fmt: skip
+
+    def _scatter(
+        self, launch: Launch, call: NestCall, pointers: tuple[tuple[int, int], ...],
+        numbers: Sequence[int],
+    ) -> list[Step]:  # fmt: skip
+        """The kernels of a scatter whose updates are sorted; none where the nest's own does it."""
+        steps: list[Step] = []
+        for one, grid in for_scatter(call.nest, _NEST, numbers):
+            places = (*pointers[: one.own], *[(SCRATCH, at) for at in one.lists])
+            scalars, fixed = (launch.scalars, call.fixed) if one.scalars else ((), ())
+            self.scratch = max(self.scratch, one.scratch)
+            steps.append(self._kernel(
+                launch, one.source, places, one.numbers, scalars, fixed, grid, one.units
+            ))  # fmt: skip
+        return steps
+
+    def _kernel(
+        self, launch: Launch, source: Nest | str, pointers: tuple[tuple[int, int], ...],
+        numbers: Sequence[int], scalars: tuple[int, ...], fixed: Sequence[int], grid: Grid,
+        taken: int, copies: bool = False,
+    ) -> KernelStep:  # fmt: skip
+        """A kernel of the argument that nests have."""
+        values, first = [*[0] * len(scalars), *fixed], max(len(pointers), 1) + 1
         behind = [*numbers, *values, 0, taken, grid.grain]
-        given = (ctypes.c_int64 * (max(count, 1) + 1 + len(behind)))(
-            *[0] * (max(count, 1) + 1), *behind
-        )
         return KernelStep(
-            compiled(self._backend, launch, source, _NEST), pointers, given,
-            (max(count, 1) + 1 + first, len(values)), scalars, grid.blocks, grid.threads,
-            source, is_copy(nest),
+            compiled(self._backend, launch, source, _NEST), pointers,
+            (ctypes.c_int64 * (first + len(behind)))(*[0] * first, *behind),
+            (first + len(numbers), len(values)), scalars, grid.blocks, grid.threads, source, copies,
         )  # fmt: skip
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:

@@ -13,7 +13,14 @@ import numpy as np
 from ingle.fusion.device import CustomKernel, Launch, Ordered, Rates, WindowProblem
 from ingle.fusion.device.kernel_backend import AddressSpace, Held, KernelBackend, MemoryHandle
 from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
-from ingle.fusion.device.opencl import Work, for_strides, render_wide, work_of
+from ingle.fusion.device.opencl import (
+    ScatterLaunch,
+    Work,
+    for_scatter,
+    for_strides,
+    render_wide,
+    work_of,
+)
 from ingle.tensor.contract import Aval
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError
@@ -245,6 +252,10 @@ class OpenCLBackend(KernelBackend):
     def across(self, nest: Nest, numbers: Sequence[int]) -> tuple[str, Work] | None:
         """A launch by tiles, where operands lie across its rows, and its groups."""
         return for_strides(nest, "nest", numbers) if self.wide else None
+
+    def scatter(self, nest: Nest, numbers: Sequence[int]) -> list[ScatterLaunch]:
+        """The launches of a scatter whose updates are sorted; none where the nest's own is it."""
+        return for_scatter(nest, "nest", numbers) if self.wide else []
 
     def source(self, nest: Nest) -> str:
         """A nest in OpenCL C."""

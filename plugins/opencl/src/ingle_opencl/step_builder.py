@@ -12,11 +12,13 @@ from ingle.fusion.device import Launch
 from ingle.fusion.device.executables import TouchedBytes, apart_in_plan, compiled, spans_of
 from ingle.fusion.device.kernels import (
     ContractionCall,
+    Nest,
     NestCall,
     epilogue_of,
     layout,
     units,
 )
+from ingle.fusion.device.opencl import Work
 
 from .many import MANY, at_once, many_source
 from .matmul import NAME as PRODUCT
@@ -98,28 +100,47 @@ class StepBuilder:
     def steps_of(self, launch: Launch) -> list[Step]:
         """The steps of a launch; none if it computes nothing."""
         if isinstance(launch.call, NestCall):
-            return [self._nest(launch, launch.call)]
+            return self._scatter(launch, launch.call) or [self._nest(launch, launch.call)]
         assert isinstance(launch.call, ContractionCall), "it launches no offers"
         return self._product(launch, launch.call)
 
     def _nest(self, launch: Launch, call: NestCall) -> Step:
-        nest, sizes = call.nest, call.sizes
-        start = len(self.table)
-        self.table += [*sizes, *[s for strides in call.strides for s in strides]]
-        assert len(self.table) - start == layout(nest).scalar(0)
-        across = self._backend.across(nest, self.table[start:])
+        nest, sizes, numbers = call.nest, call.sizes, _numbers(call)
+        assert len(numbers) == layout(nest).scalar(0)
+        across = self._backend.across(nest, numbers)
         source, work = across or (nest, self._backend.work_of(nest, sizes))
         taken = work.items // work.group[0] if across and work.group else units(nest, sizes)
-        operands, count = len(nest.operands), len(nest.scalars)
-        given = np.zeros(operands + count + 4, np.int64)
-        fixed = len(launch.scalars)
-        given[operands + fixed : operands + count] = call.fixed
-        given[operands + count :] = (start, 0, taken, work.grain)
+        pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
+        return self._step(launch, source, pointers, numbers, call, taken, work)
+
+    def _scatter(self, launch: Launch, call: NestCall) -> list[Step]:
+        """The kernels of a scatter whose updates are sorted; none where the nest's own does it."""
+        steps = []
+        pointers = [(p.buffer, p.offset) for p in launch.pointers]
+        for one in self._backend.scatter(call.nest, _numbers(call)):
+            places = (*pointers[: one.own], *[(SCRATCH, at) for at in one.lists])
+            work = Work(one.units * max(one.group, 1), 1, (one.group,) if one.group else None)
+            taker = call if one.scalars else None
+            steps.append(
+                self._step(launch, one.source, places, one.numbers, taker, one.units, work)
+            )
+            self.scratch = max(self.scratch, one.scratch)
+        return steps
+
+    def _step(
+        self, launch: Launch, source: Nest | str, pointers: tuple[tuple[int, int], ...],
+        numbers: Sequence[int], call: NestCall | None, taken: int, work: Work,
+    ) -> Step:  # fmt: skip
+        """A kernel that takes numbers from the table, and the scalars of a call, if any."""
+        start = len(self.table)
+        self.table += numbers
+        scalars = () if call is None else launch.scalars
+        values = [*[0] * len(scalars), *(() if call is None else call.fixed)]
+        given = [*[0] * len(pointers), *values, start, 0, taken, work.grain]
         return Step(
-            compiled(self._backend, launch, source),
-            tuple([(p.buffer, p.offset) for p in launch.pointers]),
-            tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
-            given, (work.items,), source, work.group,
+            compiled(self._backend, launch, source), pointers,
+            tuple([(len(pointers) + n, s) for n, s in enumerate(scalars)]),
+            np.array(given, np.int64), (work.items,), source, work.group,
         )  # fmt: skip
 
     def with_many(
@@ -230,6 +251,11 @@ class StepBuilder:
             ((place.buffer, place.offset), (SCRATCH, 0)), (), np.array([0, 0, start], np.int64),
             (problem.a_panels, slices, 1 if problem.a_repeats else problem.products), source,
         )  # fmt: skip
+
+
+def _numbers(call: NestCall) -> list[int]:
+    """Sizes and strides, as `layout` says."""
+    return [*call.sizes, *[s for strides in call.strides for s in strides]]
 
 
 def _joins(launches: Sequence[Launch]) -> bool:

@@ -23,6 +23,12 @@ def backward(
 ) -> Gradients:
     """Gradients of `root` by every leaf below it; see `Tensor.backward`.
 
+    Raises:
+        GradientError: nothing that led to the root records gradients, or it has several elements
+            and no cotangent.
+        DTypeError: the root has no gradient, or the cotangent another dtype.
+        ShapeError: the cotangent has another shape than the root.
+
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import backward, require_grad
     >>> x = require_grad(it.asarray([1.0, 2.0]))

@@ -73,6 +73,10 @@ def require_grad(x: Tensor) -> Tensor:
     Of one in the middle of a computation the result stands in the middle too: what is computed
     from it flows back through it.
 
+    Raises:
+        DTypeError: a dtype without gradients.
+        GradientError: the tensor stands for a batch, or for none yet.
+
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import require_grad
     >>> x = require_grad(it.asarray([3.0]))

@@ -109,6 +109,9 @@ def check_labels(labels: ArrayLike, classes: int) -> None:
         labels: of any shape.
         classes: how many classes there are.
 
+    Raises:
+        DataValueError: labels that are no integers, or out of range.
+
     >>> from ingle.dataset import check_labels
     >>> check_labels([0, 3, 12], classes=10)
     Traceback (most recent call last):

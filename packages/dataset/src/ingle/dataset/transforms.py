@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from .base import Dataset, IndexedDataset, Indices, position
-from .batching import sample_at, take, takes_copies
+from .batching import sample_at, take
 from .errors import DataValueError, SampleError
+from .views import ChosenSamples
 
 T = TypeVar("T")
 
 
-class FilterDataset(IndexedDataset[T], Generic[T]):
+class FilterDataset(ChosenSamples[T], Generic[T]):
     """The samples for which a function answers true, in their order.
 
     Every sample is made once to ask the function, when the length or a sample is first wanted; from
@@ -36,16 +38,12 @@ class FilterDataset(IndexedDataset[T], Generic[T]):
     def __init__(self, dataset: Dataset[T], predicate: Callable[[T], object]) -> None:
         self.dataset = dataset
         self.predicate = predicate
-        self._indices: Indices | None = None
 
-    @property
-    def indices(self) -> Indices:
+    @cached_property
+    def indices(self) -> Indices:  # type: ignore[override]
         """The positions of the samples in the dataset that was filtered."""
-        if self._indices is None:
-            # Threads may search at the same time; all of them find the same.
-            found = [i for i in range(len(self.dataset)) if self._accepts(i)]
-            self._indices = np.array(found, dtype=np.int64)
-        return self._indices
+        found = [i for i in range(len(self.dataset)) if self._accepts(i)]
+        return np.array(found, dtype=np.int64)
 
     def _accepts(self, index: int) -> bool:
         sample = sample_at(self.dataset, index)
@@ -57,21 +55,6 @@ class FilterDataset(IndexedDataset[T], Generic[T]):
                 f"{type(self.dataset).__name__}: {type(error).__name__}: {error}",
                 index,
             ) from error
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int, /) -> T:
-        return self.dataset[int(self.indices[position(index, len(self), self)])]
-
-    @property
-    def takes_copies(self) -> bool:
-        """Whether nobody else holds the arrays of `take`."""
-        return type(self).take is FilterDataset.take and takes_copies(self.dataset)
-
-    def take(self, indices: Indices) -> Any:
-        """A batch of the samples at `indices`."""
-        return take(self.dataset, self.indices[indices])
 
 
 class WindowDataset(IndexedDataset[Any]):

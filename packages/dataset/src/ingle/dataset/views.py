@@ -36,7 +36,34 @@ class MapDataset(IndexedDataset[T], Generic[T]):
         return self.function(self.dataset[position(index, len(self), self)])
 
 
-class Subset(IndexedDataset[T], Generic[T]):
+class ChosenSamples(IndexedDataset[T], Generic[T]):
+    """The samples of a dataset at some positions: what `Subset` and `FilterDataset` share.
+
+    Attributes:
+        dataset: where the samples are.
+        indices: their positions there.
+    """
+
+    dataset: Dataset[T]
+    indices: Indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int, /) -> T:
+        return self.dataset[int(self.indices[position(index, len(self), self)])]
+
+    @property
+    def takes_copies(self) -> bool:
+        """Whether nobody else holds the arrays of `take`."""
+        return type(self).take is ChosenSamples.take and takes_copies(self.dataset)
+
+    def take(self, indices: Indices) -> Any:
+        """A batch of the samples at `indices`."""
+        return take(self.dataset, self.indices[indices])
+
+
+class Subset(ChosenSamples[T], Generic[T]):
     """Some of the samples of a dataset, in a given order.
 
     Args:
@@ -54,21 +81,6 @@ class Subset(IndexedDataset[T], Generic[T]):
     def __init__(self, dataset: Dataset[T], indices: Sequence[int] | NDArray[Any]) -> None:
         self.dataset = dataset
         self.indices = positions(indices, len(dataset), self)
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int, /) -> T:
-        return self.dataset[int(self.indices[position(index, len(self), self)])]
-
-    @property
-    def takes_copies(self) -> bool:
-        """Whether nobody else holds the arrays of `take`."""
-        return type(self).take is Subset.take and takes_copies(self.dataset)
-
-    def take(self, indices: Indices) -> Any:
-        """A batch of the samples at `indices`."""
-        return take(self.dataset, self.indices[indices])
 
 
 class ConcatDataset(IndexedDataset[T], Generic[T]):

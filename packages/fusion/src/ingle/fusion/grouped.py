@@ -3,6 +3,7 @@
 from ingle.tensor.interruptions import is_from_outside as is_from_outside
 
 from .device_group import DeviceGroup as DeviceGroup
+from .device_group import PlannedPart as PlannedPart
 from .ir.graph import Graph as Graph
 from .ir.graph import Node as Node
 from .record.log import LazyHandle as LazyHandle

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ingle.tensor.blocks import holding
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import call_staged
 from ingle.tensor.errors import BackendError
@@ -23,6 +25,7 @@ from .runtime.plan_cache import Attempt, PlanError, Replay
 from .runtime.plan_codegen import DonationState
 from .support.refcounts import HELD_TWICE, refs
 from .support.run_ahead import setting
+from .support.source_location import Line, told_lines, user_line, with_lines
 
 if TYPE_CHECKING:
     from ingle.tensor.cell import Cell
@@ -73,6 +76,13 @@ class LazyStream(Log):
         self._limit = MOST_BYTES
         self._running: tuple[Sequence[LazyHandle], DonationState, int] | None = None
         self._former = FormerValues()
+        self._asked: dict[int, tuple[str, Line]] = {}
+
+    def _note(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        for x in inputs:
+            if type(x) is not Scalar and x.dtype.is_integer:
+                self._asked[len(self.written)] = op.operation.name, user_line()
+                return
 
     def shorten(self) -> None:
         count = len(self.written)
@@ -218,12 +228,15 @@ class LazyStream(Log):
         """Lets go of what the log ran on."""
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
+        self._asked = {}
         self._former.forget()
 
     def _run(self, handles: Sequence[LazyHandle], donation: DonationState) -> None:
         outputs = [h.number for h in handles]
         try:
-            values = self._computed(outputs, donation)
+            # Which one has failed, a plan for all such logs cannot tell.
+            with holding(told_lines, partial(_with_asked, self._asked)):
+                values = self._computed(outputs, donation)
         except Exception as error:
             if donation.done or is_from_outside(error):
                 raise
@@ -263,7 +276,11 @@ class LazyStream(Log):
         numbers: Sequence[Any],
     ) -> list[Any]:  # fmt: skip
         """Whatever has nothing to do with a failure gets its value."""
-        return Attempt(self.backend.inner, read_log(log, outputs))(given, numbers)
+        graph, asked, unknown = read_log(log, outputs), self._asked, ("", Line(None, 0))
+        graph.lines = [
+            asked.get(n, unknown)[1] for n, entry in enumerate(log) if type(entry[0]) is Op
+        ]
+        return Attempt(self.backend.inner, graph)(given, numbers)
 
     def _run_aside(self, wanted: LazyHandle) -> Sequence[LazyHandle]:
         """Values for what interrupted this stream while it grew or ran, and for finalizers; it goes
@@ -300,6 +317,14 @@ class LazyStream(Log):
             else:
                 return True
         return False
+
+
+def _with_asked(asked: Mapping[int, tuple[str, Line]], text: str) -> str:
+    """What went wrong, with the lines that asked for operations of the name that it begins with, or
+    else for any whose indices may be wrong."""
+    name = text.partition(":")[0]
+    mine = [line for own, line in asked.values() if own == name]
+    return with_lines(text, mine or [line for _, line in asked.values()])
 
 
 def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:

@@ -31,6 +31,17 @@ def sizes(layer: str, argument: str, value: object, count: int, least: int = 1) 
     return (size(layer, argument, value, least),) * count
 
 
+def channel_groups(layer: str, value: object, in_channels: int, out_channels: int) -> int:
+    """The number of groups that channels are divided into, each read by its own kernels."""
+    groups = size(layer, "groups", value)
+    if in_channels % groups or out_channels % groups:
+        raise ArgumentError(
+            f"{layer}: in_channels={in_channels} and out_channels={out_channels} must both be "
+            f"divisible by groups={groups}"
+        )
+    return groups
+
+
 def make(
     init: Init | None,
     default: Init,

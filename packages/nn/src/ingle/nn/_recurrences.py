@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, OperandError
 
 from .parameter import Parameter
 
@@ -38,6 +38,16 @@ def known_activation(name: str, nonlinearity: str) -> str:
             f"{name}: nonlinearity must be {' or '.join(map(repr, ELMAN))}, got {nonlinearity!r}"
         )
     return nonlinearity
+
+
+def given_states(name: str, labels: Sequence[str], hx: Any) -> Sequence[Any]:
+    """The states that a layer is called with, one for each of its labels."""
+    given = (hx,) if len(labels) == 1 else hx
+    if not isinstance(given, (tuple, list)) or len(given) != len(labels):
+        raise OperandError(
+            f"{name}: the state must be a pair ({', '.join(labels)}), got {type(hx).__name__}"
+        )
+    return given
 
 
 def lstm(

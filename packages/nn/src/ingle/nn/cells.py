@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
-from ingle.tensor.errors import OperandError, ShapeError
+from ingle.tensor.errors import ShapeError
 from ingle.tensor.random import Generator
 
 from . import _recurrences
@@ -60,12 +60,7 @@ class RNNCellBase(Module):
         if hx is None:
             zero = it.zeros(expected, dtype=x.dtype, device=x.device)
             return (zero,) * len(self._states)
-        given = (hx,) if len(self._states) == 1 else hx
-        if not isinstance(given, (tuple, list)) or len(given) != len(self._states):
-            raise OperandError(
-                f"{name}: the state must be a pair ({', '.join(self._states)}), got "
-                f"{type(hx).__name__}"
-            )
+        given = _recurrences.given_states(name, self._states, hx)
         found = tuple(it.asarray(s) for s in given)
         for label, state in zip(self._states, found, strict=True):
             if state.shape != expected:

@@ -11,7 +11,7 @@ from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.random import Generator
 
-from ._arguments import Sizes, make, size, sizes
+from ._arguments import Sizes, channel_groups, make, size, sizes
 from .init import Init, KaimingUniform, Uniform
 from .module import Module
 from .parameter import Parameter
@@ -45,18 +45,13 @@ class _Conv(Module):
         self.stride = sizes(name, "stride", stride, n)
         self.dilation = sizes(name, "dilation", dilation, n)
         self.padding = _padding(name, padding, n, self.stride)
-        self.groups = size(name, "groups", groups)
+        self.groups = channel_groups(name, groups, in_channels, out_channels)
         modes = ("zeros", "reflect", "replicate", "circular")
         if padding_mode not in modes:
             raise ArgumentError(
                 f"{name}: padding_mode must be one of {', '.join(modes)}, got {padding_mode!r}"
             )
         self.padding_mode = padding_mode
-        if in_channels % groups or out_channels % groups:
-            raise ArgumentError(
-                f"{name}: in_channels={in_channels} and out_channels={out_channels} must both be "
-                f"divisible by groups={groups}"
-            )
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         bound = 1.0 / math.sqrt(math.prod(shape[1:]))
         place = (dtype, device, generator)

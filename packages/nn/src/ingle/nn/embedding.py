@@ -74,6 +74,9 @@ class _Table(Module):
             freeze: whether they are not trained.
             options: of the layer.
 
+        Raises:
+            ShapeError: `embeddings` have not two axes.
+
         >>> import ingle.tensor as it
         >>> from ingle.nn import Embedding
         >>> layer = Embedding.from_pretrained([[1.0, 2.0], [3.0, 4.0]])

@@ -11,7 +11,7 @@ from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.random import Generator
 
-from ._arguments import Sizes, make, size, sizes
+from ._arguments import Sizes, channel_groups, make, size, sizes
 from .init import Init, KaimingUniform, Uniform
 from .module import Module
 from .parameter import Parameter
@@ -257,12 +257,7 @@ class DeformConv2d(Module):
         name = "DeformConv2d"
         self.in_channels = size(name, "in_channels", in_channels)
         self.out_channels = size(name, "out_channels", out_channels)
-        self.groups = size(name, "groups", groups)
-        if in_channels % groups or out_channels % groups:
-            raise ArgumentError(
-                f"{name}: in_channels={in_channels} and out_channels={out_channels} must both be "
-                f"divisible by groups={groups}"
-            )
+        self.groups = channel_groups(name, groups, in_channels, out_channels)
         self.kernel_size = sizes(name, "kernel_size", kernel_size, 2)
         self.stride = sizes(name, "stride", stride, 2)
         self.padding = sizes(name, "padding", padding, 2, 0)

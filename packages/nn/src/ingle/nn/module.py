@@ -272,6 +272,9 @@ class Module(structure.Watched, PyTorchMethods):
     def to(self: M, device: Device | str | DType | None = None, dtype: object = None) -> M:
         """Moves all parameters and buffers to a device, and casts the floating ones to a dtype.
 
+        Raises:
+            DTypeError: `dtype` is no float dtype.
+
         >>> from ingle.nn import Linear
         >>> Linear(2, 3).to(dtype="float64").weight.dtype
         float64

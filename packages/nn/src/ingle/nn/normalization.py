@@ -107,6 +107,8 @@ class BatchNorm1d(_BatchNorm):
     Threads may train one layer: every batch moves mean, variance and counter together and none is
     lost, in the order in which they come, which the last digits depend on. Within a `transaction`
     the move starts from what the thread's own transaction has seen, and the last to end wins.
+    The move of a plain call stands by itself, whatever fails after it; that of a call within the
+    `transaction` of a step, or within a compiled step, is taken back with the step.
 
     Args:
         num_features: the number of channels, the size of axis 1.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
-from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.programs import loops_once
 from ingle.tensor.random import Generator
 
@@ -156,12 +156,7 @@ class RNNBase(Module):
                 it.zeros((count, x.shape[1], width), dtype=x.dtype, device=x.device)
                 for width in widths
             )
-        given = (hx,) if len(self._states) == 1 else hx
-        if not isinstance(given, (tuple, list)) or len(given) != len(self._states):
-            raise OperandError(
-                f"{name}: the state must be a pair ({', '.join(self._states)}), got "
-                f"{type(hx).__name__}"
-            )
+        given = _recurrences.given_states(name, self._states, hx)
         found = []
         for label, value, width in zip(self._states, given, widths, strict=True):
             state = it.asarray(value)

@@ -122,6 +122,9 @@ def summary(model: Module, *inputs: Any, **options: Any) -> Summary:
     Returns:
         The rows, which print as a table.
 
+    Raises:
+        OperandError: `model` is no Module, or there are no inputs.
+
     >>> from ingle import nn
     >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     >>> print(nn.summary(model, (32, 8)))

@@ -12,7 +12,7 @@ from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
 
-from ._arguments import Sizes, make, size, sizes
+from ._arguments import Sizes, channel_groups, make, size, sizes
 from .init import Init, KaimingUniform, Uniform
 from .module import Module
 from .parameter import Parameter
@@ -51,12 +51,7 @@ class _ConvTranspose(Module):
         self.padding = sizes(name, "padding", padding, n, 0)
         self.output_padding = sizes(name, "output_padding", output_padding, n, 0)
         self.dilation = sizes(name, "dilation", dilation, n)
-        self.groups = size(name, "groups", groups)
-        if in_channels % groups or out_channels % groups:
-            raise ArgumentError(
-                f"{name}: in_channels={in_channels} and out_channels={out_channels} must both be "
-                f"divisible by groups={groups}"
-            )
+        self.groups = channel_groups(name, groups, in_channels, out_channels)
         shape = (in_channels, out_channels // groups, *self.kernel_size)
         bound = 1.0 / math.sqrt(math.prod(shape[1:]))
         place = (dtype, device, generator)

@@ -82,6 +82,9 @@ def clip_grad_norm(
 def clip_grad_value(grads: Gradients, max_value: float) -> Gradients:
     """Cuts every element of every gradient to [-max_value, max_value].
 
+    Raises:
+        ArgumentError: `max_value` is negative.
+
     >>> import ingle.tensor as it
     >>> from ingle.optim import clip_grad_value
     >>> w = it.asarray([1.0, -4.0]).require_grad()

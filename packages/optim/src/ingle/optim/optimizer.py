@@ -205,6 +205,9 @@ class Optimizer(Structured):
     def backward_step(self, loss: Tensor) -> Gradients:
         """`loss.backward()` and `step` in one; returns the gradients as they were computed.
 
+        Raises:
+            NonFiniteError: the loss is no finite number, with `error_if_nonfinite`.
+
         >>> import ingle.tensor as it
         >>> from ingle import nn, optim
         >>> w = nn.Parameter([4.0])

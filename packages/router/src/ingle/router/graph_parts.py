@@ -6,11 +6,11 @@ run, so there are few parts: a step of training with a model split in two has th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingle.fusion.grouped import Executable, Graph, Node
+from ingle.fusion.grouped import Executable, Graph, Node, PlannedPart
 from ingle.tensor.contract import Aval, Handle
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Part:
         inputs: the values that it takes, as the whole graph counts them.
         scalars: positions of the numbers that it takes.
         results: the values that somebody behind it needs.
+        graph: of the part.
         executable: runs it.
         dying: values that nobody needs any more behind it, with the member that has them.
     """
@@ -41,6 +42,7 @@ class Part:
     inputs: tuple[int, ...]
     scalars: tuple[int, ...]
     results: tuple[int, ...]
+    graph: Graph
     executable: Executable
     dying: tuple[tuple[Member, int], ...]
 
@@ -71,7 +73,7 @@ class PartedGraph:
         for node in graph.nodes:
             here = self._place[node.results[0]]
             if self._only_moves(graph, node, here):
-                self._alias[node.results[0]] = self._root(node.args[0])
+                self._alias[node.results[0]] = self.root(node.args[0])
                 continue
             runner = here.runner(node.op, _avals(graph, node))
             if runner is not here:
@@ -79,22 +81,23 @@ class PartedGraph:
             work.append((node, runner))
             for result in node.results:
                 self._runs_at[result] = runner
-        self.parts = self._planned(graph, _runs(graph, work, self._root))
+        self.parts = self._planned(graph, _runs(graph, work, self.root))
 
     def _only_moves(self, graph: Graph, node: Node, here: Member) -> bool:
         if len(node.args) != 1 or graph.values[node.args[0]].kind not in ("input", "result"):
             return False
         return self._place[node.args[0]] is not here
 
-    def _root(self, number: int) -> int:
-        return self._alias.get(number, number)
+    def root(self, value: int, /) -> int:
+        """The value that one of the graph stands for: itself, unless it is only moved."""
+        return self._alias.get(value, value)
 
     def _source(self, number: int) -> Member:
         """Which member has a value first."""
         return self._runs_at.get(number, self._place[number])
 
     def _planned(self, graph: Graph, runs: Sequence[tuple[Member, list[Node]]]) -> list[Part]:
-        needed = {self._root(o) for o in self._outputs}
+        needed = {self.root(o) for o in self._outputs}
         asked = zip(graph.nodes, graph.lines, strict=False)
         lines = {node.results: line for node, line in asked}
         made: list[tuple[Member, Graph, list[int], list[int], list[int]]] = []
@@ -104,7 +107,7 @@ class PartedGraph:
             scalars: list[int] = []
             for node in nodes:
                 args = []
-                for arg in map(self._root, node.args):
+                for arg in map(self.root, node.args):
                     if arg not in place:
                         value = graph.values[arg]
                         if value.kind == "constant":
@@ -131,13 +134,13 @@ class PartedGraph:
         for index, (_, _, taken, _, given) in enumerate(made):
             last.update(dict.fromkeys((*taken, *given), index))
         for output in self._outputs:
-            last.pop(self._root(output), None)
+            last.pop(self.root(output), None)
         dying: list[list[int]] = [[] for _ in made]
         for number, index in last.items():
             dying[index].append(number)
         return [
             Part(
-                member, tuple(inputs), tuple(scalars), tuple(results), member.prepare(part),
+                member, tuple(inputs), tuple(scalars), tuple(results), part, member.prepare(part),
                 tuple([(m, n) for n in dying[i] for m in self._router.members]),
             )
             for i, (member, part, inputs, scalars, results) in enumerate(made)
@@ -155,26 +158,50 @@ class PartedGraph:
 
     def begin(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         """Runs them where nothing is written that a failed run must not have changed."""
+        known = self._received(given)
+        for part in self.parts:
+            self._run(part, known, numbers)
+        return [self._at(self._place[o], self.root(o), known) for o in self._outputs]
+
+    def explained(
+        self, given: Sequence[Handle], numbers: Sequence[Any], runs: bool, /
+    ) -> Iterator[PlannedPart]:
+        """The parts, with what each runs on if they run one after the other."""
+        known = self._received(given) if runs else {}
+        for part in self.parts:
+            inputs = [self._at(part.member, n, known) for n in part.inputs] if runs else []
+            yield PlannedPart(
+                str(part.member.device), part.member.hardware, part.graph, part.executable,
+                part.inputs, part.results, inputs, [numbers[i] for i in part.scalars],
+            )  # fmt: skip
+            if runs:
+                self._run(part, known, numbers)
+
+    def _received(self, given: Sequence[Handle]) -> dict[tuple[Member, int], Handle]:
+        """The inputs, wherever they are needed. A copy to another device waits for all that its own
+        was asked for before."""
         known: dict[tuple[Member, int], Handle] = {}
         for number, handle in zip(self._inputs, given, strict=True):
             known[self._place[number], number] = handle
-        # A copy to another device waits for all that its own was asked for before.
         for part in self.parts:
             for number in part.inputs:
                 if (self._source(number), number) in known:
                     self._at(part.member, number, known)
-        for part in self.parts:
-            inputs = [self._at(part.member, n, known) for n in part.inputs]
-            taken = [numbers[i] for i in part.scalars]
-            begin = getattr(part.executable, "begin", part.executable)
-            with part.member.answering("a part of a plan"):
-                results = begin(inputs, taken)
-            del inputs
-            for number, handle in zip(part.results, results, strict=True):
-                known[part.member, number] = handle
-            for key in part.dying:
-                known.pop(key, None)
-        return [self._at(self._place[o], self._root(o), known) for o in self._outputs]
+        return known
+
+    def _run(
+        self, part: Part, known: dict[tuple[Member, int], Handle], numbers: Sequence[Any]
+    ) -> None:
+        """Runs one, and forgets what nobody behind it needs."""
+        inputs = [self._at(part.member, n, known) for n in part.inputs]
+        taken = [numbers[i] for i in part.scalars]
+        begin = getattr(part.executable, "begin", part.executable)
+        with part.member.answering("a part of a plan"):
+            results = begin(inputs, taken)
+        for number, handle in zip(part.results, results, strict=True):
+            known[part.member, number] = handle
+        for key in part.dying:
+            known.pop(key, None)
 
     def _at(self, member: Member, number: int, known: dict[tuple[Member, int], Handle]) -> Handle:
         """A value at a member, moved there if it is not yet."""

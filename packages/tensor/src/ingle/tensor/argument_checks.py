@@ -26,6 +26,9 @@ def is_number(value: object) -> bool:
 def number(who: str, argument: str, value: object) -> float:
     """A number as a float; a text is none, also where it reads as one.
 
+    Raises:
+        ArgumentError: it is no number.
+
     >>> number("Dropout", "p", 1)
     1.0
     """
@@ -37,6 +40,9 @@ def number(who: str, argument: str, value: object) -> float:
 
 def whole(who: str, argument: str, value: object, least: int | None = None) -> int:
     """A whole number, of at least `least` if that is given; a flag is none.
+
+    Raises:
+        ArgumentError: it is no whole number, or less than `least`.
 
     >>> whole("Linear", "in_features", 3, least=1)
     3

@@ -95,7 +95,13 @@ def chosen_device() -> Device | None:
 
 
 def default_device() -> Device:
-    """The device of new tensors: `with device(...)`, `INGLE_DEVICE`, or the best there is."""
+    """The device of new tensors: `with device(...)`, `INGLE_DEVICE`, or the best there is.
+
+    >>> import ingle.tensor as it
+    >>> with it.device("numpy"):
+    ...     it.default_device()
+    Device('numpy')
+    """
     chosen = _chosen.get()
     if chosen is not None:
         return chosen

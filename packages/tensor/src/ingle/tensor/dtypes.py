@@ -161,6 +161,9 @@ def default_dtypes(
 ) -> Generator[None, Any, None]:
     """Changes the default dtypes inside a `with` block, for this thread or task only.
 
+    Raises:
+        DTypeError: a dtype of another kind.
+
     >>> import ingle.tensor as it
     >>> with it.default_dtypes(floating=it.float64):
     ...     it.zeros(2).dtype

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from .errors import ArgumentError
-from .later_arguments import refuse, with_advice, without_numpys
+from .later_arguments import called_otherwise, refuse, with_advice
 
 _PAIR = "PyTorch gives the values and their indices there; write "
 _DIFFERENT = {
@@ -132,11 +132,7 @@ def _with_dim(
         try:
             return function(*args, **options)
         except TypeError:
-            asked = without_numpys(options)
-            if len(asked) < len(options):
-                return call(*args, **asked)
-            refuse(function, args, options)
-            raise
+            return called_otherwise(call, function, args, options)
 
     return call
 

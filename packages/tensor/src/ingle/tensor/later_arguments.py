@@ -168,14 +168,28 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
         try:
             return function(*args, **options)
         except TypeError:
-            asked = without_numpys(options)
-            if len(asked) < len(options):
-                return call(*args, **asked)
-            refuse(function, args, options)
-            raise
+            return called_otherwise(call, function, args, options)
 
     _plain[call] = function
     return call
+
+
+def called_otherwise(
+    call: Callable[..., Any], function: FunctionType, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """What a call gives without the options that NumPy sets, or the error that is being handled,
+    with advice where there is any.
+
+    Args:
+        call: what is called once more.
+        function: what did not take the arguments.
+        args, options: the arguments.
+    """
+    asked = without_numpys(options)
+    if len(asked) < len(options):
+        return call(*args, **asked)
+    refuse(function, args, options)
+    raise
 
 
 def without_numpys(options: dict[str, Any]) -> dict[str, Any]:

@@ -145,6 +145,9 @@ class NamedTensor:
         Args:
             names: all names of the tensor, and any others.
 
+        Raises:
+            AxisError: the names leave out an axis.
+
         >>> import ingle.tensor as it
         >>> from ingle.tensor import named
         >>> named.named(it.zeros((2, 3)), "a b").align_to("b new a").tensor.shape
@@ -186,6 +189,9 @@ class NamedTensor:
     def merge(self, names: Names, new: str, /) -> NamedTensor:
         """Several axes as one, in the order in which they are named, in the place of the first.
 
+        Raises:
+            ArgumentError: there is no name.
+
         >>> import ingle.tensor as it
         >>> from ingle.tensor import named
         >>> named.named(it.zeros((2, 3, 4)), "a b c").merge("c a", "d").sizes
@@ -207,6 +213,9 @@ class NamedTensor:
     def unmerge(self, name: str, /, **sizes: int) -> NamedTensor:
         """One axis as several, of which one size may be -1.
 
+        Raises:
+            ShapeError: the axis does not split into these sizes.
+
         >>> import ingle.tensor as it
         >>> from ingle.tensor import named
         >>> named.named(it.zeros((2, 6)), "a b").unmerge("b", row=2, column=-1).sizes
@@ -224,6 +233,9 @@ class NamedTensor:
 
     def select(self, **indices: Any) -> NamedTensor:
         """Elements along axes by their names: a number drops the axis, a slice or list keeps it.
+
+        Raises:
+            ShapeError: the indices have several axes.
 
         >>> import ingle.tensor as it
         >>> from ingle.tensor import named
@@ -365,6 +377,9 @@ def apply(function: Callable[..., Any], /, *operands: Any, **options: Any) -> Na
         operands: named tensors, and numbers or 0-d tensors.
         options: for the function.
 
+    Raises:
+        ShapeError: the function is not elementwise.
+
     >>> import ingle.tensor as it
     >>> from ingle.tensor import named
     >>> a, b = named.named(it.zeros(2), "a"), named.named(it.ones(3), "b")
@@ -390,6 +405,9 @@ def dot(*operands: NamedTensor, over: Names) -> NamedTensor:
     Args:
         operands: named tensors. Axes that several share and that are not summed over are matched.
         over: the names to sum over.
+
+    Raises:
+        AxisError: none of the operands has an axis of that name.
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor import named

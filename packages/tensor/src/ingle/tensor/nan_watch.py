@@ -21,7 +21,7 @@ from .errors import AnomalyError
 from .locks import renewed
 from .operation import Op
 from .programs import Program
-from .programs.tracing import user_line
+from .programs.tracer import user_line
 
 active = 0
 """How many blocks of `anomaly()` there are, in all threads: asked before results are skipped."""

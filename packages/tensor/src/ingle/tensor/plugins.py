@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from .contract import CONTRACT_VERSION, Backend
 from .device import Device, Loader, install_loader
-from .dtypes import as_dtype
-from .errors import BackendError, DTypeError, MissingPackageError, SettingError
+from .errors import BackendError, MissingPackageError, SettingError
 from .late_imports import load, uninterrupted
 from .locks import renewed
+from .plugin_checks import BackendDescription as BackendDescription
+from .plugin_checks import Discovery as Discovery
+from .plugin_checks import check_answers, check_fields, check_made, dtype_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "ingle"
-
-
-@dataclass(frozen=True, slots=True)
-class BackendDescription:
-    """What a plugin says of its backend before anything heavy is loaded.
-
-    Attributes:
-        create: makes the backend of the device with the given index.
-        count: how many devices there are now; 0 with `missing` as the reason.
-        priority: the default device is the one with the highest priority; numpy has 0.
-        contract: the contract version it was written for.
-        summary: one line for `ingle info`.
-        missing: why `count` is 0, and what the user can do.
-    """
-
-    create: Callable[[int], Backend]
-    count: Callable[[], int] = lambda: 1
-    priority: int = 0
-    contract: int = CONTRACT_VERSION
-    summary: str = ""
-    missing: str = ""
-
-
-@dataclass(slots=True)
-class Discovery:
-    """What was found: names to `"module:attribute"`, and failures by the plugin's name."""
-
-    plugins: dict[str, str] = field(default_factory=dict)
-    backends: dict[str, str] = field(default_factory=dict)
-    transforms: dict[str, str] = field(default_factory=dict)
-    commands: dict[str, str] = field(default_factory=dict)
-    loggers: dict[str, str] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    owners: dict[str, str] = field(default_factory=dict)
 
 
 _lock = renewed(sys.modules[__name__], "_lock")
@@ -175,7 +141,7 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
                 "loggers": manager.hook.ingle_loggers(),
             }
             for kind, maps in answers.items():
-                _check_answers(found, kind, maps)
+                check_answers(found, kind, maps)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -188,42 +154,6 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
                 getattr(found, kind)[key] = place
                 found.owners[f"{kind}:{key}"] = name
     return found
-
-
-def _check_answers(found: Discovery, kind: str, maps: list[Any]) -> None:
-    for answer in maps:
-        items = answer.items() if isinstance(answer, dict) else [(answer, None)]
-        for key, place in items:
-            if not isinstance(place, str) or ":" not in place:
-                raise TypeError(
-                    f"ingle_{kind} must return a dict of names to 'module:attribute' strings, "
-                    f"got {answer!r}"
-                )
-            if kind == "backends":
-                _check_name(key)
-            if key in getattr(found, kind):
-                owner = found.owners[f"{kind}:{key}"]
-                raise BackendError(
-                    f"{kind[:-1]} {key!r} is already brought by plugin {owner!r}; "
-                    "uninstall one of the two"
-                )
-
-
-_NAME = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
-
-
-def _check_name(name: object) -> None:
-    """Raises for what `Device.parse` would not read back as the name of a device."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BackendError(
-            f"a backend is named {name!r}; a name is a letter, and then letters, digits, '_', '-' "
-            "and '.', such as 'cuda'"
-        )
-    if _dtype_of(name) is not None:
-        raise BackendError(
-            f"a backend is named {name!r}, which is a dtype, and x.to({name!r}) has to be clear; "
-            "choose another name"
-        )
 
 
 def load_attribute(place: str) -> Any:
@@ -288,7 +218,7 @@ def describe(name: str) -> BackendDescription:
             f"backend {name!r}: {known.backends[name]!r} must be a BackendDescription, "
             f"it is a {type(description).__name__}; this is a mistake in its plugin"
         )
-    _check_fields(name, description)
+    check_fields(name, description)
     if description.contract != CONTRACT_VERSION:
         raise BackendError(
             f"backend {name!r} was written for contract {description.contract}, this is contract "
@@ -298,25 +228,6 @@ def describe(name: str) -> BackendDescription:
     return description
 
 
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "create": (callable, "a function of an index"),
-    "count": (callable, "a function without arguments"),
-    "priority": (lambda value: type(value) is int, "an int"),
-    "summary": (lambda value: isinstance(value, str), "a string"),
-    "missing": (lambda value: isinstance(value, str), "a string"),
-}
-
-
-def _check_fields(name: str, description: BackendDescription) -> None:
-    for key, (fits, wanted) in _FIELDS.items():
-        value = getattr(description, key)
-        if not fits(value):
-            raise BackendError(
-                f"backend {name!r}: its description has {key}={value!r}, {wanted} was expected; "
-                "this is a mistake in its plugin"
-            )
-
-
 _PUBLISHED = {"numpy": "ingle-numpy", "cpu": "ingle-cpu"}
 """Backends that are published with Ingle. A command to install any name would invite squatters."""
 
@@ -324,7 +235,7 @@ _PUBLISHED = {"numpy": "ingle-numpy", "cpu": "ingle-cpu"}
 def _unknown(name: str, known: Discovery) -> str:
     from difflib import get_close_matches
 
-    dtype = _dtype_of(name)
+    dtype = dtype_of(name)
     if dtype is not None:
         return (
             f"{name!r} is a dtype, and a device was expected. To cast, write "
@@ -339,14 +250,6 @@ def _unknown(name: str, known: Discovery) -> str:
     elif not near:
         install = "\n  A device comes with a plugin: `ingle info` shows what is installed here"
     return f"no backend named {name!r}{guess} Installed: {have}.{failure_lines(known)}{install}"
-
-
-def _dtype_of(name: str) -> str | None:
-    """The dtype that somebody took for a device: `model.to("float64")`, `x.to("half")`."""
-    try:
-        return as_dtype(name).name if len(name) > 2 else None
-    except (DTypeError, TypeError, ValueError, SyntaxError):  # NumPy parses lists of fields
-        return None
 
 
 def failure_lines(known: Discovery) -> str:
@@ -409,27 +312,10 @@ def load_backend(where: Device) -> Backend:
             except BaseException as error:
                 refuse_to_blame(error)
                 raise BackendError(_broken(where.name, "cannot be made", error)) from error
-            _check_made(where, made)
+            check_made(where, made)
             # A handler of signals may have come by, and a device has one backend.
             _backends.setdefault(where, made)
     return _backends[where]
-
-
-def _check_made(where: Device, made: object) -> None:
-    what = f"backend {where.name!r}: create({where.index}) returned"
-    members = [*Backend.__annotations__, *(m for m in vars(Backend) if not m.startswith("_"))]
-    lacks = [m for m in members if not hasattr(made, m)]
-    if lacks:
-        raise BackendError(
-            f"{what} {made!r}, which lacks {', '.join(lacks)} of ingle.tensor.contract.Backend; "
-            "this is a mistake in its plugin"
-        )
-    device = cast(Backend, made).device
-    if device != where:
-        raise BackendError(
-            f"{what} the backend of device {str(device)!r}, and '{where.name}:{where.index}' was "
-            "asked for; this is a mistake in its plugin"
-        )
 
 
 def _too_few(description: BackendDescription, count: int) -> str:

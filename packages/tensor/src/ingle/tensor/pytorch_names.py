@@ -418,6 +418,9 @@ def _is_method(name: str) -> bool:
 def missing(name: str) -> NoReturn:
     """What `ingle.tensor` raises for a name that it does not have; the message says what to write.
 
+    Raises:
+        AttributeError: always; it says what to write, where that is known.
+
     >>> import ingle.tensor as it
     >>> it.cat
     Traceback (most recent call last):

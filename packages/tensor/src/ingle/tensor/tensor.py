@@ -60,6 +60,13 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
     A tensor never changes: `x[i] = v` and `x += y` rebind this Python object to an updated
     value, and other objects keep theirs.
+
+    >>> import ingle.tensor as it
+    >>> x = it.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> y = x
+    >>> x += 1.0
+    >>> x.tolist(), y.sum(axis=0).tolist(), y.shape, y.dtype
+    ([[2.0, 3.0], [4.0, 5.0]], [6.0, 8.0], (2, 2), float32)
     """
 
     __slots__ = ("__weakref__", "_handle")
@@ -137,6 +144,9 @@ class Tensor(NumberProtocol, Operators, Exchange):
 
     def item(self) -> Any:
         """The value of a tensor of one element, as a Python number.
+
+        Raises:
+            ArgumentError: the tensor has several elements, or none.
 
         >>> import ingle.tensor as it
         >>> it.asarray([2.5]).item()

@@ -32,6 +32,7 @@ def _random_case(seed: int) -> tuple[list[np.ndarray], dict[str, Any], int]:
     return arrays, options, rank
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.usefixtures("road")
 def test_forward_and_gradients_of_both_orders(like_torch: Any, seed: int) -> None:

@@ -45,6 +45,7 @@ def test_linear(like_torch: Any, rank: int, size: Any, corners: bool | None) -> 
     _check(like_torch, rank, size=size, mode=BY_RANK[rank], align_corners=corners)
 
 
+@pytest.mark.sampled(4, slow=2)
 @pytest.mark.parametrize("size", SIZES[2])
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -224,6 +224,7 @@ def _torch() -> Any:
     return pytest.importorskip("torch")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", REAL)
 def test_gradients_equal_pytorch(name: str, like_torch: Callable[..., None]) -> None:
     ours, theirs, shape = REAL[name]

@@ -192,6 +192,7 @@ def gradient_cases() -> Iterator[Any]:
     yield case("tril", lambda a: it.tril(a, k=-1), lambda a: a.tril(-1), (3, 5))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("ours", "theirs", "shapes"), list(gradient_cases()))
 def test_gradients(ours: Any, theirs: Any, shapes: Any) -> None:
     assert_gradient(ours, theirs, *[values(s, i) for i, s in enumerate(shapes)])

@@ -32,6 +32,7 @@ CONTINUOUS: list[tuple[str, Callable[..., Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("draw", "oracle"), [c[1:] for c in CONTINUOUS], ids=[c[0] for c in CONTINUOUS]

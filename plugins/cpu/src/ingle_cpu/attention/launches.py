@@ -143,7 +143,8 @@ def _backward(problem: AttentionProblem, scale: int, workers: int) -> Contractio
     dtype = compute_dtype(problem.dtype)
     tiles, stored, size = tiling(dtype), SIZES[problem.dtype], SIZES[dtype]
     named, shared = problem.named, problem.shared
-    queries, keys, features, values = problem[6:10]
+    queries, keys = problem.queries, problem.keys
+    features, values = problem.features, problem.values
     block = rounded(SQUARE, tiles.rows, queries)
     key_block = rounded(SQUARE, tiles.square, keys)
     memory = _Memory()

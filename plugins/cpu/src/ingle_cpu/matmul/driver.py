@@ -20,7 +20,7 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import POINTERS_AT, DriverArgs, parameters
-from .driver_images import ImageCode
+from .driver_packing import PackingCode
 from .microkernel import LINE, STEPS_OF_A_LINE
 
 NAME = "contract"
@@ -31,7 +31,7 @@ def driver_source() -> IRSource:
     return IRSource(_Driver().text(), (NAME,), reduced=False)
 
 
-class _Driver(ImageCode):
+class _Driver(PackingCode):
     def __init__(self) -> None:
         super().__init__(Writer(NAME))
 
@@ -146,7 +146,7 @@ class _Driver(ImageCode):
         self.last = self.w.let("last", f"and i1 {last}, {last_turn}")
         along = self.choose(self.packs_a, self.arg.a_k, self.arg.a_step)
         here = self.shift(a, self.times(k, along))
-        self._pack_a(here)
+        self.pack_a(here)
         packed = self.times(self.times(self.arg.rows, self.deep), self.arg.size)
         self.tile_bytes = self.choose(self.packs_a, packed, self.arg.a_tile)
         self.rows_at = self.choose(self.packs_a, self.packed, here, "ptr")
@@ -177,94 +177,12 @@ class _Driver(ImageCode):
             found.append(pointer)
         return found
 
-    def _pack_a(self, a: str) -> None:
-        """Packs the unit's rows of a, a panel for each tile, if each unit shall pack its own."""
-        w = self.w
-
-        def tile(t: str, carried: Values) -> Values:
-            (to,) = carried
-            row = self.times(self.plus(self.first, t), self.arg.rows)
-            high = self.least(self.minus(self.arg.m, row), self.arg.rows)
-            source = self.shift(a, self.times(t, self.arg.a_tile))
-
-            def turn(_: str, carried: Values) -> Values:
-                source, to = carried
-                w.do(
-                    f"call void {self.arg.pack_a}(ptr {source}, i64 {self.arg.a_k}, "
-                    f"i64 {self.arg.a_row}, i64 {self.span}, i64 {high}, i64 {self.arg.rows}, "
-                    f"ptr {to})"
-                )
-                made = self.times(self.times(self.span, self.arg.rows), self.arg.size)
-                return [self.shift(source, self.arg.a_turn), self.shift(to, made)]
-
-            w.loop("turns", "0", self.now, "1", [("ptr", source), ("ptr", to)], turn)
-            return [self.shift(to, self.times(self.times(self.deep, self.arg.rows), self.arg.size))]
-
-        def tiles() -> Values:
-            w.loop("pack", "0", self.count, "1", [("ptr", self.packed)], tile)
-            return []
-
-        w.when(self.packs_a, [], tiles)
-
     def _panels(self, j: str, _: Values) -> Values:
         """All rows times some panels."""
         self.from_panel, self.to_panel = j, self.least(self.plus(j, self.arg.near), self.stop)
-        self._pack_b()
+        self.pack_b()
         self.w.loop("row", "0", self.count, "1", [("ptr", self.rows_at)], self._row)
         return []
-
-    def _pack_b(self) -> None:
-        """Packs panels of columns, if each unit shall pack its own."""
-        w = self.w
-        below = self.shift(self.b, self.times(self.k, self.arg.b_k))
-
-        def panel(j: str, carried: Values) -> Values:
-            (to,) = carried
-            column = self.times(j, self.arg.width)
-            source = self.shift(below, self.times(column, self.arg.b_j))
-            count = self.least(self.minus(self.arg.n, column), self.arg.width)
-            width = self.choose(self._is_last(j), self.arg.last_width, self.arg.width)
-            self._pack_panel(source, column, count, width, to)
-            return [self.shift(to, self._packed_panel())]
-
-        def panels() -> Values:
-            first = [("ptr", self.panel_buffer)]
-            w.loop("pack", self.from_panel, self.to_panel, "1", first, panel)
-            return []
-
-        w.when(self.packs_b, [], panels)
-
-    def _pack_panel(self, source: str, column: str, count: str, width: str, to: str) -> None:
-        w, arg = self.w, self.arg
-        of_windows, of_matrix, done = w.label("windows"), w.label("matrix"), w.label("packed")
-        w.do(f"br i1 {self.has_windows}, label %{of_windows}, label %{of_matrix}")
-        w.start(of_windows)
-        made = self.times(self.times(self.span, width), arg.size)
-
-        def turn(_: str, carried: Values) -> Values:
-            source, to = carried
-            w.do(
-                f"call void {arg.pack_b}(ptr {source}, ptr {self.windows}, i64 {self.k}, "
-                f"i64 {column}, i64 {self.span}, i64 {count}, i64 {width}, ptr {to})"
-            )
-            return [self.shift(source, arg.b_turn), self.shift(to, made)]
-
-        w.loop("turns", "0", self.now, "1", [("ptr", self.b), ("ptr", to)], turn)
-        w.do(f"br label %{done}")
-        w.start(of_matrix)
-        w.do(
-            f"call void {arg.pack_b}(ptr {source}, i64 {arg.b_k}, i64 {arg.b_j}, "
-            f"i64 {self.deep}, i64 {count}, i64 {width}, ptr {to})"
-        )
-        w.do(f"br label %{done}")
-        w.start(done)
-
-    def _packed_panel(self) -> str:
-        """Bytes of a panel that the unit packed."""
-        return self.times(self.times(self.deep, self.arg.width), self.arg.size)
-
-    def _is_last(self, j: str) -> str:
-        return self.equal(self.plus(j, "1"), self.arg.panels)
 
     def _row(self, t: str, carried: Values) -> Values:
         """All tiles of some rows, a group at a time."""
@@ -335,14 +253,14 @@ class _Driver(ImageCode):
     def _tile(self, j: str, tile: str) -> None:
         """One tile: its rows of a times a panel of b, a block of k at a time."""
         w = self.w
-        is_last = self._is_last(j)
+        is_last = self.is_last(j)
         micro = self.choose(is_last, self.arg.last_micro, self.arg.micro, "ptr")
         step = self.choose(is_last, self.arg.last_b_step, self.arg.b_step)
         lying = self.shift(
             self.b, self.plus(self.times(j, self.arg.b_panel), self.times(self.k, step))
         )
         packed = self.shift(
-            self.panel_buffer, self.times(self.minus(j, self.from_panel), self._packed_panel())
+            self.panel_buffer, self.times(self.minus(j, self.from_panel), self.packed_panel())
         )
         b = self.choose(self.packs_b, packed, lying, "ptr")
         before = self.minus(self.times(j, self.arg.width), self.first_column)

@@ -1,7 +1,7 @@
 """Atomic steps on the state that threads share, and how threads wait, as LLVM IR.
 
-All are sequentially consistent: the pool and the queue each order several words against one
-another, where anything weaker would have to be argued for word by word.
+They are sequentially consistent unless a call says `RELAXED`: the pool and the queue each order
+several words against one another, where anything weaker has to be argued for word by word.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from ..jit.host import Host
 
 _ALIGN = {"i32": 4, "i64": 8}
+_ALL = "seq_cst"
+RELAXED = "monotonic"
+"""For a word that nothing is ordered by: another step publishes it, or nobody reads more after."""
 
 
 def at(name: str, offset: int, base: str = "%state") -> str:
@@ -16,21 +19,28 @@ def at(name: str, offset: int, base: str = "%state") -> str:
     return f"  %{name} = getelementptr i8, ptr {base}, i64 {offset}\n"
 
 
-def load(name: str, place: str, kind: str = "i32") -> str:
+def load(name: str, place: str, kind: str = "i32", order: str = _ALL) -> str:
     """What a word holds now."""
-    return f"  %{name} = load atomic {kind}, ptr %{place} seq_cst, align {_ALIGN[kind]}"
+    return f"  %{name} = load atomic {kind}, ptr %{place} {order}, align {_ALIGN[kind]}"
 
 
-def store(value: int | str, place: str, kind: str = "i32") -> str:
+def store(value: int | str, place: str, kind: str = "i32", order: str = _ALL) -> str:
     """Writes a word: a number, or what a name stands for."""
     shown = value if isinstance(value, int) else f"%{value}"
-    return f"  store atomic {kind} {shown}, ptr %{place} seq_cst, align {_ALIGN[kind]}"
+    return f"  store atomic {kind} {shown}, ptr %{place} {order}, align {_ALIGN[kind]}"
 
 
-def change(name: str, how: str, place: str, value: int | str, kind: str = "i32") -> str:
+def change(
+    name: str, how: str, place: str, value: int | str, kind: str = "i32", order: str = _ALL
+) -> str:
     """Adds to a word or subtracts from it; the name stands for what it held before."""
     shown = value if isinstance(value, int) else f"%{value}"
-    return f"  %{name} = atomicrmw {how} ptr %{place}, {kind} {shown} seq_cst"
+    return f"  %{name} = atomicrmw {how} ptr %{place}, {kind} {shown} {order}"
+
+
+def take(name: str, place: str) -> str:
+    """Takes a lock that is free, 0, which makes it 1; the name says of it what `cmpxchg` gives."""
+    return f"  %{name} = cmpxchg ptr %{place}, i32 0, i32 1 {_ALL} {_ALL}"
 
 
 PAUSE = """

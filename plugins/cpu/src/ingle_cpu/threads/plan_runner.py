@@ -34,7 +34,7 @@ from .abi import (
     WITH_PREVIOUS,
     WORKERS,
 )
-from .atomics_ir import at, waiting_code
+from .atomics_ir import RELAXED, at, change, load, waiting_code
 from .pool_ir import CHUNK_CODE, OFFER_CODE, work_code
 
 
@@ -83,7 +83,7 @@ start:
   %alone = select i1 %too_few, i64 {ALONE}, i64 {FINISHED}
   %bytes = mul i64 %count, {ENTRY_BYTES}
   %end = getelementptr i8, ptr %entries, i64 %bytes
-  %enter = atomicrmw add ptr %active_at, i32 1 monotonic
+{change("enter", "add", "active_at", 1, order=RELAXED)}
   br label %resolve
 resolve:
   %slot = phi i64 [0, %start], [%slot1, %resolve_one]
@@ -113,7 +113,7 @@ check:
   %commit = and i64 %flags, {POINT_OF_NO_RETURN}
   %commits = icmp ne i64 %commit, 0
   %bound2 = or i1 %bound, %commits
-  %abort = load atomic i64, ptr %abort_at monotonic, align 8
+{load("abort", "abort_at", "i64", RELAXED)}
   %wished = icmp ne i64 %abort, 0
   %free = xor i1 %bound2, true
   %stop = and i1 %wished, %free
@@ -179,7 +179,7 @@ aborted:
   br label %leave
 leave:
   %status = phi i64 [%result, %walk], [{ABORTED}, %aborted]
-  %exit = atomicrmw sub ptr %active_at, i32 1 monotonic
+{change("exit", "sub", "active_at", 1, order=RELAXED)}
   ret i64 %status
 }}
 define internal i64 @stamp(i1 %profiled) {{

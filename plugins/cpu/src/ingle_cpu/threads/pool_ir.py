@@ -26,7 +26,7 @@ from .abi import (
     UNITS,
     WAKE,
 )
-from .atomics_ir import WAIT, at, change, load, store
+from .atomics_ir import RELAXED, WAIT, at, change, load, store, take
 
 # Runs chunk `number` of the entries on offer.
 CHUNK_CODE = f"""
@@ -194,7 +194,7 @@ start:
 {at("total_at", OFFER + 16)}{at("pointers_at", OFFER + 24)}{at("args_at", OFFER + 32)}
 {at("sleepers_at", SLEEPERS)}{at("wake_at", WAKE)}{at("leader_at", LEADER_SLEEPS)}
 {at("spin_at", SPIN)}{at("idle_at", IDLE)}{at("sharers_at", OFFER + 40)}{at("shares_at", SHARES)}
-  %pair = cmpxchg ptr %lock_at, i32 0, i32 1 seq_cst seq_cst
+{take("pair", "lock_at")}
   %mine = extractvalue {{i32, i1}} %pair, 1
   br i1 %mine, label %split, label %refused
 refused:
@@ -231,7 +231,7 @@ publish:
   store ptr %pointers, ptr %pointers_at
   store ptr %args, ptr %args_at
   store i64 %workers, ptr %sharers_at
-  store atomic i32 0, ptr %done_at monotonic, align 4
+{store(0, "done_at", order=RELAXED)}
   br label %share
 share:
   %owner = phi i64 [0, %publish], [%owner1, %share]
@@ -239,7 +239,7 @@ share:
   %begin = udiv i64 %before_it, %workers
   %distance = mul i64 %owner, {SHARE_BYTES}
   %share_at = getelementptr i8, ptr %shares_at, i64 %distance
-  store atomic i64 %begin, ptr %share_at monotonic, align 8
+{store("begin", "share_at", "i64", RELAXED)}
   %owner1 = add i64 %owner, 1
   %shared = icmp eq i64 %owner1, %workers
   br i1 %shared, label %open, label %share

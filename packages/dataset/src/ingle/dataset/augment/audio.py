@@ -92,6 +92,9 @@ def mel_filters(
         sample_rate: in Hz.
         f_min, f_max: where the first begins and the last ends, in Hz; half the rate if not given.
 
+    Raises:
+        ArgumentError: `f_min` is not from 0 to below `f_max`.
+
     >>> from ingle.dataset.augment import mel_filters
     >>> mel_filters(40, 512, 16000).shape
     (40, 257)

@@ -2,6 +2,18 @@
 
 Plugins import from here, from `ingle.fusion`, and from nowhere else in fusion. All of this is
 loaded with fusion itself; what a first small operation can do without stands in modules beside.
+
+What a device is asked, and what it says of its speed:
+
+>>> from ingle.fusion.device import DESKTOP, KernelDevice, Rates, axes_by_strides
+>>> from ingle.tensor.device import backend_of
+>>> cpu = backend_of("cpu").inner
+>>> isinstance(cpu.rates, Rates), cpu.takes_whole.__name__ in dir(KernelDevice)
+(True, True)
+>>> DESKTOP.seconds(nbytes=1e9, flops=0.0) > DESKTOP.seconds(nbytes=1e6, flops=0.0)
+True
+>>> axes_by_strides((2, 3), (1, 2))  # the axes in the order in which elements lie in memory
+(1, 0)
 """
 
 from ..fusion import Fusion as Fusion

@@ -1,9 +1,21 @@
-"""Nests as CUDA C++, and how their units of work are cut."""
+"""Nests as CUDA C++, and how their units of work are cut.
+
+>>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
+>>> from ingle.fusion.device.cuda import grid_of, render
+>>> b = CodeBuilder()
+>>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
+>>> operands = Operand("float32"), Operand("float32", output=True)
+>>> nest = Nest(1, operands, (), (Map(code, ((1, root),)),))
+>>> "__global__" in render(nest, "negative")
+True
+"""
 
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS
+from ..render.c.cuda import Grid as Grid
 from ..render.c.cuda import at_once as at_once
 from ..render.c.cuda import for_launch as for_launch
+from ..render.c.cuda import for_scatter as for_scatter
 from ..render.c.cuda import for_strides as for_strides
 from ..render.c.cuda import given_struct as given_struct
 from ..render.c.cuda import grid_of as grid_of

@@ -1,4 +1,11 @@
-"""What makes launches ready to run, and keeps them between processes."""
+"""What makes launches ready to run, and keeps them between processes.
+
+Numbers travel to kernels as 64-bit integers:
+
+>>> from ingle.fusion.device.executables import bits_of_number
+>>> hex(bits_of_number(1.0, "float32")), bits_of_number(-1, "int64")
+('0x3f800000', -1)
+"""
 
 from ..runtime.joined_launches import TouchedBytes as TouchedBytes
 from ..runtime.joined_launches import apart as apart

@@ -1,4 +1,18 @@
-"""The kernel IR, and the calls of kernels that an executable is made of."""
+"""The kernel IR, and the calls of kernels that an executable is made of.
+
+A kernel that negates the rows of a matrix, and what it is made of:
+
+>>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, text, units
+>>> b = CodeBuilder()
+>>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
+>>> operands = Operand("float32"), Operand("float32", output=True)
+>>> nest = Nest(1, operands, (), (Map(code, ((1, root),)),))
+>>> print(text(code))
+0: float32 load 0
+1: float32 neg #0
+>>> units(nest, (64, 1000))
+64
+"""
 
 from ..kernel.code import DTYPES as DTYPES
 from ..kernel.code import FLOATS as FLOATS

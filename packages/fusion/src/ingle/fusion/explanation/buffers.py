@@ -43,17 +43,19 @@ class Buffers:
 
     Args:
         graph, views: the plan's.
+        found: memory that other plans have asked for, which comes first.
 
     Attributes:
         found: the memory that was asked for, by its numbers.
+        roles: of values by number, with whether they are written.
     """
 
-    def __init__(self, graph: Graph, views: Views) -> None:
-        self.found: list[Buffer] = []
+    def __init__(self, graph: Graph, views: Views, found: list[Buffer] | None = None) -> None:
+        self.found: list[Buffer] = [] if found is None else found
         self.graph = graph
         self.views = views
+        self.roles: dict[int, tuple[str, bool]] = {}
         self._numbers: dict[int, int] = {}
-        self._roles: dict[int, tuple[str, bool]] = {}
 
     def name(self, entry: Specialization, arguments: Sequence[str]) -> None:
         """Names inputs and results after a recording, with whose the plan's begin.
@@ -65,12 +67,24 @@ class Buffers:
         """
         for result in entry.results:
             if result.kind == "tensor":
-                self._roles[self._output(result.data)] = ("result", False)
+                self.roles[self._output(result.data)] = ("result", False)
         for cell, result in entry.writes:
             if result.kind == "tensor":
-                self._roles[self._output(result.data)] = (_name(cell, arguments), True)
+                self.roles[self._output(result.data)] = (_name(cell, arguments), True)
         for value, source in zip(self.graph.inputs, entry.sources, strict=False):
-            self._roles[value] = (_name(source, arguments), False)
+            self.roles[value] = (_name(source, arguments), False)
+
+    def tell(self, value: int, role: str, written: bool) -> None:
+        """Says what a value is."""
+        self.roles[self.views.of(value).root] = role, written
+
+    def is_same(self, value: int, number: int) -> None:
+        """Says that a value is in memory that has a number."""
+        self._numbers[self.views.of(value).root] = number
+
+    def number_of(self, value: int) -> int | None:
+        """The number of a value's memory, if a kernel has asked for it."""
+        return self._numbers.get(self.views.of(value).root)
 
     def _output(self, position: int) -> int:
         return self.views.of(self.graph.outputs[position]).root
@@ -86,7 +100,7 @@ class Buffers:
             self._numbers[root] = len(self.found)
             aval = self.graph.values[root].aval
             kept = "constant" if self.graph.values[root].kind == "input" else "between"
-            role, written = self._roles.get(root, (kept, False))
+            role, written = self.roles.get(root, (kept, False))
             shape = tuple([int(size) for size in aval.shape])
             self.found.append(Buffer(role, shape, aval.dtype.name, written))
         return self._numbers[root]

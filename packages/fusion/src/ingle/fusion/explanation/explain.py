@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 import inspect
-import math
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,59 +17,17 @@ from ingle.tensor.pytree import flatten
 from ..compiled.compile import Compiled
 from ..compiled.specialization import Specialization
 from ..compiled.specialize import RecordedRun, recorded_run
+from ..device_group import PartedPlan
 from ..ir.graph import Graph
 from ..ir.views import views_of
-from ..lowering.nests import NestCall
-from ..lowering.operands import bytes_along
 from ..runtime.graph_plans import GraphPlans
 from ..runtime.plan_cache import prepare
-from ..schedule.rates import DESKTOP, Rates, rates_of
-from ..schedule.schedule import Call, HostStep, Schedule, arguments_of
-from ..schedule.whole_calls import WholeCall
+from ..schedule.rates import rates_of
 from ..support.source_location import Line
 from .buffers import Buffer, Buffers, times
 from .drawing import Card, drawn
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One kernel, or one operation that the backend runs by itself.
-
-    Attributes:
-        kind: `"nest"`, `"product"`, `"whole"` for what the device's template or library computes
-            of an operation by itself, or `"host"`.
-        operations: the names of what it computes, in order.
-        sizes: of its loops.
-        nbytes: what it reads and writes, each byte once.
-        flops: multiplications and additions of a product.
-        seconds: measured, or None.
-        again: the names of what it computes in addition because that costs less than to read what
-            an earlier kernel has computed.
-        reads, writes: the memory, as numbers of the explanation's `buffers`.
-        rates: those of the device, or a desktop's.
-    """
-
-    kind: str
-    operations: tuple[str, ...]
-    sizes: tuple[int, ...]
-    nbytes: int
-    flops: int
-    seconds: float | None = None
-    again: tuple[str, ...] = ()
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    rates: Rates = DESKTOP
-
-    @property
-    def estimate(self) -> float:
-        """Seconds that memory or arithmetic would take at these rates."""
-        return self.rates.seconds(self.nbytes, self.flops)
-
-    @property
-    def name(self) -> str:
-        """The operations with how often each occurs."""
-        again = f" (again: {_counted(self.again)})" if self.again else ""
-        return _counted(self.operations) + again
+from .parts import explained_parts
+from .steps import Step, alone, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +63,26 @@ class Explanation:
             f"{self.recorded} operations recorded, {len(self.steps)} kernels, "
             f"{_bytes(self.arena)} between them"
             + ("" if self.seconds is None else f", {_time(self.seconds)} a run"),
-            f"{'':>3} {'kind':8}{'loops':>22}{'bytes':>10}{'estimate':>10}{'measured':>10}  what",
+            f"{'':>3} {self._place('device')}{'kind':8}{'loops':>22}{'bytes':>10}"
+            f"{'estimate':>10}{'measured':>10}  what",
         ]
         for number, step in enumerate(self.steps):
             sizes = "x".join(map(str, step.sizes))
             measured = "" if step.seconds is None else _time(step.seconds)
             lines.append(
-                f"{number:>3} {step.kind:8}{sizes:>22}{_bytes(step.nbytes):>10}"
-                f"{_time(step.estimate):>10}{measured:>10}  {step.name}"
+                f"{number:>3} {self._place(step.device)}{step.kind:8}{sizes:>22}"
+                f"{_bytes(step.nbytes):>10}{_time(step.estimate):>10}{measured:>10}  {step.name}"
             )
         if self.constants:
             lines.append("constants:")
             lines.extend(f"    {c}" for c in self.constants)
         lines.extend(self.sources)
         return "\n".join(lines)
+
+    def _place(self, name: str) -> str:
+        """A device in its column, if there are several."""
+        width = max([len(step.device) for step in self.steps], default=0)
+        return name.ljust(max(width, len("device")) + 2) if width else ""
 
     def save(self, path: str | Path) -> None:
         """Draws the plan as an SVG picture: a bar for each kernel, as wide as its time.
@@ -143,7 +105,7 @@ class Explanation:
         """
         cards = [
             Card(
-                s.kind, f"{s.kind} {times(s.sizes)}",
+                s.kind, " ".join([*[s.device] * bool(s.device), s.kind, times(s.sizes)]),
                 _bytes(s.nbytes) + ("" if s.seconds is None else f", {_time(s.seconds)}"),
                 s.operations, s.again, s.reads, s.writes,
             )
@@ -161,7 +123,8 @@ class Explanation:
         for number, (step, seconds) in enumerate(zip(self.steps, times, strict=True)):
             x, w = 320 + 560 * start / total, max(2.0, 560 * seconds / total)
             y = 34 + row * number
-            what = html.escape(f"{step.name} {'x'.join(map(str, step.sizes))}")
+            sizes = "x".join(map(str, step.sizes))
+            what = html.escape(f"{step.device}{' ' * bool(step.device)}{step.name} {sizes}")
             border = ' stroke="#222" stroke-dasharray="3 2"' if step.again else ""
             parts.append(
                 f'<text x="312" y="{y + 12}" text-anchor="end">{what[:52]}</text>'
@@ -214,13 +177,18 @@ def explain(
     if not isinstance(executable, GraphPlans):
         memory = Buffers(entry.graph, views_of(entry.graph))
         memory.name(entry, names)
-        steps = tuple([replace(_alone("host", memory, n), rates=rates) for n in range(recorded)])
+        if isinstance(executable, PartedPlan):
+            found = explained_parts(executable, given, numbers, memory.roles, runs, source)
+            return Explanation(
+                recorded, found.steps, found.arena, constants, seconds, found.sources, found.buffers
+            )
+        steps = tuple([replace(alone("host", memory, n), rates=rates) for n in range(recorded)])
         return Explanation(recorded, steps, 0, constants, seconds, (), tuple(memory.found))
     plan = executable.plan(numbers)
     measured = plan.profile(executable.ordered(given), numbers, runs) if runs else {}
     memory = Buffers(plan.schedule.graph, plan.schedule.views)
     memory.name(entry, names)
-    steps = tuple([replace(s, rates=rates) for s in _steps(plan.schedule, memory, measured)])
+    steps = tuple([replace(s, rates=rates) for s in steps_of(plan.schedule, memory, measured)])
     sources = tuple(plan.sources()) if source else ()
     return Explanation(
         recorded, steps, plan.schedule.arena, constants, seconds, sources, tuple(memory.found)
@@ -285,78 +253,12 @@ def _names(function: Callable[..., Any], leaves: Sequence[Any], args: Sequence[A
         return []
 
 
-def _steps(schedule: Schedule, memory: Buffers, times: dict[int, float]) -> list[Step]:
-    found: list[Step] = []
-    done: set[int] = set()
-    for step in schedule.steps:
-        if isinstance(step, HostStep):
-            found.append(_alone("host", memory, step.position, times.get(len(found))))
-            continue
-        for call in step:
-            if isinstance(call, WholeCall):
-                found.append(_alone("whole", memory, call.nodes[0], times.get(len(found))))
-                continue
-            again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
-            done.update(call.nodes)
-            found.append(_kernel_step(memory, call, times.get(len(found)), again))
-    return found
-
-
-def _is_map(graph: Graph, position: int) -> bool:
-    """Whether a kernel computes a node whole: those of a result in pieces share its node."""
-    return graph.nodes[position].op.operation.traits.kind == "elementwise"
-
-
-def _kernel_step(memory: Buffers, call: Call, seconds: float | None, again: Sequence[int]) -> Step:
-    graph = memory.graph
-    first = [p for p in call.nodes if p not in again]
-    names, more = [
-        tuple([graph.nodes[p].op.operation.name for p in nodes]) for nodes in (first, again)
-    ]
-    reads = memory.numbers(a.root for a in arguments_of(call) if not a.output)
-    writes = memory.numbers(a.root for a in arguments_of(call) if a.output)
-    if isinstance(call, NestCall):
-        # Along the first axis of a scattered nest nothing runs; rows at computed places lie apart.
-        skipped = 1 if call.nest.scattered else 0
-        sizes, each = call.sizes[skipped:], zip(call.nest.operands, call.strides, strict=True)
-        steps = [s[skipped:] if o.row_base is None else (1,) * len(sizes) for o, s in each]
-        nbytes = sum(
-            bytes_along(graph, a.root, sizes, s) for a, s in zip(call.arguments, steps, strict=True)
-        )
-        return Step("nest", names, sizes, nbytes, 0, seconds, more, reads, writes)
-    m, n, k = call.sizes
-    sizes = (*call.batch, m, n, k)
-    nbytes = (
-        bytes_along(graph, call.a.root, (*call.batch, m, k), call.a.strides)
-        + bytes_along(graph, call.b.root, (*call.batch, k, n), call.b.strides)
-        + sum(bytes_along(graph, o.root, (*call.batch, m, n), o.strides) for o in call.operands)
-    )
-    shown = sizes if math.prod(call.batch) > 1 else sizes[-3:]
-    flops = 2 * math.prod(sizes)
-    return Step("product", names, shown, nbytes, flops, seconds, more, reads, writes)
-
-
-def _alone(kind: str, memory: Buffers, position: int, seconds: float | None = None) -> Step:
-    """The step of an operation that nothing is fused with."""
-    graph = memory.graph
-    node = graph.nodes[position]
-    avals = [graph.values[v].aval for v in (*node.args, *node.results)]
-    nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
-    shape = graph.values[node.results[0]].aval.shape
-    reads, writes = memory.numbers(node.args), memory.numbers(node.results)
-    return Step(kind, (node.op.operation.name,), shape, nbytes, 0, seconds, (), reads, writes)
-
-
 def _constants(log: Sequence[Any], lines: Sequence[Line]) -> list[str]:
     found: dict[str, None] = {}
     for entry, line in zip(log, lines, strict=False):
         if entry[0] == "constant":
             found[f"{entry[3]} ({entry[1]}): {line}"] = None
     return list(found)
-
-
-def _counted(names: Sequence[str]) -> str:
-    return " ".join(n if k == 1 else f"{n}x{k}" for n, k in Counter(names).items())
 
 
 def _bytes(count: int) -> str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval, Handle, Scalar
@@ -47,11 +48,6 @@ Parts = tuple[tuple[int, ...], ...]
 LEAST_AXES = 4
 """Of images: sequences, of one image axis, stay as they are."""
 GROUPS = frozenset({GROUP_NORM, GROUP_NORM_TRAINING, GROUP_NORM_GRADIENT})
-
-
-def has_groups(graph: Graph) -> bool:
-    """Whether a graph has norms of groups of channels."""
-    return any(node.op.operation in GROUPS for node in graph.nodes)
 
 
 class Lying(NamedTuple):
@@ -95,15 +91,20 @@ class ChannelsLast:
     """The layout of images while a graph is written.
 
     Args:
-        write: appends an operation to the graph.
+        graph: what is written anew. It is looked through for norms of groups when the device takes
+            a first convolution with the channels last, which most devices never do.
+        write: appends an operation to the new graph.
         takes: whether the device computes an operation whole.
 
     Attributes:
         found: whether there is a convolution with the channels last.
     """
 
-    def __init__(self, write: Write, takes: Callable[[Op, Sequence[Aval]], bool]) -> None:
+    def __init__(
+        self, graph: Graph, write: Write, takes: Callable[[Op, Sequence[Aval]], bool]
+    ) -> None:
         self.found = False
+        self._graph = graph
         self._copying = False
         self._write = write
         self._takes = takes
@@ -177,9 +178,16 @@ class ChannelsLast:
         turned = CHANNELS_LAST[op.operation].op(**op.attributes)
         if rank < LEAST_AXES or not self._takes(turned, [_aval(image), _aval(weight)]):
             return None
+        if self._has_groups:
+            return None
         (made,) = self._write(turned, (self._image(image), weight))
         self.found = True
         return self._shown(Lying(made, last_parts(rank)))
+
+    @cached_property
+    def _has_groups(self) -> bool:
+        """Whether the graph has norms of groups of channels."""
+        return any(node.op.operation in GROUPS for node in self._graph.nodes)
 
     def _weight_gradient(self, op: Op, inputs: Sequence[Operand]) -> Results | None:
         if all(self._is_last(x) for x in inputs) or not any(self._known(x) for x in inputs):

@@ -20,7 +20,7 @@ from ..ir.scalar_program import ScalarProgram
 from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
 from ..support.time_slices import tick
-from .channels_last import ChannelsLast, has_groups
+from .channels_last import ChannelsLast
 from .repeated_composites import Copies
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class _Unfolding(Tracer):
     the backend has a kernel of its own for it, and so does what the device offers to compute whole.
 
     Args:
+        graph: what is decomposed.
         backend: the decorator whose operations bodies use.
         legality: how each operation is computed.
-        lays_out: whether images may lie with the channels last.
     """
 
-    def __init__(self, backend: Fusion, legality: Legality, lays_out: bool) -> None:
+    def __init__(self, graph: Graph, backend: Fusion, legality: Legality) -> None:
         super().__init__(backend)
         self._legality = legality
         self._foreign = 0
@@ -73,8 +73,7 @@ class _Unfolding(Tracer):
         self._dividing = False
         self._anew = False
         self._copies = Copies(self, self._scalars)
-        self._images = ChannelsLast(self.record, legality.device.takes_whole)
-        self._lays_out = lays_out
+        self._images = ChannelsLast(graph, self.record, legality.device.takes_whole)
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -82,7 +81,7 @@ class _Unfolding(Tracer):
             raise _TooLongError
         avals = avals_of(inputs)
         way, body = self._legality.answer(op, avals)
-        if self._lays_out and way != "custom":
+        if way != "custom":
             turned = self._images.written(op, inputs, way == "whole")
             if turned is not None:
                 return turned
@@ -247,7 +246,7 @@ def decompose(
         fusion: the decorator whose operations bodies use.
         legality: how each operation is computed.
     """
-    unfolding = _Unfolding(fusion, legality, lays_out=not has_groups(graph))
+    unfolding = _Unfolding(graph, fusion, legality)
     tape = Tape()
     known: dict[int, Handle | Scalar] = {}
     for number in graph.inputs:

@@ -198,6 +198,8 @@ class Log:
                 args.append(self.number(x))
             else:
                 args.append(self.operand(x))  # type: ignore[arg-type]
+        if op.operation.traits.kind != "elementwise":
+            self._note(op, inputs)
         number, entry = self._count, tuple(args)
         made: tuple[LazyHandle, ...]
         if len(avals) == 1:
@@ -211,6 +213,9 @@ class Log:
         self._count = number + len(made)
         self.written.append(entry)
         return made
+
+    def _note(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Is told of an operation that comes next, if it may fail for what its operands hold."""
 
     def _repair(self) -> None:
         """After an interruption: what has no entry in the log was never there."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ingle.tensor.blocks import holding
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import call_staged
 from ingle.tensor.dtypes import DType
@@ -17,6 +19,7 @@ from ..ir.views import View
 from ..schedule.schedule import HostStep, Schedule, whole
 from ..support.source_location import Line
 from .loops import LoopPlan, is_loop, loop_plan
+from .pending_checks import call_at, within_plan
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -96,12 +99,14 @@ def host_ops(device: KernelDevice, fusion: Fusion, steps: Iterable[Any], graph: 
     """
     calls = [step for step in steps if isinstance(step, HostCall)]
     legality = Legality(device)
+    lines = {id(call): _line_of(graph, call.op) for call in calls}
     loops = {
-        id(call): loop_plan(device, fusion, call.op, _operands(call), _line_of(graph, call.op))
+        id(call): loop_plan(device, fusion, call.op, _operands(call), lines[id(call)])
         for call in calls
         if is_loop(call.op)
     }
-    return HostOps(device, loops, {id(c) for c in calls if legality.generates(c.op, c.avals)})
+    generated = {id(c) for c in calls if legality.generates(c.op, c.avals)}
+    return HostOps(device, loops, generated, lines)
 
 
 class HostOps:
@@ -111,14 +116,17 @@ class HostOps:
         device: the backend.
         loops: plans of the calls that are loops, by the `id` of the call.
         generated: the `id` of each call of which a kernel could be generated.
+        lines: of the user's code, by the `id` of the call that it asked for, if it is known.
     """
 
     def __init__(
-        self, device: KernelDevice, loops: Mapping[int, LoopPlan], generated: Container[int]
-    ) -> None:
+        self, device: KernelDevice, loops: Mapping[int, LoopPlan], generated: Container[int],
+        lines: Mapping[int, Line | None],
+    ) -> None:  # fmt: skip
         self._device = device
         self._loops = loops
         self._generated = generated
+        self._lines = lines
 
     def run(self, call: HostCall, known: list[Ordered], scalars: Sequence[Any]) -> None:
         """Runs one, and appends its results to the values that are known.
@@ -144,7 +152,10 @@ class HostOps:
             if kernels and any(x is not y for x, y in zip(inputs, dense, strict=True)):
                 run = device.execute  # the strides of its operands were no nest
             inputs = dense
-        results = call_staged(device, run, call.op, inputs)  # type: ignore[arg-type]
+        line = self._lines[id(call)]
+        with holding(within_plan, True):  # who runs the plan waits for its checks
+            staged: Any = partial(call_staged, device, run)  # type: ignore[arg-type, call-arg]
+            results = call_at(line, device, staged, call.op, inputs)
         known.extend([device.in_order(h) for h in results[: call.results]])
 
     def _input(

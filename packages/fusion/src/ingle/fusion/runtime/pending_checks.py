@@ -5,6 +5,7 @@ in turn, and looked at when somebody waits anyway, or is about to write over sta
 
 - Each value knows the last check that was under way when it was made. It may depend on that one and
   on all before it, so it has no value if one of them failed: whoever reads it gets the error.
+- An operation that runs between two kernels of a plan leaves its checks to that plan.
 - Before a plan writes over its inputs, and before cells get what a compiled function made, all
   checks are waited for, so that a step that fails has changed nothing.
 """
@@ -13,17 +14,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from copy import copy
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from ingle.tensor.blocks import holding
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
-from ..support.source_location import Line, user_line
+from ..support.source_location import Line, told_lines, user_line, with_lines
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MOST = 64
 """Checks that may be under way; who adds one waits for the oldest then, and hears of its error."""
+
+
+within_plan: ContextVar[bool] = ContextVar("ingle_within_plan", default=False)
+"""Whether what runs now is a part of a plan, which sees to its checks."""
 
 
 class Failure(NamedTuple):
@@ -53,7 +64,7 @@ class FlagRead:
         asked: the line of the user's code that asked for the run.
     """
 
-    __slots__ = ("_asked", "_failure", "_texts", "_wait")
+    __slots__ = ("_asked", "_failure", "_texts", "_told", "_wait")
 
     def __init__(
         self, wait: Callable[[], Sequence[bool]], texts: Sequence[str], asked: Line
@@ -61,6 +72,7 @@ class FlagRead:
         self._wait: Callable[[], Sequence[bool]] | None = wait
         self._texts = texts
         self._asked = asked
+        self._told = told_lines.get()
         self._failure: Failure | None = None
 
     def failure(self) -> Failure | None:
@@ -74,6 +86,7 @@ class FlagRead:
                 found = zip(wait(), self._texts, strict=True)
                 text = next((text for is_set, text in found if is_set), None)
                 if text is not None:
+                    text = text if self._told is None else self._told(text)
                     self._failure = Failure(OutOfRangeError(text), self._asked)
             except Exception as error:
                 if is_from_outside(error):  # a handler of signals raised it
@@ -215,6 +228,22 @@ class PendingChecks:
         # What is made from now on has nothing to do with a check that failed.
         while failure is not None and self._waiting:
             self._end_first()
+
+
+def call_at(
+    line: Line | None, device: Any, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Calls what has a device run an operation that a line asked for, if it is known: errors of its
+    indices name it."""
+    if line is None or line.code is None:
+        return function(*args, **kwargs)
+    with holding(told_lines, partial(with_lines, lines=(line,))):
+        try:
+            return function(*args, **kwargs)
+        except OutOfRangeError as error:
+            if checks_of(device) is not None:  # they have told it
+                raise
+            raise OutOfRangeError(with_lines(str(error), (line,))) from None
 
 
 def checks_of(device: Any) -> PendingChecks | None:

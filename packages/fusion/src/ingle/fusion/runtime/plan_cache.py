@@ -16,6 +16,7 @@ from ingle.tensor.operation import typed_key
 from ..ir.graph import Graph, LogEntry, Node, constant_entry, read_log
 from ..record.cut_log import Cut, Part, in_pieces, live_nodes, pick, trimmed
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
+from .pending_checks import call_at
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
 
@@ -102,13 +103,20 @@ class Replay:
 
 
 class Attempt(Replay):
-    """A replay that goes on: where an operation raises, what depends on it is that error."""
+    """A replay that goes on: where an operation raises, what depends on it is that error, which
+    names the operation's line if the graph knows it."""
+
+    def __init__(self, backend: Backend, graph: Graph) -> None:
+        super().__init__(backend, graph)
+        lines = zip(graph.nodes, graph.lines, strict=False)
+        self._lines = {node.results: line for node, line in lines}
 
     def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         failed = next((a for a in args if isinstance(a, BaseException)), None)
         if failed is None:
             try:
-                return super()._execute(node, args)
+                line = self._lines.get(node.results)
+                return call_at(line, self._backend, super()._execute, node, args)
             except Exception as error:
                 failed = error
         return [failed] * len(node.results)

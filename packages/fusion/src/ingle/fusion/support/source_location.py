@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import NamedTuple
+
+MOST = 3
+"""Lines that an error names where it may come from several."""
 
 
 class Line(NamedTuple):
@@ -20,6 +25,19 @@ class Line(NamedTuple):
             return "an unknown line"
         file = _short(self.code.co_filename, _folder())
         return f"{file}:{self.number}, in {self.code.co_name}"
+
+
+told_lines: ContextVar[Callable[[str], str] | None] = ContextVar("ingle_told_lines", default=None)
+"""Adds the lines that asked for it to what goes wrong in what runs now; None if plans know them."""
+
+
+def with_lines(text: str, lines: Iterable[Line]) -> str:
+    """What went wrong, with the line of the user's code that asked for it, or with all that may."""
+    known = list(dict.fromkeys(line for line in lines if line.code is not None))
+    if not known:
+        return text
+    more = " or others" if len(known) > MOST else ""
+    return f"{text}, at {' or '.join(map(str, known[:MOST]))}{more}"
 
 
 def user_line() -> Line:

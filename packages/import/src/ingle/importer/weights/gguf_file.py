@@ -19,7 +19,7 @@ from ingle.nn import atomic_write
 
 from ..errors import WeightsError
 from .gguf_blocks import KINDS, PACKERS, packed, unpacked
-from .source import Weights, let_go, mapped, possible, view
+from .source import TabledWeights, let_go, mapped, possible, view
 
 MAGIC = b"GGUF"
 PLAIN: dict[str, tuple[int, np.dtype]] = {
@@ -97,7 +97,7 @@ class _Cursor:
         return [self.value(inner, depth + 1) for _ in range(count)]
 
 
-class Gguf(Weights):
+class Gguf(TabledWeights[_TensorInfo]):
     """A GGUF file: its settings are `metadata`, quantized tensors are read as float32."""
 
     def __init__(self, path: Path) -> None:
@@ -168,18 +168,6 @@ class Gguf(Weights):
     def let_go(self, name: str) -> None:
         entry = self._entries[name]
         let_go(self._data, self._first + entry.start, entry.size)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._entries[name].shape
-
-    def dtype(self, name: str) -> str:
-        return self._entries[name].kind
 
 
 def write_gguf(

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from ..errors import WeightsError
-from .source import Weights, let_go, mapped, possible, view
+from .source import TabledWeights, Weights, let_go, mapped, possible, view
 
 DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"),
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
     start: int
 
 
-class Safetensors(Weights):
+class Safetensors(TabledWeights[_Entry]):
     """One safetensors file."""
 
     def __init__(self, path: Path) -> None:
@@ -95,18 +95,6 @@ class Safetensors(Weights):
     def let_go(self, name: str) -> None:
         kind, shape, start = self._entries[name]
         let_go(self._data, start, math.prod(shape) * DTYPES[kind].itemsize)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._entries[name].shape
-
-    def dtype(self, name: str) -> str:
-        return self._entries[name].kind
 
 
 class Sharded(Weights):

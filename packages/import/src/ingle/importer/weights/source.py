@@ -6,7 +6,7 @@ import mmap
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,37 @@ class Weights(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} arrays)"
+
+
+class Entry(Protocol):
+    """What a table of a file says of an array."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class TabledWeights(Weights, Generic[E]):
+    """Weights of a file that begins with a table of them."""
+
+    _entries: dict[str, E]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._entries[name].shape
+
+    def dtype(self, name: str) -> str:
+        return self._entries[name].kind
 
 
 def mapped(path: Path) -> mmap.mmap:

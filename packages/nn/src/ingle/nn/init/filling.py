@@ -104,6 +104,9 @@ def zeros_(tensor: P) -> P:
 def eye_(tensor: P) -> P:
     """Ones on the diagonal of a matrix.
 
+    Raises:
+        ShapeError: the tensor has not two axes.
+
     >>> from ingle.nn import Linear, init
     >>> init.eye_(Linear(3, 2).weight).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -115,6 +118,10 @@ def eye_(tensor: P) -> P:
 
 def dirac_(tensor: P, groups: int = 1) -> P:
     """The weight of a convolution that returns its input, as many channels as there are of it.
+
+    Raises:
+        ShapeError: the tensor has not 3, 4 or 5 axes.
+        ArgumentError: axis 0 is not divisible by `groups`.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn import Parameter, init
@@ -200,6 +207,10 @@ def orthogonal_(tensor: P, gain: float = 1.0, generator: Generator | None = None
 
 def sparse_(tensor: P, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> P:
     """Normal values, and in each column as many zeros as the part `sparsity`; Martens (2010).
+
+    Raises:
+        ShapeError: the tensor has not two axes.
+        ArgumentError: `sparsity` is not in [0, 1].
 
     >>> from ingle.nn import Linear, init
     >>> weight = init.sparse_(Linear(4, 10).weight, sparsity=0.5)

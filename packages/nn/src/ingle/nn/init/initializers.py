@@ -297,6 +297,9 @@ def _float(place: Place) -> DType:
 def fans(shape: Sequence[int]) -> tuple[int, int]:
     """`(fan_in, fan_out)` of a weight's shape.
 
+    Raises:
+        ShapeError: a shape of fewer than two axes.
+
     >>> from ingle.nn import init
     >>> init.fans((32, 1, 5, 5))
     (25, 800)
@@ -323,6 +326,9 @@ def calculate_gain(nonlinearity: str, slope: float = 0.01) -> float:
         nonlinearity: `"linear"`, `"sigmoid"`, `"tanh"`, `"relu"`, `"leaky_relu"`, `"selu"`, or the
             name of a convolution.
         slope: of leaky ReLU.
+
+    Raises:
+        ArgumentError: an unknown nonlinearity.
 
     >>> from ingle.nn import init
     >>> init.calculate_gain("tanh")

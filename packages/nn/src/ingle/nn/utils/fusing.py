@@ -178,6 +178,9 @@ def fuse_batch_norms(model: M) -> M:
 def parameters_to_vector(parameters: Any) -> Tensor:
     """All parameters one after the other, as one vector, without recording gradients.
 
+    Raises:
+        OperandError: there are no parameters.
+
     >>> from ingle import nn
     >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
     (8,)
@@ -190,6 +193,9 @@ def parameters_to_vector(parameters: Any) -> Tensor:
 
 def vector_to_parameters(vec: TensorLike, parameters: Any) -> None:
     """Gives parameters their parts of a vector, all of them or on an error none.
+
+    Raises:
+        OperandError: `vec` has another number of elements.
 
     >>> import ingle.tensor as it
     >>> from ingle import nn

@@ -115,6 +115,9 @@ def spectral_norm(
         eps: the least length that is divided by.
         dim: the axis of outputs; 1 for transposed convolutions and 0 else if None.
 
+    Raises:
+        ArgumentError: the module has no such parameter.
+
     >>> from ingle import nn
     >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
     >>> sorted(layer.state_dict())[1:3]

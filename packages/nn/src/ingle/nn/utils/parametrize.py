@@ -212,6 +212,9 @@ def remove_parametrizations(
 ) -> Module:
     """Makes a parameter of its own again, with the computed value or the original one.
 
+    Raises:
+        ArgumentError: there are none, or the tensor is made of several and must stay.
+
     >>> from ingle import nn
     >>> from ingle.nn.utils import parametrizations, parametrize
     >>> layer = parametrizations.weight_norm(nn.Linear(2, 3))

@@ -157,6 +157,10 @@ def pad_packed_sequence(
         padding_value: where a sequence has ended.
         total_length: pad to this length rather than to that of the longest.
 
+    Raises:
+        OperandError: another kind of sequence.
+        ArgumentError: `total_length` is less than the longest one.
+
     >>> import ingle.tensor as it
     >>> from ingle.nn.utils.rnn import pack_sequence, pad_packed_sequence
     >>> packed = pack_sequence([it.asarray([1.0, 2.0]), it.asarray([3.0])])
@@ -199,6 +203,10 @@ def pad_sequence(
     padding_side: str = "right",
 ) -> Tensor:
     """Sequences of (length, ...) as one batch, (longest, batch, ...) or with the batch first.
+
+    Raises:
+        ArgumentError: there are no sequences, or another `padding_side`.
+        ShapeError: axes behind the first one differ.
 
     >>> import ingle.tensor as it
     >>> from ingle.nn.utils.rnn import pad_sequence

@@ -24,6 +24,9 @@ Rate: TypeAlias = "float | Schedule"
 def rate_at(rate: Rate, step: int) -> float:
     """A number as it is, or what a schedule gives for a step; checked to be a learning rate.
 
+    Raises:
+        ArgumentError: neither a number nor a schedule, or a rate that is negative or not finite.
+
     >>> rate_at(0.1, 5), rate_at(lambda step: 0.1 / (step + 1), 4)
     (0.1, 0.02)
     """

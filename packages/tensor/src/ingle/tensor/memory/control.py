@@ -96,6 +96,9 @@ def pool_from_environment(source: Source, strategy: str = "bins") -> Pool:
         source: of its memory.
         strategy: where `INGLE_MEMORY` says nothing.
 
+    Raises:
+        SettingError: a variable holds something else.
+
     >>> from ingle.tensor.memory import HostSource, pool_from_environment
     >>> pool_from_environment(HostSource(), "ordered").statistics().strategy
     'ordered'

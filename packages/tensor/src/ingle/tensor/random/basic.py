@@ -37,6 +37,9 @@ def uniform(
         device: where to put them.
         generator: to draw from; the default generator if not given.
 
+    Raises:
+        ArgumentError: `low` exceeds `high`.
+
     >>> import ingle.tensor as it
     >>> it.random.uniform((2, 3)).shape
     (2, 3)
@@ -68,6 +71,9 @@ def normal(
         dtype: a float dtype; the default float dtype if not given.
         device: where to put them.
         generator: to draw from; the default generator if not given.
+
+    Raises:
+        ArgumentError: `std` is negative.
 
     >>> import ingle.tensor as it
     >>> it.random.normal(3, dtype="float64").dtype
@@ -103,6 +109,9 @@ def truncated_normal(
         dtype: a float dtype; the default float dtype if not given.
         device: where to put them.
         generator: to draw from; the default generator if not given.
+
+    Raises:
+        ArgumentError: `low` is not less than `high`, or `std` is not positive.
 
     >>> import ingle.tensor as it
     >>> x = it.random.truncated_normal(1000, low=-1.0, high=1.0)
@@ -140,6 +149,10 @@ def randint(
     """Integers in [low, high), or in [0, low) if `high` is not given.
 
     Each comes with a probability that differs from the others' by less than (high - low) / 2**64.
+
+    Raises:
+        DTypeError: `dtype` holds no integers.
+        ArgumentError: `low` is not less than `high`.
 
     >>> import ingle.tensor as it
     >>> x = it.random.randint(6, shape=(100,))
@@ -254,6 +267,9 @@ def bernoulli(
     generator: Generator | None = None,
 ) -> Tensor:
     """Bools that are True with probability `p`.
+
+    Raises:
+        ArgumentError: `p` is not in [0, 1].
 
     >>> import ingle.tensor as it
     >>> it.random.bernoulli(1.0, 3).tolist()

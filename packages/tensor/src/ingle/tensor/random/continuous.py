@@ -254,6 +254,9 @@ def dirichlet(
         device: where to put them, if the concentration is a sequence.
         generator: to draw from; the default generator if not given.
 
+    Raises:
+        ShapeError: `concentration` has no axes.
+
     >>> import ingle.tensor as it
     >>> it.random.dirichlet([1.0, 2.0, 3.0], (5,)).shape
     (5, 3)

@@ -45,6 +45,9 @@ def poisson(
         device: where to put them, if the rate is a number.
         generator: to draw from; the default generator if not given.
 
+    Raises:
+        DTypeError: `dtype` holds neither integers nor floats.
+
     >>> import ingle.tensor as it
     >>> it.random.poisson(3.0, (2, 3)).shape
     (2, 3)
@@ -82,6 +85,9 @@ def categorical(
 
     Returns:
         The default integer dtype.
+
+    Raises:
+        ShapeError: `logits` are not real, or of no class.
 
     >>> import ingle.tensor as it
     >>> it.random.categorical(it.asarray([float("-inf"), 0.0]), 3).tolist()

@@ -132,7 +132,15 @@ def draws_from(name: str, generator: Generator | None) -> Generator:
 
 
 def default_generator() -> Generator:
-    """The generator that is used where none is given."""
+    """The generator that is used where none is given.
+
+    >>> import ingle.tensor as it
+    >>> it.random.seed(3)
+    >>> a = it.random.uniform((2,))
+    >>> it.random.seed(3)
+    >>> a.tolist() == it.random.uniform((2,), generator=it.random.default_generator()).tolist()
+    True
+    """
     return _default
 
 

@@ -18,6 +18,7 @@ from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
 from .row_vectors import row_vector_elements, row_vectors, threads_of, vectors_of_row
 from .short_rows import Short, items_of, short_rows, short_rows_of
+from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vectors_in_flight
@@ -172,6 +173,7 @@ class Member(Cuda):
 
 CUDA = Cuda()
 OF_WARP = OfWarp()
+EACH = Alone(Short("row", 1))
 MEMBER = Member()
 MEMBER_NAME = "member"
 PARAMETERS = 4096
@@ -289,6 +291,16 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
     blocks = -(-threads_of(numbers, nest.outer, each) // THREADS)
     source = row_vectors(nest, name, AlongRows(each), each, THREAD)
     return source, Grid(blocks, THREADS, 1), units(nest, numbers[: nest.outer + 1])
+
+
+def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:
+    """The kernels that do what a scattered nest does, with its bits, and their grids; none where
+    that is the nest's own. Arguments are those of `for_strides`."""
+    found = sorted_scatter(nest, name, numbers, EACH, CUDA, THREADS)
+    return [
+        (one, Grid(one.units if one.group else -(-one.units // THREADS), THREADS, 1))
+        for one in found
+    ]
 
 
 def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:

@@ -28,14 +28,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kernel.code import SIZES, Code
+from ...kernel.code import SIZES
 from ...kernel.nest import BLOCK, Nest, Row, columns_of, in_blocks
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from ..leaves import Environment
 from . import helpers
 from .dialect import GroupDialect
-from .groups import MOST, GroupNest
+from .groups import MOST
 from .held_lengths import (
     ANY_LAUNCH,
     CHUNK,
@@ -50,14 +50,16 @@ from .held_lengths import (
     column_bytes,
 )
 from .inner import InnerNest, RowPlace, each
-from .reductions import Partial, joined
+from .kept_values import values_kept
+from .pairs import WORDS, PairNest
+from .reductions import Partial
 from .rows import FIXED, UNIFORM, VARYING
-from .text import Scope, literal, value_type
+from .text import Scope, literal
+from .warp_folds import exchange, fold_in_warps
 
 _MOST_CHUNKS = 4
 _AHEAD_REGISTERS = 48
 """For what is loaded before it is computed with, in up to so many chunks."""
-_PAIRS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
 _MOST_REGISTERS = 144
 """For what is held of a row."""
 _MOST_COLUMN_REGISTERS = 32
@@ -66,8 +68,6 @@ _MOST_WITH_NEXT = 160
 """Registers up to which the next row is loaded while one is computed with."""
 _LONGEST_CODE = 160
 """Instructions for an element, in all stages: they are written 64 times."""
-_DEAR = 8
-"""Instructions from which on a value is kept rather than computed again."""
 
 
 def held(nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH) -> str:
@@ -87,15 +87,13 @@ class _HeldPlace(RowPlace):
         return self.owner.loaded(operand, self.owner.read_register(operand))
 
 
-class HeldNest(GroupNest):
+class HeldNest(PairNest):
     """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
 
     def __init__(
         self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH
     ) -> None:
-        super().__init__(nest, name, dialect)
-        self._capacity, self._length = holding.capacity, holding.length
-        self._pairs = holding.capacity // SPAN
+        super().__init__(nest, name, dialect, holding)
         self._holding = False
         self._known_uniform = list(self.known)
         self._readers: dict[int, list[int]] = {}
@@ -112,13 +110,13 @@ class HeldNest(GroupNest):
                 if (len(at) > 1 and k not in holding.shared) or k in writers
             ]
         self._sums_of = [k for s in nest.stages for k, _ in columns_of(s)]
-        self._sums_in_registers = self._registers_of(self._sums_of) <= _MOST_COLUMN_REGISTERS
-        self._kept = self._values_kept()
+        self._sums_in_registers = self.registers_of(self._sums_of) <= _MOST_COLUMN_REGISTERS
+        self._kept = values_kept(self.stages)
         self._streams = self._is_whole() and not self._held and not any(self._kept) and all(
             isinstance(s.stage, Row) or (adds_floats(s.stage) and not s.columns)
             for s in self.stages
         )  # fmt: skip
-        registers, inputs = self._registers(), self._registers_of(self._inputs_held())
+        registers, inputs = self._registers(), self.registers_of(self._inputs_held())
         self._takes_next = in_blocks(nest) and registers + inputs <= _MOST_WITH_NEXT
         self._suits = (
             registers <= _MOST_REGISTERS
@@ -132,39 +130,11 @@ class HeldNest(GroupNest):
     def _inputs_held(self) -> list[int]:
         return [k for k in self._held if not self.nest.operands[k].output]
 
-    def _registers_of(self, operands: list[int]) -> int:
-        """For a thread's part of a row of some operands."""
-        sizes = [SIZES[self.nest.operands[k].dtype] for k in operands]
-        return sum(2 * self._pairs * size // 4 for size in sizes)
-
     def _registers(self) -> int:
         """For what is held of a row, and of sums over rows, by a thread."""
-        sums = self._registers_of(self._sums_of) if self._sums_in_registers else 0
+        sums = self.registers_of(self._sums_of) if self._sums_in_registers else 0
         kept = len({name for names in self._kept for name in names.values()})
-        return self._registers_of(self._held) + sums + 2 * self._pairs * kept
-
-    def _values_kept(self) -> list[dict[int, str]]:
-        """For each stage the values that one stage reduces and a later one needs, with names."""
-        found: list[dict[int, str]] = [{} for _ in self.stages]
-        numbers: dict[object, int] = {}
-        keys = [_keys(stage.code, numbers) for stage in self.stages]
-        for number, stage in enumerate(self.stages):
-            for at in dict.fromkeys(stage.ends):
-                if isinstance(stage.stage, Row) or stage.levels[at] != VARYING:
-                    continue
-                if stage.code[at].dtype != "float32" or keys[number][at][1] < _DEAR:
-                    continue
-                later = [
-                    (n, place)
-                    for n in range(number + 1, len(self.stages))
-                    for place, key in enumerate(keys[n])
-                    if key[0] == keys[number][at][0]
-                ]
-                if later and at not in found[number]:
-                    name = f"kept_{number}_{at}"
-                    for n, place in [(number, at), *later]:
-                        found[n][place] = name
-        return found
+        return self.registers_of(self._held) + sums + 2 * self._pairs * kept
 
     # -- the kernel --------------------------------------------------------------------------
 
@@ -204,11 +174,11 @@ class HeldNest(GroupNest):
         block, clear, write = Scope(), Scope(), Scope()
         for k in self._sums_of:
             dtype = self.nest.operands[k].dtype
-            union = self._union(k)
+            union = self.union(k)
             if self._sums_in_registers:
                 block.add(f"{union} sums{k}[{self._pairs}];")
             else:
-                kind, count = _PAIRS[SIZES[dtype]], self._pairs * MOST
+                kind, count = WORDS[SIZES[dtype]], self._pairs * MOST
                 self.head.declare(f"sums{k}", f"{self.dialect.local} {kind} sums{k}[{count}];")
             nothing = literal(neutral_bits("sum", dtype), dtype)
             clear.add(
@@ -216,17 +186,17 @@ class HeldNest(GroupNest):
                 f"{self._sum_of_pair(k, 'p')} = none{k}.whole;",
             )  # fmt: skip
             place = f"{self._sums(k)} + from + p * {SPAN}"
-            write.add(f"*({_PAIRS[SIZES[dtype]]} *)({place}) = {self._sum_of_pair(k, 'p')};")
+            write.add(f"*({WORDS[SIZES[dtype]]} *)({place}) = {self._sum_of_pair(k, 'p')};")
         rows = f"{helpers.least(self.source)}((piece + 1) * {BLOCK}, {self.size(0)})"
         block.add("#pragma unroll")
         block.block(f"for (int p = 0; p < {self._pairs}; p++)", clear)
         block.add(f"const int64_t last = {rows};")
         if self._takes_next:
             for k in self._inputs_held():
-                block.add(f"{self._union(k)} next{k}[{self._pairs}];")
+                block.add(f"{self.union(k)} next{k}[{self._pairs}];")
         block.block(f"for (int64_t unit = piece * {BLOCK}; unit < last; unit++)", row)
         written = Scope()
-        self._where_there(written, "p", write)
+        self.where_there(written, "p", write)
         block.add("#pragma unroll")
         block.block(f"for (int p = 0; p < {self._pairs}; p++)", written)
         return block
@@ -268,7 +238,7 @@ class HeldNest(GroupNest):
     def _declare(self, stages: Scope) -> None:
         """Registers of a row, with what several stages read in them."""
         for k in self._held:
-            stages.add(f"{self._union(k)} held{k}[{self._pairs}];")
+            stages.add(f"{self.union(k)} held{k}[{self._pairs}];")
         for name in dict.fromkeys(name for names in self._kept for name in names.values()):
             stages.add(f"float {name}[{self._pairs}][2];")
         inputs = self._inputs_held()
@@ -297,36 +267,9 @@ class HeldNest(GroupNest):
         for k in inputs:
             loads.add("#pragma unroll")
             place = f"from + (p + q) * {SPAN}{further.format(step=self.stride(k, 0))}"
-            pair = f"{name}{k}[p + q].whole = {self._pair(k, place)};"
+            pair = f"{name}{k}[p + q].whole = {self.pair(k, place)};"
             loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
-        self._chunks(scope, loads)
-
-    def _chunks(self, scope: Scope, body: Scope, pairs: int = CHUNK) -> None:
-        """Something for each chunk, or several of them, of pairs of a thread that the row has."""
-        one = Scope()
-        self._where_there(one, "p", body)
-        scope.add("#pragma unroll")
-        scope.block(f"for (int p = 0; p < {self._pairs}; p += {pairs})", one)
-
-    def _where_there(self, scope: Scope, pair: str, body: Scope) -> None:
-        """Something for a pair, or a chunk that begins with it, if the row has it."""
-        if self._length:
-            scope.add(*body.lines())
-        else:
-            scope.block(f"if (from + {pair} * {SPAN} < {self.inner_size()})", body)
-
-    def _in_chunks(self, scope: Scope, pairs: int, body: Scope) -> None:
-        """Something for each of some pairs, `q`, whose chunk the row has."""
-        if pairs == CHUNK:
-            scope.add("#pragma unroll")
-            scope.block(f"for (int q = 0; q < {CHUNK}; q++)", body)
-            return
-        chunk, one = Scope(), Scope()
-        one.add("#pragma unroll")
-        one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
-        self._where_there(chunk, "(p + chunk)", one)
-        scope.add("#pragma unroll")
-        scope.block(f"for (int chunk = 0; chunk < {pairs}; chunk += {CHUNK})", chunk)
+        self.chunks(scope, loads)
 
     def _near(self, number: int) -> list[int]:
         """The operands that a stage reads and nobody holds."""
@@ -341,17 +284,6 @@ class HeldNest(GroupNest):
         ):
             chunks //= 2
         return chunks * CHUNK if sizes else CHUNK
-
-    def _union(self, k: int) -> str:
-        dtype = self.nest.operands[k].dtype
-        return f"union {{ {_PAIRS[SIZES[dtype]]} whole; {self.source.stored(dtype)} at[2]; }}"
-
-    def _pair(self, k: int, place: str) -> str:
-        """The pair of neighbours of an operand at an even place of the row."""
-        operand = self.nest.operands[k]
-        const = "" if operand.output else "const "
-        kind = _PAIRS[SIZES[operand.dtype]]
-        return f"*({const}{kind} *)({self.row_pointer(k)} + {place})"
 
     def register(self, k: int) -> str:
         """Where the element of an operand is that is looked at."""
@@ -382,9 +314,9 @@ class HeldNest(GroupNest):
             body.add(*p.arrays())
             each(body, p.many, p.clear("n"))
         turns, ahead = Scope(), self._ahead_pairs(number)
-        self._chunks(turns, self._chunk(number, partials, ahead), ahead)
+        self.chunks(turns, self._chunk(number, partials, ahead), ahead)
         for p in partials:
-            self._exchange(p, turns)
+            exchange(p, self.code, self.dialect, self.head, turns)
         if self._streams:
             around = Scope()
             for p in partials:
@@ -396,7 +328,7 @@ class HeldNest(GroupNest):
         else:
             body.add(*turns.lines())
         for j, p in enumerate(partials):
-            self._fold_in_warps(p, body)
+            fold_in_warps(p, self.code, body)
             self._outside(rows, p.result_type, f"result_{number}_{j}")
             body.add(f"result_{number}_{j} = {p.result('0', self.inner_size())};")
         rows.block("", body)
@@ -406,10 +338,10 @@ class HeldNest(GroupNest):
         prepared, chunk, pair, element = self.stages[number], Scope(), Scope(), Scope()
         loads = Scope()
         for k in self._near(number):
-            chunk.add(f"{self._union(k)} near{k}[{pairs}];")
-            loads.add(f"near{k}[q].whole = {self._pair(k, f'from + (p + q) * {SPAN}')};")
+            chunk.add(f"{self.union(k)} near{k}[{pairs}];")
+            loads.add(f"near{k}[q].whole = {self.pair(k, f'from + (p + q) * {SPAN}')};")
         if loads.lines():
-            self._in_chunks(chunk, pairs, loads)
+            self.in_chunks(chunk, pairs, loads)
         element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;")
         kept = self._kept[number]
         own = {at for at, name in kept.items() if name == f"kept_{number}_{at}"}
@@ -422,12 +354,12 @@ class HeldNest(GroupNest):
             element.add(f"{kept[at]}[p + q][n] = {done[at]};")
         fresh = [k for k, _ in prepared.stores if k not in self._held]
         for k in fresh:
-            pair.add(f"{self._union(k)} new{k};")
+            pair.add(f"{self.union(k)} new{k};")
         for k, at in prepared.stores:
             self.store(element, k, f"new{k}.at[n]" if k in fresh else self.register(k), done[at])
         for k, at in prepared.columns:
             place = self._sum_of_pair(k, "p + q")
-            pair.add(f"{self._union(k)} sum{k};", f"sum{k}.whole = {place};")
+            pair.add(f"{self.union(k)} sum{k};", f"sum{k}.whole = {place};")
             element.add(f"sum{k}.at[n] += {done[at]};")
         for p in partials:
             element.add(*p.add(self.code, "n", done[p.at], "i"))
@@ -435,10 +367,10 @@ class HeldNest(GroupNest):
         pair.block("for (int n = 0; n < 2; n++)", element)
         for k, _ in prepared.stores:
             value = f"new{k}" if k in fresh else f"held{k}[p + q]"
-            pair.add(f"{self._pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
+            pair.add(f"{self.pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
         for k, _ in prepared.columns:
             pair.add(f"{self._sum_of_pair(k, 'p + q')} = sum{k}.whole;")
-        self._in_chunks(chunk, pairs, pair)
+        self.in_chunks(chunk, pairs, pair)
         return chunk
 
     def partials(self, number: int, count: int | None = None) -> list[Partial]:
@@ -446,46 +378,6 @@ class HeldNest(GroupNest):
         if not self._holding:
             return found
         return [Partial(p.combine, p.dtype, p.name, p.at, 2) for p in found]
-
-    def _exchange(self, p: Partial, body: Scope) -> None:
-        """Has the two warps of a row know what both have found, in the order of all kernels."""
-        kind, both = value_type(p.dtype), f"both_{p.name}"
-        self.head.declare(both, f"{self.dialect.local} {kind} {both}[{2 * SPAN}];")
-        mine, other = f"{both}[2 * part + n]", f"{both}[{SPAN} + 2 * part + n]"
-        shared, alone = Scope(), Scope()
-        shared.add(self.dialect.local_barrier)
-        each(shared, 2, [f"{both}[2 * threadIdx.x + n] = {p.name}[n];"])
-        shared.add(self.dialect.local_barrier)
-        if p.compensated:
-            each(alone, 2, p.keep(self.code, "n"))
-            kept = [*p.keep(self.code, "n")]
-            again = [f"{p.name}[n] = {mine};", *kept, f"{p.name}[n] = {other};", *kept]
-        else:
-            again = [f"{p.name}[n] = {joined(p, self.code, mine, other)};"]
-        each(shared, 2, again)
-        body.block("if (!alone)", shared)
-        if p.compensated:
-            body.block("else", alone)
-
-    def _fold_in_warps(self, p: Partial, body: Scope) -> None:
-        """Folds the partial results of a warp in the order of all kernels."""
-        kind = value_type(p.dtype)
-        if p.compensated:
-            each(body, 2, p.round(self.code, "n"))
-        value = f"{p.final}[n]"
-        wide = "(int)" if p.dtype == "bool" else ""
-        moved = f"({kind})__shfl_down_sync(0xffffffffu, {wide}{value}, apart)"
-        step = Scope()
-        step.add("#pragma unroll")
-        step.block("for (int n = 0; n < 2; n++)", [
-            f"const {kind} from_other = {moved};",
-            f"{value} = {joined(p, self.code, value, 'from_other')};",
-        ])  # fmt: skip
-        body.add("#pragma unroll")
-        body.block(f"for (int apart = {WARP // 2}; apart > 0; apart /= 2)", step)
-        last = joined(p, self.code, f"{p.final}[0]", f"{p.final}[1]")
-        body.add(f"const {kind} whole_{p.name} = {last};")
-        body.add(f"{p.final}[0] = ({kind})__shfl_sync(0xffffffffu, {wide}whole_{p.name}, 0);")
 
     # -- what is done once a row -------------------------------------------------------------
 
@@ -509,18 +401,3 @@ class HeldNest(GroupNest):
 
     def _row_barrier(self) -> str:
         return f"if (alone) __syncwarp(); else {self.dialect.barrier}"
-
-
-def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
-    """For each instruction a number of what it computes, and how many it takes at most.
-
-    A `CodeBuilder` numbers values, too, but one code's, and simplifies what it appends.
-
-    Args:
-        numbers: of all that was met in other code.
-    """
-    found: list[tuple[int, int]] = []
-    for name, dtype, args, value in code:
-        key = (name, dtype, value, tuple([found[a][0] for a in args]))
-        found.append((numbers.setdefault(key, len(numbers)), 1 + sum(found[a][1] for a in args)))
-    return found

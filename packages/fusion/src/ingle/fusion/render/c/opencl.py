@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...kernel.code import SIZES
-from ...kernel.nest import Nest, accumulator_dtype, is_flat, layout
+from ...kernel.nest import NARROW, Nest, accumulator_dtype, is_flat, layout
 from .code import CodeRenderer
 from .groups import MOST, group_item, grouped, is_wide
+from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .text import Source, value_type
 from .transposed import tiled
@@ -216,6 +217,18 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Wor
     """
     found = tiled(nest, name, numbers, WIDE, MOST)
     return None if found is None else (found[0], Work(found[1] * MOST, 1, (MOST,)))
+
+
+def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[ScatterLaunch]:
+    """The kernels that do on such a device what a scattered nest does, with its bits; none where
+    that is the nest's own.
+
+    Args:
+        nest: of any kind.
+        name: of each kernel.
+        numbers: sizes, then strides, as `layout` says.
+    """
+    return sorted_scatter(nest, name, numbers, OPENCL, WIDE, NARROW)
 
 
 class Widened(NamedTuple):

@@ -8,7 +8,6 @@ partial result has the elements, and each folding the order, that it has in ever
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...kernel.code import SIZES
@@ -21,9 +20,8 @@ from .reductions import Partial, joined
 from .text import Scope, value_type
 
 LONGEST = 1024
-"""Elements of a row up to which a warp is quicker than two that meet at barriers."""
-MANY = 1 << 11
-"""Rows from which on there are warps enough for rows of any length."""
+"""Elements of a row up to which a warp is quicker than two that meet at barriers: of longer ones
+more rows would be under way than the GPU has memory near for."""
 _WORTH_IT = 2
 """Bytes of an element from which on several are loaded ahead."""
 
@@ -40,7 +38,7 @@ def takes_rows(nest: Nest, sizes: Sequence[int]) -> bool:
     counts = [accumulators(s.code[at].dtype) for s in stages for _, at in s.reductions]
     if any(count < 2 * WARP for count in counts):
         return False
-    return sizes[-1] <= LONGEST or math.prod(sizes[:-1]) >= MANY
+    return sizes[-1] <= LONGEST
 
 
 def warps_of(nest: Nest, sizes: Sequence[int]) -> int:

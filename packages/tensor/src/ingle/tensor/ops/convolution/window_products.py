@@ -211,7 +211,9 @@ def _dot_rule(
     _channels(name, x, kernel, size, 1)
     expected = (*x.shape[:2], math.prod(size))
     if a.shape != expected:
-        raise ShapeError(f"{name}: for x {x.shape} and size {size} a must be {expected}")
+        raise ShapeError(
+            f"{name}: for x {x.shape} and size {size} a must be {expected}, got {a.shape}"
+        )
     return Aval((*x.shape[:2], *kernel), x.dtype)
 
 

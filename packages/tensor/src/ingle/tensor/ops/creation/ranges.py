@@ -54,6 +54,10 @@ def arange(
         dtype: the dtype; the default integer dtype if all are integers, else the default float.
         device: where to put them; the default device if not given.
 
+    Raises:
+        ArgumentError: `step` is 0, or there are more elements than memory can address.
+        DTypeError: the dtype is bool or one that only stores values.
+
     >>> import ingle.tensor as it
     >>> it.arange(2, 8, 3).tolist(), it.arange(3).tolist()
     ([2, 5], [0, 1, 2])
@@ -126,6 +130,11 @@ def linspace(
         device: where to put them; the default device if not given.
         endpoint: whether `stop` itself is the last one; else the numbers stop one step before.
 
+    Raises:
+        ArgumentError: `num` is negative.
+        DTypeError: a dtype that cannot hold the numbers.
+        OperandError: `start` or `stop` is no number.
+
     >>> import ingle.tensor as it
     >>> it.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -176,6 +185,9 @@ def logspace(
         device: where to put them; the default device if not given.
         endpoint: whether `stop` itself is the last exponent.
 
+    Raises:
+        DTypeError: `dtype` is not a float dtype.
+
     >>> import ingle.tensor as it
     >>> it.logspace(0, 3, 4).tolist()
     [1.0, 10.0, 100.0, 1000.0]
@@ -198,6 +210,11 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
         arrays: 1-d tensors of one dtype.
         indexing: `"ij"`: axis i of the results belongs to tensor i; `"xy"`: the first two axes are
             exchanged, as rows and columns of a picture.
+
+    Raises:
+        ArgumentError: another `indexing`.
+        ShapeError: an array has another number of axes than one.
+        DTypeError: arrays of several dtypes.
 
     >>> import ingle.tensor as it
     >>> x, y = it.meshgrid(it.arange(3), it.arange(2))

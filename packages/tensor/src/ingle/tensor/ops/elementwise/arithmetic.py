@@ -203,6 +203,9 @@ _NEGATIVE = unary(
 def positive(x: TensorLike, /) -> Tensor:
     """The tensor itself.
 
+    Raises:
+        DTypeError: `x` is bool.
+
     >>> import ingle.tensor as it
     >>> it.positive(it.asarray([1, -2])).tolist()
     [1, -2]

@@ -53,6 +53,9 @@ def heaviside(x1: TensorLike, x2: Operand, /) -> Tensor:
         x1: a real tensor, of integers as well. It has no gradient.
         x2: a tensor that broadcasts with it, or a number.
 
+    Raises:
+        DTypeError: `x1` is complex.
+
     >>> import ingle.tensor as it
     >>> it.heaviside(it.asarray([-1.5, 0.0, 2.0]), 0.5).tolist()
     [0.0, 0.5, 1.0]

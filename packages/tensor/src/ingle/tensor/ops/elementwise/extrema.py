@@ -97,6 +97,9 @@ def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = Non
         x: a real tensor.
         min, max: tensors that broadcast with `x`, or numbers; no bound where None.
 
+    Raises:
+        DTypeError: `x` is complex or bool.
+
     >>> import ingle.tensor as it
     >>> it.clip(it.asarray([-1.0, 0.5, 2.0]), 0, 1).tolist()
     [0.0, 0.5, 1.0]

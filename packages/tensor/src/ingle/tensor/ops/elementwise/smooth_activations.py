@@ -205,6 +205,9 @@ def gelu(x: TensorLike, /, *, approximate: str = "none") -> Tensor:
         x: a float tensor; integers are cast to the default float dtype.
         approximate: `"none"`, or `"tanh"` for the paper's approximation.
 
+    Raises:
+        ArgumentError: another approximation.
+
     >>> import ingle.tensor as it
     >>> it.gelu(it.asarray([0.0, 100.0])).tolist()
     [0.0, 100.0]

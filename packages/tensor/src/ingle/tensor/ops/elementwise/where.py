@@ -91,6 +91,9 @@ def masked_fill(x: TensorLike, /, mask: TensorLike, value: Operand) -> Tensor:
         mask: a bool tensor that broadcasts with `x`.
         value: the number, or a tensor of one that broadcasts; it has to fit the dtype of `x`.
 
+    Raises:
+        DTypeError: `value` is of a kind that the dtype of `x` does not hold.
+
     >>> import ingle.tensor as it
     >>> it.masked_fill(it.asarray([1.0, 2.0]), it.asarray([False, True]), 0).tolist()
     [1.0, 0.0]

@@ -53,6 +53,9 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     Args:
         x: a tensor of at least one axis.
 
+    Raises:
+        ShapeError: `x` has no axes.
+
     >>> import ingle.tensor as it
     >>> rows, columns = it.nonzero(it.asarray([[0, 7], [5, 0]]))
     >>> rows.tolist(), columns.tolist()

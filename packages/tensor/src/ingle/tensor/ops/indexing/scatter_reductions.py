@@ -27,9 +27,9 @@ from ..movement.shapes import broadcast_to, permute_dims, reshape
 from ..movement.slicing import slice_axis
 from ..reductions.basic import accumulator
 from ..sorting.sort import argsort
-from .gathering import Indices, index_handle, take, taken_shape
+from .gathering import Indices, index_handle, take
 from .linear_index import flat_positions, ravel_index
-from .scattering import scatter_add, scatter_set
+from .scattering import check_updates, scatter_add, scatter_set
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -91,12 +91,7 @@ def _check(name: str, x: Aval, indices: Aval, updates: Aval, axis: int) -> None:
             f"{name}: x must be numeric and updates of its dtype, got {x.dtype} and "
             f"{updates.dtype}; cast with updates.astype(x.dtype)"
         )
-    expected = taken_shape(x.shape, indices.shape, axis)
-    if updates.shape != expected:
-        raise ShapeError(
-            f"{name}: updates must have shape {expected} for x of {x.shape}, indices of "
-            f"{indices.shape} and axis {axis}, got {updates.shape}"
-        )
+    check_updates(name, x, indices, updates, axis)
 
 
 def _along(values: Tensor, axis: int, shape: Shape) -> Tensor:

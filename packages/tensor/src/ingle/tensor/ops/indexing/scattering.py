@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def check_updates(name: str, x: Aval, indices: Aval, updates: Aval, axis: int) -> None:
+    """Refuses updates of another shape than what `take` reads of `x`."""
+    expected = taken_shape(x.shape, indices.shape, axis)
+    if updates.shape != expected:
+        raise ShapeError(
+            f"{name}: updates must have shape {expected} for x of {x.shape}, indices of "
+            f"{indices.shape} and axis {axis}, got {updates.shape}"
+        )
+
+
 def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Aval:
     if updates.dtype is not x.dtype:
         raise DTypeError(
@@ -31,12 +41,7 @@ def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Ava
         )
     if name == "scatter_add" and x.dtype.kind not in NUMERIC:
         raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; cast first with x.astype(...)")
-    expected = taken_shape(x.shape, indices.shape, axis)
-    if updates.shape != expected:
-        raise ShapeError(
-            f"{name}: updates must have shape {expected} for x of {x.shape}, indices of "
-            f"{indices.shape} and axis {axis}, got {updates.shape}"
-        )
+    check_updates(name, x, indices, updates, axis)
     return x
 
 

@@ -53,6 +53,9 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: Operand | None = None) -> 
         each right-hand side `(..., k)` (`(...)`), the rank `(...)` and the singular values
         `(..., min(m, n))` of `x1`.
 
+    Raises:
+        ShapeError: `x2` has other rows than `x1`.
+
     >>> import ingle.tensor as it
     >>> x = it.asarray([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
     >>> found = it.linalg.lstsq(x, it.asarray([3.0, 4.0, 5.0]))
@@ -114,6 +117,10 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
 
     Args:
         xs: at least one matrix; the first and the last may be vectors, a row and a column.
+
+    Raises:
+        OperandError: `xs` is no list of tensors.
+        ShapeError: sizes that do not fit one another.
 
     >>> import ingle.tensor as it
     >>> row, column = it.ones((1, 100)), it.ones((100, 1))

@@ -243,6 +243,9 @@ def lu_solve(
         x2: one vector `(m,)`, or matrices `(..., m, k)`; leading axes broadcast.
         adjoint: whether to solve `conj(x1).mT @ x = x2` instead.
 
+    Raises:
+        ShapeError: sizes that do not fit one another.
+
     >>> import ingle.tensor as it
     >>> packed, pivots = it.linalg.lu_factor(it.asarray([[1.0, 3.0], [2.0, 4.0]]))
     >>> it.linalg.lu_solve(packed, pivots, it.asarray([4.0, 6.0])).tolist()

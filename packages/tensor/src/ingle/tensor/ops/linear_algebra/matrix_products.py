@@ -59,6 +59,9 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: object = None) -> Tensor:
         offset: which diagonal: 0 is the main one, 1 the one above.
         dtype: the dtype to sum in and to return; as for `sum` if not given.
 
+    Raises:
+        ShapeError: `x` has fewer than two axes.
+
     >>> import ingle.tensor as it
     >>> it.linalg.trace(it.asarray([[1, 2], [3, 4]])).item()
     5

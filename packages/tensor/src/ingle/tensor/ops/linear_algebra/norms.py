@@ -44,6 +44,9 @@ def vector_norm(
         ord: inf for the largest absolute value, -inf for the smallest, 0 for the number of
             elements that are not 0.
 
+    Raises:
+        ArgumentError: `ord` is no number.
+
     >>> import ingle.tensor as it
     >>> it.linalg.vector_norm(it.asarray([3.0, -4.0])).item()
     5.0
@@ -149,6 +152,9 @@ def matrix_norm(
         ord: `"fro"`, the root of the sum of squares; `"nuc"`, the sum of singular values; 2 or -2,
             the largest or smallest of them; 1 or -1, the largest or smallest column's sum of
             absolute values; inf or -inf, the largest or smallest row's.
+
+    Raises:
+        ArgumentError: another `ord`.
 
     >>> import ingle.tensor as it
     >>> x = it.asarray([[1.0, -2.0], [3.0, 4.0]])

@@ -102,6 +102,9 @@ _MATMUL = Operation(
 def matrix_transpose(x: TensorLike, /) -> Tensor:
     """Each matrix of a stack transposed: the last two axes exchanged.
 
+    Raises:
+        ShapeError: `x` has fewer than two axes.
+
     >>> import ingle.tensor as it
     >>> it.matrix_transpose(it.zeros((5, 2, 3))).shape
     (5, 3, 2)
@@ -205,6 +208,9 @@ def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
 @guarded
 def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The product of each element of one vector with each of another.
+
+    Raises:
+        ShapeError: an operand has another number of axes than one.
 
     >>> import ingle.tensor as it
     >>> it.outer(it.asarray([1, 2]), it.asarray([3, 4])).tolist()

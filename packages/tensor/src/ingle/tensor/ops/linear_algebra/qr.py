@@ -54,6 +54,9 @@ def qr(x: TensorLike, /, *, mode: str = "reduced") -> QR:
             depends on nothing else of them, such as `q2 @ conj(q2).mT`. `"r"` for `R` alone, as of
             `"reduced"`, beside a `Q` without elements.
 
+    Raises:
+        ArgumentError: another `mode`.
+
     >>> import ingle.tensor as it
     >>> q, r = it.linalg.qr(it.asarray([[3.0, 1.0], [4.0, 2.0]]))
     >>> [round(v, 5) for v in it.abs(r)[0].tolist()]

@@ -117,6 +117,10 @@ def cdist(x1: TensorLike, x2: TensorLike, /, *, p: float = 2.0) -> Tensor:
     Returns:
         (..., n, m).
 
+    Raises:
+        ShapeError: rows of different lengths, or none.
+        ArgumentError: `p` is negative.
+
     >>> import ingle.tensor as it
     >>> it.cdist(it.asarray([[0.0, 0.0]]), it.asarray([[3.0, 4.0], [0.0, 1.0]])).tolist()
     [[5.0, 1.0]]
@@ -158,6 +162,9 @@ def cov(
     Returns:
         (variables, variables), or a 0-d variance for one variable.
 
+    Raises:
+        ShapeError: `x` has more than two axes.
+
     >>> import ingle.tensor as it
     >>> it.cov(it.asarray([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])).tolist()
     [[1.0, -2.0], [-2.0, 4.0]]
@@ -187,6 +194,9 @@ def corrcoef(x: TensorLike, /) -> Tensor:
 
     Args:
         x: (variables, observations), or (observations,) for one variable.
+
+    Raises:
+        ShapeError: `x` has more than two axes.
 
     >>> import ingle.tensor as it
     >>> it.corrcoef(it.asarray([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])).tolist()

@@ -76,6 +76,9 @@ def gaussian_nll_loss(
         eps: the least variance; below it `var` gets no gradient.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each element.
 
+    Raises:
+        ShapeError: `var` has neither the shape of `x` nor one number for each row.
+
     >>> import ingle.tensor as it
     >>> it.gaussian_nll_loss(it.asarray([1.0]), it.asarray([3.0]), it.asarray([1.0])).item()
     2.0

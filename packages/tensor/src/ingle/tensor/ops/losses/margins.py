@@ -95,6 +95,9 @@ def cosine_embedding_loss(
         margin: the cosine from which on vectors that should differ do not.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each pair.
 
+    Raises:
+        ShapeError: sizes that do not fit one another.
+
     >>> import ingle.tensor as it
     >>> x1, x2 = it.asarray([[1.0, 0.0]]), it.asarray([[0.0, 2.0]])
     >>> it.cosine_embedding_loss(x1, x2, it.asarray([1.0])).item()
@@ -137,6 +140,9 @@ def triplet_margin_loss(
         swap: take the distance of positive and negative instead where it is smaller (Balntas et
             al.: Learning local feature descriptors with triplets, 2016).
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each triplet.
+
+    Raises:
+        ShapeError: operands of different numbers of axes, or without any.
 
     >>> import ingle.tensor as it
     >>> a, b, c = it.asarray([[0.0, 0.0]]), it.asarray([[3.0, 4.0]]), it.asarray([[0.0, 2.0]])
@@ -193,6 +199,10 @@ def multi_margin_loss(
         p: 1 or 2.
         margin: by how much the right class should lead.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each example.
+
+    Raises:
+        ArgumentError: `p` is neither 1 nor 2.
+        ShapeError: sizes that do not fit one another.
 
     >>> import ingle.tensor as it
     >>> it.multi_margin_loss(it.asarray([[0.0, 2.0, 1.5]]), it.asarray([1])).item()
@@ -264,6 +274,9 @@ def multilabel_soft_margin_loss(
         target: of the same shape, in [0, 1].
         weight: multiplies the loss of each element; broadcasts.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each example.
+
+    Raises:
+        ShapeError: `x` has no axis of classes.
 
     >>> import ingle.tensor as it
     >>> x, target = it.asarray([[1000.0, 0.0]]), it.asarray([[0.0, 1.0]])

@@ -80,6 +80,9 @@ def smooth_l1_loss(
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each element.
         beta: the difference at which the square ends.
 
+    Raises:
+        ArgumentError: `beta` is negative.
+
     >>> import ingle.tensor as it
     >>> it.smooth_l1_loss(it.asarray([1.0, 4.0]), it.asarray([0.0, 0.0])).item()
     2.0
@@ -120,6 +123,9 @@ def huber_loss(
         x, target: float tensors of one shape.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each element.
         delta: the difference at which the square ends.
+
+    Raises:
+        ArgumentError: `delta` is not positive.
 
     >>> import ingle.tensor as it
     >>> it.huber_loss(it.asarray([1.0, 4.0]), it.asarray([0.0, 0.0])).item()

@@ -74,6 +74,9 @@ def moveaxis(
         source: the axes to move.
         destination: where each of them goes.
 
+    Raises:
+        AxisError: there is no such axis, or `source` and `destination` name not as many.
+
     >>> import ingle.tensor as it
     >>> it.moveaxis(it.zeros((2, 3, 5)), 0, -1).shape
     (3, 5, 2)
@@ -119,6 +122,9 @@ def flatten(x: TensorLike, /, start_axis: int = 0, end_axis: int = -1) -> Tensor
     Args:
         x: a tensor.
         start_axis, end_axis: the first and the last of the axes to merge.
+
+    Raises:
+        AxisError: `start_axis` comes after `end_axis`.
 
     >>> import ingle.tensor as it
     >>> it.flatten(it.zeros((2, 3, 5)), 1).shape

@@ -41,6 +41,10 @@ def cartesian_prod(*xs: TensorLike) -> Tensor:
     Returns:
         (product of the sizes, number of tensors); of one tensor that itself.
 
+    Raises:
+        OperandError: there is no tensor.
+        ShapeError: one has another number of axes than one.
+
     >>> import ingle.tensor as it
     >>> it.cartesian_prod(it.asarray([1, 2]), it.asarray([3, 4])).tolist()
     [[1, 3], [1, 4], [2, 3], [2, 4]]
@@ -70,6 +74,9 @@ def combinations(x: TensorLike, /, r: int = 2, *, with_replacement: bool = False
     Returns:
         (number of combinations, r).
 
+    Raises:
+        ShapeError: `x` has another number of axes than one, or there are too many combinations.
+
     >>> import ingle.tensor as it
     >>> it.combinations(it.asarray([1, 2, 3])).tolist()
     [[1, 2], [1, 3], [2, 3]]
@@ -98,6 +105,10 @@ def unravel_index(indices: TensorLike, shape: Sequence[int], /) -> tuple[Tensor,
 
     Returns:
         An int64 tensor of the shape of `indices` for each axis.
+
+    Raises:
+        DTypeError: `indices` are no integers.
+        ShapeError: a shape without axes or without elements.
 
     >>> import ingle.tensor as it
     >>> rows, columns = it.unravel_index(it.asarray([1, 5]), (2, 3))
@@ -132,6 +143,9 @@ def ravel_multi_index(indices: Sequence[TensorLike], shape: Sequence[int], /) ->
     Returns:
         int64 positions.
 
+    Raises:
+        OperandError: `indices` is no list or tuple.
+
     >>> import ingle.tensor as it
     >>> it.ravel_multi_index((it.asarray([0, 1]), it.asarray([1, 2])), (2, 3)).tolist()
     [1, 5]
@@ -157,6 +171,9 @@ def bilinear(
 
     Returns:
         (..., features).
+
+    Raises:
+        ShapeError: sizes that do not fit one another.
 
     >>> import ingle.tensor as it
     >>> x, y = it.asarray([[1.0, 2.0]]), it.asarray([[3.0, 5.0]])

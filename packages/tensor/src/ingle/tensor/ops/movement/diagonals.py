@@ -33,6 +33,9 @@ def diag(x: TensorLike, /, *, offset: int = 0) -> Tensor:
         x: a tensor of 1 or 2 axes.
         offset: which diagonal: 0 is the main one, 1 the one above.
 
+    Raises:
+        ShapeError: `x` is neither a vector nor a matrix.
+
     >>> import ingle.tensor as it
     >>> it.diag(it.asarray([1, 2])).tolist(), it.diag(it.asarray([[1, 2], [3, 4]])).tolist()
     ([[1, 0], [0, 2]], [1, 4])
@@ -51,6 +54,9 @@ def diag_embed(x: TensorLike, /, *, offset: int = 0, axis1: int = -2, axis2: int
         x: a tensor of at least one axis.
         offset: which diagonal: 0 is the main one, 1 the one above.
         axis1, axis2: where the rows and columns of the matrices stand in the result.
+
+    Raises:
+        ShapeError: `x` has no axes, or `axis1` and `axis2` are the same one.
 
     >>> import ingle.tensor as it
     >>> it.diag_embed(it.asarray([[1, 2]]), offset=1).tolist()
@@ -82,6 +88,9 @@ def block_diag(*matrices: TensorLike) -> Tensor:
 
     Args:
         matrices: tensors of at most 2 axes; a vector is a row, a 0-d tensor a single element.
+
+    Raises:
+        ShapeError: there is no matrix, or one with more than two axes.
 
     >>> import ingle.tensor as it
     >>> it.block_diag(it.asarray([[1, 2]]), it.asarray(3)).tolist()

@@ -210,6 +210,9 @@ def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tupl
 def chunk(x: TensorLike, /, chunks: int, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensor cut into at most `chunks` pieces of equal size; the last one may be smaller.
 
+    Raises:
+        ArgumentError: `chunks` is less than 1.
+
     >>> import ingle.tensor as it
     >>> [p.tolist() for p in it.chunk(it.arange(5), 2)]
     [[0, 1, 2], [3, 4]]

@@ -48,6 +48,9 @@ def roll(x: TensorLike, /, shift: int | Sequence[int], *, axis: Axes = None) -> 
         axis: the axes, as many as there are shifts (one shift serves all); None rolls the
             flattened tensor.
 
+    Raises:
+        ArgumentError: not as many shifts as axes.
+
     >>> import ingle.tensor as it
     >>> it.roll(it.arange(5), 2).tolist()
     [3, 4, 0, 1, 2]

@@ -128,6 +128,9 @@ def rot90(x: TensorLike, /, k: int = 1, *, axes: Sequence[int] = (0, 1)) -> Tens
         k: how many turns; negative ones go the other way.
         axes: two of them.
 
+    Raises:
+        AxisError: `axes` are not two different ones.
+
     >>> import ingle.tensor as it
     >>> it.rot90(it.asarray([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]

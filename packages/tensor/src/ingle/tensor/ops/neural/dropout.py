@@ -41,6 +41,9 @@ def dropout(
         generator: to draw the mask from; the default generator if not given.
         place: a key and counter to draw at, instead of from a generator; see `random_bits`.
 
+    Raises:
+        ArgumentError: `p` is not in [0, 1].
+
     >>> import ingle.tensor as it
     >>> sorted(set(it.dropout(it.ones(100), 0.5).tolist()))
     [0.0, 2.0]

@@ -151,6 +151,9 @@ def batch_norm_training(
         The normalised tensor, and each channel's mean and variance (the mean of squares, without
         correction; in float32 for half types).
 
+    Raises:
+        ShapeError: a channel has fewer than two values.
+
     >>> import ingle.tensor as it
     >>> out, mean, var = it.batch_norm_training(it.asarray([[1.0], [3.0]]), eps=0.0)
     >>> out.tolist(), mean.tolist(), var.tolist()

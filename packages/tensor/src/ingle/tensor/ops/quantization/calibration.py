@@ -116,6 +116,10 @@ def quantization_range(
     Returns:
         Both ends: 0-d, or with as many axes as `x` and one entry for each block.
 
+    Raises:
+        DTypeError: `x` is not of floats.
+        ArgumentError: another `method`, or both `axis` and `block_size`.
+
     >>> import ingle.tensor as it
     >>> x = it.asarray([[1.0, -2.0, 3.0, 4.0], [0.0, 5.0, -6.0, 0.0]])
     >>> [v.tolist() for v in it.quantization_range(x, block_size=2)]

@@ -119,6 +119,9 @@ def dequantize(values: TensorLike, scale: Operand, zero_point: Operand | None = 
         values: the codes, of an integer dtype or a float8.
         scale, zero_point: as for `quantize`.
 
+    Raises:
+        DTypeError: `values` are neither integers nor float8.
+
     >>> import ingle.tensor as it
     >>> it.dequantize(it.asarray([-2, 1, 18], dtype="int8"), it.asarray(0.5), 0).tolist()
     [-1.0, 0.5, 9.0]

@@ -92,6 +92,9 @@ def histogram(
     Returns:
         The counts, in the dtype of `x` or, as from `sum`, of the weight, and the edges, one more.
 
+    Raises:
+        DTypeError: `x` is complex.
+
     >>> import ingle.tensor as it
     >>> counts, edges = it.histogram(it.asarray([1.0, 2.0, 1.0, 4.0]), 3)
     >>> counts.tolist(), edges.tolist()

@@ -38,6 +38,10 @@ def diff(
         n: how often; each time the axis gets shorter by one. 0 gives `x` as it is.
         prepend, append: tensors to join before and after `x` along the axis first.
 
+    Raises:
+        ShapeError: `x` has no axes.
+        ArgumentError: `n` is negative.
+
     >>> import ingle.tensor as it
     >>> it.diff(it.asarray([1, 4, 9, 16])).tolist()
     [3, 5, 7]
@@ -77,6 +81,9 @@ def trapezoid(
         x: where they are, of one axis or of the shape of `y`; `dx` apart if not given.
         dx: their distance.
         axis: along which.
+
+    Raises:
+        ShapeError: points that do not fit the values.
 
     >>> import ingle.tensor as it
     >>> it.trapezoid(it.asarray([1.0, 2.0, 3.0]), dx=2.0).item()
@@ -124,6 +131,10 @@ def gradient(
 
     Returns:
         A tensor like `x` for each axis.
+
+    Raises:
+        ArgumentError: `edge_order` is neither 1 nor 2.
+        ShapeError: an axis with too few elements.
 
     >>> import ingle.tensor as it
     >>> [g.tolist() for g in it.gradient(it.asarray([1.0, 4.0, 9.0, 16.0]))]

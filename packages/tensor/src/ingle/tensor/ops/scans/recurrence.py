@@ -33,6 +33,13 @@ def linear_recurrence(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Ten
         b: what is added, of the same shape.
         axis: along which.
 
+    Returns:
+        Of the shape of `b`, and of the dtype that `a` and `b` are promoted to.
+
+    Raises:
+        ShapeError: `a` and `b` have different shapes.
+        DTypeError: neither is of floats or complex numbers.
+
     >>> import ingle.tensor as it
     >>> from ingle.tensor.ops.scans.recurrence import linear_recurrence
     >>> linear_recurrence(it.asarray([0.0, 0.5, 0.5]), it.asarray([4.0, 0.0, 1.0])).tolist()

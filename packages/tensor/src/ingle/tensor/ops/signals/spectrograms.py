@@ -75,6 +75,10 @@ def stft(
     Returns:
         Complex, (..., frequencies, frames).
 
+    Raises:
+        ShapeError: a signal without an axis, or shorter than a frame.
+        DTypeError: one side of the transform of a complex signal.
+
     >>> import ingle.tensor as it
     >>> it.stft(it.ones(100), 16, window=it.hann_window(16)).shape
     (9, 26)

@@ -45,6 +45,10 @@ def searchsorted(
     Returns:
         int64 indices from 0 to the size of the last axis of `x1`, of the shape of `x2`.
 
+    Raises:
+        ArgumentError: another `side`.
+        ShapeError: `x1` has no axes, or `sorter` another shape.
+
     >>> import ingle.tensor as it
     >>> x = it.asarray([1, 3, 3, 5])
     >>> it.searchsorted(x, it.asarray([3, 9])).tolist()

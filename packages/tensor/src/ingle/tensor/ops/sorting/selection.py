@@ -178,6 +178,9 @@ def masked_select(x: TensorLike, mask: TensorLike, /) -> Tensor:
         x: a tensor.
         mask: a bool tensor.
 
+    Raises:
+        DTypeError: `mask` is not bool.
+
     >>> import ingle.tensor as it
     >>> it.masked_select(it.asarray([[1, 2], [3, 4]]), it.asarray([True, False])).tolist()
     [1, 3]

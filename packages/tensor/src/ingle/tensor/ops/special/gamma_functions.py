@@ -156,6 +156,9 @@ def polygamma(n: int, x: TensorLike, /) -> Tensor:
         n: from 0, which gives `digamma` itself, to 100.
         x: a real tensor; integers are cast to the default float dtype.
 
+    Raises:
+        ArgumentError: `n` is negative or too large.
+
     >>> import ingle.tensor as it
     >>> it.polygamma(1, it.asarray([1.0])).item()  # pi² / 6
     1.644934058189392

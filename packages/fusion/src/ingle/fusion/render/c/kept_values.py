@@ -1,0 +1,51 @@
+"""Values that one stage of a nest computes and a later one needs, which a thread may keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kernel.code import Code
+from ...kernel.nest import Row
+from .rows import VARYING, Prepared
+
+_DEAR = 8
+"""Instructions from which on a value is kept rather than computed again."""
+
+
+def values_kept(stages: Sequence[Prepared]) -> list[dict[int, str]]:
+    """For each stage the values that one stage reduces and a later one needs, with names."""
+    found: list[dict[int, str]] = [{} for _ in stages]
+    numbers: dict[object, int] = {}
+    keys = [_keys(stage.code, numbers) for stage in stages]
+    for number, stage in enumerate(stages):
+        for at in dict.fromkeys(stage.ends):
+            if isinstance(stage.stage, Row) or stage.levels[at] != VARYING:
+                continue
+            if stage.code[at].dtype != "float32" or keys[number][at][1] < _DEAR:
+                continue
+            later = [
+                (n, place)
+                for n in range(number + 1, len(stages))
+                for place, key in enumerate(keys[n])
+                if key[0] == keys[number][at][0]
+            ]
+            if later and at not in found[number]:
+                name = f"kept_{number}_{at}"
+                for n, place in [(number, at), *later]:
+                    found[n][place] = name
+    return found
+
+
+def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
+    """For each instruction a number of what it computes, and how many it takes at most.
+
+    A `CodeBuilder` numbers values, too, but one code's, and simplifies what it appends.
+
+    Args:
+        numbers: of all that was met in other code.
+    """
+    found: list[tuple[int, int]] = []
+    for name, dtype, args, value in code:
+        key = (name, dtype, value, tuple([found[a][0] for a in args]))
+        found.append((numbers.setdefault(key, len(numbers)), 1 + sum(found[a][1] for a in args)))
+    return found

@@ -1,0 +1,65 @@
+"""Pairs of neighbours of a row, as a thread of a block of threads holds, loads and stores them."""
+
+from __future__ import annotations
+
+from ...kernel.code import SIZES
+from ...kernel.nest import Nest
+from .dialect import GroupDialect
+from .groups import GroupNest
+from .held_lengths import CHUNK, SPAN, Holding
+from .text import Scope
+
+WORDS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
+"""The type of both elements of a pair, by the bytes of one."""
+
+
+class PairNest(GroupNest):
+    """Writes loops over a thread's pairs of a row, `p` the first one of a chunk, `q` one in it."""
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding) -> None:
+        super().__init__(nest, name, dialect)
+        self._capacity, self._length = holding.capacity, holding.length
+        self._pairs = holding.capacity // SPAN
+
+    def registers_of(self, operands: list[int]) -> int:
+        """For a thread's part of a row of some operands."""
+        sizes = [SIZES[self.nest.operands[k].dtype] for k in operands]
+        return sum(2 * self._pairs * size // 4 for size in sizes)
+
+    def chunks(self, scope: Scope, body: Scope, pairs: int = CHUNK) -> None:
+        """Something for each chunk, or several of them, of pairs of a thread that the row has."""
+        one = Scope()
+        self.where_there(one, "p", body)
+        scope.add("#pragma unroll")
+        scope.block(f"for (int p = 0; p < {self._pairs}; p += {pairs})", one)
+
+    def where_there(self, scope: Scope, pair: str, body: Scope) -> None:
+        """Something for a pair, or a chunk that begins with it, if the row has it."""
+        if self._length:
+            scope.add(*body.lines())
+        else:
+            scope.block(f"if (from + {pair} * {SPAN} < {self.inner_size()})", body)
+
+    def in_chunks(self, scope: Scope, pairs: int, body: Scope) -> None:
+        """Something for each of some pairs, `q`, whose chunk the row has."""
+        if pairs == CHUNK:
+            scope.add("#pragma unroll")
+            scope.block(f"for (int q = 0; q < {CHUNK}; q++)", body)
+            return
+        chunk, one = Scope(), Scope()
+        one.add("#pragma unroll")
+        one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
+        self.where_there(chunk, "(p + chunk)", one)
+        scope.add("#pragma unroll")
+        scope.block(f"for (int chunk = 0; chunk < {pairs}; chunk += {CHUNK})", chunk)
+
+    def union(self, k: int) -> str:
+        dtype = self.nest.operands[k].dtype
+        return f"union {{ {WORDS[SIZES[dtype]]} whole; {self.source.stored(dtype)} at[2]; }}"
+
+    def pair(self, k: int, place: str) -> str:
+        """The pair of neighbours of an operand at an even place of the row."""
+        operand = self.nest.operands[k]
+        const = "" if operand.output else "const "
+        kind = WORDS[SIZES[operand.dtype]]
+        return f"*({const}{kind} *)({self.row_pointer(k)} + {place})"
