@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
+from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.tensor.device import Device
 from ingle_cuda import devices
 from ingle_cuda.backend import CudaBackend
@@ -153,11 +154,12 @@ class HostKernel:
         function: itself, as what the driver is given.
     """
 
-    def __init__(self, library: ctypes.PyDLL, waits: bool) -> None:
+    def __init__(self, library: ctypes.PyDLL, waits: bool, after_others: bool) -> None:
         self.call = ctypes.cast(library.call_kernel, ctypes.c_void_p)
         sizes = (ctypes.c_longlong * 64)()
         self.sizes = sizes[: library.sizes_of_arguments(sizes)]
         self.waits = waits
+        self.after_others = after_others
         self.function = self
 
 
@@ -320,6 +322,19 @@ class HostGpu:
         name._obj.value = names.get(status)
         return 0
 
+    def cuLaunchKernelEx(  # noqa: N802
+        self, config: Any, kernel: HostKernel, params: Any, extra: Any
+    ) -> int:
+        launch = config._obj
+        (attribute,) = launch.attributes[: launch.count]
+        assert kernel.after_others
+        assert (attribute.number, attribute.value[0]) == (6, 1)
+        self.counts["dependent"] += 1
+        return self.cuLaunchKernel(
+            kernel, *launch.grid, *launch.block, launch.shared, ctypes.c_void_p(launch.stream),
+            params, extra,
+        )  # fmt: skip
+
     def cuLaunchKernel(  # noqa: N802
         self, kernel: HostKernel, blocks: int, _y: int, _z: int, threads: int, _ty: int, _tz: int,
         _shared: int, stream: ctypes.c_void_p, params: Any, _extra: Any,
@@ -345,7 +360,7 @@ class HostGpu:
         """A kernel of a source in CUDA C++."""
         text = _PROLOGUE + source + _EPILOGUE.format(name=name)
         waits = any(word in source for word in ("__syncthreads()", "__shfl"))
-        return HostKernel(self._built(text, name), waits)
+        return HostKernel(self._built(text, name), waits, AFTER_OTHERS in source)
 
     def _built(self, text: str, name: str) -> ctypes.PyDLL:
         key = hashlib.sha256(text.encode()).hexdigest()[:24]

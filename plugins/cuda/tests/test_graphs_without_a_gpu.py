@@ -88,7 +88,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
         multiply = launched
 
         def compile_source(self, source: str, name: str) -> Any:
-            return SimpleNamespace(function=None)
+            return SimpleNamespace(function=None, after_others=False)
 
         def _open_library(self) -> None:
             self._library = True  # type: ignore[assignment]

@@ -15,7 +15,8 @@ from host_gpu import HostBackend, HostGpu, Pinned, Stream, opened
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.fusion.render.c import work
 from ingle.tensor.contract import Scalar
 from ingle.tensor.device import backend_of, call_staged
@@ -380,3 +381,21 @@ def test_more_rows_than_blocks(
     found = it.softmax(it.asarray(x, device=PLAYED), axis=axis).numpy()
     wanted = it.softmax(it.asarray(x, device="numpy"), axis=axis).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_kernels_of_graphs_begin_while_others_end(backend: HostBackend) -> None:
+    """All but the library's: they wait by themselves before anything else."""
+
+    @compile
+    def step(x: Any) -> Any:
+        return it.softmax(it.tanh(x @ weight) @ weight, axis=-1)
+
+    weight, x = (it.asarray(np.eye(40, dtype=np.float32)[:n], device=PLAYED) for n in (40, 3))
+    first = step(x).numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal(step(x).numpy(), first)
+    assert backend.gpu.counts["captured"]
+    assert backend.gpu.counts["dependent"]
+    sources = explain(step, x, source=True, runs=0).sources
+    bodies = [s[s.index("__global__") :].split("{", 1)[1] for s in sources if "__global__" in s]
+    assert all(body.lstrip().startswith(AFTER_OTHERS) for body in bodies)

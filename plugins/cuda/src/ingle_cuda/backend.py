@@ -22,7 +22,14 @@ from ingle.fusion.device import (
     axes_by_strides,
     taker,
 )
-from ingle.fusion.device.cuda import THREADS, for_launch, for_strides, grid_of, sums_beside_rows
+from ingle.fusion.device.cuda import (
+    AFTER_OTHERS,
+    THREADS,
+    for_launch,
+    for_strides,
+    grid_of,
+    sums_beside_rows,
+)
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
 from ingle.tensor import settings
@@ -38,6 +45,7 @@ from .attention import Attention
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
 from .cudnn import LibraryOffer, Plans, Prepared
+from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable, executable
@@ -98,6 +106,8 @@ class CudaBackend(KernelBackend):
         self.rates = gpu_rates(limits)
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
         self.joins = settings.switch("INGLE_CUDA_JOINED", True)
+        overlaps = settings.switch("INGLE_CUDA_OVERLAP", True)
+        self._overlaps = overlaps and can_overlap(limits.architecture)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
         self._process = os.getpid()
         self._cupy = cupy()
@@ -134,7 +144,7 @@ class CudaBackend(KernelBackend):
         self.enter()
         code = machine_code(source, self.limits.architecture)
         with told(self.device, "a kernel was loaded"):
-            return Kernel(code, name)
+            return Kernel(code, name, AFTER_OTHERS in source)
 
     def launch(
         self, kernel: Any, pointers: Sequence[int], args: Sequence[int], begin: int, end: int
@@ -304,7 +314,10 @@ class CudaBackend(KernelBackend):
     def enqueue(self, kernel: Any, given: Any, blocks: int, threads: int, stream: Any) -> None:
         """Puts a kernel with one argument into a stream."""
         params = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-        self._launch(kernel, params, blocks, threads, stream)
+        if self._overlaps and kernel.after_others and blocks and stream is self._capture:
+            launch_dependent(self._driver, kernel, params, blocks, threads, stream.ptr)
+        else:
+            self._launch(kernel, params, blocks, threads, stream)
 
     def _launch(self, kernel: Any, params: Any, blocks: int, threads: int, stream: Any) -> None:
         if blocks:

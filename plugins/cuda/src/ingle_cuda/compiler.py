@@ -79,14 +79,16 @@ class Kernel:
 
     Attributes:
         function: the driver's handle.
+        after_others: whether it waits by itself for the kernels before it.
     """
 
-    __slots__ = ("function",)
+    __slots__ = ("after_others", "function")
 
-    def __init__(self, code: bytes, name: str) -> None:
+    def __init__(self, code: bytes, name: str, after_others: bool = False) -> None:
         cuda = driver()
         assert cuda is not None
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         checked(cuda.cuModuleLoadData(ctypes.byref(module), code))
         checked(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
         self.function = function
+        self.after_others = after_others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ingle.fusion.device.cuda import PREAMBLE, given_struct
+from ingle.fusion.device.cuda import AFTER_OTHERS, PREAMBLE, given_struct
 
 COPY = "ordered"
 NUMBERS = "numbers"
@@ -27,6 +27,7 @@ def copy_source(size: int) -> str:
 {struct}
 extern "C" __global__ void {COPY}(const __grid_constant__ given_t given)
 {{
+    {AFTER_OTHERS}
     const int64_t *const size = given.at + 1, *const step = given.at + 6;
     const int64_t place = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (place >= given.at[0])
@@ -56,6 +57,7 @@ def padded_source() -> str:
 struct alignas(16) line_t {{ uint16_t at[8]; }};
 extern "C" __global__ void {PADDED}(const __grid_constant__ given_t given)
 {{
+    {AFTER_OTHERS}
     const int64_t *const at = given.at;
     const int64_t place = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (place >= at[0])
@@ -111,6 +113,7 @@ def windows_source(size: int, rank: int, over_places: bool) -> str:
 {struct}
 extern "C" __global__ void {WINDOWS}(const __grid_constant__ given_t given)
 {{
+    {AFTER_OTHERS}
     const int64_t *const at = given.at;
     const int64_t place = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (place >= at[0])

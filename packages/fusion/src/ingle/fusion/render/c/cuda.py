@@ -63,10 +63,21 @@ static float widened_float16(uint16_t x)
 #define INGLE_ROUNDED_FLOAT16 rounded_float16
 #define INGLE_WIDENED_FLOAT16 widened_float16
 #endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define INGLE_AFTER_OTHERS \\
+    asm volatile("griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define INGLE_AFTER_OTHERS
+#endif
 /* An output may lie in the memory of an input of another type, place by place. */
 #define INGLE_ALIAS __attribute__((__may_alias__))
 #define INGLE_INDEPENDENT
 """
+
+
+AFTER_OTHERS = "INGLE_AFTER_OTHERS;"
+"""A kernel's first statement: behind it all has happened that was launched before, and what is
+launched next may begin up to its own."""
 
 
 class Cuda:
@@ -96,6 +107,7 @@ class Cuda:
             *given_struct(len(nest.operands), first + 3),
             f'extern "C" __global__ void {name}(const __grid_constant__ given_t given)',
             "{",
+            f"    {AFTER_OTHERS}",
             f"    const int64_t begin = {begin} + {self.item(nest)} * {grain};",
             f"    const int64_t end = min(begin + {grain}, {last});",
         ]
@@ -168,7 +180,8 @@ class Member(Cuda):
 
     def opening(self, nest: Nest, name: str) -> Sequence[str]:
         head = f"static __device__ void {name}(const given_t &given, const int64_t block)"
-        return [head if "__global__" in line else line for line in super().opening(nest, name)]
+        own = [line for line in super().opening(nest, name) if AFTER_OTHERS not in line]
+        return [head if "__global__" in line else line for line in own]
 
 
 CUDA = Cuda()
@@ -249,6 +262,7 @@ struct many_t {{
 }};
 extern "C" __global__ void {name}(const __grid_constant__ many_t given)
 {{
+    {AFTER_OTHERS}
     int n = 0;
     while (n < {count - 1} && blockIdx.x >= given.first[n + 1])
         n++;

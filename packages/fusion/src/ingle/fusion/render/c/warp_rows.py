@@ -22,6 +22,8 @@ from .text import Scope, value_type
 LONGEST = 1024
 """Elements of a row up to which a warp is quicker than two that meet at barriers: of longer ones
 more rows would be under way than the GPU has memory near for."""
+_MOST = 1 << 27
+"""Rows of a launch: drivers count blocks in 31 bits."""
 _WORTH_IT = 2
 """Bytes of an element from which on several are loaded ahead."""
 
@@ -38,7 +40,7 @@ def takes_rows(nest: Nest, sizes: Sequence[int]) -> bool:
     counts = [accumulators(s.code[at].dtype) for s in stages for _, at in s.reductions]
     if any(count < 2 * WARP for count in counts):
         return False
-    return sizes[-1] <= LONGEST
+    return sizes[-1] <= LONGEST and units(nest, sizes) <= _MOST
 
 
 def warps_of(nest: Nest, sizes: Sequence[int]) -> int:

@@ -1,0 +1,50 @@
+"""Launches within a graph that begin while the kernel before them ends.
+
+A launch takes a microsecond or so before its first block runs. A kernel that waits by itself for
+what the kernels before it have written may be launched as soon as these have begun their last
+blocks ("programmatic dependent launch", from compute capability 9.0 on). Each kernel waits before
+it reads or writes anything, and ends after it has waited: so all that came before has ended, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+from .compiler import Kernel
+from .errors import checked
+
+_SERIALIZATION = 6
+"""The attribute of a launch that says that its kernel waits by itself."""
+_FIRST = 90
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("gap", ctypes.c_int), ("value", ctypes.c_int * 16)]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    ]  # fmt: skip
+
+
+def can_overlap(architecture: str) -> bool:
+    """Whether GPUs of an architecture have such launches."""
+    found = re.match(r"sm_(\d+)", architecture)
+    return found is not None and int(found[1]) >= _FIRST
+
+
+def launch_dependent(
+    driver: Any, kernel: Kernel, params: Any, blocks: int, threads: int, stream: int
+) -> None:
+    """Puts a kernel that waits by itself into a stream."""
+    attribute = _Attribute(_SERIALIZATION)
+    attribute.value[0] = 1
+    launch = _Launch(
+        (blocks, 1, 1), (threads, 1, 1), 0, stream, ctypes.pointer(attribute), 1
+    )  # fmt: skip
+    checked(driver.cuLaunchKernelEx(ctypes.byref(launch), kernel.function, params, None))
