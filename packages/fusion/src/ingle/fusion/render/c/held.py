@@ -103,7 +103,7 @@ class HeldNest(PairNest):
                     self._readers.setdefault(k, []).append(number)
         writers = {k for s in self.stages for k, _ in s.stores}
         self._held = sorted(self._readers) if holding.few else []
-        if not holding.few or self._registers_of(self._held) > _MOST_REGISTERS:
+        if not holding.few or self.registers_of(self._held) > _MOST_REGISTERS:
             self._held = [
                 k
                 for k, at in sorted(self._readers.items())
