@@ -63,14 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     started: set[str] = set()
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark is None:
-            continue
+        marks = [*item.iter_markers("sampled")]
         test = item.nodeid.partition("[")[0]
-        tier = "" if test not in started else tier_of(item.name, *mark.args, **mark.kwargs)
+        if marks and test in started:
+            # A file may leave out more of what its tests leave out themselves.
+            tiers = {tier_of(item.name, *mark.args, **mark.kwargs) for mark in marks}
+            for tier in tiers - {""}:
+                item.add_marker(tier)
         started.add(test)
-        if tier:
-            item.add_marker(tier)
 
 
 def tier_of(name: str, every: int, slow: int = 1) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -83,8 +84,8 @@ class Item:
         self.nodeid = f"test_file.py::{name}"
         self.marks: list[str] = []
 
-    def get_closest_marker(self, name: str) -> pytest.Mark:
-        return pytest.mark.sampled(1000, slow=1).mark
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        yield pytest.mark.sampled(1000, slow=1).mark
 
     def add_marker(self, name: str) -> None:
         self.marks.append(name)

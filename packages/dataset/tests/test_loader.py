@@ -1,6 +1,7 @@
 import gc
 import itertools
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from ingle.dataset import (
     EmptyDatasetError,
     Loader,
     MapDataset,
+    MemoryDataset,
     MissingExtraError,
     SampleError,
     collate,
@@ -300,6 +302,13 @@ def test_collate_keeps_the_structure():
         ([{"a": 1}, {"b": 1}], "same parts"),
         ([(np.zeros(2), 1), (np.zeros(3), 1)], r"the sample\[0\] number 1"),
         ([object(), object()], "collate function"),
+        ([1.0, None], "the sample number 1 of the batch is None, which no array holds"),
+        ([{"x": 2**70}], r"the sample\['x'\] number 0 .* is 1180591620717411303424, of type int"),
+        ([np.array([None, 1])], "array.*, of type ndarray, which no array holds"),
+        ([[1, [2, 3]]], "differ in length; pad them"),
+        (["a", 3], "number 1 of the batch is 3"),
+        ([3, "a"], "has the dtypes <U1, int64 in one batch, which no array holds together"),
+        ([np.datetime64("2020-01-01"), 1.5], "dtypes datetime64.*, float64 in one batch"),
     ],
 )
 def test_samples_that_do_not_fit(samples, message):
@@ -460,3 +469,23 @@ def test_threads_begin_further_batches_and_stop_with_the_loop():
         assert next(running).tolist() == [0, 1, 2, 3]
         del running
     assert 4 <= len(begun) <= 12
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"workers": 2, "prefetch": 0}])
+def test_an_interrupt_does_not_wait_for_a_sample_that_never_comes(options):
+    never, came = threading.Event(), []
+    data = MemoryDataset(range(8)).map(lambda i: came.append(never.wait(20)) if i == 5 else i)
+    running = iter(Loader(data, 2, tensors=False, **options))
+    next(running)
+    pressed = (threading.main_thread().ident, signal.SIGINT)
+    interrupt = threading.Timer(0.1, signal.pthread_kill, pressed)
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(running)
+        assert not came
+        assert list(running) == []
+    finally:
+        never.set()
+        interrupt.join()

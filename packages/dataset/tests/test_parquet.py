@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.dataset import DataFileError, Loader, MissingDataError, ParquetDataset
+from ingle.dataset import DataFileError, Loader, MissingDataError, ParquetDataset, SampleIndexError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -58,5 +58,25 @@ def test_bad_files(tmp_path: Path) -> None:
 
     with pytest.raises(DataFileError, match="colour"):
         ParquetDataset(written(tmp_path / "t.parquet"), Other)
-    with pytest.raises(IndexError, match="no row 3; there are 3"):
+    with pytest.raises(IndexError, match="index 3 is out of range; there are 3"):
         ParquetDataset(written(tmp_path / "t.parquet"))[3]
+
+
+def test_values_that_python_has_no_object_for(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    day = pa.array([2**40], pa.int64()).cast(pa.timestamp("s"))
+    text = pa.array([b"\xff"]).view(pa.string())
+    for column in (day, text):
+        pq.write_table(pa.table({"a": column, "label": [1], "text": ["b"]}), path)
+        with pytest.raises(DataFileError, match=r"t\.parquet: rows \[0\]: a value cannot be read"):
+            ParquetDataset(path)[0]
+        assert ParquetDataset(path, Item)[0] == Item(1, "b")
+
+
+def test_indices_as_those_of_other_datasets(tmp_path: Path) -> None:
+    data = ParquetDataset(written(tmp_path / "t.parquet"))
+    assert data.take([-2, 0])["text"] == ["b", "a"]
+    with pytest.raises(SampleIndexError, match="index 3 is out of range; there are 3 samples"):
+        data[3]
+    with pytest.raises(SampleIndexError, match="indices must be one row of integers, got bool"):
+        data.take([True, False, True])

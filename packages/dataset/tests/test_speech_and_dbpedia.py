@@ -55,6 +55,19 @@ def test_speech_commands(tmp_path: Path) -> None:
     (tmp_path / "yes" / "0.wav").write_bytes(b"RIFF")
     with pytest.raises(DataFileError, match=r"0\.wav: it is no WAV file"):
         list(train)
+    spoken(tmp_path / "yes" / "0.wav", np.zeros(10))
+    whole = (tmp_path / "yes" / "0.wav").read_bytes()
+    (tmp_path / "yes" / "0.wav").write_bytes(whole[:-1])
+    with pytest.raises(DataFileError, match=r"0\.wav: truncated: 9 samples of 10"):
+        list(train)
+    (tmp_path / "yes" / "0.wav").unlink()
+    (tmp_path / "yes" / "0.wav").mkdir()
+    with pytest.raises(DataFileError, match=r"0\.wav: it cannot be read: Is a directory"):
+        list(train)
+    (tmp_path / "yes" / "0.wav").rmdir()
+    (tmp_path / "testing_list.txt").write_bytes(b"\xff")
+    with pytest.raises(DataFileError, match=r"testing_list\.txt: the bytes ff"):
+        SpeechCommands(tmp_path)
     (tmp_path / "testing_list.txt").unlink()
     with pytest.raises(MissingDataError, match=r"no testing_list\.txt"):
         SpeechCommands(tmp_path)

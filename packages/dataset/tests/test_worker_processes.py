@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import operator
 import os
+import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -129,3 +132,33 @@ def test_processes_that_died_are_replaced_in_the_next_loop(tmp_path: Any) -> Non
 def test_only_processes_stay() -> None:
     with pytest.raises(DataValueError, match="persistent=True keeps processes"):
         Loader(range(4), 2, persistent=True)
+
+
+STUCK = """
+import os, time
+from ingle.dataset import Loader, MemoryDataset
+
+def sample(index):
+    if index:
+        print(os.getpid(), flush=True)
+        time.sleep(1000)
+    return index
+
+if __name__ == "__main__":
+    data = MemoryDataset([0, 1]).map(sample)
+    for batch in Loader(data, 1, workers=1, worker_kind="processes", tensors=False):
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
+def test_a_process_that_is_stuck_ends_with_its_program(tmp_path: Any, number: int) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    command = [sys.executable, str(tmp_path / "stuck.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        process = int(program.stdout.readline())
+        program.send_signal(number)
+        program.communicate(timeout=60)
+    assert gone({process})

@@ -14,6 +14,7 @@ def opened():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(6, slow=0)
 @pytest.mark.usefixtures("opened")
 class TestSmoke(BackendContract):
     device = "checked:1"

@@ -56,18 +56,21 @@ def check_all(seeds, dtype, gradient, pieces=False):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 @pytest.mark.parametrize(("dtype", "seeds"), chunks(DTYPES))
 def test_programs(dtype, seeds):
     check_all(seeds, dtype, False)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 @pytest.mark.parametrize(("dtype", "seeds"), chunks(GRADIENTS))
 def test_gradients_of_programs(dtype, seeds):
     check_all(seeds, dtype, True)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 @pytest.mark.parametrize(("dtype", "seeds"), chunks(PIECES))
 def test_programs_of_pieces(dtype, seeds):
     check_all(seeds, dtype, False, pieces=True)

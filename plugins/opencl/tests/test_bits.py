@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4, slow=0)]
 
 RENDER = Path(__file__).parents[3] / "packages" / "fusion" / "tests" / "render"
 _spec = importlib.util.spec_from_file_location("test_c_for_opencl", RENDER / "test_c.py")

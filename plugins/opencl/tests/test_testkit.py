@@ -11,6 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallback
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 class TestFused(BackendContract):
     """A third of the operations in each test, since PoCL takes long to compile."""
 

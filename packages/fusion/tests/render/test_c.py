@@ -31,7 +31,8 @@ from ingle.fusion.kernel.nest import Map, Nest, Operand, Reduce, Row, map_nest
 from ingle.fusion.render.c.source import render
 from ingle.tensor.dtypes import as_dtype
 
-pytestmark = pytest.mark.slow
+# Each kernel is a run of gcc.
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3, slow=0)]
 
 HERE = Path(__file__).parent
 FLAGS = ["-std=c11", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno"]

@@ -146,6 +146,7 @@ def trained(name, steps=2):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_is_that_of_the_whole_graph(both, name):
     trained(name)

@@ -249,8 +249,10 @@ def inputs(sizes):
     return [numbers(k, *[of[n] for n in names]) for k, names in enumerate(INPUTS)]
 
 
+@pytest.mark.sampled(3, slow=0)
 @pytest.mark.parametrize(
-    "seed", [pytest.param(s, marks=[pytest.mark.slow] if s >= 6 else []) for s in range(40)]
+    "seed",
+    [pytest.param(s, marks=[pytest.mark.slow] if s >= 3 else []) for s in range(40)],
 )
 def test_random_programs_of_sizes_that_meet(compared, sites, seed):
     program = written(seed, random.Random(seed).randint(3, 14))

@@ -284,6 +284,7 @@ def several_times(function):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, slow=0)
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_random_programs(gradient, way):

@@ -33,6 +33,7 @@ from ingle_cpu.matmul.launches import (
 )
 from ingle_cpu.matmul.microkernel import QUADS, Tile, micro_source, most_rows, most_vectors
 from ingle_cpu.matmul.pack import pack_source
+from ingle_cpu.matmul.padded import PHASES, pad_source
 from ingle_cpu.matmul.plan import A, B, Pointer
 from ingle_cpu.threads.pool import thread_pool
 from ingle_cpu.threads.table import Table
@@ -569,6 +570,7 @@ class TestTargets:
         sources = [pack_source(dtype, kind), driver_source()]
         for way, rows in (("packed", most_rows(kind, vectors)), ("direct", 6), ("dot", 4)):
             sources.append(micro_source(Tile(way, rows, vectors), dtype, kind))
+        sources += [pad_source(dtype, phases, kind) for phases in PHASES]
         for source in sources:
             assert not undefined_symbols(engine.object_code(source))
 
@@ -588,9 +590,11 @@ class TestTargets:
         assert len(multiplying) >= 2
         assert not [b for b in multiplying if "%rsp" in b]
 
-    @pytest.mark.parametrize("way", ["packed", "direct"])
-    @pytest.mark.parametrize("kind", [AVX512, AVX2, NEON])
-    def test_tiles_stay_in_registers(self, kind: Target, way: str) -> None:
+    @pytest.mark.parametrize("way", ["packed", "direct", "sliding"])
+    @pytest.mark.parametrize(
+        ("kind", "vectors"), [(t, most_vectors(t)) for t in (AVX512, AVX2, NEON)] + [(AVX2, 3)]
+    )
+    def test_tiles_stay_in_registers(self, kind: Target, vectors: int, way: str) -> None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         machine = {
@@ -598,7 +602,6 @@ class TestTargets:
             "avx2": Host("x86_64-unknown-linux-gnu", "haswell", ""),
             "neon": Host("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
         }[kind.name]
-        vectors = most_vectors(kind)
         source = micro_source(Tile(way, most_rows(kind, vectors, way), vectors), "float32", kind)
         generator = llvm.Target.from_triple(machine.triple).create_target_machine(
             cpu=machine.cpu, features=machine.features, opt=3, jit=True

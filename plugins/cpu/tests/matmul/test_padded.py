@@ -21,7 +21,7 @@ from ingle_cpu.threads.pool import thread_pool
 Array = Any
 GUARD = 512
 CASES: tuple[tuple[Any, ...], ...] = (
-    # batch, rows, channels, image, kernel, places, spread, start
+    # batch, rows, channels, image, kernel, places, spread, start, and steps that are not 1
     (3, 8, 5, (9, 11), (3, 3), (9, 11), (1, 1), (-1, -1)),
     (2, 13, 3, (14, 14), (5, 5), (14, 14), (-1, -1), (2, 2)),  # gradients walk backwards
     (2, 5, 70, (20, 37), (3, 3), (20, 37), (2, 2), (-2, -2)),  # k in two blocks of sums
@@ -31,16 +31,24 @@ CASES: tuple[tuple[Any, ...], ...] = (
     (4, 7, 6, (50,), (7,), (50,), (1,), (-3,)),
     (2, 7, 2, (1, 3), (1, 3), (1, 3), (1, 1), (0, -1)),
     (1, 9, 300, (30, 100), (3, 3), (30, 100), (1, 1), (-1, -1)),  # an image in several units
+    (2, 5, 3, (8, 8), (3, 3), (8, 16), (1, 1), (-1, -5)),  # more zeros than taps
+    (2, 8, 3, (16, 18), (3, 3), (8, 9), (1, 1), (-1, -1), (2, 2)),
+    (1, 4, 3, (31, 45), (7, 7), (16, 23), (1, 1), (-3, -3), (2, 2)),
+    (2, 6, 4, (9, 40), (3, 4), (3, 19), (2, 3), (-2, -4), (3, 2)),  # taps of both phases
+    (2, 6, 4, (9, 80), (1, 3), (9, 17), (1, -1), (0, 7), (1, 2)),  # windows see less than a row
+    (1, 7, 2, (40,), (2,), (9,), (40,), (-5,), (2,)),
+    (1, 300, 1, (2, 130), (1, 2), (1, 64), (1, 1), (1, 1), (2, 2)),  # a row to its very end
 )
 
 
-def seen(x: Array, kernel: Any, places: Any, spread: Any, start: Any) -> Array:
+def seen(x: Array, kernel: Any, places: Any, spread: Any, start: Any, steps: Any) -> Array:
     """What each channel and tap sees of each place, as a matrix for each image."""
     batch, channels = x.shape[:2]
     made = np.zeros((batch, channels, *kernel, *places))
     for tap in itertools.product(*map(range, kernel)):
         for place in itertools.product(*map(range, places)):
-            at = [p + t * s + b for p, t, s, b in zip(place, tap, spread, start, strict=True)]
+            each = zip(place, steps, tap, spread, start, strict=True)
+            at = [p * n + t * s + b for p, n, t, s, b in each]
             if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
                 made[(slice(None), slice(None), *tap, *place)] = x[(slice(None), slice(None), *at)]
     return made.reshape(batch, channels * math.prod(kernel), math.prod(places))
@@ -92,19 +100,21 @@ def product(
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> None:
-    batch, rows, channels, image, kernel, places, spread, start = case
+    batch, rows, channels, image, kernel, places, spread, start, *rest = case
     rng = np.random.default_rng(0)
     x = guarded(rng.standard_normal((batch, channels, *image)).astype(dtype))
     k = channels * math.prod(kernel)
     a = guarded(rng.standard_normal((rows, k)).astype(dtype))
     steps = [s // x.itemsize for s in x.strides]
-    ones = (1,) * len(kernel)
-    windows = Windows(False, kernel, places, ones, spread, start, image, steps[1], tuple(steps[2:]))
+    (apart,) = rest or [(1,) * len(kernel)]
+    windows = Windows(
+        False, kernel, places, apart, spread, start, image, steps[1], tuple(steps[2:])
+    )
     problem = Problem(
         dtype, dtype, (batch,), rows, math.prod(places), k, (0, k, 1), (steps[0], 0, 0), windows
     )
     lanes = blocking.lanes_of(dtype, blocking.target())
-    expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start))
+    expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start, apart))
     for workers in (1, 3):
         slid = blocking._slid_windows(problem, dtype, lanes, workers)
         assert slid is not None
@@ -116,7 +126,7 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
 
 
 def test_an_epilogue_sees_places_alone() -> None:
-    """Not those between the rows, which tiles compute as well."""
+    """Not what tiles compute behind the ends of rows."""
     rng = np.random.default_rng(0)
     x = guarded(rng.standard_normal((2, 3, 12, 15)).astype(np.float32))
     a = guarded(rng.standard_normal((9, 27)).astype(np.float32))
@@ -137,13 +147,12 @@ def test_an_epilogue_sees_places_alone() -> None:
 
 
 def test_windows_that_do_not_slide_are_packed() -> None:
-    """With a step, of a transposed image, with more zeros than taps, and over several images."""
+    """With a step of 3, of a transposed image, and over several images."""
     usual = Windows(False, (3, 3), (8, 8), (1, 1), (1, 1), (-1, -1), (8, 8), 64, (8, 1))
     assert blocking.padded_of(usual, 9, "float32") is not None
     for other in (
-        usual._replace(places=(4, 4), steps=(2, 2)),
+        usual._replace(places=(4, 3), steps=(2, 3)),
         usual._replace(strides=(1, 8)),
-        usual._replace(places=(8, 16), start=(-1, -5)),
         usual._replace(turns=2),
         usual._replace(over_places=True),
     ):

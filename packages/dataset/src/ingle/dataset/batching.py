@@ -51,8 +51,32 @@ def collate_with(samples: Sequence[Any], join: Join, where: str = "the sample") 
         parts = zip(*samples, strict=True)
         return tuple(collate_with(part, join, f"{where}[{i}]") for i, part in enumerate(parts))
     if isinstance(first, str | bytes):
+        _same_parts(samples, [isinstance(s, str | bytes) for s in samples], where)
         return list(samples)
-    return join([np.asarray(s) for s in samples], where)
+    return join([_array(s, i, where) for i, s in enumerate(samples)], where)
+
+
+def _array(sample: Any, number: int, where: str) -> Any:
+    """A sample, or a part of one, as an array of numbers."""
+    try:
+        array = np.asarray(sample)
+    except ValueError:
+        raise DataValueError(
+            f"collate: {where} number {number} of the batch is {sample!r:.80}, a list whose parts "
+            "differ in length; pad them to one, or give the loader a collate function"
+        ) from None
+    if array.dtype.kind == "O":
+        raise DataValueError(
+            f"collate: {where} number {number} of the batch is {_named(sample)}, which no array "
+            "holds; return arrays, numbers, tuples or dicts, or give the loader a collate function"
+        )
+    return array
+
+
+def _named(sample: Any) -> str:
+    if sample is None:
+        return "None"
+    return f"{sample!r:.80}, of type {type(sample).__name__}"
 
 
 def _same_parts(samples: Sequence[Any], parts: list[Any], where: str) -> None:
@@ -73,13 +97,18 @@ def stack(arrays: list[Any], where: str) -> Any:
                 f"has {arrays[0].shape}; resize or pad samples to one shape, or give the loader a "
                 "collate function of your own"
             )
-    stacked = np.stack(arrays)
-    if stacked.dtype.kind == "O":
-        raise DataValueError(
-            f"collate: {where} is a {type(arrays[0].item()).__name__}, which no array holds; "
-            "return arrays, numbers, tuples or dicts, or give the loader a collate function"
-        )
-    return stacked
+    dtypes = {array.dtype for array in arrays}
+    try:
+        common = np.result_type(*dtypes)
+        # NumPy makes texts of numbers that stand beside one.
+        if common.kind not in "US" or all(dtype.kind in "US" for dtype in dtypes):
+            return np.stack(arrays)
+    except TypeError:  # such as dates beside numbers
+        pass
+    raise DataValueError(
+        f"collate: {where} has the dtypes {', '.join(sorted(map(str, dtypes)))} in one batch, "
+        "which no array holds together; convert them to one"
+    )
 
 
 def sample_at(dataset: Dataset[Any], index: int) -> Any:

@@ -69,6 +69,9 @@ class Epoch:
         except StopIteration:
             self._finish()
             raise
+        except KeyboardInterrupt:
+            self._abandon()
+            raise
         except BaseException:
             self.close()
             raise
@@ -95,3 +98,10 @@ class Epoch:
         self._open = False
         if self._prefetcher is not None:
             self._prefetcher.close()
+
+    def _abandon(self) -> None:
+        """Closes without waiting for the batch that is being made: it may never be."""
+        self._open = False
+        if self._prefetcher is not None:
+            self._prefetcher.close(wait=False)
+        self._loader._end_workers()

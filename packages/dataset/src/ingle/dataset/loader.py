@@ -196,9 +196,12 @@ class Loader:
     def close(self) -> None:
         """Ends the background thread of a loop that was left early, and processes that stayed."""
         self._leave()
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        self._end_workers()
+
+    def _end_workers(self) -> None:
+        workers, self._kept = self._kept, None
+        if workers is not None:
+            workers.close()
 
     def _leave(self) -> None:
         """Ends the loop that runs, if any."""
@@ -309,10 +312,8 @@ class Loader:
             return
         workers = self._kept
         if workers is None or workers.closed:
-            workers = Workers(self.dataset, self.collate, self.workers)
-            if self.persistent:
-                self._kept = workers
-                weakref.finalize(self, workers.close)
+            self._kept = workers = Workers(self.dataset, self.collate, self.workers)
+            weakref.finalize(self, workers.close)
         try:
             yield from workers.batches(orders)
         finally:

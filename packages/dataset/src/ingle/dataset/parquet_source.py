@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import IndexedDataset, Indices
+from .base import IndexedDataset, Indices, position, positions
 from .batching import collate
 from .errors import DataFileError, MissingDataError, MissingExtraError
 from .rows import Convert, RowMaker
@@ -48,12 +48,12 @@ class ParquetDataset(IndexedDataset[Any]):
             raise MissingDataError(f"{self.path}: there is no such file")
         try:
             meta = arrow.parquet.read_metadata(self.path)
-        except (arrow.ArrowException, OSError) as error:
+            names = meta.schema.to_arrow_schema().names
+        except (arrow.ArrowException, OSError, ValueError) as error:
             raise DataFileError(
                 f"{self.path}: it is not a Parquet file, or truncated: {error}"
             ) from None
         self._length = int(meta.num_rows)
-        names = meta.schema.to_arrow_schema().names
         self._make = RowMaker(str(self.path), names, row, types, text=False)
         self._wanted = [n for n in names if row is None or n in self._make_fields(row)]
         # Values come in the order in which they are read.
@@ -72,25 +72,28 @@ class ParquetDataset(IndexedDataset[Any]):
         return self._length
 
     def __getitem__(self, index: int, /) -> Any:
-        return self._rows(np.asarray([self._checked_index(index)]))[0]
-
-    def _checked_index(self, index: int) -> int:
-        if not -self._length <= index < self._length:
-            raise IndexError(f"{self.path}: no row {index}; there are {self._length}")
-        return index % self._length
+        return self._rows(np.asarray([position(index, len(self), self)]))[0]
 
     def take(self, indices: Indices) -> Any:
         """A batch of rows."""
-        return collate(self._rows(np.asarray(indices)))
+        return collate(self._rows(positions(indices, len(self), self)))
 
-    def _rows(self, indices: Any) -> list[Any]:
+    def _rows(self, indices: Indices) -> list[Any]:
+        arrow = _pyarrow()
         if self._table is None:
-            arrow = _pyarrow()
             try:
                 self._table = arrow.parquet.read_table(self.path, columns=self._wanted)
             except (arrow.ArrowException, OSError) as error:
                 raise DataFileError(f"{self.path}: it cannot be read: {error}") from None
-        parts = self._table.take(indices).to_pydict()
+        try:
+            parts = self._table.take(indices).to_pydict()
+        except (arrow.ArrowException, ValueError, OverflowError) as error:
+            # Texts that are none and days of no calendar show when Python's objects are made.
+            raise DataFileError(
+                f"{self.path}: rows {indices.tolist()!s:.60}: a value cannot be read: {error}; the "
+                "file is damaged, or holds what Python has no object for: leave the column out of "
+                "the dataclass"
+            ) from None
         values = zip(*(parts[name] for name in self._wanted), strict=True)
         return [
             self._make(found, f"row {index}")

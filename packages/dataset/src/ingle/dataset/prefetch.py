@@ -96,10 +96,10 @@ class Prefetcher(Generic[T]):
         self.produced += seconds
         return item
 
-    def close(self) -> None:
-        """Ends the thread and waits until it has left the item that it is making."""
+    def close(self, *, wait: bool = True) -> None:
+        """Ends the thread and, if wanted, waits until it has left the item that it is making."""
         self._finalizer()
-        if self._thread is not threading.current_thread():
+        if wait and self._thread is not threading.current_thread():
             self._thread.join()
 
 

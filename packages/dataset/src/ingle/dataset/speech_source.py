@@ -11,6 +11,7 @@ import numpy as np
 from .base import IndexedDataset
 from .errors import DataFileError, MissingDataError, SampleIndexError
 from .mnist_source import Split, check_split
+from .text_source import read_text
 
 RATE = 16000
 """Samples a second."""
@@ -64,7 +65,7 @@ class SpeechCommands(IndexedDataset[Any]):
         path = self.folder / f"{which}_list.txt"
         if not path.is_file():
             raise MissingDataError(f"SpeechCommands: {self.folder} has no {path.name}")
-        return set(path.read_text("utf-8").split())
+        return set(read_text(path, "utf-8").split())
 
     def __len__(self) -> int:
         return len(self._files)
@@ -90,11 +91,14 @@ def read_sound(path: Path) -> Any:
                     f"of 16 bits at {RATE} Hz"
                 )
             count = file.getnframes()
-            data = np.frombuffer(file.readframes(RATE), "<i2")
+            frames = file.readframes(RATE)
     except FileNotFoundError:
         raise MissingDataError(f"{path}: there is no such file") from None
     except (wave.Error, EOFError) as error:
         raise DataFileError(f"{path}: it is no WAV file, or truncated: {error}") from None
+    except OSError as error:
+        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}") from error
+    data = np.frombuffer(frames, "<i2", len(frames) // 2)  # half a sample may be left of one
     if len(data) < min(count, RATE):
         raise DataFileError(f"{path}: truncated: {len(data)} samples of {count}")
     sound = np.zeros(RATE, np.float32)

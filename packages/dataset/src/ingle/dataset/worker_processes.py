@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from .base import Dataset, Indices
@@ -17,6 +21,8 @@ from .errors import BatchError, DataValueError, SampleError
 
 AHEAD = 2
 """How many batches wait for each process, so that none is idle."""
+PATIENCE = 5.0
+"""Seconds that processes have to end by themselves: a sample may wait for what never comes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,16 @@ _held: list[Any] = []
 
 
 def _hold(pickled: bytes) -> None:
+    threading.Thread(target=_end_with_parent, name="ingle-parent", daemon=True).start()
     _held[:] = pickle.loads(pickled)
+
+
+def _end_with_parent() -> None:
+    """A program that is killed tells nobody, and its workers would wait for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _make(indices: Indices) -> Any:
@@ -76,9 +91,10 @@ class Workers:
             ) from error
         self.count = count
         self.closed = False
-        # A process that is forked while threads run, as the loader's own does, may never end.
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(count, context, initializer=_hold, initargs=(pickled,))
+        self._processes = _Processes()
+        self._pool = ProcessPoolExecutor(
+            count, self._processes, initializer=_hold, initargs=(pickled,)
+        )
 
     def batches(self, orders: Iterator[Indices]) -> Iterator[Any]:
         """The batches of some indices each, in order.
@@ -106,9 +122,36 @@ class Workers:
                 future.cancel()
 
     def close(self) -> None:
-        """Ends the processes, and waits for them."""
+        """Ends the processes, by force where they do not within some seconds."""
         self.closed = True
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._processes.end(PATIENCE)
+        self._pool.shutdown(wait=True)
+
+
+class _Processes(SpawnContext):
+    """Starts processes for a pool, and knows them.
+
+    They are not forked: a process that is forked while threads run, as the loader's own does, may
+    never end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        process = SpawnProcess(*args, **options)
+        self._started.append(process)
+        return process
+
+    def end(self, patience: float) -> None:
+        """Waits for the end of all, no longer than some seconds, and kills those that remain."""
+        last = time.monotonic() + patience
+        for process in self._started:
+            process.join(max(0.0, last - time.monotonic()))
+            if process.is_alive():
+                process.kill()
 
 
 def _result(future: Future[Any], number: int) -> Any:

@@ -78,12 +78,16 @@ class DriverArgs(NamedTuple, Generic[T]):
     panel_at: T
     sums_at: T
     offsets_at: T  # where every k is in the copy of an image: int32, in bytes
-    pitch: T  # of that copy, and the rest of `Padded`; 0 if there is none
-    zeros: T
+    wide: T  # of that copy, and the rest of `Padded`; 0 if there is none
+    origin: T
+    pitch: T
     low: T
     span: T
+    down: T  # image rows from one row of places to the next
     across: T
     channel: T  # bytes from channel to channel
+    along: T  # panels that a row of places has
+    over: T  # columns that the last panel of a row, or of all, has behind its end
     operands: T  # of the epilogue, the tile not counted
     fetched: T  # how many of them tiles fetch ahead
     fetched_row: T  # bytes of a row of these

@@ -45,6 +45,8 @@ FEWEST_TILES = 2
 """Tiles of rows that are worth a unit of work."""
 FEWEST_OF_WINDOWS = 4
 """The same where each unit packs the windows that it needs."""
+GROUP_BYTES = 8 << 10
+"""Results of tiles that slide before the epilogue takes them: a part of the first-level cache."""
 DOT_ROWS = 4
 PACKING = 7
 """Cycles that a vector of a panel of windows takes to pack."""
@@ -208,19 +210,23 @@ def _slid_windows(
     padded = _padded(problem)
     if padded is None or not _readable(problem, dtype) or not problem.m:
         return None
-    vectors = -(-padded.columns // lanes)
+    vectors, size = -(-padded.across // lanes), SIZES[dtype]
     tile, cycles = _fitting_tile("sliding", problem.m, vectors)
-    tiles, panels = -(-problem.m // tile.rows), -(-vectors // tile.vectors)
-    width, size = tile.vectors * lanes, SIZES[dtype]
+    width = tile.vectors * lanes
+    along = padded.along(width)
+    tiles, panels = -(-problem.m // tile.rows), padded.rows * along
     columns = _local_blocks(panels, problem, workers)
-    while columns < panels and padded.nbytes(-(-panels // columns) * width, size) > IMAGE_BYTES:
+    while columns < panels and padded.nbytes(-(-panels // columns), width, size) > IMAGE_BYTES:
         columns += 1
-    each = -(-panels // columns) * width
-    if padded.nbytes(each, size) > MOST_BYTES:
+    each = -(-panels // columns)
+    if padded.nbytes(each, width, size) > MOST_BYTES:
         return None
     rows = _blocks_of_windows(problem, columns, tiles, workers)
-    copied = rows * columns * padded.channels * padded.channel(each, size) / size / lanes
-    return Choice(tile, "", "padded", rows, columns, 1), cycles + PACKING * copied / problem.k
+    # At least a row of places: what goes through the epilogue is as long as can be.
+    near = max(1, min(each, GROUP_BYTES // (tile.rows * width * size)))
+    copied = rows * columns * padded.channels * padded.channel(each, width, size) / size / lanes
+    choice = Choice(tile, "", "padded", rows, columns, near)
+    return choice, cycles * padded.rows + PACKING * copied / problem.k
 
 
 def _blocks_of_windows(problem: Problem, columns: int, tiles: int, workers: int) -> int:
@@ -325,7 +331,8 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
 
 def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
     """The tile that takes the fewest cycles a step of k, if there are so many rows and vectors."""
-    widest = most_vectors(target())
+    # With few registers, wider tiles are less high: rows may divide into these without a rest.
+    widest = most_vectors(target()) + (target().registers < 32)
 
     def cycles(tile: Tile) -> float:
         whole, rest = divmod(vectors, tile.vectors)
@@ -391,18 +398,18 @@ def tiles_of(problem: Problem, choice: Choice) -> int:
 
 
 def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
-    """Columns of a panel and of the last one, and how many panels there are.
+    """Columns of a panel and of the last one in a row, and how many panels there are.
 
-    With the columns between rows of places, where tiles slide over these.
+    Tiles that slide begin anew with each row of places.
     """
     lanes = lanes_of(compute_dtype(problem.a_dtype), target())
     step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
     width = -(-choice.tile.vectors * lanes // step) * step
-    between = padded(problem, choice)
-    columns = problem.n if between is None else between.columns
+    image = padded(problem, choice)
+    columns, rows = (problem.n, 1) if image is None else (image.across, image.rows)
     panels = -(-columns // width)
     last = columns - (panels - 1) * width if panels else 0
-    return width, -(-last // step) * step or width, panels
+    return width, -(-last // step) * step or width, panels * rows
 
 
 def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:

@@ -41,9 +41,9 @@ def window_address(dtype: str, over_places: bool, target: Target) -> int:
 
 
 @lru_cache(maxsize=8)
-def pad_address(dtype: str, target: Target) -> int:
+def pad_address(dtype: str, phases: int, target: Target) -> int:
     """Of what copies an image between zeros."""
-    return engine().addresses(pad_source(dtype, target))[0]
+    return engine().addresses(pad_source(dtype, phases, target))[0]
 
 
 @lru_cache(maxsize=4096)

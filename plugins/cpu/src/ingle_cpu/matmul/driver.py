@@ -112,7 +112,8 @@ class _Driver(PackingCode):
         self.count = self.minus(end, self.first)
         self.start, self.stop = self._share(panel_block, self.arg.panels, self.arg.panel_blocks)
         a = self.shift(a, self.times(self.first, self.arg.a_tile))
-        self.first_column = self.pad()
+        self.first_row = self.pad()
+        self.end_column, *_ = self.place(self.stop)
 
         def turn(t: str, carried: Values) -> Values:
             a, self.b = carried
@@ -198,39 +199,41 @@ class _Driver(PackingCode):
     def _group(self, j0: str, _: Values) -> Values:
         w = self.w
         stop = self.least(self.plus(j0, self.arg.group), self.to_panel)
-        column = self.times(j0, self.arg.width)
-        until = self.times(stop, self.arg.width)
-        columns = self.minus(self.least(self.arg.n, until), column)
-        # Tiles of the last panel may reach behind the last column.
-        reach = self.plus(self.minus(until, self.arg.width), self.arg.last_width)
-        reach = self.choose(self.equal(stop, self.arg.panels), reach, until)
-        inside = w.let("inside", f"icmp sle i64 {reach}, {self.arg.n}")
+        column, x, y = self.place(j0)
+        until, after, *_ = self.place(stop)
+        columns = self.minus(until, column)
+        # Tiles of a last panel may reach behind its end: over what this unit computes later.
+        over = self.choose(self.equal(after, "0"), self.arg.over, "0")
+        inside = w.let("inside", f"icmp sle i64 {self.plus(until, over)}, {self.end_column}")
         whole = w.let("whole", f"and i1 {inside}, {self.all_rows}")
         whole = w.let("whole", f"and i1 {whole}, {self.plain}")
         waiting, pitch = self._waiting(j0)
         self.tile_row = self.choose(whole, self.arg.c_row, pitch)
         target = self.choose(whole, self._in_result(column), waiting, "ptr")
 
-        def tile(j: str, carried: Values) -> Values:
-            self._tile(j, carried[0])
-            return [self.shift(carried[0], self.times(self.arg.width, self.arg.size))]
+        width = self.times(self.arg.width, self.arg.size)
+        last_width = self.minus(self.arg.last_width, self.arg.over)
+        last_width = self.times(last_width, self.arg.size)
 
-        w.loop("tile", j0, stop, "1", [("ptr", target)], tile)
+        def tile(j: str, carried: Values) -> Values:
+            to, at_x, at_y = carried
+            next_x = self.plus(at_x, "1")
+            is_last = self.equal(next_x, self.arg.along)
+            self._tile(j, to, self.slid(at_x, at_y), is_last)
+            return [
+                self.shift(to, self.choose(is_last, last_width, width)),
+                self.choose(is_last, "0", next_x),
+                self.choose(is_last, self.plus(at_y, "1"), at_y),
+            ]
+
+        w.loop("tile", j0, stop, "1", [("ptr", target), ("i64", x), ("i64", y)], tile)
         waits = w.let("waits", f"xor i1 {whole}, true")
 
-        due = w.let("due", f"and i1 {self.last}, {waits}")
-        whole_rows = w.let("whole", f"xor i1 {self.slides}, true")
-
-        def due_here() -> Values:
+        def due() -> Values:
             self.epilogue(target, column, columns)
             return []
 
-        def due_by_rows() -> Values:
-            self.epilogues(target, column, columns)
-            return []
-
-        w.when(w.let("due", f"and i1 {due}, {whole_rows}"), [], due_here)
-        w.when(w.let("due", f"and i1 {due}, {self.slides}"), [], due_by_rows)
+        w.when(w.let("due", f"and i1 {self.last}, {waits}"), [], due)
         return []
 
     def _in_result(self, column: str) -> str:
@@ -250,10 +253,9 @@ class _Driver(PackingCode):
         place = self.shift(self.sums, self.plus(down, across))
         return self.choose(self.several, place, self.buffer, "ptr"), pitch
 
-    def _tile(self, j: str, tile: str) -> None:
+    def _tile(self, j: str, tile: str, slid: str, is_last: str) -> None:
         """One tile: its rows of a times a panel of b, a block of k at a time."""
         w = self.w
-        is_last = self.is_last(j)
         micro = self.choose(is_last, self.arg.last_micro, self.arg.micro, "ptr")
         step = self.choose(is_last, self.arg.last_b_step, self.arg.b_step)
         lying = self.shift(
@@ -263,8 +265,6 @@ class _Driver(PackingCode):
             self.panel_buffer, self.times(self.minus(j, self.from_panel), self.packed_panel())
         )
         b = self.choose(self.packs_b, packed, lying, "ptr")
-        before = self.minus(self.times(j, self.arg.width), self.first_column)
-        slid = self.shift(self.panel_buffer, self.times(before, self.arg.size))
         ahead = self._soon(lying, j)
         columns = self.minus(self.arg.n, self.times(j, self.arg.width))
         last = self.minus(self.high, "1")

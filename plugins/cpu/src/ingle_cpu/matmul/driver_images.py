@@ -52,6 +52,7 @@ class ImageCode(DriverCode):
         windows: where the `WindowArgs` are.
         offsets, panel_buffer: where the worker notes taps, and copies the image to.
         b: the image.
+        first_row: the unit's first row of places.
         start, stop: the unit's panels.
         count, tile_number: its tiles of rows, and which of them is at hand.
     """
@@ -61,14 +62,11 @@ class ImageCode(DriverCode):
     offsets: str
     panel_buffer: str
     b: str
+    first_row: str
     start: str
     stop: str
     count: str
     tile_number: str
-
-    def epilogue(self, tile: str, column: str, columns: str) -> None:
-        """Calls the epilogue for the rows of a tile and some columns."""
-        raise NotImplementedError
 
     def note_offsets(self) -> None:
         """Where each channel and tap is in the copy, of which `padded.py` says how it lies."""
@@ -77,18 +75,20 @@ class ImageCode(DriverCode):
         def note() -> Values:
             of = loaded_window_args(w, self.windows)
             top = self.minus(of.start1, arg.low)
-            left = self.plus(of.start2, arg.zeros)
+            left = self.minus(of.start2, arg.origin)
 
             def channel(c: str, carried: Values) -> Values:
                 base = self.times(c, arg.channel)
 
                 def upper(t1: str, carried: Values) -> Values:
                     y = self.plus(top, self.times(t1, of.spread1))
-                    row = self.plus(self.times(y, arg.pitch), left)
+                    row = self.times(y, arg.pitch)
 
                     def tap(t2: str, carried: Values) -> Values:
-                        x = self.plus(row, self.times(t2, of.spread2))
-                        offset = self.plus(base, self.times(x, arg.size))
+                        x = self.plus(left, self.times(t2, of.spread2))
+                        phase = self.times(self.op("urem", x, of.step2), arg.wide)
+                        x = self.plus(self.op("udiv", x, of.step2), phase)
+                        offset = self.plus(base, self.times(self.plus(row, x), arg.size))
                         narrow = w.let("narrow", f"trunc i64 {offset} to i32")
                         w.do(f"store i32 {narrow}, ptr {carried[0]}, align 4")
                         return [self.shift(carried[0], "4")]
@@ -103,46 +103,42 @@ class ImageCode(DriverCode):
         w.when(self.slides, [], note)
 
     def pad(self) -> str:
-        """Copies what the unit's windows see, and says which column the copy begins with."""
+        """Copies what the unit's windows see, and says which row of places the copy begins with."""
         w, arg = self.w, self.arg
 
         def copy() -> Values:
-            first = self.times(self.start, arg.width)
-            last = self.minus(self.least(self.times(self.stop, arg.width), arg.n), "1")
-            y = self.op("udiv", first, arg.pitch)
-            rows = self.minus(self.op("udiv", last, arg.pitch), y)
+            y = self.op("udiv", self.start, arg.along)
+            last = self.op("udiv", self.minus(self.stop, "1"), arg.along)
+            rows = self.times(self.minus(last, y), arg.down)
             rows = self.plus(self.plus(rows, "1"), arg.span)
+            top = self.plus(self.times(y, arg.down), arg.low)
             w.do(
-                f"call void {arg.pad}(ptr {self.b}, ptr {self.windows}, "
-                f"i64 {self.plus(y, arg.low)}, i64 {rows}, i64 {arg.pitch}, i64 {arg.zeros}, "
-                f"i64 {arg.channel}, ptr {self.panel_buffer})"
+                f"call void {arg.pad}(ptr {self.b}, ptr {self.windows}, i64 {top}, i64 {rows}, "
+                f"i64 {arg.wide}, i64 {arg.origin}, i64 {arg.channel}, ptr {self.panel_buffer})"
             )
-            return [self.times(y, arg.pitch)]
+            return [y]
 
         return w.when(self.slides, [("i64", "0")], copy)[0]
 
-    def epilogues(self, tile: str, column: str, columns: str) -> None:
-        """Calls the epilogue for each row of places, without what lies between two of them."""
-        pitch, across = self.arg.pitch, self.arg.across
-        end = self.plus(column, columns)
+    def place(self, j: str) -> tuple[str, str, str]:
+        """The column that a panel begins with, its number in a row of places, and that row's."""
 
-        def row(y: str, _: Values) -> Values:
-            start = self.times(y, pitch)
-            first = self.most(column, start)
-            stop = self.least(end, self.plus(start, across))
-            count = self.minus(stop, first)
-            place = self.plus(self.times(y, across), self.minus(first, start))
-            at = self.shift(tile, self.times(self.minus(first, column), self.arg.size))
+        def sliding() -> Values:
+            y, x = self.op("udiv", j, self.arg.along), self.op("urem", j, self.arg.along)
+            column = self.times(y, self.arg.across)
+            return [self.plus(column, self.times(x, self.arg.width)), x, y]
 
-            def some() -> Values:
-                self.epilogue(at, place, count)
-                return []
+        column = self.least(self.times(j, self.arg.width), self.arg.n)
+        x = self.choose(self.equal(j, self.arg.along), "0", j)
+        others = [("i64", column), ("i64", x), ("i64", "0")]
+        column, x, y = self.w.when(self.slides, others, sliding)
+        return column, x, y
 
-            self.w.when(self.w.let("some", f"icmp sgt i64 {count}, 0"), [], some)
-            return []
-
-        stop = self.plus(self.op("udiv", self.minus(end, "1"), pitch), "1")
-        self.w.loop("places", self.op("udiv", column, pitch), stop, "1", [], row)
+    def slid(self, x: str, y: str) -> str:
+        """Where a panel begins in the copy."""
+        down = self.times(self.minus(y, self.first_row), self.times(self.arg.down, self.arg.pitch))
+        across = self.times(x, self.arg.width)
+        return self.shift(self.panel_buffer, self.times(self.plus(down, across), self.arg.size))
 
     def next_image(self, j: str, part: str, otherwise: str) -> str:
         """The part of the next image that a tile fetches, or something else behind its end.

@@ -155,7 +155,7 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     size = SIZES[dtype]
     width, _, panels = widths(problem, choice)
     tiles = POINTERS_AT + 8 * _POINTER_SLOTS
-    packed = tiles + _aligned(GROUP * choice.tile.rows * width * size)
+    packed = tiles + _aligned(_group(choice) * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
     deep = min(problem.k // choice.tile.numbers * problem.at_once, depth) * size
     high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
@@ -166,7 +166,7 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     sums = panel + _aligned(local if choice.pack_b == "local" else 0)
     wide = -(-panels // choice.panel_blocks) * width
     if image := padded(problem, choice):
-        local = image.nbytes(_block_columns(problem, choice), size)
+        local = image.nbytes(_block_panels(problem, choice), width, size)
         sums = panel + _aligned(local)
     long = problem.k // choice.tile.numbers > depth or problem.turns > problem.at_once
     waiting = high * wide * size if long else 0
@@ -176,10 +176,15 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     return _Scratch(tiles, packed, panel, sums, offsets, total + 576)
 
 
-def _block_columns(problem: Problem, choice: Choice) -> int:
-    """Columns of the largest unit of work, those between rows of places with them."""
-    width, _, panels = widths(problem, choice)
-    return -(-panels // choice.panel_blocks) * width
+def _block_panels(problem: Problem, choice: Choice) -> int:
+    """Panels of the largest unit of work."""
+    _, _, panels = widths(problem, choice)
+    return -(-panels // choice.panel_blocks)
+
+
+def _group(choice: Choice) -> int:
+    """Tiles of a row that are computed before the epilogue is called for them."""
+    return choice.near if choice.pack_b == "padded" else GROUP
 
 
 def _aligned(count: int) -> int:
@@ -265,12 +270,13 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
     if choice.pack_b == "local":
         pack_b = _pack_b_address(problem, choice)
     last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
+    image = padded(problem, choice)
     return {
         "micro": micro_address(choice.tile, dtype, target()),
         "last_micro": micro_address(last_tile, dtype, target()),
         "pack_a": pack_a,
         "pack_b": pack_b,
-        "pad": pad_address(problem.b_dtype, target()) if padded(problem, choice) else 0,
+        "pad": pad_address(problem.b_dtype, image.phases, target()) if image else 0,
     }
 
 
@@ -285,14 +291,13 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
     places = _scratch(problem, choice)
     depth, depth_block = depths(problem, choice)
     sizes = three(problem.batch)
-    image = padded(problem, choice)
     return {
-        **_turning(problem), "m": problem.m, "n": image.columns if image else problem.n,
+        **_turning(problem), "m": problem.m, "n": problem.n,
         "k": problem.k // choice.tile.numbers, "rows": choice.tile.rows,
         "width": width, "last_width": last, "panels": panels, "tiles": tiles_of(problem, choice),
         "row_blocks": choice.row_blocks, "panel_blocks": choice.panel_blocks,
-        "block_panels": -(-panels // choice.panel_blocks), "near": choice.near,
-        "depth": depth, "depth_block": depth_block, "group": GROUP,
+        "block_panels": _block_panels(problem, choice), "near": choice.near,
+        "depth": depth, "depth_block": depth_block, "group": _group(choice),
         "size": SIZES[compute_dtype(problem.a_dtype)],
         "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
         "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
@@ -301,14 +306,22 @@ def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
 
 
 def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
-    """How a unit's part of an image lies between zeros, if tiles read it there."""
+    """How a unit's part of an image lies between zeros, if tiles read it there; and panels in it.
+
+    What is no image is one row.
+    """
+    width, last, panels = widths(problem, choice)
     image = padded(problem, choice)
     if image is None:
-        return dict.fromkeys(("pitch", "zeros", "low", "span", "across", "channel"), 0)
-    channel = image.channel(_block_columns(problem, choice), SIZES[problem.b_dtype])
+        over = (panels - 1) * width + last - problem.n if panels else 0
+        names = ("wide", "origin", "pitch", "low", "span", "down", "across", "channel")
+        return {**dict.fromkeys(names, 0), "along": panels, "over": over}
+    channel = image.channel(_block_panels(problem, choice), width, SIZES[problem.b_dtype])
+    along = image.along(width)
     return {
-        "pitch": image.pitch, "zeros": image.zeros, "low": image.low, "span": image.span,
-        "across": image.across, "channel": channel,
+        "wide": image.wide, "origin": image.origin, "pitch": image.pitch, "low": image.low,
+        "span": image.span, "down": image.down, "across": image.across, "channel": channel,
+        "along": along, "over": (along - 1) * width + last - image.across,
     }  # fmt: skip
 
 
@@ -357,7 +370,7 @@ def _result(
     """Where tiles go at once, if the epilogue does nothing with them."""
     names = ("c_row", "c0", "c1", "c2")
     dtype = compute_dtype(problem.a_dtype)
-    plain = is_identity(epilogue) and strides[0][-1] == 1 and not padded(problem, choice)
+    plain = is_identity(epilogue) and strides[0][-1] == 1
     if not plain:
         return dict.fromkeys(("plain", *names), 0)
     *batch, row, _ = (s * SIZES[dtype] for s in strides[0])

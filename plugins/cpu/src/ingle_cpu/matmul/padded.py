@@ -1,17 +1,19 @@
 """Images between zeros: tiles slide along them, and read windows without panels of these.
 
 A unit of work copies what its windows see of each channel to the worker's memory, rows one behind
-the other, with as many zeros between two of them as windows reach over the edge on one side. There
-a window's place and its tap are a distance each: what the places of one tap see is one run of
-memory, over the ends of rows, as it is in a panel, and nothing is copied once for each tap. In
-return, places are counted with those that the zeros between rows have; tiles compute them and
-nobody stores them.
+the other, each with the zeros that windows see beside it. There a window's place and its tap are a
+distance each: what a row of places sees of one tap is one run of memory, as it is in a panel, and
+nothing is copied once for each tap. Where windows are two elements apart, a row of the copy has the
+elements of even numbers first and then the others, so that a tap sees neighbours again.
 
-    void pad_image(source, window, row, rows, pitch, zeros, channel, copy)
+Panels begin where a row of places does. What the last panel of a row has behind its end is computed
+as well, and takes the place of the next row's first results until that row is computed.
 
-copies `rows` image rows of each channel from number `row` on, which may be outside of the image:
-`pitch` elements from row to row, `zeros` in front of the first one, and `channel` bytes from
-channel to channel, the rest of which become zeros, too.
+    void pad_image(source, window, row, rows, wide, origin, channel, copy)
+
+copies `rows` image rows of each channel from number `row` on, which may be outside of the image: of
+each, `wide` elements of every phase, from element `origin` on, and `channel` bytes from channel to
+channel, the rest of which become zeros, too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import math
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES, Windows
-from ingle.fusion.device.llvm import Target, Values, scalar_type, vector_type
+from ingle.fusion.device.llvm import Target, Values
 
 from ..jit.engine import IRSource
 from .microkernel import LINE
@@ -29,6 +31,8 @@ from .window_args import WindowArgs, loaded_window_args, window_args
 
 IMAGE_BYTES = 512 << 10
 """Of a unit's copy, if it can be cut so: it should stay in the second-level cache."""
+PHASES = (1, 2)
+"""Steps of windows along a row that tiles slide with."""
 MOST_BYTES = 1 << 20
 """Of the smallest possible unit."""
 
@@ -38,65 +42,72 @@ class Padded(NamedTuple):
 
     Attributes:
         channels: how many there are.
-        pitch: from row to row.
-        zeros: in front of the first row.
+        wide: of a row, with its zeros, and of each phase.
+        phases: how many elements windows are apart.
+        origin: the number of a row's first element in the image's.
         low: the image row of the first place's uppermost tap.
         span: how many more rows a place sees.
-        down, across: rows of places, and places in a row.
+        down: image rows from one row of places to the next.
+        rows, across: rows of places, and places in a row.
     """
 
     channels: int
-    pitch: int
-    zeros: int
+    wide: int
+    phases: int
+    origin: int
     low: int
     span: int
     down: int
+    rows: int
     across: int
 
     @property
-    def columns(self) -> int:
-        """Places, with those between the rows."""
-        return (self.down - 1) * self.pitch + self.across
+    def pitch(self) -> int:
+        """From image row to image row in the copy."""
+        return self.wide * self.phases
 
-    def rows(self, columns: int) -> int:
-        """The most image rows that so many neighbouring columns see."""
-        return min(self.down, (columns + 2 * self.pitch - 2) // self.pitch) + self.span
+    def along(self, width: int) -> int:
+        """Panels that a row of places has."""
+        return -(-self.across // width)
 
-    def channel(self, columns: int, size: int) -> int:
-        """Bytes from channel to channel where a unit has so many columns.
+    def channel(self, panels: int, width: int, size: int) -> int:
+        """Bytes from channel to channel where a unit has so many panels.
 
         An odd number of cache lines, so that channels do not meet in few cache sets.
         """
-        lines = -(-(self.zeros + self.rows(columns) * self.pitch) * size // LINE)
-        return (lines | 1) * LINE
+        along = self.along(width)
+        places = min(self.rows, (panels + 2 * along - 2) // along)
+        rows = (places - 1) * self.down + self.span + 1
+        return (-(-rows * self.pitch * size // LINE) | 1) * LINE
 
-    def nbytes(self, columns: int, size: int) -> int:
+    def nbytes(self, panels: int, width: int, size: int) -> int:
         """Of the copy, with what tiles and copies may reach behind it."""
-        behind = (self.zeros + 2 * self.pitch) * size + 2 * LINE
-        return self.channels * self.channel(columns, size) + -(-behind // LINE) * LINE
+        behind = -(-width * size // LINE) * LINE + 2 * LINE
+        return self.channels * self.channel(panels, width, size) + behind
 
 
 def padded_of(windows: Windows, k: int, dtype: str) -> Padded | None:
     """How the image of windows would lie between zeros; None where windows do not slide along it.
 
-    They slide where neighbouring places see neighbouring elements: of images with up to two axes
-    that are walked without a step and lie row by row.
+    They slide where neighbouring places see neighbouring elements, or every second one: of images
+    with up to two axes that lie row by row.
     """
     if windows.over_places or windows.turns > 1 or not k or not math.prod(windows.places):
         return None
     arg: WindowArgs[int] = window_args(windows, k, dtype)
     flat = arg.taps0 == arg.places0 == 1 and arg.start0 == 0 and arg.image0 > 0
-    if not flat or arg.step1 != 1 or arg.step2 != 1 or arg.stride2 != SIZES[dtype]:
+    if not flat or arg.step2 not in PHASES or arg.stride2 != SIZES[dtype]:
+        return None
+    if not arg.image1 or not arg.image2:
         return None
     up, down = _reach(arg.taps1, arg.spread1)
     left, right = _reach(arg.taps2, arg.spread2)
-    low = arg.start2 - left
-    high = arg.start2 + right + arg.places2 - 1
-    zeros = max(0, -low)
-    pitch = arg.image2 + max(zeros, high - arg.image2 + 1, 0)
-    if pitch < arg.places2 or not arg.image1 or not arg.image2:
-        return None
-    return Padded(arg.channels, pitch, zeros, arg.start1 - up, up + down, arg.places1, arg.places2)
+    origin = arg.start2 - left
+    seen = left + right + (arg.places2 - 1) * arg.step2
+    return Padded(
+        arg.channels, seen // arg.step2 + 1, arg.step2, origin, arg.start1 - up, up + down,
+        arg.step1, arg.places1, arg.places2,
+    )  # fmt: skip
 
 
 def _reach(taps: int, spread: int) -> tuple[int, int]:
@@ -105,23 +116,26 @@ def _reach(taps: int, spread: int) -> tuple[int, int]:
     return max(0, -far), max(0, far)
 
 
-def pad_source(dtype: str, target: Target) -> IRSource:
-    """The module of `pad_image` for a dtype."""
-    name = f"pad_image_{dtype}_{target.name}"
-    return IRSource(_Pad(dtype, target, name).text(), (name,), reduced=False)
+def pad_source(dtype: str, phases: int, target: Target) -> IRSource:
+    """The module of `pad_image` for a dtype and so many phases of a row."""
+    name = f"pad_image_{phases}_{dtype}_{target.name}"
+    return IRSource(_Pad(dtype, phases, target, name).text(), (name,), reduced=False)
 
 
 class _Pad(PanelCode):
     """Writes `pad_image`."""
 
+    def __init__(self, dtype: str, phases: int, target: Target, name: str) -> None:
+        super().__init__(dtype, target, name)
+        self.phases = phases
+
     def text(self) -> str:
         w = self.writer
         self.arg = loaded_window_args(w, "%window")
-        self.row_bytes = w.let("row", f"mul i64 %pitch, {self.to_size}")
-        self.before = w.let("before", f"mul i64 %zeros, {self.to_size}")
+        self.wide_bytes = w.let("wide", f"mul i64 %wide, {self.to_size}")
         w.loop("channel", "0", self.arg.channels, "1", [], self._channel)
         w.do("ret void")
-        parameters = "ptr %source, ptr %window, i64 %row, i64 %rows, i64 %pitch, i64 %zeros"
+        parameters = "ptr %source, ptr %window, i64 %row, i64 %rows, i64 %wide, i64 %origin"
         head = f"define void @{self.name}({parameters}, i64 %channel, ptr %copy) nounwind {{\n"
         body = "\n".join([*w.lines, "}", *w.declared.values()])
         return f"{head}entry:\n{body}\n"
@@ -133,50 +147,85 @@ class _Pad(PanelCode):
         return self.writer.let("product", f"mul i64 {a}, {b}")
 
     def _channel(self, c: str, _: Values) -> Values:
-        """Each of its rows may write behind its end, where the next one begins."""
+        """Each run of elements may write behind its end, where the next one begins."""
         w = self.writer
         source = self._at("%source", self._times(c, self.arg.channel))
         to = self._at("%copy", self._times(c, "%channel"))
-        self._clear(to, self.before)
-        first = self._at(to, self.before)
 
         def row(number: str, carried: Values) -> Values:
             (to,) = carried
             y = w.let("y", f"add i64 %row, {number}")
             inside = w.let("inside", f"icmp ult i64 {y}, {self.arg.image1}")
             seen = w.let("seen", f"select i1 {inside}, i64 {self.arg.image2}, i64 0")
-            self._row(self._at(source, self._times(y, self.arg.stride1)), seen, to)
-            return [self._at(to, self.row_bytes)]
+            here = self._at(source, self._times(y, self.arg.stride1))
+            for phase in range(self.phases):
+                self._phase(here, w.let("first", f"add i64 %origin, {phase}"), seen, to)
+                to = self._at(to, self.wide_bytes)
+            return [to]
 
-        (end,) = w.loop("row", "0", "%rows", "1", [("ptr", first)], row)
+        (end,) = w.loop("row", "0", "%rows", "1", [("ptr", to)], row)
         done = [w.let("place", f"ptrtoint ptr {p} to i64") for p in (end, to)]
         done_bytes = w.let("done", f"sub i64 {done[0]}, {done[1]}")
-        self._clear(end, w.let("left", f"sub i64 %channel, {done_bytes}"))
+        left = w.let("left", f"sub i64 %channel, {done_bytes}")
+        self._clear(end, "0", w.let("left", f"udiv i64 {left}, {self.to_size}"))
         return []
 
-    def _row(self, source: str, seen: str, to: str) -> None:
+    def _phase(self, source: str, first: str, seen: str, to: str) -> None:
+        """Every so many elements from number `first` on, of which `seen` from 0 on are there."""
         w = self.writer
+        before = self._until(first, "0")
+        stop = self._until(first, seen)
+        self._clear(to, "0", before)
+        begin = w.let("begin", f"add i64 {first}, {self._times(before, str(self.phases))}")
+        apart = w.let("apart", f"sub i64 {seen}, {begin}")
+        whole = w.let("whole", f"sdiv i64 {apart}, {self.phases * self.lanes}")
+        whole = w.call("whole", "i64", "llvm.smax.i64", f"i64 {whole}", "i64 0")
+        whole = w.let("whole", f"add i64 {before}, {self._times(whole, str(self.lanes))}")
+        whole = w.call("whole", "i64", "llvm.smin.i64", f"i64 {whole}", f"i64 {stop}")
 
-        def some(x: str, _: Values) -> Values:
-            self._store(to, x, self._load(self._numbered(source, x), self.lanes), self.lanes)
+        def copied(i: str, masked: bool) -> None:
+            x = w.let("x", f"add i64 {first}, {self._times(i, str(self.phases))}")
+            left = w.let("left", f"sub i64 {seen}, {x}")
+            parts = []
+            for part in range(self.phases):
+                mask = None
+                if masked:
+                    of_part = w.let("left", f"sub i64 {left}, {part * self.lanes}")
+                    mask = self._mask(of_part, self.lanes)
+                place = w.let("x", f"add i64 {x}, {part * self.lanes}")
+                parts.append(self._load(self._numbered(source, place), self.lanes, mask))
+            self._store(to, i, parts[0] if self.phases == 1 else self._evens(parts), self.lanes)
+
+        def some(i: str, _: Values) -> Values:
+            copied(i, False)
             return []
 
-        def rest(x: str, _: Values) -> Values:
-            mask = self._mask(w.let("left", f"sub i64 {seen}, {x}"), self.lanes)
-            value = self._load(self._numbered(source, x), self.lanes, mask)
-            self._store(to, x, value, self.lanes)
+        def rest(i: str, _: Values) -> Values:
+            copied(i, True)
             return []
 
-        whole = w.let("whole", f"and i64 {seen}, {-self.lanes}")
-        w.loop("some", "0", whole, str(self.lanes), [], some)
-        w.loop("rest", whole, "%pitch", str(self.lanes), [], rest)
+        # Windows may see less of the row than it has.
+        counted = w.let("whole", f"sub i64 {whole}, {before}")
+        counted = w.let("counted", f"and i64 {counted}, {-self.lanes}")
+        whole = w.let("whole", f"add i64 {before}, {counted}")
+        w.loop("some", before, whole, str(self.lanes), [], some)
+        w.loop("rest", whole, stop, str(self.lanes), [], rest)
+        self._clear(to, stop)
 
-    def _clear(self, to: str, nbytes: str) -> None:
+    def _until(self, first: str, end: str) -> str:
+        """How many elements from number `first` on lie before number `end`, `wide` at most."""
         w = self.writer
-        vector = vector_type(scalar_type(self.made), self.lanes)
+        left = w.let("left", f"sub i64 {end}, {first}")
+        left = w.let("left", f"add i64 {left}, {self.phases - 1}")
+        left = w.call("left", "i64", "llvm.smax.i64", f"i64 {left}", "i64 0")
+        count = w.let("count", f"udiv i64 {left}, {self.phases}")
+        return w.call("count", "i64", "llvm.smin.i64", f"i64 {count}", "i64 %wide")
+
+    def _clear(self, to: str, begin: str, end: str = "%wide") -> None:
+        w = self.writer
 
         def some(at: str, _: Values) -> Values:
-            w.do(f"store {vector} zeroinitializer, ptr {self._at(to, at)}, align {self.to_size}")
+            self._store(to, at, "zeroinitializer", self.lanes)
             return []
 
-        w.loop("clear", "0", nbytes, str(self.lanes * self.to_size), [], some)
+        w.loop("clear", begin, end, str(self.lanes), [], some)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from ingle.fusion.device.kernels import HALVES, SIZES, CodeBuilder
@@ -106,6 +107,13 @@ class PanelCode:
             f"i32 {self.to_size}", f"<{lanes} x i1> {mask}",
         )  # fmt: skip
 
+    def _evens(self, parts: Sequence[str]) -> str:
+        """Every second number of two vectors."""
+        vector = vector_type(scalar_type(self.made), self.lanes)
+        even = order_text([2 * n for n in range(self.lanes)])
+        pair = f"shufflevector {vector} {parts[0]}, {vector} {parts[1]}"
+        return self.writer.let("even", f"{pair}, <{self.lanes} x i32> <{even}>")
+
     def _mask(self, left: str, lanes: int) -> str:
         """The first `left` lanes."""
         w = self.writer
@@ -114,6 +122,11 @@ class PanelCode:
         every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
         numbers = ", ".join(f"i8 {n}" for n in range(lanes))
         return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
+
+
+def order_text(order: Sequence[int]) -> str:
+    """The elements of a constant vector that puts others in an order."""
+    return ", ".join(f"i32 {n}" for n in order)
 
 
 class _Loaded:

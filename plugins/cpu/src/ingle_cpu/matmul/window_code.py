@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import Target, Values, memory_type, scalar_type, suffix, vector_type
+from ingle.fusion.device.llvm import Target, Values, memory_type, suffix, vector_type
 
 from .panel_elements import PanelCode, compute_dtype
 from .window_args import loaded_window_args
@@ -97,14 +97,12 @@ class WindowCode(PanelCode):
     def every_second(self, base: str, masks: Values) -> str:
         """Lanes that lie two elements apart, of two vectors of which masks say what is there."""
         lanes, far = self.lanes, self.lanes * self.from_size
-        vector = vector_type(scalar_type(self.made), lanes)
-        parts = [
-            self._load(self.at(base, str(half * far)), lanes, mask)
-            for half, mask in enumerate(masks)
-        ]
-        pair = f"shufflevector {vector} {parts[0]}, {vector} {parts[1]}"
-        even = numbers([2 * n for n in range(lanes)])
-        return self.writer.let("even", f"{pair}, <{lanes} x i32> <{even}>")
+        return self._evens(
+            [
+                self._load(self.at(base, str(half * far)), lanes, mask)
+                for half, mask in enumerate(masks)
+            ]
+        )
 
     def gather(self, base: str, mask: str) -> str:
         """Lanes that lie some bytes apart."""
@@ -121,7 +119,3 @@ class WindowCode(PanelCode):
             f"{vector} zeroinitializer",
         )  # fmt: skip
         return self._widened(value, lanes)
-
-
-def numbers(order: list[int]) -> str:
-    return ", ".join(f"i32 {n}" for n in order)

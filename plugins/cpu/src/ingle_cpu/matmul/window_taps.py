@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from ingle.fusion.device.llvm import Values, scalar_type, vector_type
 
+from .panel_elements import order_text
 from .window_args import AXES
-from .window_code import WindowCode, numbers
+from .window_code import WindowCode
 
 MaskedLoad = Callable[[str, Values], str]
 
@@ -139,7 +140,7 @@ class TapColumns(WindowCode):
                 upper = [n + lanes - size if n & size else n for n in range(lanes)]
                 lower = [n + lanes if n & size else n + size for n in range(lanes)]
                 lines[i], lines[i + size] = (
-                    w.let("turned", f"{pair}, <{lanes} x i32> <{numbers(order)}>")
+                    w.let("turned", f"{pair}, <{lanes} x i32> <{order_text(order)}>")
                     for order in (upper, lower)
                 )
             size *= 2
