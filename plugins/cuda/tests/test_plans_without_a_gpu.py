@@ -26,6 +26,7 @@ from ingle.tensor.errors import (
     OutOfMemoryError,
     OutOfRangeError,
 )
+from ingle_cuda import launches
 
 pytestmark = [
     pytest.mark.slow,
@@ -383,8 +384,11 @@ def test_more_rows_than_blocks(
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_kernels_of_graphs_begin_while_others_end(backend: HostBackend) -> None:
+def test_kernels_of_graphs_begin_while_others_end(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All but the library's: they wait by themselves before anything else."""
+    monkeypatch.setattr(launches, "_WORTH_OVERLAP", 2)
 
     @compile
     def step(x: Any) -> Any:

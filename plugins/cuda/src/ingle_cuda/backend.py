@@ -92,6 +92,7 @@ class CudaBackend(KernelBackend):
         stream: CuPy's, in which everything happens in order.
         graphs: whether plans that run again become graphs.
         joins: whether neighbouring launches of one flat kernel become one.
+        overlaps: whether launches of a graph may begin while the one before them ends.
     """
 
     name = "cuda"
@@ -107,7 +108,7 @@ class CudaBackend(KernelBackend):
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
         self.joins = settings.switch("INGLE_CUDA_JOINED", True)
         overlaps = settings.switch("INGLE_CUDA_OVERLAP", True)
-        self._overlaps = overlaps and can_overlap(limits.architecture)
+        self.overlaps = overlaps and can_overlap(limits.architecture)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
         self._process = os.getpid()
         self._cupy = cupy()
@@ -311,10 +312,16 @@ class CudaBackend(KernelBackend):
         """Puts a copy from memory of the GPU to other memory of it into the stream."""
         self._runtime.memcpyAsync(to, of, nbytes, _ON_DEVICE, self.stream.ptr)
 
-    def enqueue(self, kernel: Any, given: Any, blocks: int, threads: int, stream: Any) -> None:
-        """Puts a kernel with one argument into a stream."""
+    def enqueue(
+        self, kernel: Any, given: Any, blocks: int, threads: int, stream: Any, overlap: bool = False
+    ) -> None:
+        """Puts a kernel with one argument into a stream.
+
+        Args:
+            overlap: whether it may begin while the one before it ends, if it waits by itself.
+        """
         params = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-        if self._overlaps and kernel.after_others and blocks and stream is self._capture:
+        if overlap and kernel.after_others and blocks:
             launch_dependent(self._driver, kernel, params, blocks, threads, stream.ptr)
         else:
             self._launch(kernel, params, blocks, threads, stream)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do; one of a library is as many."""
+_WORTH_OVERLAP = 100
+"""Launches from which on it pays to begin each while the one before it ends: a graph of few takes
+longer to launch so than it gains."""
 _GRAPHS = 8
 """Graphs that are kept of an executable, one for each memory that it runs on."""
 _SEEN = 64
@@ -86,6 +89,7 @@ class Executable:
         self._wandering = WanderingInputs(backend, uses)
         library = sum([isinstance(step, LibraryStep) for step in self._steps])
         self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
+        self._overlaps = backend.overlaps and len(runs) >= _WORTH_OVERLAP
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._table: Any = None
@@ -183,7 +187,9 @@ class Executable:
                 given.append(_argument(one, buffers, numbers, table))
                 table += 8 * one.numbers[1]
             whole, blocks = step.together(given)
-            self._backend.enqueue(step.kernel, whole, blocks, step.steps[0].threads, stream)
+            overlap = numbers is None and self._overlaps
+            threads = step.steps[0].threads
+            self._backend.enqueue(step.kernel, whole, blocks, threads, stream, overlap)
             return table
         if isinstance(step, LibraryStep):
             step.put(buffers, buffers[SCRATCH], stream)
@@ -194,7 +200,10 @@ class Executable:
             return table
         if not step.is_idle(buffers):
             argument = _argument(step, buffers, numbers, table)
-            self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream)
+            self._backend.enqueue(
+                step.kernel, argument, step.blocks, step.threads, stream,
+                numbers is None and self._overlaps,
+            )  # fmt: skip
         return table + 8 * step.numbers[1]
 
     def _write(self, numbers: dict[int, int]) -> None:
