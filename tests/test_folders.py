@@ -112,7 +112,7 @@ def _found(folder: Path, name: str) -> Iterator[bool]:
 MUTUAL = {
     "tensor": (
         "tensor.ops", "tensor.cell", "tensor.operators", "tensor.pytorch_methods", "tensor.tensor",
-        "tensor.random",
+        "tensor.random", "tensor.transactions",
     ),
     "dataset": (
         "dataset.base", "dataset.batching", "dataset.ordering", "dataset.sampling",
