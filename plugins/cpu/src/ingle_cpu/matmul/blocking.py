@@ -153,8 +153,8 @@ def padded(problem: Problem, choice: Choice) -> Padded | None:
 def first_guess(problem: Problem, workers: int) -> Variation:
     """What is chosen without a measurement."""
     dtype = compute_dtype(problem.a_dtype)
-    lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
-    readable = _readable(problem, dtype)
+    lanes, readable = lanes_of(dtype, target()), _readable(problem, dtype)
+    vectors = _fitting_vectors(problem, readable, lanes)
     panels = max(problem.n, 1) / (vectors * lanes)
     numbers = Tile(problem.packed_kind, 1, 1).numbers
     again = problem.m * problem.k // numbers * SIZES[dtype] <= AGAIN_BYTES
@@ -228,6 +228,13 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
         return Tile(kind, min(m, DOT_ROWS), vectors)
     most = most_rows(target(), vectors, kind)
     return Tile(kind, -(-m // -(-m // most)), vectors)
+
+
+def _fitting_vectors(problem: Problem, readable: bool, lanes: int) -> int:
+    """Vectors of a tile for a product of matrices, of which few rows should be computed in vain."""
+    kind = "direct" if readable else problem.packed_kind
+    tile, _ = _fitting_tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes))
+    return max(tile.vectors, most_vectors(target()) // 2)
 
 
 def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
