@@ -148,6 +148,9 @@ def default_generator() -> Generator:
 def seed(number: int | None) -> None:
     """Restarts the default generator with a seed; None takes a fresh one.
 
+    Args:
+        number: the seed, or None.
+
     >>> import ingle.tensor as it
     >>> it.random.seed(1)
     >>> a = it.random.normal(2)
