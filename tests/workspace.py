@@ -81,8 +81,8 @@ class Member:
     @cached_property
     def attributes(self) -> set[str]:
         """Every attribute that its sources name."""
-        nodes = (node for file in self.sources for node in nodes(file))
-        return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        found = (node for file in self.sources for node in nodes(file))
+        return {node.attr for node in found if isinstance(node, ast.Attribute)}
 
 
 def names(requirements: Any) -> set[str]:
