@@ -17,6 +17,8 @@ from ingle.fusion.device.cuda import for_scatter
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Row
 from ingle.tensor.errors import OutOfRangeError
 
+pytestmark = pytest.mark.sampled(4, slow=2)
+
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
