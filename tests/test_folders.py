@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
-from workspace import MEMBERS, ROOT, Member
+from workspace import MEMBERS, ROOT, Member, nodes
 
 FUSION = ROOT / "packages" / "fusion" / "src" / "ingle" / "fusion"
 CPU = ROOT / "plugins" / "cpu" / "src" / "ingle_cpu"
@@ -33,9 +34,8 @@ def folders(root: Path) -> list[Path]:
 
 def imports(file: Path, root: Path) -> Iterator[tuple[str, int]]:
     """The folders of `root` that a file imports from when it runs, with the line."""
-    tree = ast.parse(file.read_text("utf-8"))
-    for_types = _for_types(tree)
-    for node in ast.walk(tree):
+    for_types = _for_types(file)
+    for node in nodes(file):
         if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in for_types:
             continue
         base = file.parent
@@ -49,11 +49,12 @@ def imports(file: Path, root: Path) -> Iterator[tuple[str, int]]:
                 yield inside[0], node.lineno
 
 
-def _for_types(tree: ast.AST) -> set[int]:
+@cache
+def _for_types(file: Path) -> set[int]:
     """Nodes under `if TYPE_CHECKING:`."""
     return {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
@@ -112,7 +113,7 @@ def _found(folder: Path, name: str) -> Iterator[bool]:
 MUTUAL = {
     "tensor": (
         "tensor.ops", "tensor.cell", "tensor.operators", "tensor.pytorch_methods", "tensor.tensor",
-        "tensor.random",
+        "tensor.random", "tensor.transactions",
     ),
     "dataset": (
         "dataset.base", "dataset.batching", "dataset.ordering", "dataset.sampling",
@@ -126,9 +127,8 @@ tensors have them as methods; methods of a dataset make other datasets."""
 def _all_imports(file: Path, modules: Mapping[str, Path]) -> Iterator[str]:
     """The modules of a distribution that a file imports when it runs, at once or later."""
     package = _module(file) if file.name == "__init__.py" else _module(file).rpartition(".")[0]
-    tree = ast.parse(file.read_text("utf-8"))
-    for_types = _for_types(tree)
-    for node in ast.walk(tree):
+    for_types = _for_types(file)
+    for node in nodes(file):
         if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
             continue
         above = package.split(".")[: len(package.split(".")) - node.level + 1]

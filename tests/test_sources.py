@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from workspace import MEMBERS, ROOT, Member
+from workspace import MEMBERS, ROOT, Member, nodes, parsed
 
 from ingle.tensor.operation import Access, Updates
 
@@ -49,25 +49,24 @@ def named_in_graphs(file: Path) -> Iterator[tuple[str, int]]:
 
     known = {o.name for o in OPERATIONS.values() if o.traits.family in BY_NAME}
     instructions = {*CORE, *COMPOSITE, *COMBINES} | set(get_args(Access)) | set(get_args(Updates))
-    tree = ast.parse(file.read_text("utf-8"))
     free = {
         id(node.slice)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if isinstance(node, ast.Subscript) and "OPERATIONS" in ast.dump(node.value)
     } | {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if (isinstance(node, ast.Compare) and ".traits.family" in ast.unparse(node.left))
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "Operation")
         for inner in ast.walk(node)
     }
     asked = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if isinstance(node, (ast.Compare, ast.Match)) and ".operation.name" in ast.unparse(node)
         for inner in ast.walk(node)
     }
-    for name, line, node in _spoken(tree):
+    for name, line, node in _spoken(file):
         if isinstance(node, ast.Attribute) or id(node) in free or name in known:
             continue
         if isinstance(node, ast.ImportFrom) or name not in instructions or id(node) in asked:
@@ -76,19 +75,18 @@ def named_in_graphs(file: Path) -> Iterator[tuple[str, int]]:
 
 def spoken_names(file: Path) -> Iterator[tuple[str, int]]:
     """Names by which a file could mean an operation: imports, attributes, strings."""
-    tree = ast.parse(file.read_text("utf-8"))
-    yield from ((name, line) for name, line, _ in _spoken(tree))
+    yield from ((name, line) for name, line, _ in _spoken(file))
 
 
-def _spoken(tree: ast.AST) -> Iterator[tuple[str, int, ast.AST]]:
+def _spoken(file: Path) -> Iterator[tuple[str, int, ast.AST]]:
     docstrings = {
         id(n.body[0].value)
-        for n in ast.walk(tree)
+        for n in nodes(file)
         if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef))
         and n.body
         and isinstance(n.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.ImportFrom):
             yield from ((a.name, node.lineno, node) for a in node.names)
         elif isinstance(node, ast.Attribute):
@@ -136,7 +134,7 @@ def test_a_class_name_has_one_meaning(compiler: Member) -> None:
     for file in compiler.sources:
         place = str(file.relative_to(compiler.folder))
         written = re.sub("|".join(LANGUAGES), "render/", place)
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, set()).add(written)
     assert not {name: sorted(files) for name, files in found.items() if len(files) > 1}
@@ -167,7 +165,7 @@ def test_constructors_only_keep_what_they_are_given() -> None:
         node.name: f"{file.relative_to(ROOT)}:{node.lineno} {node.name} calls {sorted(called)}"
         for member in COMPILERS
         for file in member.sources
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in nodes(file)
         if isinstance(node, ast.ClassDef) and (called := _called_by_constructor(node))
     }
     assert not [text for name, text in working.items() if name not in READY_AT_ONCE]
@@ -193,7 +191,7 @@ def test_what_raises_says_so() -> None:
     silent = [
         f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
         for file in SOURCES
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in nodes(file)
         if isinstance(node, ast.FunctionDef)
         and not node.name.startswith("_")
         and ">>>" in (text := ast.get_docstring(node) or "")
@@ -208,7 +206,7 @@ def test_public_modules_only_export(member: Member) -> None:
     if member.module is None:
         return
     file = member.folder / "src" / Path(*member.module.split(".")) / "__init__.py"
-    for node in ast.parse(file.read_text("utf-8")).body:
+    for node in parsed(file).body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
         if is_lazy_export(node):
@@ -302,7 +300,7 @@ def test_operations_are_registered_beside_their_functions() -> None:
         room = ".".join(file.with_suffix("").parts[file.parts.index("src") + 1 :])
         if room not in rooms:
             continue
-        body = ast.parse(file.read_text("utf-8")).body
+        body = parsed(file).body
         names = {o.name: getattr(o.public, "__name__", "") for o in rooms[room]}
         definitions = _definitions(body)
         for operation in rooms[room]:
@@ -358,7 +356,8 @@ def test_assertions_compare_no_byte_strings(member: Member) -> None:
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in [*member.sources, *(member.folder / "tests").rglob("*.py")]
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if (text := file.read_text("utf-8")).count(".tobytes()") > 1
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Assert) and BYTES_COMPARED.search(ast.unparse(node.test))
     ]
     assert not found

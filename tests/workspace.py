@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,8 @@ class Member:
     @cached_property
     def attributes(self) -> set[str]:
         """Every attribute that its sources name."""
-        trees = (ast.parse(file.read_text("utf-8")) for file in self.sources)
-        return {n.attr for t in trees for n in ast.walk(t) if isinstance(n, ast.Attribute)}
+        found = (node for file in self.sources for node in nodes(file))
+        return {node.attr for node in found if isinstance(node, ast.Attribute)}
 
 
 def names(requirements: Any) -> set[str]:
@@ -89,8 +90,27 @@ def names(requirements: Any) -> set[str]:
     return {re.match(r"[\w.-]+", r)[0].lower() for r in requirements}
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The tree of a source file, kept for all rules that read it.
+
+    Garbage is not looked for meanwhile: there is none among a million nodes.
+    """
+    gc.disable()
+    try:
+        return ast.parse(file.read_text("utf-8"))
+    finally:
+        gc.enable()
+
+
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a source file's tree."""
+    return tuple(ast.walk(parsed(file)))
+
+
 def imports_of(file: Path) -> Iterator[Import]:
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, file, node.lineno)

@@ -98,6 +98,7 @@ def test_kernels_in_cuda_compile_without_a_gpu(name):
     assert name.encode() in code
 
 
+@pytest.mark.slow
 def test_halves_of_a_model_on_two_devices():
     """Queries come from one member, attention runs on the other by the kernel."""
     arrays = operands()

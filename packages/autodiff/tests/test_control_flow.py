@@ -178,6 +178,7 @@ def test_scan_of_a_branch_of_a_scan(way: Way) -> None:
     against_torch(way(ours), theirs, [draw(3, scale=1.5), draw(5, seed=2)])
 
 
+@pytest.mark.sampled(3)
 def test_other_products(way: Way) -> None:
     arrays = [it.asarray(draw(*s, seed=i)) for i, s in enumerate([(3, 3), (2, 3), (3,), (4, 2)])]
     w, *rest = arrays

@@ -89,6 +89,7 @@ def test_logcumsumexp_of_ties():
     np.testing.assert_allclose(third(at([2.0, 2.0])).numpy(), [0, 0], atol=1e-15)
 
 
+@pytest.mark.slow
 def test_ctc_loss_of_even_scores():
     """All alignments tie; central differences of the gradient share nothing with its rule."""
     scores = np.zeros((3, 1, 3))

@@ -228,6 +228,7 @@ def test_a_pull_of_a_batch_of_cotangents_is_a_jacobian():
     np.testing.assert_allclose(rows.numpy(), jacobian(f)(x).numpy(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_modules_give_a_gradient_for_each_sample():
     torch = pytest.importorskip("torch")
     nn = pytest.importorskip("ingle.nn")

@@ -76,6 +76,7 @@ def test_everything_is_there_in_80_by_24(tmp_path):
     piloted(look, run_files.write(tmp_path), (80, 24))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (110, 34), (140, 45), (200, 60), (61, 60)])
 def test_pages_of_all_sizes_hold_plots(tmp_path, size):
     async def look(app, pilot):

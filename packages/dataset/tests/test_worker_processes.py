@@ -23,6 +23,8 @@ from ingle.dataset import (
     SampleError,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def loader(dataset: Any, **options: Any) -> Loader:
     return Loader(dataset, 4, workers=2, worker_kind="processes", tensors=False, **options)

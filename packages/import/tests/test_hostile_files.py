@@ -145,6 +145,7 @@ def test_what_could_be_packed_is_not_unpacked(tmp_path: Path) -> None:
         refused(tmp_path / "old.pt", data, "damaged|no file")
 
 
+@pytest.mark.slow
 def test_pickle_bombs(tmp_path: Path) -> None:
     path = tmp_path / "m.pt"
     laughs = pickle.dumps({}, 2)[:-1]

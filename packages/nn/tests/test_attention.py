@@ -58,6 +58,7 @@ LAYER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", LAYER)
 def test_encoder_and_decoder_layers(parity: Any, options: dict[str, Any]) -> None:
     tgt = it.asarray(np.triu(np.ones((4, 4), bool), 1)).numpy()

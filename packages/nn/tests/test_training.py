@@ -181,6 +181,7 @@ def test_a_copy_trains_by_itself() -> None:
     assert not np.array_equal(other[0].weight.raw.numpy(), model[0].weight.raw.numpy())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [2, 4])
 def test_threads_share_a_model_and_their_gradients_sum_to_the_full_batchs(threads: int) -> None:
     model = lenet(nn)

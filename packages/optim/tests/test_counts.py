@@ -12,7 +12,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.fusion import compile
 from ingle.tensor import Cell
-from ingle.tensor.cell import current_scope
+from ingle.tensor.transactions import current_scope
 
 
 def made(count: int) -> tuple[list[nn.Parameter], optim.Adam]:

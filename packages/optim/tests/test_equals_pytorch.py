@@ -115,6 +115,7 @@ def test_defaults_are_pytorchs() -> None:
         assert mine.lr == torchs.defaults["lr"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.0},

@@ -48,16 +48,16 @@ def test_a_handlers_write_stays_when_a_transaction_is_discarded(counts):
 
 def test_a_handler_at_the_end_of_a_transaction_counts_on(counts, monkeypatch):
     # It comes when the scope is left, and its writes are not committed yet.
-    from ingle.tensor import cell
+    from ingle.tensor import transactions
 
-    committed = cell.commit_writes
+    committed = transactions.commit_writes
 
     def commit_writes(writes):
         come()
         committed(writes)
         come()
 
-    monkeypatch.setattr(cell, "commit_writes", commit_writes)
+    monkeypatch.setattr(transactions, "commit_writes", commit_writes)
     own = it.Cell(0)
     with it.transaction():
         come()

@@ -67,6 +67,7 @@ def work(pool: Pool, held: list[Block], seed: int) -> None:
             pool.release()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_place_leaves_the_books_wrong(strategy: str, seed: int) -> None:

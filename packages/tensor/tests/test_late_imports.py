@@ -86,6 +86,7 @@ print(status)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("wait", [0.0, 0.05])
 def test_a_child_forked_while_the_default_device_is_loaded_computes(wait):

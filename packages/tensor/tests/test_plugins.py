@@ -374,6 +374,7 @@ def skip(*_):
     raise Odd("not here")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

@@ -100,10 +100,12 @@ def outcome(**environment):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_under_empty_variables():
     assert outcome(**dict.fromkeys(SWITCHES + OTHERS, "")) == "True\n"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [*SWITCHES, "INGLE_NUM_THREADS", "INGLE_RUN_AHEAD", "INGLE_LOG"])
 def test_a_program_under_nonsense(name):
     """It is an error at the first tensor, no device less and no step that is slower."""

@@ -61,6 +61,7 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_the_table_covers_all_operations():
     found = {r.operation: r for r in rows("numpy")}
     assert found.keys() == {o.name for o in operations()}
@@ -84,6 +85,7 @@ def test_the_table_tells_of_the_host_and_of_what_is_missing(make_device, monkeyp
     assert {r.operation: r.seconds for r in rows(where)}["qr"] is None
 
 
+@pytest.mark.slow
 def test_the_report_counts():
     lines = list(report("numpy"))
     assert lines[0].split()[0] == "operation"

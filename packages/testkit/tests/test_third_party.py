@@ -10,6 +10,8 @@ import pytest
 
 from ingle.tensor.operation import OPERATIONS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "third_party_backend"
 

@@ -114,6 +114,7 @@ def test_a_kernel_that_trusts_strides_is_found(make_device):
     assert "differ" in failure("negative", where)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_drops_nan_is_found(make_device):
     where = make_device("wrong", maximum=lambda op, a, b: np.fmax(a, b))
     assert "nan" in failure("maximum", where, examples=200)

@@ -51,6 +51,7 @@ def test_devices_that_make_no_sense():
         seeded(devices=["numpy", "numpy:0"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize(("precision", "near"), [("bfloat16", 3e-3), ("float16", 5e-4)])
 def test_mixed_precision_on_two_devices_is_that_on_one(precision, near, accumulate):

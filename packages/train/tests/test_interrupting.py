@@ -76,3 +76,13 @@ def test_training_in_another_thread():
     thread.start()
     thread.join()
     assert len(found) == 1
+
+
+def test_behind_the_last_step_there_is_no_further_epoch():
+    class Late(Callback):
+        def on_fit_end(self, learner):
+            signal.raise_signal(signal.SIGINT)
+
+    learner = make(callbacks=[Late()])
+    with pytest.raises(TrainingInterruptedError, match=r"^interrupted after .* in epoch 2:"):
+        learner.fit(loader(), epochs=2)

@@ -81,6 +81,7 @@ def test_lpips_is_that_of_its_package(trunk):
     assert gathered(LPIPS(net), X, Y, parts=(0, None)) == pytest.approx(float(wanted), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_dists_is_that_of_its_formula():
     torch = pytest.importorskip("torch")
     f = torch.nn.functional

@@ -14,6 +14,8 @@ import ingle.tensor as it
 from ingle.tensor import Device
 from ingle_cpu.jit.engine import engine
 
+pytestmark = pytest.mark.slow
+
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """What a fresh process says."""

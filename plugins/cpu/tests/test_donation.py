@@ -404,6 +404,7 @@ print("whole" if caught > 20 else caught)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
 @pytest.mark.parametrize("way", ["compile", pytest.param("plain", marks=pytest.mark.slow)])
 def test_control_c_leaves_a_whole_state(way):

@@ -16,6 +16,8 @@ from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import for_launch, grid_of, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
+pytestmark = pytest.mark.sampled(4, slow=2)
+
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Any:

@@ -14,6 +14,8 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.device.cuda import for_launch, grid_of
 
+pytestmark = pytest.mark.sampled(4, slow=2)
+
 DEVICE = "shortrows"
 
 

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from host_gpu import HostGpu, opened
+from test_without_a_gpu import compiled as compiled
 
 import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import for_scatter
+from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Row
 from ingle.tensor.errors import OutOfRangeError
+
+pytestmark = pytest.mark.sampled(4, slow=2)
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +69,25 @@ def test_an_index_out_of_range_is_an_error_afterwards(device: Any) -> None:
     run = compile(it.scatter_add)
     with pytest.raises(OutOfRangeError, match="scatter_add"):
         run(*[it.asarray(v, device="scattergpu") for v in (x, at, u)]).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float64", "bool"])
+@pytest.mark.parametrize("columns", [1, 100])
+def test_it_compiles(compiled: Any, dtype: str, columns: int) -> None:
+    row, b = CodeBuilder(), CodeBuilder()
+    code, values = row.finish(row.cast(row.load(2, "int32"), "int64"))
+    if dtype == "bool":
+        root = b.load(1, dtype)
+    else:
+        both = [b.widen(b.load(n, dtype)) for n in (0, 1)]
+        root = b.narrow(b.append("add", b.dtype(both[0]), tuple(both)), dtype)
+    each, (root,) = b.finish(root)
+    stage: Any = Map(each, ((0, root),)) if columns > 1 else Row(each, ((0, root),))
+    operands = Operand(dtype, True, row_base=0), Operand(dtype), Operand("int32", lane="zero")
+    nest = Nest(3, operands, (), (Row(code, values=values), stage), scattered=True)
+    sizes = [1000, 3, 4000, columns]
+    strides = [0, 50, 0, 1, 0, 4000 * columns, columns, 1, 0, 0, 1, 0]
+    launches = for_scatter(nest, "nest", [*sizes, *strides])
+    assert [grid.blocks for _, grid in launches[:3]] == [47, 47, 47]
+    for launch, _ in launches:
+        compiled(launch.source)

@@ -16,7 +16,7 @@ from ingle.testkit.bits import same_bits
 DEVICE = "opencl_wide"
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
-pytestmark = pytest.mark.usefixtures("wide_backend")
+pytestmark = [pytest.mark.usefixtures("wide_backend"), pytest.mark.sampled(6, slow=3)]
 
 
 def attention(device: str, arrays: list[np.ndarray], **options: Any) -> it.Tensor:
@@ -66,6 +66,7 @@ def test_any_shapes(seed: int, dtype: str, wide_backend: Any) -> None:
     assert error <= TOLERANCE[dtype] * (1 + np.abs(wanted).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [2, pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow)]
 )
@@ -130,6 +131,7 @@ def test_a_row_has_the_same_bits_among_others() -> None:
     assert same_bits(np.ascontiguousarray(whole[1:2, :21]), part)
 
 
+@pytest.mark.slow
 def test_missing_and_infinite_scores() -> None:
     q, k, v = operands((20, 8), (20, 8), (20, 8))
     q[4, 0] = np.nan

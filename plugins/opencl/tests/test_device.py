@@ -32,6 +32,8 @@ from ingle.testkit import own_memory
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of, limits_of
 
+pytestmark = pytest.mark.sampled(4, slow=2)
+
 SHAPES = [
     ((5, 7), (7, 9)), ((50, 70), (70, 33)), ((4, 3), (3, 4)), ((13, 1), (1, 40)),
     ((1, 64), (64, 40)), ((3, 24, 65), (65, 32)), ((3, 13, 20), (3, 20, 100)),

@@ -11,13 +11,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallback
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, slow=0)
+@pytest.mark.sampled(24, slow=0)
 class TestFused(BackendContract):
-    """A third of the operations in each test, since PoCL takes long to compile."""
+    """One call in so many, since PoCL takes a second to compile: `test_bits.py` checks the code."""
 
     device = "opencl"
     tier = "smoke"
-    every = 3
 
 
 @pytest.mark.nightly

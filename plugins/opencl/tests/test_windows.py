@@ -17,6 +17,8 @@ from ingle_opencl import matmul
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of
 
+pytestmark = pytest.mark.sampled(6, slow=3)
+
 TOLERANCE = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}
 CASES: tuple[tuple[Any, ...], ...] = (
     # batch, groups, channels, features, image, kernel, stride, padding, dilation

@@ -44,6 +44,7 @@ def test_a_graph_comes_back_as_it_was(make):
     assert dumps(again) == dumps(graph)
 
 
+@pytest.mark.slow
 def test_it_computes_the_same_in_another_process(tmp_path):
     def f(x, y):
         return it.softmax(x @ y, axis=-1), it.sum(x, axis=0, keepdims=True).T

@@ -136,6 +136,7 @@ def test_a_long_scan_is_what_the_loop_is(
     assert len(planned) == 1
 
 
+@pytest.mark.slow
 def test_a_recurrent_net_of_fifty_steps_is_one_plan(
     monkeypatch: pytest.MonkeyPatch, most_steps: int
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_save_says_from_where_to_save(tmp_path):
     assert (done.stdout.strip(), done.stderr, path.exists()) == ("1", "", True)
 
 
+@pytest.mark.slow
 def test_gradients_say_from_where_to_compute_them():
     what = "it.mean(model(it.ones((2, 4))) ** 2).backward()[model.weight].shape"
     done = run(PROGRAM.replace("{what}", what))

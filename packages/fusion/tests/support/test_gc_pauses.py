@@ -59,6 +59,7 @@ def test_pauses_of_threads_overlap() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_collects_again() -> None:
     program = """

@@ -132,6 +132,7 @@ def test_no_place_leaves_anything_set(device, program):
         assert check(program, range(1, 100_000)) > 50
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("device", ["cpu", "numpy"])
 @pytest.mark.parametrize(

@@ -284,6 +284,7 @@ def looping(way, part, every):
     return [loss.item() for loss in losses], visitor
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("way", [lambda f: f, compile], ids=["plain", "compiled"])
 @pytest.mark.parametrize(
     "part",

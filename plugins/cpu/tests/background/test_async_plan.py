@@ -103,6 +103,7 @@ class TestWaiting:
         for result in results[1:]:
             np.testing.assert_array_equal(result.numpy(), results[0].numpy())
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("reader", READERS)
     def test_every_reader_waits(self, slow, reader):
         read = READERS[reader]

@@ -151,6 +151,7 @@ class TestErrors:
         np.testing.assert_array_equal(step(good).numpy(), want.numpy())
 
 
+@pytest.mark.slow
 class TestProcess:
     @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to one thread")
     def test_ctrl_c_ends_the_waiting_and_nothing_else(self, slow):

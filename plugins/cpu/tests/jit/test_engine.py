@@ -78,6 +78,7 @@ class TestEngine:
         engine.code(adder(0))
         assert engine.counts.compiled == compiled + 1
 
+    @pytest.mark.slow
     def test_there_is_room_for_any_number_of_modules_one_after_the_other(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -222,6 +222,7 @@ def test_addresses_in_code_for_arm() -> None:
     assert code[stub : stub + 16] == jump
 
 
+@pytest.mark.slow
 @linux
 def test_a_process_that_finds_its_kernels_never_loads_llvm(tmp_path: Path) -> None:
     program = (

@@ -293,6 +293,7 @@ def test_keys_differ_where_graphs_do() -> None:
     assert key_of(graphs[0], (1,), "") != key_of(graphs[0], (1.0,), "")
 
 
+@pytest.mark.slow
 def test_operations_of_others_are_planned_in_each_process(tmp_path: Path) -> None:
     program = """
 import ingle.tensor as it

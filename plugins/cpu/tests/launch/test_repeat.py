@@ -108,6 +108,7 @@ def test_carries_in_two_places_and_a_flag_for_each_turn(monkeypatch: pytest.Monk
     assert np.isfinite(last.numpy()).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
     reverse: bool, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,8 @@ import pytest
 from ingle.fusion.support.disk_store import DiskStore
 from ingle_cpu.matmul import autotune
 from ingle_cpu.matmul.autotune import Tuner, TuningWarning, choice_for, rounded, tune
-from ingle_cpu.matmul.blocking import Problem, Variation, choose, first_guess, variations
+from ingle_cpu.matmul.blocking import choose, first_guess, variations
+from ingle_cpu.matmul.problem import Problem, Variation
 
 LARGE = Problem("float32", "float32", (), 400, 420, 400, (400, 1), (420, 1))
 

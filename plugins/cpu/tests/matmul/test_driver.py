@@ -18,7 +18,7 @@ from ingle.fusion.support.disk_store import DiskStore
 from ingle_cpu.jit.engine import Engine
 from ingle_cpu.jit.host import Host, host
 from ingle_cpu.jit.object_symbols import undefined_symbols
-from ingle_cpu.matmul import blocking, pack_launches
+from ingle_cpu.matmul import blocking, machine, pack_launches
 from ingle_cpu.matmul import launches as whole
 from ingle_cpu.matmul.driver import driver_source
 from ingle_cpu.matmul.entries_table import entries_table
@@ -285,7 +285,7 @@ class TestChoices:
 
 
 HAS_PAIRS = pytest.mark.skipif(
-    not blocking.multiplies_pairs(), reason="this processor multiplies no pairs of bfloat16"
+    not machine.multiplies_pairs(), reason="this processor multiplies no pairs of bfloat16"
 )
 
 
@@ -356,7 +356,7 @@ class TestPairs:
 
 
 HAS_QUADS = pytest.mark.skipif(
-    not blocking.takes_bytes(4), reason="this processor multiplies no bytes"
+    not machine.takes_bytes(4), reason="this processor multiplies no bytes"
 )
 
 
@@ -395,7 +395,7 @@ class TestBytes:
     ) -> None:
         for module in (blocking, pack_launches, whole):
             monkeypatch.setattr(module, "target", lambda: other)
-        if not blocking.takes_bytes(4):
+        if not machine.takes_bytes(4):
             pytest.skip("this machine cannot stand in for that one")
         a, b = some_bytes((2, 50, 1300), a_dtype), some_bytes((2, 1300, 101), b_dtype, 1)
         a[0, :7], b[0, :, :7] = np.iinfo(a_dtype).min, np.iinfo(b_dtype).max

@@ -7,7 +7,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle_cpu.matmul.blocking import takes_bytes
+from ingle_cpu.matmul.machine import takes_bytes
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from ingle.fusion.kernel.code import Instruction
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.lowering.contraction import Windows
-from ingle_cpu.matmul import blocking
+from ingle_cpu.matmul import blocking, machine
 from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.launches import Choice, Contraction, Epilogue, Problem, contraction, identity
 from ingle_cpu.matmul.plan import A, B, Pointer
@@ -113,7 +113,7 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
     problem = Problem(
         dtype, dtype, (batch,), rows, math.prod(places), k, (0, k, 1), (steps[0], 0, 0), windows
     )
-    lanes = blocking.lanes_of(dtype, blocking.target())
+    lanes = blocking.lanes_of(dtype, machine.target())
     expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start, apart))
     for workers in (1, 3):
         slid = blocking._slid_windows(problem, dtype, lanes, workers)

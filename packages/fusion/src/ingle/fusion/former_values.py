@@ -7,8 +7,9 @@ from typing import Any
 from weakref import ref
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, commit_writes
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Handle
+from ingle.tensor.transactions import commit_writes
 
 from .record.log import LazyHandle
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
-from ingle.tensor.cell import commit_lock
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
+from ingle.tensor.transactions import commit_lock
 
 from ._arguments import make, size, sizes
 from .init import Init, Ones, Zeros

@@ -8,10 +8,10 @@ from typing import ClassVar
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor, transaction
 from ingle.tensor.argument_checks import number
-from ingle.tensor.cell import commit_lock
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
+from ingle.tensor.transactions import commit_lock
 
 from ._arguments import make, size, sizes
 from .init import Init, Ones, Zeros

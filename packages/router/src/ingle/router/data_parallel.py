@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ingle.tensor import Gradients, Tensor, asarray, device
-from ingle.tensor.cell import Cell, Scope, scope_of, transaction
+from ingle.tensor.cell import Cell
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 from ingle.tensor.moving import reduced, started
 from ingle.tensor.pytree import flatten, unflatten
+from ingle.tensor.transactions import Scope, scope_of, transaction
 
 
 def data_parallel(

@@ -8,7 +8,6 @@ from . import named as named
 from . import numbers as numbers
 from . import random as random
 from .cell import Cell as Cell
-from .cell import transaction as transaction
 from .constants import e as e
 from .constants import inf as inf
 from .constants import nan as nan
@@ -60,3 +59,4 @@ from .ops import *
 from .precision import chosen_precision as chosen_precision
 from .precision import precision as precision
 from .tensor import Tensor as Tensor
+from .transactions import transaction as transaction

@@ -61,12 +61,17 @@ def install(tensor_type: type[Tensor]) -> None:
 
 Watcher: TypeAlias = Callable[[Op, Sequence[Handle | Scalar], Sequence[Handle]], None]
 _watcher: Watcher | None = None
+Explainer: TypeAlias = Callable[[Op, IngleError], IngleError]
+_explainer: Explainer | None = None
 
 
-def watch(watcher: Watcher | None) -> None:
-    """Shows every operation that runs, with inputs and outputs, to a function; None for none."""
-    global _watcher
-    _watcher = watcher
+def watch(watcher: Watcher | None, explainer: Explainer | None = None) -> None:
+    """Shows every operation that runs, with inputs and outputs, to a function; None for none.
+
+    What is raised while the body of an operation runs goes through the explainer.
+    """
+    global _watcher, _explainer
+    _watcher, _explainer = watcher, explainer
 
 
 def watched() -> bool:
@@ -411,7 +416,9 @@ def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tu
     try:
         result = call_on(where, body, *operands, **op.attributes)
     except IngleError as error:
-        told = spoken_by(op.operation.name, error)
+        told, explainer = spoken_by(op.operation.name, error), _explainer
+        if explainer is not None:
+            told = explainer(op, told)
         if told is error:
             raise
         raise told from None

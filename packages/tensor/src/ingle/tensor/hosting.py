@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from .cell import Cell, Scope, current_scope, scope_of
+from .cell import Cell
 from .errors import OperandError
 from .followed import is_followed, is_number, leave, plain
+from .transactions import Scope, current_scope, scope_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

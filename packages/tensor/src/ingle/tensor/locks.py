@@ -6,7 +6,7 @@ handler of signals or a finalizer may come by while its own thread holds one. Wh
 guards has to be in order after each statement, therefore, or be made anew where it is not.
 
 Locks whose guarded state could not be used half done are held over the fork instead, by their
-owners: those of memory pools, of the compiler, and `ingle.tensor.cell.commit_lock`.
+owners: those of memory pools, of the compiler, and `ingle.tensor.transactions.commit_lock`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 from . import dispatch
 from .blocks import block, call_holding, holding
 from .contract import Handle, Scalar
-from .errors import AnomalyError
+from .errors import AnomalyError, IngleError
 from .locks import renewed
 from .operation import Op
 from .programs import Program
@@ -88,17 +88,12 @@ class Watch:
     def _look_inside(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Raises for the operation of a program that gives the first such element: of a step of a
         loop, of a branch."""
-        carries = any(isinstance(value, Program) for value in op.attributes.values())
-        if op.operation.body is None or not carries:
+        if op.operation.body is None or not _carries_programs(op):
             return
         device = next(x.backend for x in inputs if isinstance(x, Handle)).device
         token = _current.set(self)
         try:
             dispatch.execute_body(op, inputs, device)
-        except AnomalyError as error:
-            told = AnomalyError(f"{error}\nThis is a step of {op.operation.name}{self._module()}")
-            told.backward = error.backward
-            raise told from None
         finally:
             _current.reset(token)
 
@@ -141,6 +136,19 @@ def _values(x: Handle | Scalar) -> np.ndarray | None:
         return None
     values = base.backend.download(base)
     return values if values.dtype.isbuiltin == 1 else values.astype(np.float32)
+
+
+def _carries_programs(op: Op) -> bool:
+    return any(isinstance(value, Program) for value in op.attributes.values())
+
+
+def _explained(op: Op, error: IngleError) -> IngleError:
+    """What an operation in a program gave, as that of the loop or branch that has the program."""
+    if not isinstance(error, AnomalyError) or not _carries_programs(op):
+        return error
+    told = AnomalyError(f"{error}\nThis is a step of {op.operation.name}")
+    told.backward = error.backward
+    return told
 
 
 def current() -> Watch | None:
@@ -193,7 +201,7 @@ def _begin(watch: Watch) -> None:
     with _lock:
         _all.add(watch)
         active = len(_all)
-        dispatch.watch(_look)
+        dispatch.watch(_look, _explained)
 
 
 def _end(watch: Watch) -> None:

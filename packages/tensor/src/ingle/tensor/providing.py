@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .cell import Cell, Scope, current_scope
+from .cell import Cell
+from .transactions import Scope, current_scope
 
 T = TypeVar("T")
 

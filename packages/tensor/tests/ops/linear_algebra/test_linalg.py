@@ -431,6 +431,7 @@ for value, n, place in itertools.product((np.inf, -np.inf, np.nan), (2, 3, 5), (
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_decompositions_of_infinity_end_and_give_no_numbers(dtype: str) -> None:
     """LAPACK iterates for ever for some of them; a process of its own can be ended."""

@@ -51,6 +51,7 @@ def test_the_same_numbers_again(draw: Any) -> None:
     assert not np.array_equal(first, draw(generator=random.Generator(10)).numpy())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rate", [0.1, 1.0, 9.9, 10.0, 40.0, 3e4])
 def test_poisson(rate: float) -> None:
     x = random.poisson(rate, N, generator=random.Generator(5)).numpy()

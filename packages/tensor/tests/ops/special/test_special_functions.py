@@ -74,6 +74,7 @@ def test_gamma() -> None:
     assert it.lgamma(at(0.5)).item() == pytest.approx(0.5 * np.log(np.pi), rel=4e-16)
 
 
+@pytest.mark.slow
 def test_derivatives_of_gamma() -> None:
     root = 1.4616321449683622
     x = np.concatenate([WIDE, NEAR, [root, root + 1e-7, 0.0, -0.0, -1.0, -2.0, INF, -INF, NAN]])

@@ -46,7 +46,8 @@ def gently(learner: Learner) -> Iterator[None]:
 
 
 def _told(learner: Learner) -> TrainingInterruptedError:
-    where = f"interrupted after step {learner.steps}, in epoch {learner.epoch + 1}"
+    epoch = min(learner.epoch + 1, learner.epochs)  # it may have come behind the last step
+    where = f"interrupted after step {learner.steps}, in epoch {epoch}"
     path = learner.checkpoints.latest() if learner.checkpoints is not None else None
     advice = (
         f"the checkpoint is {path}; go on with fit(..., resume=True)"

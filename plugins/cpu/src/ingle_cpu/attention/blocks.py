@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..matmul.blocking import target
+from ..matmul.machine import target
 from ..matmul.microkernel import Tile, lanes_of, most_rows, most_vectors
 
 QUERIES = 48

@@ -8,8 +8,8 @@ from functools import lru_cache
 from ingle.fusion.device.kernels import SIZES
 
 from ..jit.engine import engine
-from ..matmul.blocking import target
 from ..matmul.code import micro_address, pack_addresses
+from ..matmul.machine import target
 from ..matmul.microkernel import Tile
 from ..matmul.pack_launches import Packing
 from ..matmul.panel_elements import compute_dtype

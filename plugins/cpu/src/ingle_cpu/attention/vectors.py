@@ -16,8 +16,8 @@ from ingle.fusion.device.llvm import (
     vector_type,
 )
 
-from ..matmul.blocking import target
 from ..matmul.driver_images import DriverCode
+from ..matmul.machine import target
 from ..matmul.panel_elements import compute_dtype
 from .abi import MaskKind
 from .blocks import tiling

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ingle.fusion.device import user_line
-from ingle.tensor.cell import Cell, commit_lock
+from ingle.tensor.cell import Cell
 from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.transactions import commit_lock
 
 from ..launch.executable import PreparedLaunch
 from ..memory import give_back

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ingle.fusion.device import DonationState
-from ingle.tensor.cell import Cell, commit_lock
+from ingle.tensor.cell import Cell
 from ingle.tensor.locks import renewed
+from ingle.tensor.transactions import commit_lock
 
 from ..jit.engine import IRSource, engine
 from ..memory import CpuHandle, queues

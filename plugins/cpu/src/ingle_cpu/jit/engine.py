@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
-from ingle.tensor.cell import commit_lock
 from ingle.tensor.errors import BackendError
+from ingle.tensor.transactions import commit_lock
 
 from .elf import DamagedObjectError
 from .external_symbols import process_symbols

@@ -23,11 +23,11 @@ from ingle.tensor.errors import BackendError
 
 from ..jit.engine import Code, engine, lasting
 from ..matmul.autotune import Asked, tuner
-from ..matmul.blocking import Variation
 from ..matmul.launches import Choice
 from ..matmul.microkernel import Tile
 from ..matmul.pack_launches import Packing
 from ..matmul.prepacked import PackedOperand, order_of
+from ..matmul.problem import Variation
 from ..threads.abi import FUNCTION, WITH_PREVIOUS
 from ..threads.pool import thread_pool
 from ..threads.table import Table, TableEntry

@@ -24,11 +24,12 @@ from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_s
 from ingle.tensor.dtypes import as_dtype
 
 from ..jit.engine import engine
-from .blocking import Choice, Problem, Variation, choose, first_guess, variations
+from .blocking import choose, first_guess, variations
 from .driver import driver_source
 from .entries_table import entries_table
 from .launches import contraction, identity
 from .plan import A, B, Contraction, Pointer
+from .problem import Choice, Problem, Variation
 
 SECONDS = 0.1
 """What a process may spend on measurements."""

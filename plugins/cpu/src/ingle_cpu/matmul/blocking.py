@@ -1,24 +1,21 @@
-"""What is multiplied, and the choice of how: which tile, what is packed, how the work is cut."""
+"""The choice of how a product is computed: which tile, what is packed, how the work is cut."""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
-from ingle.fusion.device.kernels import SIZES, Windows
-from ingle.fusion.device.llvm import AVX512, Target, target_of
+from ingle.fusion.device.kernels import SIZES
 
-from ..jit.engine import engine
 from .dot import COLUMNS
-from .microkernel import QUADS, Tile, lanes_of, most_rows, most_vectors
+from .machine import target
+from .microkernel import Tile, lanes_of, most_rows, most_vectors
 from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
-from .panel_elements import BYTES, compute_dtype
+from .panel_elements import compute_dtype
+from .problem import DEPTH, Choice, Problem, Variation
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
-DEPTH = 1024
-"""How much of k is packed at once."""
 NEAR_BYTES = 256 << 10
 """Columns of b that stay in the second-level cache while rows of a go by."""
 ALL_NEAR = 2
@@ -52,102 +49,6 @@ PACKING = 7
 """Cycles that a vector of a panel of windows takes to pack."""
 LATENCY = 4
 """Cycles from a multiplication with addition to the next one of the same sum."""
-
-
-class Problem(NamedTuple):
-    """The operands of a contraction.
-
-    Attributes:
-        a_dtype, b_dtype: float32, float64, float16 or bfloat16, one for both; or int8 and uint8.
-        batch: sizes of the batch axes, at most three.
-        m, n, k: rows of a, columns of b, and what is summed over.
-        a_strides: in elements along the batch axes, i and k; 0 repeats.
-        b_strides: along the batch axes, k and j.
-        windows: what b is made of, if it is no matrix in memory.
-    """
-
-    a_dtype: str
-    b_dtype: str
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    a_strides: tuple[int, ...]
-    b_strides: tuple[int, ...]
-    windows: Windows | None = None
-
-    @property
-    def turns(self) -> int:
-        """How often k is gone through."""
-        return 1 if self.windows is None else self.windows.turns
-
-    @property
-    def packed_kind(self) -> str:
-        """The kind of tile that takes it from panels; its sizes and dtypes decide."""
-        if self.a_dtype in BYTES:
-            return QUADS[self.a_dtype, self.b_dtype]
-        halves = self.a_dtype == self.b_dtype == "bfloat16"
-        whole = self.k > 0 and self.k % 2 == 0 and self.windows is None
-        return "pairs" if halves and whole and multiplies_pairs() else "packed"
-
-    @property
-    def at_once(self) -> int:
-        """How many turns are packed one behind the other, so that tiles sum over all of them."""
-        return min(self.turns, max(1, DEPTH // max(self.k, 1)))
-
-
-class Choice(NamedTuple):
-    """How a problem is computed.
-
-    Attributes:
-        tile: the shape in registers and how it reads.
-        pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
-        pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
-            copies its part of an image between zeros, where tiles of the kind "sliding" read it.
-        row_blocks, panel_blocks: into how many units of work rows and columns are divided.
-        near: panels of columns that all rows of a unit go by before the next ones.
-    """
-
-    tile: Tile
-    pack_a: str
-    pack_b: str
-    row_blocks: int
-    panel_blocks: int
-    near: int
-
-
-@functools.cache
-def target() -> Target:
-    """The family of this machine's processor."""
-    machine = engine().machine
-    return target_of(machine.present, machine.triple.split("-")[0])
-
-
-def multiplies_pairs() -> bool:
-    """Whether this machine's processor multiplies and adds pairs of bfloat16."""
-    return target() == AVX512 and "avx512bf16" in engine().machine.present
-
-
-def takes_bytes(k: int) -> bool:
-    """Whether there are tiles for bytes, four of which this machine's processor takes at once."""
-    has = engine().machine.present
-    quads = {64: "avx512vnni", 32: "avxvnni"}.get(target().width, "")
-    return k > 0 and k % 4 == 0 and quads in has
-
-
-class Variation(NamedTuple):
-    """What a measurement may change about the first guess; all give the same bits.
-
-    Attributes:
-        vectors: of a tile, along columns.
-        pack_a, pack_b: as in `Choice`.
-        scale: how many more or fewer columns of b a unit of work holds.
-    """
-
-    vectors: int
-    pack_a: str
-    pack_b: str
-    scale: float
 
 
 def choose(problem: Problem, workers: int, variation: Variation | None = None) -> Choice:
@@ -252,8 +153,8 @@ def padded(problem: Problem, choice: Choice) -> Padded | None:
 def first_guess(problem: Problem, workers: int) -> Variation:
     """What is chosen without a measurement."""
     dtype = compute_dtype(problem.a_dtype)
-    lanes, vectors = lanes_of(dtype, target()), most_vectors(target())
-    readable = _readable(problem, dtype)
+    lanes, readable = lanes_of(dtype, target()), _readable(problem, dtype)
+    vectors = _fitting_vectors(problem, readable, lanes)
     panels = max(problem.n, 1) / (vectors * lanes)
     numbers = Tile(problem.packed_kind, 1, 1).numbers
     again = problem.m * problem.k // numbers * SIZES[dtype] <= AGAIN_BYTES
@@ -327,6 +228,13 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
         return Tile(kind, min(m, DOT_ROWS), vectors)
     most = most_rows(target(), vectors, kind)
     return Tile(kind, -(-m // -(-m // most)), vectors)
+
+
+def _fitting_vectors(problem: Problem, readable: bool, lanes: int) -> int:
+    """Vectors of a tile for a product of matrices, of which few rows should be computed in vain."""
+    kind = "direct" if readable else problem.packed_kind
+    tile, _ = _fitting_tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes))
+    return max(tile.vectors, most_vectors(target()) // 2)
 
 
 def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:

@@ -11,8 +11,8 @@ from ingle.fusion.device.llvm import Target, render
 
 from ..jit.engine import IRSource
 from .abi import MAX_NEST_ARGS
-from .blocking import Problem
 from .panel_elements import compute_dtype
+from .problem import Problem
 
 
 def identity(dtype: str) -> Epilogue:

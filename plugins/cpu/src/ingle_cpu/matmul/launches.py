@@ -17,10 +17,8 @@ from typing import NamedTuple
 from ingle.fusion.device.kernels import SIZES
 
 from .abi import ADDRESSES, POINTERS_AT, DriverArgs
-from .blocking import Choice as Choice
-from .blocking import Problem as Problem
 from .blocking import choose as choose
-from .blocking import depths, padded, target, three, tiles_of, widths
+from .blocking import depths, padded, three, tiles_of, widths
 from .code import (
     driver_address,
     epilogue_code,
@@ -32,12 +30,15 @@ from .code import (
 from .epilogue import Epilogue as Epilogue
 from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
+from .machine import target
 from .microkernel import lanes_of
 from .pack_launches import Packing
 from .panel_elements import a_form, b_form, compute_dtype
 from .plan import A, B, Pointer
 from .plan import Contraction as Contraction
 from .plan import EntrySpec as EntrySpec
+from .problem import Choice as Choice
+from .problem import Problem as Problem
 from .window_args import window_args
 
 GROUP = 4

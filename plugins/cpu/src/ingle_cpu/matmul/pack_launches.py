@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
 
-from .blocking import target, three
+from .blocking import three
 from .code import pack_addresses
+from .machine import target
 from .panel_elements import NUMBERS, Form, compute_dtype
 from .panels import PANEL_ARGS
 from .plan import EntrySpec, Pointer

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, commit_lock, commits, current_scope
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Handle
 from ingle.tensor.followed import is_number
 from ingle.tensor.pytree import Node, flatten, unflatten
 from ingle.tensor.structure import epoch
 from ingle.tensor.tape import NAMES
+from ingle.tensor.transactions import commit_lock, commits, current_scope
 
 from ..record.ambient_state import asked
 from ..record.log import LazyHandle, current

@@ -14,9 +14,10 @@ from itertools import repeat
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, call_alone, commit_lock, commits
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Handle
 from ingle.tensor.pytree import unflatten
+from ingle.tensor.transactions import call_alone, commit_lock, commits
 
 from ..record.log import LazyHandle
 from ..runtime.plan_codegen import DonationState

@@ -8,8 +8,12 @@ from functools import partial
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import (
-    Cell,
+from ingle.tensor.cell import Cell
+from ingle.tensor.contract import Backend, Handle
+from ingle.tensor.pytree import unflatten
+from ingle.tensor.structure import epoch
+from ingle.tensor.tape import Tape
+from ingle.tensor.transactions import (
     Scope,
     call_alone,
     commit_lock,
@@ -17,10 +21,6 @@ from ingle.tensor.cell import (
     commits,
     current_scope,
 )
-from ingle.tensor.contract import Backend, Handle
-from ingle.tensor.pytree import unflatten
-from ingle.tensor.structure import epoch
-from ingle.tensor.tape import Tape
 
 from ..ir.graph import Graph
 from ..record.log import LazyHandle

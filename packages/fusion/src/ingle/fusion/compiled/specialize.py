@@ -6,13 +6,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ingle.tensor import Tensor
-from ingle.tensor.cell import Cell, current_scope, scope_of
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Backend, Handle
 from ingle.tensor.device import backend_of, staged_on
 from ingle.tensor.followed import is_followed, is_number, plain, spelled
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import written_down
 from ingle.tensor.pytree import flatten, tree_map, unflatten
+from ingle.tensor.transactions import current_scope, scope_of
 
 from ..errors import CompileError, LeakError
 from ..fusion import Fusion

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ingle.tensor.operation import Op
@@ -22,6 +21,7 @@ from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Row, Stage
 from .folding import dots_call, fold_call
+from .nest_draft import NestDraft
 from .nests import NestCall
 from .operands import Argument, number_in
 from .row_lengths import short_length, with_strides
@@ -203,7 +203,7 @@ class Assembler:
             number = builder.load(0, dtype)
         sizes, strides = _loops(target.shape, [a.strides for a in arguments], moves is not None)
         code, (root,) = builder.finish(number)
-        draft = _NestDraft(sizes, arguments, strides, [dtype] * len(arguments), scalars)
+        draft = NestDraft(sizes, arguments, strides, [dtype] * len(arguments), scalars)
         draft.stages.append(Map(code, ((len(arguments) - 1, root),)))
         if moves is not None:
             roots = [a.root for a in arguments]
@@ -212,7 +212,7 @@ class Assembler:
         return self._call(position, draft)
 
     def _begin(
-        self, position: int, draft: _NestDraft, moved: int, whole: View, sizes: Sequence[int]
+        self, position: int, draft: NestDraft, moved: int, whole: View, sizes: Sequence[int]
     ) -> None:
         """Has rows of an operand begin where the node's starts say.
 
@@ -261,7 +261,7 @@ class Assembler:
                 dtype = f"uint{8 * SIZES[dtype]}"
             arguments.append(Argument(updates.root, (), updates.offset))
             update = builder.load(1, dtype)
-        draft = _NestDraft(
+        draft = NestDraft(
             sizes, arguments, strides[: len(arguments)], [dtype] * len(arguments), scalars
         )
         if combine is not None:
@@ -276,7 +276,7 @@ class Assembler:
         draft.begin(row, row.append("mul", "int64", (at, draft.number(row, stride))), 0)
         return self._call(position, draft, scattered=True)
 
-    def _call(self, position: int, draft: _NestDraft, scattered: bool = False) -> NestCall | None:
+    def _call(self, position: int, draft: NestDraft, scattered: bool = False) -> NestCall | None:
         sizes, outer = draft.sizes, len(draft.sizes) - 1
         if outer > MAX_OUTER:
             return None
@@ -326,52 +326,6 @@ class _Start(NamedTuple):
     low: int
     high: int
     stride: int
-
-
-@dataclass
-class _NestDraft:
-    """A kernel as it comes together; scalars of the graph come before `fixed` ones.
-
-    Attributes:
-        moved: the operand whose rows begin at a computed place.
-    """
-
-    sizes: tuple[int, ...]
-    arguments: list[Argument]
-    strides: list[tuple[int, ...]]
-    dtypes: list[str]
-    scalars: list[int]
-    stages: list[Map | Row] = field(default_factory=list)
-    fixed: list[int] = field(default_factory=list)
-    moved: int | None = None
-
-    def load(
-        self, row: CodeBuilder, view: View, dtype: str, strides: tuple[int, ...] | None = None
-    ) -> int:
-        """The element of another operand in this row."""
-        self.arguments.append(Argument(view.root, (), view.offset))
-        self.strides.append(strides or (0,) * len(self.sizes))
-        self.dtypes.append(dtype)
-        return row.load(len(self.arguments) - 1, dtype)
-
-    def number(self, row: CodeBuilder, value: int) -> int:
-        """An int64 that another shape may change without another kernel."""
-        self.fixed.append(value)
-        return row.append("scalar", "int64", (), len(self.scalars) + len(self.fixed) - 1)
-
-    def within(self, row: CodeBuilder, at: int, length: int, low: int, high: int) -> int:
-        """An index counted from the front, moved between two limits: memory stays safe."""
-        below = row.append("lt", "bool", (at, row.constant(0, "int64")))
-        wrapped = row.append("add", "int64", (at, self.number(row, length)))
-        at = row.append("select", "int64", (below, wrapped, at))
-        at = row.append("max", "int64", (at, self.number(row, low)))
-        return row.append("min", "int64", (at, self.number(row, high)))
-
-    def begin(self, row: CodeBuilder, place: int, moved: int) -> None:
-        """Has rows of an operand begin at a place."""
-        code, values = row.finish(place)
-        self.stages.insert(0, Row(code, values=values))
-        self.moved = moved
 
 
 def _once(stage: Stage) -> Stage:

@@ -12,13 +12,14 @@ import numpy as np
 
 from ingle.tensor import Tensor
 from ingle.tensor.blocks import block, holding
-from ingle.tensor.cell import Cell, Scope
+from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.followed import is_followed, is_number, plain
 from ingle.tensor.interruptions import Outside
 from ingle.tensor.moving import standing_for_move
 from ingle.tensor.operation import Op
 from ingle.tensor.tape import Tape
+from ingle.tensor.transactions import Scope
 
 from ..errors import CompileError
 from ..ir.graph import constant_entry

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..cell import Cell, Scope, current_scope, transaction
+from ..cell import Cell
 from ..contract import Aval
 from ..device import Device
 from ..errors import TraceError
 from ..programs import Traced, same_number, trace
 from ..tensor import Tensor
+from ..transactions import Scope, current_scope, transaction
 
 
 def write_back(

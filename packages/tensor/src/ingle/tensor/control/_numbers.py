@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cell import Cell, Scope, current_scope
+from ..cell import Cell
 from ..contract import Scalar
 from ..device import Device
 from ..dtypes import DType
@@ -22,6 +22,7 @@ from ..ops import add, arange, asarray, full, stack, subtract
 from ..programs import Traced
 from ..tape import Tape
 from ..tensor import Tensor
+from ..transactions import Scope, current_scope
 
 
 class NumberScope(Scope):

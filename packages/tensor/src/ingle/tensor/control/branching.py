@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..cell import Scope, transaction
 from ..contract import Aval, Handle, Scalar
 from ..device import Device
 from ..errors import ShapeError
@@ -17,6 +16,7 @@ from ..ops._batching import repeated
 from ..programs import Program, Traced, recorded
 from ..sample import Draw, Sample
 from ..tensor import Tensor
+from ..transactions import Scope, transaction
 from ._branch_gradient import cond_training, cond_vjp
 from ._cells import merged_number, trace_with_cells, write_back
 from ._leaves import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..cell import transaction
 from ..contract import Aval
 from ..device import Device
 from ..errors import BatchError, ShapeError, TraceError
@@ -16,6 +15,7 @@ from ..ops._batching import repeated
 from ..programs import Program, recorded, writing_down
 from ..sample import Draw, Sample
 from ..tensor import Tensor
+from ..transactions import transaction
 from ._cells import refuse_numbers, trace_with_cells, write_back
 from ._leaves import (
     Predicate,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..blocks import block
-from ..cell import Cell, Scope, current_scope, scope_of
+from ..cell import Cell
 from ..contract import Aval, Handle, Scalar
 from ..device import Device, staged_on
 from ..errors import OperandError
@@ -25,6 +25,7 @@ from ..levels import next_level
 from ..pytree import flatten, unflatten
 from ..tape import Tape
 from ..tensor import Tensor
+from ..transactions import Scope, current_scope, scope_of
 from .program import Program
 from .tracer import Tracer, written_down
 

@@ -268,6 +268,12 @@ def bernoulli(
 ) -> Tensor:
     """Bools that are True with probability `p`.
 
+    Args:
+        p: the probability of True.
+        shape: of the result.
+        device: where to put them; the default device if not given.
+        generator: what they are drawn from; the default generator if not given.
+
     Raises:
         ArgumentError: `p` is not in [0, 1].
 
@@ -285,6 +291,11 @@ def permutation(
     n: int, *, device: Device | str | None = None, generator: Generator | None = None
 ) -> Tensor:
     """The integers below `n` in random order, all orders equally likely up to ties of 64 bits.
+
+    Args:
+        n: how many.
+        device: where to put them; the default device if not given.
+        generator: what they are drawn from; the default generator if not given.
 
     >>> import ingle.tensor as it
     >>> sorted(it.random.permutation(5).tolist())

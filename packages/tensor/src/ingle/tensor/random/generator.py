@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from ..cell import Cell, commit_lock, commits, current_scope
+from ..cell import Cell
 from ..errors import ArgumentError
 from ..followed import is_followed
 from ..locks import Lock, renewed
 from ..ops import _rules
 from ..ops.random.bits import Place
+from ..transactions import commit_lock, commits, current_scope
 
 
 class Generator(Cell[int]):
@@ -146,6 +147,9 @@ def default_generator() -> Generator:
 
 def seed(number: int | None) -> None:
     """Restarts the default generator with a seed; None takes a fresh one.
+
+    Args:
+        number: the seed, or None.
 
     >>> import ingle.tensor as it
     >>> it.random.seed(1)

@@ -43,6 +43,8 @@ _AT_ONCE = 4
 """Elements that a work item asks memory for before it computes with the first one."""
 _MOST_ROWS = 32
 """The same down a column."""
+_MOST_TOTALS = 128
+"""The same of sums that are added up, and registers for them."""
 _WORTH_IT = 4
 """Bytes of an element from which on a kernel waits for memory, not for arithmetic: half types are
 computed in float32, to and from which each element is converted."""
@@ -151,9 +153,11 @@ class _Columns(OuterNest):
         stage, loads = self.stages[number], self._loads(number)
         if stage.stores or not loads or any(i.name == "gather" for i in stage.code):
             return 1
-        count = _MOST_ROWS
+        # Sums of sums have few columns: nothing but a column's own loads is under way.
+        is_alone = isinstance(stage.stage, Reduce) and stage.stage.reductions[0][0] == "totals"
+        count, registers = (_MOST_ROWS, _MOST_REGISTERS) if not is_alone else (_MOST_TOTALS,) * 2
         while count > 1 and (
-            count * len(loads) > _MOST_REGISTERS or count * len(stage.code) > _LONGEST_CODE
+            count * len(loads) > registers or count * len(stage.code) > _LONGEST_CODE
         ):
             count //= 2
         return count

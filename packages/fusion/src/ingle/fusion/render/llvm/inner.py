@@ -11,8 +11,9 @@ from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER
 from .partials import Partials
 from .place import InnerPlace
+from .prepared import Prepared
 from .reductions import Combiner, total_of, two_sum
-from .rows import FIXED, UNIFORM, VARYING, NestRenderer, Prepared
+from .rows import FIXED, UNIFORM, VARYING, NestRenderer
 from .text import Values, memory_type
 
 

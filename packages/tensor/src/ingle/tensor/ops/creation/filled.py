@@ -122,6 +122,11 @@ def zeros(
 ) -> Tensor:
     """A tensor of zeros, of the default float dtype if none is given.
 
+    Args:
+        shape: of the result: a size, or one for each axis.
+        dtype: the dtype; the default float dtype if not given.
+        device: where to put it; the default device if not given.
+
     >>> import ingle.tensor as it
     >>> it.zeros((2, 1)).tolist()
     [[0.0], [0.0]]
@@ -134,6 +139,11 @@ def ones(
     shape: int | Sequence[int], *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
     """A tensor of ones, of the default float dtype if none is given.
+
+    Args:
+        shape: of the result: a size, or one for each axis.
+        dtype: the dtype; the default float dtype if not given.
+        device: where to put it; the default device if not given.
 
     >>> import ingle.tensor as it
     >>> it.ones(2).tolist()
@@ -152,6 +162,12 @@ def full_like(
     device: Device | str | None = None,
 ) -> Tensor:
     """A tensor of one value with the shape, and unless given the dtype and device, of `x`.
+
+    Args:
+        x: a tensor.
+        fill_value: a number.
+        dtype: the dtype; that of `x` if not given.
+        device: where to put it; the device of `x` if not given.
 
     >>> import ingle.tensor as it
     >>> it.full_like(it.zeros((1, 2)), 3.0).tolist()
@@ -172,6 +188,11 @@ def zeros_like(
 ) -> Tensor:
     """Zeros with the shape, and unless given the dtype and device, of `x`.
 
+    Args:
+        x: a tensor.
+        dtype: the dtype; that of `x` if not given.
+        device: where to put it; the device of `x` if not given.
+
     >>> import ingle.tensor as it
     >>> it.zeros_like(it.asarray([1, 2])).tolist()
     [0, 0]
@@ -184,6 +205,11 @@ def ones_like(
     x: TensorLike, /, *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
     """Ones with the shape, and unless given the dtype and device, of `x`.
+
+    Args:
+        x: a tensor.
+        dtype: the dtype; that of `x` if not given.
+        device: where to put it; the device of `x` if not given.
 
     >>> import ingle.tensor as it
     >>> it.ones_like(it.asarray([1.5, 2.5])).tolist()
@@ -198,6 +224,11 @@ def empty(
 ) -> Tensor:
     """A tensor whose values do not matter: zeros, since values never depend on old memory.
 
+    Args:
+        shape: of the result: a size, or one for each axis.
+        dtype: the dtype; the default float dtype if not given.
+        device: where to put it; the default device if not given.
+
     >>> import ingle.tensor as it
     >>> it.empty((2, 3)).shape
     (2, 3)
@@ -210,6 +241,11 @@ def empty_like(
     x: TensorLike, /, *, dtype: object = None, device: Device | str | None = None
 ) -> Tensor:
     """Like `empty`, with the shape, and unless given the dtype and device, of `x`.
+
+    Args:
+        x: a tensor.
+        dtype: the dtype; that of `x` if not given.
+        device: where to put it; the device of `x` if not given.
 
     >>> import ingle.tensor as it
     >>> it.empty_like(it.asarray([1, 2])).dtype

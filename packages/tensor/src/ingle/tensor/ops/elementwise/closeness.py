@@ -61,6 +61,11 @@ def allclose(
 ) -> bool:
     """Whether all elements are close; see `isclose`. Waits for the values.
 
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
+        rtol, atol: how far elements may lie apart: `atol + rtol * abs(x2)`.
+        equal_nan: whether NaN is close to NaN.
+
     >>> import ingle.tensor as it
     >>> it.allclose(it.asarray([1.0, 2.0]), it.asarray([1.000001, 2.0]))
     True

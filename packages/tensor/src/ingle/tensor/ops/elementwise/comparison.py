@@ -20,6 +20,9 @@ _ANY = ("bool", *NUMERIC)
 def equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether the elements of each pair are equal; NaN equals nothing.
 
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.equal(it.asarray([1, 2]), 2).tolist()
     [False, True]
@@ -41,6 +44,9 @@ _EQUAL = binary(
 
 def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether the elements of each pair differ; NaN differs from everything.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.not_equal(it.asarray([1, 2]), 2).tolist()
@@ -69,6 +75,9 @@ _NOT_EQUAL = binary(
 def less(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 < x2` for each pair of elements; false for NaN.
 
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.less(it.asarray([1, 2, 3]), 2).tolist()
     [True, False, False]
@@ -87,6 +96,9 @@ def _less_equal(x1: Tensor, x2: Tensor) -> Tensor:
 
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 <= x2` for each pair of elements; false for NaN.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.less_equal(it.asarray([1, 2, 3]), 2).tolist()
@@ -110,6 +122,9 @@ _LESS_EQUAL = binary(
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 > x2` for each pair of elements; false for NaN.
 
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.greater(it.asarray([1, 2, 3]), 2).tolist()
     [False, False, True]
@@ -131,6 +146,9 @@ _GREATER = binary(
 
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether `x1 >= x2` for each pair of elements; false for NaN.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.greater_equal(it.asarray([1, 2, 3]), 2).tolist()

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in both of each pair, of integers or bools.
 
+    Args:
+        x1, x2: integers or bools of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.bitwise_and(it.asarray([12, 7]), 10).tolist()
     [8, 2]
@@ -52,6 +55,9 @@ _BITWISE_AND = binary(
 
 def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether both elements of each pair are true; a number is true if it is not 0.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.logical_and(it.asarray([True, True]), it.asarray([True, False])).tolist()
@@ -74,6 +80,9 @@ _LOGICAL_AND = binary(
 def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in one of each pair, of integers or bools.
 
+    Args:
+        x1, x2: integers or bools of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.bitwise_or(it.asarray([12, 7]), 10).tolist()
     [14, 15]
@@ -94,6 +103,9 @@ _BITWISE_OR = binary(
 
 def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether an element of each pair is true; a number is true if it is not 0.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.logical_or(it.asarray([True, False]), it.asarray([False, False])).tolist()
@@ -116,6 +128,9 @@ _LOGICAL_OR = binary(
 def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
     """The bits that are set in exactly one of each pair, of integers or bools.
 
+    Args:
+        x1, x2: integers or bools of shapes that broadcast; one of them may be a number.
+
     >>> import ingle.tensor as it
     >>> it.bitwise_xor(it.asarray([12, 7]), 10).tolist()
     [6, 13]
@@ -130,6 +145,9 @@ _BITWISE_XOR = binary(
 
 def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether exactly one element of each pair is true; a number is true if it is not 0.
+
+    Args:
+        x1, x2: tensors of shapes that broadcast; one of them may be a number.
 
     >>> import ingle.tensor as it
     >>> it.logical_xor(it.asarray([True, True]), it.asarray([True, False])).tolist()

@@ -313,6 +313,10 @@ _TANH_SHRINK = activation(
 def glu(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second (Dauphin et al., 1612.08083).
 
+    Args:
+        x: floats; integers are cast.
+        axis: the axis that is halved.
+
     Raises:
         ShapeError: the size of the axis is odd.
 

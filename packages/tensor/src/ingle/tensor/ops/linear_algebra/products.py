@@ -29,6 +29,9 @@ def matmul(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     A 1-d operand counts as a row (left) or column (right) and its axis is dropped again.
 
+    Args:
+        x1, x2: (..., m, k) and (..., k, n), or (k,); numbers, promoted to one dtype.
+
     Raises:
         ShapeError: an operand is 0-d, or the inner sizes differ.
 
@@ -208,6 +211,9 @@ def vecdot(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
 @guarded
 def outer(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The product of each element of one vector with each of another.
+
+    Args:
+        x1, x2: (m,) and (n,).
 
     Raises:
         ShapeError: an operand has another number of axes than one.

@@ -103,6 +103,10 @@ def _in_order(axes: int | Sequence[int], ndim: int, argument: str) -> list[int]:
 def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     """The tensor with two axes exchanged.
 
+    Args:
+        x: a tensor.
+        axis1, axis2: the axes; negative ones count from the end.
+
     >>> import ingle.tensor as it
     >>> it.swapaxes(it.zeros((2, 3, 5)), 0, 2).shape
     (5, 3, 2)
@@ -146,6 +150,9 @@ def flatten(x: TensorLike, /, start_axis: int = 0, end_axis: int = -1) -> Tensor
 @guarded
 def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """Each tensor broadcast to the shape that all have in common.
+
+    Args:
+        arrays: tensors of shapes that broadcast.
 
     Raises:
         ShapeError: the shapes do not broadcast.

@@ -93,6 +93,10 @@ CONCAT = Operation(
 def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis, which is axis `axis` of the result.
 
+    Args:
+        arrays: tensors of one shape.
+        axis: where the new axis stands in the result; negative ones count from the end.
+
     Raises:
         ShapeError: the shapes differ.
 
@@ -115,6 +119,10 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
 
 def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, each without that axis.
+
+    Args:
+        x: a tensor of at least one axis.
+        axis: the axis that goes.
 
     >>> import ingle.tensor as it
     >>> [row.tolist() for row in it.unstack(it.asarray([[1, 2], [3, 4]]))]
@@ -209,6 +217,11 @@ def split(x: TensorLike, size: int | Sequence[int], /, *, axis: int = 0) -> tupl
 @guarded
 def chunk(x: TensorLike, /, chunks: int, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensor cut into at most `chunks` pieces of equal size; the last one may be smaller.
+
+    Args:
+        x: a tensor.
+        chunks: how many pieces at most.
+        axis: the axis that is cut.
 
     Raises:
         ArgumentError: `chunks` is less than 1.

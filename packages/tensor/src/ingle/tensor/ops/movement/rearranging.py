@@ -26,6 +26,10 @@ Axes = int | Sequence[int] | None
 def flip(x: TensorLike, /, *, axis: Axes = None) -> Tensor:
     """The elements in reversed order along some axes; along all if none are given.
 
+    Args:
+        x: a tensor.
+        axis: one axis or several; all if None.
+
     >>> import ingle.tensor as it
     >>> it.flip(it.asarray([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]

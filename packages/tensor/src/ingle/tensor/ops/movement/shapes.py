@@ -92,6 +92,10 @@ def reshaped(handle: Handle, shape: Shape) -> Tensor:
 def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     """The axes in another order: axis i of the result is axis `axes[i]` of `x`.
 
+    Args:
+        x: a tensor.
+        axes: each axis of `x` once.
+
     >>> import ingle.tensor as it
     >>> it.permute_dims(it.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
@@ -140,6 +144,10 @@ PERMUTE_DIMS = Operation(
 
 def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     """The tensor repeated along axes of size 1 and along new leading axes.
+
+    Args:
+        x: a tensor.
+        shape: one that the shape of `x` broadcasts to.
 
     >>> import ingle.tensor as it
     >>> it.broadcast_to(it.asarray([1, 2]), (2, 2)).tolist()

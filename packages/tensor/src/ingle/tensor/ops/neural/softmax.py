@@ -133,6 +133,10 @@ LOG_SOFTMAX = Operation(
 def softmin(x: TensorLike, /, *, axis: int = -1) -> Tensor:
     """`softmax(-x)`: the smallest value gets the largest share.
 
+    Args:
+        x: floats; integers are cast.
+        axis: the axis along which the results sum to 1.
+
     >>> import ingle.tensor as it
     >>> it.softmin(it.asarray([0.0, 1000.0])).tolist()
     [1.0, 0.0]

@@ -165,6 +165,11 @@ def _extremum_vjp(g: Tensor, x: Tensor, out: Tensor, axis: tuple[int, ...], x_av
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The largest element along axes; NaN if there is one. Its gradient is shared among ties.
 
+    Args:
+        x: real numbers or bools.
+        axis: the axes that go, or all of them if None; negative ones count from the end.
+        keepdims: whether these axes stay, with size 1.
+
     Raises:
         ShapeError: an axis that is reduced has no elements.
 
@@ -183,6 +188,11 @@ MAX = reduction(
 
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The smallest element along axes; NaN if there is one. Its gradient is shared among ties.
+
+    Args:
+        x: real numbers or bools.
+        axis: the axes that go, or all of them if None; negative ones count from the end.
+        keepdims: whether these axes stay, with size 1.
 
     Raises:
         ShapeError: an axis that is reduced has no elements.
@@ -203,6 +213,11 @@ MIN = reduction(
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether an element along axes is true; false for no elements. A number is true if not 0.
 
+    Args:
+        x: a tensor of any dtype.
+        axis: the axes that go, or all of them if None; negative ones count from the end.
+        keepdims: whether these axes stay, with size 1.
+
     >>> import ingle.tensor as it
     >>> it.any(it.asarray([[0, 0], [0, 2]]), axis=1).tolist()
     [False, True]
@@ -219,6 +234,11 @@ _ANY_OF = reduction("any", any, kinds=_ANY, result=bool_, body=_any_of, referenc
 
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements along axes are true; true for no elements. A number is true if not 0.
+
+    Args:
+        x: a tensor of any dtype.
+        axis: the axes that go, or all of them if None; negative ones count from the end.
+        keepdims: whether these axes stay, with size 1.
 
     >>> import ingle.tensor as it
     >>> it.all(it.asarray([[1, 0], [3, 2]]), axis=1).tolist()
@@ -237,6 +257,11 @@ _ALL_OF = reduction("all", all, kinds=_ANY, result=bool_, body=_all_of, referenc
 @guarded
 def count_nonzero(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """How many elements along axes are not 0, in the default integer dtype.
+
+    Args:
+        x: a tensor of any dtype.
+        axis: the axes that go, or all of them if None; negative ones count from the end.
+        keepdims: whether these axes stay, with size 1.
 
     >>> import ingle.tensor as it
     >>> it.count_nonzero(it.asarray([[0, 3], [1, 2]]), axis=1).tolist()

@@ -1,0 +1,28 @@
+"""What this machine's processor has for products."""
+
+from __future__ import annotations
+
+import functools
+
+from ingle.fusion.device.llvm import AVX512, Target, target_of
+
+from ..jit.engine import engine
+
+
+@functools.cache
+def target() -> Target:
+    """The family of this machine's processor."""
+    machine = engine().machine
+    return target_of(machine.present, machine.triple.split("-")[0])
+
+
+def multiplies_pairs() -> bool:
+    """Whether this machine's processor multiplies and adds pairs of bfloat16."""
+    return target() == AVX512 and "avx512bf16" in engine().machine.present
+
+
+def takes_bytes(k: int) -> bool:
+    """Whether there are tiles for bytes, four of which this machine's processor takes at once."""
+    has = engine().machine.present
+    quads = {64: "avx512vnni", 32: "avxvnni"}.get(target().width, "")
+    return k > 0 and k % 4 == 0 and quads in has

@@ -1,0 +1,91 @@
+"""What is multiplied, how it is computed, and what a measurement may change about that."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ingle.fusion.device.kernels import Windows
+
+from .machine import multiplies_pairs
+from .microkernel import QUADS, Tile
+from .panel_elements import BYTES
+
+DEPTH = 1024
+"""How much of k is packed at once."""
+
+
+class Problem(NamedTuple):
+    """The operands of a contraction.
+
+    Attributes:
+        a_dtype, b_dtype: float32, float64, float16 or bfloat16, one for both; or int8 and uint8.
+        batch: sizes of the batch axes, at most three.
+        m, n, k: rows of a, columns of b, and what is summed over.
+        a_strides: in elements along the batch axes, i and k; 0 repeats.
+        b_strides: along the batch axes, k and j.
+        windows: what b is made of, if it is no matrix in memory.
+    """
+
+    a_dtype: str
+    b_dtype: str
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, ...]
+    b_strides: tuple[int, ...]
+    windows: Windows | None = None
+
+    @property
+    def turns(self) -> int:
+        """How often k is gone through."""
+        return 1 if self.windows is None else self.windows.turns
+
+    @property
+    def packed_kind(self) -> str:
+        """The kind of tile that takes it from panels; its sizes and dtypes decide."""
+        if self.a_dtype in BYTES:
+            return QUADS[self.a_dtype, self.b_dtype]
+        halves = self.a_dtype == self.b_dtype == "bfloat16"
+        whole = self.k > 0 and self.k % 2 == 0 and self.windows is None
+        return "pairs" if halves and whole and multiplies_pairs() else "packed"
+
+    @property
+    def at_once(self) -> int:
+        """How many turns are packed one behind the other, so that tiles sum over all of them."""
+        return min(self.turns, max(1, DEPTH // max(self.k, 1)))
+
+
+class Choice(NamedTuple):
+    """How a problem is computed.
+
+    Attributes:
+        tile: the shape in registers and how it reads.
+        pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
+        pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
+            copies its part of an image between zeros, where tiles of the kind "sliding" read it.
+        row_blocks, panel_blocks: into how many units of work rows and columns are divided.
+        near: panels of columns that all rows of a unit go by before the next ones.
+    """
+
+    tile: Tile
+    pack_a: str
+    pack_b: str
+    row_blocks: int
+    panel_blocks: int
+    near: int
+
+
+class Variation(NamedTuple):
+    """What a measurement may change about the first guess; all give the same bits.
+
+    Attributes:
+        vectors: of a tile, along columns.
+        pack_a, pack_b: as in `Choice`.
+        scale: how many more or fewer columns of b a unit of work holds.
+    """
+
+    vectors: int
+    pack_a: str
+    pack_b: str
+    scale: float
