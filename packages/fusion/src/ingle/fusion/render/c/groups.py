@@ -32,8 +32,8 @@ from . import helpers
 from .dialect import GroupDialect
 from .inner import InnerNest, RowPlace, each
 from .outer import OuterNest
+from .prepared import VARYING
 from .reductions import Partial, joined
-from .rows import VARYING
 from .scans import ColumnScan
 from .text import Scope, literal, value_type
 

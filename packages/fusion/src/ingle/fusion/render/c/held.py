@@ -52,8 +52,8 @@ from .held_lengths import (
 from .inner import InnerNest, RowPlace, each
 from .kept_values import values_kept
 from .pairs import WORDS, PairNest
+from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial
-from .rows import FIXED, UNIFORM, VARYING
 from .text import Scope, literal
 from .warp_folds import exchange, fold_in_warps
 

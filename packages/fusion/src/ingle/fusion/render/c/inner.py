@@ -8,8 +8,9 @@ from ...kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_fl
 from ...kernel.neutral import neutral_bits
 from ..leaves import Environment
 from . import helpers
+from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial
-from .rows import FIXED, UNIFORM, VARYING, NestRenderer, place, product
+from .rows import NestRenderer, place, product
 from .text import Scope, literal, value_type
 
 LANE_STEPS = {"unit": "1", "zero": "0"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...kernel.code import Code
 from ...kernel.nest import Row
-from .rows import VARYING, Prepared
+from .prepared import VARYING, Prepared
 
 _DEAR = 8
 """Instructions from which on a value is kept rather than computed again."""

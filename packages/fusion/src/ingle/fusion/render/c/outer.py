@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Row
 from . import helpers
+from .prepared import UNIFORM, VARYING
 from .reductions import Partial
-from .rows import UNIFORM, VARYING, NestRenderer, place, product
+from .rows import NestRenderer, place, product
 from .text import Scope, value_type
 
 COLUMN = "for (int64_t column = 0; column < width; column++)"

@@ -8,8 +8,9 @@ from . import helpers
 from .code import CodeRenderer
 from .inner import InnerNest
 from .outer import OuterNest
+from .prepared import FIXED, VARYING
 from .reductions import Partial, joined
-from .rows import FIXED, VARYING, NestRenderer
+from .rows import NestRenderer
 from .text import Scope, literal, value_type
 
 

@@ -20,7 +20,8 @@ from ...kernel.nest import Map, Nest, Operand, Row
 from ...kernel.validation import validate
 from .dialect import Dialect, GroupDialect
 from .inner import InnerNest, RowPlace
-from .rows import FIXED, UNIFORM, VARYING, place
+from .prepared import FIXED, UNIFORM, VARYING
+from .rows import place
 from .text import Scope, Source
 
 LEAST = 512

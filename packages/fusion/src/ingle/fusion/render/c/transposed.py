@@ -19,7 +19,8 @@ from ...kernel.validation import validate
 from ..leaves import Environment
 from .dialect import GroupDialect
 from .inner import InnerNest, RowPlace
-from .rows import FIXED, UNIFORM, VARYING, place, product
+from .prepared import FIXED, UNIFORM, VARYING
+from .rows import place, product
 from .text import Scope
 
 LEAST = 16

@@ -14,7 +14,7 @@ from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, is_copy, is_flat
 from .dialect import GroupDialect
 from .inner import InnerNest, RowPlace
-from .rows import VARYING
+from .prepared import VARYING
 from .text import Scope
 
 BYTES = 16

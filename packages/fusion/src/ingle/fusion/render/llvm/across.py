@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, Row, accumulators, in_blocks
-from .prepared import Prepared
+from .prepared import FIXED, UNIFORM, VARYING, Prepared
 from .reductions import Combiner
-from .rows import FIXED, UNIFORM, VARYING, NestRenderer
+from .rows import NestRenderer
 from .targets import Target
 from .text import Values, memory_type, scalar_type, suffix, vector_type
 

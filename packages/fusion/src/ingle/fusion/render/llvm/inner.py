@@ -11,9 +11,9 @@ from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER
 from .partials import Partials
 from .place import InnerPlace
-from .prepared import Prepared
+from .prepared import FIXED, UNIFORM, VARYING, Prepared
 from .reductions import Combiner, total_of, two_sum
-from .rows import FIXED, UNIFORM, VARYING, NestRenderer
+from .rows import NestRenderer
 from .text import Values, memory_type
 
 

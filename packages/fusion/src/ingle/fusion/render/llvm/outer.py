@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from ...kernel.code import SIZES
 from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Row
+from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Combiner, total_of, two_sum
-from .rows import FIXED, UNIFORM, VARYING, NestRenderer
+from .rows import NestRenderer
 from .text import Values, memory_type, scalar_type, value_type
 
 Operands = list[str | None]

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from ...kernel.code import Code
 from ...kernel.nest import Reduce, Stage, columns_of
 
+UNIFORM, FIXED, VARYING = 0, 1, 2
+"""What a value depends on: only the call; the row (or the columns); the place along the walk."""
+
 
 class Prepared(NamedTuple):
     """A stage whose code is expanded for the target.

@@ -20,12 +20,9 @@ from . import every_second
 from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER, with_contiguous_gathers
 from .invariant_division import with_invariant_divisions
-from .prepared import Prepared
+from .prepared import FIXED, UNIFORM, VARYING, Prepared
 from .targets import Target
 from .text import Values, Writer, memory_type, scalar_type, suffix, vector_type
-
-UNIFORM, FIXED, VARYING = 0, 1, 2
-"""What a value depends on: only the call; the row (or the columns); the place along the walk."""
 
 
 def lanes_of(nest: Nest, target: Target) -> int:

@@ -15,9 +15,8 @@ from .code import CodeRenderer
 from .inner import InnerNest
 from .outer import OuterNest, OuterPlace
 from .place import InnerPlace
-from .prepared import Prepared
+from .prepared import UNIFORM, Prepared
 from .reductions import Combiner
-from .rows import UNIFORM
 from .text import Values, memory_type
 
 ROWS = 4

@@ -1,16 +1,4 @@
-"""Tensors whose axes have names: operations find axes by name, whatever their order.
-
-Two tensors meet along the axes that they share by name; an axis that only one has is broadcast.
-What does not fit is an error where it happens, in terms of the names. `x.tensor` is the plain
-tensor, for everything else.
-
->>> import ingle.tensor as it
->>> from ingle.tensor import named
->>> images = named.named(it.ones((2, 3, 4)), "batch channel pixel")
->>> weights = named.named(it.asarray([1.0, 2.0, 3.0]), "channel")
->>> (images * weights).sum("channel")
-named(batch=2, pixel=4, dtype=float32, device=cpu)
-"""
+"""A tensor and the names of its axes, which operators align their operands by."""
 
 from __future__ import annotations
 
@@ -21,13 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import ops
-from .device import Device
-from .dispatch import TensorLike, handle_of, wrap
-from .dtypes import DType
-from .errors import ArgumentError, AxisError, OperandError, ShapeError
-from .gradients import Gradients
-from .tensor import Tensor
+from .. import ops
+from ..device import Device
+from ..dispatch import TensorLike, handle_of, wrap
+from ..dtypes import DType
+from ..errors import ArgumentError, AxisError, OperandError, ShapeError
+from ..gradients import Gradients
+from ..tensor import Tensor
 
 Names: TypeAlias = str | Iterable[str]
 """Names of axes: strings, or one string with spaces between them."""
@@ -49,7 +37,7 @@ def named(x: TensorLike, names: Names) -> NamedTensor:
     >>> named.named(it.zeros((2, 3)), "batch feature").names
     ('batch', 'feature')
     """
-    return NamedTensor(wrap(handle_of(x, "named")), _names(names))
+    return NamedTensor(wrap(handle_of(x, "named")), names_of(names))
 
 
 def _binary(function: Callable[[Any, Any], Tensor], swapped: bool = False) -> Any:
@@ -153,7 +141,7 @@ class NamedTensor:
         >>> named.named(it.zeros((2, 3)), "a b").align_to("b new a").tensor.shape
         (3, 1, 2)
         """
-        wanted = _names(names)
+        wanted = names_of(names)
         lost = [n for n in self.names if n not in wanted]
         if lost:
             raise AxisError(
@@ -176,7 +164,7 @@ class NamedTensor:
         >>> named.named(it.zeros((1, 3)), "a b").drop("a").names
         ('b',)
         """
-        gone = _names(names)
+        gone = names_of(names)
         for n in gone:
             if self.tensor.shape[self.axis(n)] != 1:
                 raise ShapeError(
@@ -197,7 +185,7 @@ class NamedTensor:
         >>> named.named(it.zeros((2, 3, 4)), "a b c").merge("c a", "d").sizes
         {'b': 3, 'd': 8}
         """
-        gone = _names(names)
+        gone = names_of(names)
         if not gone:
             raise ArgumentError("merge: needs at least one axis")
         at = self.axis(gone[0])
@@ -280,7 +268,7 @@ class NamedTensor:
         >>> named.named(it.ones((2, 3)), "a b").reduce(it.logsumexp, "b").names
         ('a',)
         """
-        gone = self.names if names is None else _names(names)
+        gone = self.names if names is None else names_of(names)
         axes = tuple(self.axis(n) for n in gone)
         axis = axes[0] if len(axes) == 1 else axes
         out = function(self.tensor, axis=axis, keepdims=keepdims, **options)
@@ -386,7 +374,7 @@ def apply(function: Callable[..., Any], /, *operands: Any, **options: Any) -> Na
     >>> named.apply(it.maximum, a, b).sizes
     {'a': 2, 'b': 3}
     """
-    sizes = _joint_sizes("apply", [x for x in operands if isinstance(x, NamedTensor)])
+    sizes = joint_sizes("apply", [x for x in operands if isinstance(x, NamedTensor)])
     names = tuple(sizes)
     plain = [_aligned(x, names) for x in operands]
     out = function(*plain, **options)
@@ -399,65 +387,8 @@ def apply(function: Callable[..., Any], /, *operands: Any, **options: Any) -> Na
     return NamedTensor(out, names)
 
 
-def dot(*operands: NamedTensor, over: Names) -> NamedTensor:
-    """The product of tensors, summed over the axes of some names; see `einsum`.
-
-    Args:
-        operands: named tensors. Axes that several share and that are not summed over are matched.
-        over: the names to sum over.
-
-    Raises:
-        AxisError: none of the operands has an axis of that name.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.tensor import named
-    >>> x = named.named(it.ones((2, 3)), "batch feature")
-    >>> w = named.named(it.ones((4, 3)), "unit feature")
-    >>> named.dot(x, w, over="feature").sizes
-    {'batch': 2, 'unit': 4}
-    """
-    sizes = _joint_sizes("dot", operands)
-    gone = _names(over)
-    for n in gone:
-        if n not in sizes:
-            raise AxisError(f"dot: there is no axis {n!r} among {tuple(sizes)}")
-    number = {n: i for i, n in enumerate(sizes)}
-    arguments: list[Any] = []
-    for x in operands:
-        arguments += [x.tensor, [number[n] for n in x.names]]
-    kept = tuple(n for n in sizes if n not in gone)
-    return NamedTensor(ops.einsum(*arguments, [number[n] for n in kept]), kept)
-
-
-def concat(tensors: Sequence[NamedTensor], name: str, /) -> NamedTensor:
-    """Tensors one behind another along the axis of a name; the others are aligned.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.tensor import named
-    >>> a, b = named.named(it.zeros((2, 3)), "x y"), named.named(it.zeros((3, 5)), "y x")
-    >>> named.concat([a, b], "x").sizes
-    {'x': 7, 'y': 3}
-    """
-    first = _first("concat", tensors)
-    at = first.axis(name)
-    parts = [_same_axes("concat", first, x).tensor for x in tensors]
-    return NamedTensor(ops.concat(parts, axis=at), first.names)
-
-
-def stack(tensors: Sequence[NamedTensor], name: str, /) -> NamedTensor:
-    """Tensors side by side along a new axis, the first, with a name of its own.
-
-    >>> import ingle.tensor as it
-    >>> from ingle.tensor import named
-    >>> named.stack([named.named(it.zeros(3), "x")] * 2, "copy").sizes
-    {'copy': 2, 'x': 3}
-    """
-    first = _first("stack", tensors)
-    parts = [_same_axes("stack", first, x).tensor for x in tensors]
-    return NamedTensor(ops.stack(parts, axis=0), (name, *first.names))
-
-
-def _names(names: Names) -> tuple[str, ...]:
+def names_of(names: Names) -> tuple[str, ...]:
+    """Names one by one, of which none comes twice."""
     found = tuple(names.split()) if isinstance(names, str) else tuple(names)
     for n in found:
         if found.count(n) > 1:
@@ -465,7 +396,7 @@ def _names(names: Names) -> tuple[str, ...]:
     return found
 
 
-def _joint_sizes(name: str, tensors: Sequence[NamedTensor]) -> dict[str, int]:
+def joint_sizes(name: str, tensors: Sequence[NamedTensor]) -> dict[str, int]:
     """The axes of all tensors by name, in the order in which they come, after broadcasting."""
     sizes: dict[str, int] = {}
     for x in tensors:
@@ -491,15 +422,3 @@ def _aligned(x: Any, names: tuple[str, ...]) -> Any:
             'write named(x, "...")'
         )
     return x
-
-
-def _first(name: str, tensors: Sequence[NamedTensor]) -> NamedTensor:
-    if not tensors or not all(isinstance(x, NamedTensor) for x in tensors):
-        raise OperandError(f"{name}: needs at least one named tensor, and nothing else")
-    return tensors[0]
-
-
-def _same_axes(name: str, first: NamedTensor, x: NamedTensor) -> NamedTensor:
-    if set(x.names) != set(first.names):
-        raise AxisError(f"{name}: the tensors have different axes, {first.names} and {x.names}")
-    return x.align_to(first.names)
