@@ -210,6 +210,10 @@ class TestSize:
         for damaged in (b"", b"x", b"1 2 3\n", b"-1 -1\n", b"9" * 9999):
             (tmp_path / "k" / disk_sweep.NOTE).write_bytes(damaged)
             assert [process(1), process(2)] == [1, 0]
+        for marks, looked in ((disk_sweep.MOST_MARKS - 1, 0), (disk_sweep.MOST_MARKS, 1)):
+            note = b"%d 100\n" % now[0] + disk_sweep.MARK * marks
+            (tmp_path / "k" / disk_sweep.NOTE).write_bytes(note)
+            assert process(1) == looked
         store = DiskStore(tmp_path / "k", limit=20_000)
         for number in range(300):  # a folder over its limit is swept all the same
             store.put(f"many-{number}", bytes(100))
