@@ -7,7 +7,9 @@ from ingle.dataset import (
     Dataset,
     DataValueError,
     IterableDataset,
+    Loader,
     MapDataset,
+    MemoryDataset,
     SampleIndexError,
     Subset,
     check_labels,
@@ -165,3 +167,21 @@ def test_check_labels_names_the_first_wrong_one():
         check_labels([[0, 1], [2, 0]], classes=2)
     with pytest.raises(DataValueError, match="must be integers"):
         check_labels([0.0, 1.0], classes=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ArrayDataset([[1], [2, 3]]), "array 0 is a list whose parts differ in length"),
+        (lambda: MemoryDataset([1]).map(None), "map: expected a function of a sample, got None"),
+        (
+            lambda: MemoryDataset([1]).filter("x"),
+            "filter: expected a function of a sample, got 'x'",
+        ),
+        (lambda: Loader([1], collate="x"), "Loader: collate must be a function, got 'x'"),
+        (lambda: Loader([1], transform=3), "Loader: transform must be a function, got 3"),
+    ],
+)
+def test_what_could_not_work_later_is_refused_at_once(make, message):
+    with pytest.raises(DataValueError, match=message):
+        make()

@@ -265,3 +265,9 @@ def test_loading_reports_what_does_not_fit(tmp_path: Path) -> None:
     )
     assert kept["model.0.bias"].dtype is it.float16
     assert list(kept) == ["model.0.bias"]
+
+
+@pytest.mark.parametrize("given", [{"weight": 1.0}, None, b"bytes"])
+def test_weights_that_are_no_path(given: Any) -> None:
+    with pytest.raises(importer.WeightsError, match="expected the path of a file of weights, got"):
+        importer.load_weights(nn.Linear(1, 1), given)

@@ -177,6 +177,13 @@ def test_clip_grad_norm(norm_type: float, max_norm: float, dtype: str) -> None:
         assert clipped[p].dtype is p.dtype
 
 
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, math.inf])
+def test_gradients_without_elements_have_no_norm(norm_type: float) -> None:
+    w = Parameter(it.zeros((0, 3)))
+    clipped, norm = optim.clip_grad_norm((w * 2.0).sum().backward(), 1.0, norm_type)
+    assert (norm.item(), clipped[w].shape) == (0.0, (0, 3))
+
+
 def test_clip_grad_value() -> None:
     both = Both("float32")
     clipped = optim.clip_grad_value(both.draw(), 0.3)

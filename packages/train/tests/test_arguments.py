@@ -1,5 +1,7 @@
 """Slips in what a learner or a loader is given are named at once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import ingle.tensor as it
 from ingle import nn, optim, train
 from ingle.dataset import ArrayDataset, Loader
 from ingle.tensor.errors import ArgumentError, OperandError
-from ingle.train import Accuracy, EarlyStopping, Learner, TrainingError
+from ingle.train import Accuracy, CheckpointStore, EarlyStopping, Learner, TrainingError
 
 X, Y = np.ones((8, 3), np.float32), np.zeros(8, np.int64)
 
@@ -61,9 +63,11 @@ def test_a_loss_that_is_no_number_of_a_tensor(loss, told):
         learner(loss).fit(batches(), epochs=1)
 
 
-@pytest.mark.parametrize("epochs", ["3", None, [1], True, it.ones(2)])
+@pytest.mark.parametrize("epochs", ["3", None, [1], True, it.ones(2), 1.5, -1, float("nan")])
 def test_epochs_that_are_no_number(epochs):
-    with pytest.raises(ArgumentError, match="fit: epochs must be a whole number, got"):
+    with pytest.raises(
+        ArgumentError, match="fit: epochs must be a whole number of at least 0, got"
+    ):
         learner().fit(batches(), epochs=epochs)
 
 
@@ -127,3 +131,11 @@ def test_options_of_pytorchs_loader():
 def test_numbers_that_are_none(make, told):
     with pytest.raises((ArgumentError, OperandError), match=told):
         make()
+
+
+@pytest.mark.parametrize(
+    "make", [partial(EarlyStopping, "train/loss"), partial(CheckpointStore, "kept")]
+)
+def test_a_mode_that_is_none(make):
+    with pytest.raises(ArgumentError, match="mode must be 'min' or 'max', got 'maximum'"):
+        make(mode="maximum")

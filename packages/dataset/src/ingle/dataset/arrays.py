@@ -91,7 +91,13 @@ class ArrayDataset(IndexedDataset[Any]):
 
 
 def _checked(name: str, given: Any) -> Array:
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise DataValueError(
+            f"ArrayDataset: {name} is a list whose parts differ in length; pad them to one, or put "
+            "the list itself into MemoryDataset and pad in batches: Loader(..., collate=Padding())"
+        ) from None
     if array.ndim == 0:
         raise DataValueError(f"ArrayDataset: {name} is a single value; its first axis must count")
     if array.dtype.kind == "O":

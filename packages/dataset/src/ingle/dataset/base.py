@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import SampleIndexError
+from .errors import DataValueError, SampleIndexError
 
 if TYPE_CHECKING:
     from .transforms import CachedDataset, FilterDataset, WindowDataset
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
+F = TypeVar("F", bound=Callable[..., Any])
 T_co = TypeVar("T_co", covariant=True)
 Indices = NDArray[np.int64]
 
@@ -168,6 +169,13 @@ class IndexedDataset(Generic[T]):
         from .views import ConcatDataset
 
         return ConcatDataset(self, other)
+
+
+def checked_function(who: str, function: F) -> F:
+    """The function; raises `DataValueError` at once for what no sample could be given to."""
+    if not callable(function):
+        raise DataValueError(f"{who}: expected a function of a sample, got {function!r:.80}")
+    return function
 
 
 def position(index: Any, length: int, owner: object) -> int:

@@ -114,6 +114,9 @@ class Loader:
         self.seed = as_seed(seed, "Loader")
         self.shuffle = shuffle
         self.drop_last = drop_last
+        for name, given in (("collate", collate), ("transform", transform), ("augment", augment)):
+            if given is not None and not callable(given):
+                raise DataValueError(f"Loader: {name} must be a function, got {given!r:.80}")
         self.collate = collate
         self.transform = transform
         self.augment = augment

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from .base import Dataset, IndexedDataset, Indices, position
+from .base import Dataset, IndexedDataset, Indices, checked_function, position
 from .batching import sample_at, take
 from .errors import DataValueError, SampleError
 from .views import ChosenSamples
@@ -37,7 +37,7 @@ class FilterDataset(ChosenSamples[T], Generic[T]):
 
     def __init__(self, dataset: Dataset[T], predicate: Callable[[T], object]) -> None:
         self.dataset = dataset
-        self.predicate = predicate
+        self.predicate = checked_function("filter", predicate)
 
     @cached_property
     def indices(self) -> Indices:  # type: ignore[override]

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import Dataset, IndexedDataset, Indices, position, positions
+from .base import Dataset, IndexedDataset, Indices, checked_function, position, positions
 from .batching import take, takes_copies
 from .errors import DataValueError
 from .ordering import as_seed, shuffled
@@ -27,7 +27,7 @@ class MapDataset(IndexedDataset[T], Generic[T]):
 
     def __init__(self, dataset: Dataset[Any], function: Callable[[Any], T]) -> None:
         self.dataset = dataset
-        self.function = function
+        self.function = checked_function("map", function)
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -114,6 +114,8 @@ def _norm(grads: Gradients, p: float) -> Tensor:
         return grads.norm()
     dtype = float64 if any(g.dtype is float64 for g in tensors) else float32
     parts = [abs(g.astype(dtype)) for g in tensors if g.size]
+    if not parts:  # all of them have no elements
+        return it.asarray(0.0, dtype=dtype, device=tensors[0].device)
     if p == math.inf:
         total = it.max(parts[0])
         for part in parts[1:]:

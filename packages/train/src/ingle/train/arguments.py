@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 from numbers import Real
@@ -73,9 +74,10 @@ def check_augment(augment: object, evaluated: bool) -> None:
 
 
 def require_count(name: str, given: object) -> None:
-    """Raises `ArgumentError` for what is no number to count up to."""
-    if not isinstance(given, Real) or isinstance(given, bool):
-        raise ArgumentError(f"fit: {name} must be a whole number, got {given!r:.80}")
+    """Raises `ArgumentError` for what is no number to count up to; infinity is one."""
+    real = isinstance(given, Real) and not isinstance(given, bool)
+    if not real or not (given >= 0 and (math.isinf(given) or given == int(given))):
+        raise ArgumentError(f"fit: {name} must be a whole number of at least 0, got {given!r:.80}")
 
 
 def check_loss(loss: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ingle.nn import Module
 from ingle.tensor import Cell, Gradients
 from ingle.tensor.argument_checks import whole
+from ingle.tensor.errors import ArgumentError
 
 from .errors import TrainingError
 
@@ -160,7 +161,7 @@ class EarlyStopping(Callback):
         self.monitor = monitor
         self.patience = whole("EarlyStopping", "patience", patience, least=1)
         self.min_delta = min_delta
-        self.mode = mode
+        self.mode = checked_mode("EarlyStopping", mode)
         self.restore_best = restore_best
         self.best: float | None = None
         self.waited = 0
@@ -223,6 +224,13 @@ def monitored(record: Mapping[str, float], name: str, who: str) -> float:
             hint = "; give fit(..., valid=...)"
         raise TrainingError(f"{who}: the record has no {name!r}, only {', '.join(record)}{hint}")
     return record[name]
+
+
+def checked_mode(who: str, mode: Mode) -> Mode:
+    """The mode; raises `ArgumentError` for what is none, which would be taken for "max"."""
+    if mode not in ("min", "max"):
+        raise ArgumentError(f"{who}: mode must be 'min' or 'max', got {mode!r:.80}")
+    return mode
 
 
 def better(value: float, best: float, mode: Mode, by: float = 0.0) -> bool:

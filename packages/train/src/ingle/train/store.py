@@ -16,7 +16,7 @@ from ingle.tensor import transaction
 from ingle.tensor.errors import ArgumentError
 
 from .background import BackgroundWrite, frozen
-from .callbacks import Mode, better, monitored
+from .callbacks import Mode, better, checked_mode, monitored
 from .errors import CheckpointWarning
 
 FORMAT = 1
@@ -66,7 +66,7 @@ class CheckpointStore:
         self.folder = Path(folder)
         self.keep = keep
         self.monitor = monitor
-        self.mode: Mode = mode
+        self.mode: Mode = checked_mode("CheckpointStore", mode)
         self.background = background
         self._writing: BackgroundWrite | None = None
 

@@ -47,6 +47,11 @@ def open_weights(path: str | os.PathLike[str]) -> Weights:
     >>> list(weights), weights.shape("scale")
     (['scale'], (3,))
     """
+    if not isinstance(path, str | os.PathLike):
+        raise WeightsError(
+            f"expected the path of a file of weights, got {type(path).__name__}; a dict of tensors "
+            "is set by load_state_dict(module, state)"
+        )
     place = Path(path)
     if place.is_dir():
         place = _in_folder(place)
