@@ -24,10 +24,10 @@ DISCONTINUOUS = {
 EXACTLY_ROUNDED = {
     "abs", "add", "argmax", "argmin", "argsort", "bitwise_and", "bitwise_invert", "bitwise_or",
     "bitwise_xor", "ceil", "cumulative_prod", "cumulative_sum", "divide", "equal", "floor",
-    "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "less",
-    "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum",
-    "matmul_integer", "min", "minimum", "multiply", "negative", "not_equal", "random_bits",
-    "round", "sort", "sqrt", "square", "subtract", "topk", "trunc", "where",
+    "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "kthvalue",
+    "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "max",
+    "maximum", "matmul_integer", "min", "minimum", "multiply", "negative", "not_equal",
+    "random_bits", "round", "sort", "sqrt", "square", "subtract", "topk", "trunc", "where",
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ NAMES = sorted(
     {
         *activations.KERNELS, *alignments.KERNELS, *attention.KERNELS, *normalization.KERNELS,
         *softmax.KERNELS, "argsort", "conv", "conv_input_gradient", "conv_weight_gradient", "erf",
-        "inverse_normal", "logaddexp", "random_bits", "random_normal", "random_uniform",
+        "inverse_normal", "kthvalue", "logaddexp", "random_bits", "random_normal", "random_uniform",
         "remainder", "scatter_add", "scatter_extremum", "scatter_prod", "sort", "topk", "where",
     }
 )  # fmt: skip

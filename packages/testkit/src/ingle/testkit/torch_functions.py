@@ -147,6 +147,13 @@ class TorchFunctions:
     def sort(self, x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         return self.torch.sort(x, dim=axis, descending=descending, stable=stable).values
 
+    def kthvalue(self, x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
+        # Of equal elements PyTorch's own takes any.
+        ordered, places = self.torch.sort(x, dim=axis, stable=True)
+        at = self.torch.tensor([k - 1])
+        found = tuple(t.index_select(axis, at) for t in (ordered, places))
+        return found if keepdims else tuple(t.squeeze(axis) for t in found)
+
     def topk(self, x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
         return tuple(self.torch.topk(x, k, dim=axis, largest=largest))
 

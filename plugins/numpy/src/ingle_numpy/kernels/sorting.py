@@ -43,6 +43,36 @@ def _topk(op: Op, x: Array) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, axis), order.astype(dtype, copy=False)
 
 
+def _kthvalue(op: Op, x: Array) -> tuple[Array, Array]:
+    axis, k = op.attributes["axis"], op.attributes["k"]
+    last = np.moveaxis(_comparable(x), axis, -1)
+    rows = last.reshape(-1, last.shape[-1])
+    index = np.empty((len(rows), 1), np.int64)
+    for here in row_blocks(*rows.shape):
+        index[here, 0] = _kth_places(rows[here], k)
+    index = np.moveaxis(index.reshape(*last.shape[:-1], 1), -1, axis)
+    value = np.take_along_axis(x, index, axis)
+    index = index.astype(op.attributes["dtype"].dtype, copy=False)
+    if op.attributes["keepdims"]:
+        return value, index
+    return np.squeeze(value, axis), np.squeeze(index, axis)
+
+
+def _kth_places(rows: Array, k: int) -> Array:
+    """Where the `k`-th smallest element of each row is, of equal ones by position."""
+    value = np.partition(rows, k - 1, axis=-1)[:, k - 1 : k]
+    same, missing = rows == value, value != value
+    with np.errstate(invalid="ignore"):
+        less = np.count_nonzero(rows < value, axis=-1)
+    if missing.any():  # NaN counts as the largest
+        same |= missing & (rows != rows)
+        less += missing[:, 0] * np.count_nonzero(rows == rows, axis=-1)
+    if (np.count_nonzero(same, axis=-1) > 1).any():
+        same = np.cumsum(same, axis=-1) == (k - less)[:, None]
+    found: Array = np.argmax(same, axis=-1)
+    return found
+
+
 def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
     """The positions of the first `k` elements along an axis in their order."""
     last = np.moveaxis(_comparable(x), axis, -1)
@@ -163,6 +193,7 @@ def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "argsort": _argsort,
+    "kthvalue": _kthvalue,
     "searchsorted": _searchsorted,
     "sort": _sort,
     "topk": _topk,

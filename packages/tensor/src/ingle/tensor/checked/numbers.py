@@ -206,8 +206,8 @@ def _diff(x: Any, axis: int = -1, **options: Any) -> Any:
 Checked(ops.diff, samples=_lines, reference=_diff)
 
 
-def _ordered(draw: Draw, *, which: bool) -> Iterator[Sample]:
-    """Numbers apart from one another; with the number of one, if wanted."""
+def _ordered(draw: Draw) -> Iterator[Sample]:
+    """Numbers apart from one another."""
     if draw.dtype.is_complex or draw.dtype.kind == "bool":
         return
     make = draw.apart if draw.dtype.is_floating else draw.array
@@ -215,13 +215,7 @@ def _ordered(draw: Draw, *, which: bool) -> Iterator[Sample]:
         ((5,), {}), ((3, 8), {"axis": 0}), ((2, 3, 5), {"axis": 1, "keepdims": True}),
     ):  # fmt: skip
         gradient = draw.dtype.is_floating
-        yield Sample((make(shape), *([2] if which else [])), options, gradient=gradient)
-
-
-def _kth(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
-    place = np.take(np.argsort(x, axis=axis, kind="stable"), [k - 1], axis=axis)
-    found = np.take_along_axis(x, place, axis), place
-    return found if keepdims else tuple(np.squeeze(f, axis) for f in found)
+        yield Sample((make(shape),), options, gradient=gradient)
 
 
 def _median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -239,8 +233,7 @@ def _mode(x: Any, axis: int = -1, keepdims: bool = False) -> Any:
     return tuple(np.expand_dims(b, axis) for b in both) if keepdims else both
 
 
-Checked(ops.kthvalue, samples=partial(_ordered, which=True), reference=_kth)
-Checked(ops.median, samples=partial(_ordered, which=False), reference=_median)
+Checked(ops.median, samples=_ordered, reference=_median)
 
 
 def _frequent(draw: Draw) -> Iterator[Sample]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ...contract import Shape
-from ...dispatch import TensorLike, as_floating, handle_of, refuse_storage, wrap
-from ...dtypes import float32, float64, int64
+import numpy as np
+
+from ...contract import Aval, Shape
+from ...dispatch import TensorLike, as_floating, handle_of, refuse_storage, run, wrap
+from ...dtypes import DType, default_int, float32, float64, int64
 from ...errors import ArgumentError, DTypeError, ShapeError
+from ...operation import Operation, Traits
+from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import ORDERED, as_int, broadcast_shapes, normalize_axis, widened
 from ..creation.conversion import asarray
@@ -27,7 +31,7 @@ from ..reductions.basic import any, reduced_shape
 from ..reductions.searching import argmax
 from ..scans.cumulative import cumulative_sum
 from ..scans.running import cummax
-from .sort import argsort, sort
+from .sort import argsort, as_sorted, require_ordered, sort
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -55,7 +59,8 @@ def kthvalue(
     >>> value.item(), index.item()
     (3.0, 2)
     """
-    shape = handle_of(x, "kthvalue").shape
+    handle = handle_of(x, "kthvalue")
+    shape = handle.shape
     place = normalize_axis(axis, len(shape), "kthvalue")
     number = as_int(k, "kthvalue", "k")
     if not 1 <= number <= shape[place]:
@@ -63,9 +68,61 @@ def kthvalue(
             f"kthvalue: k={number} must be between 1 and {shape[place]}, the size of axis {place} "
             f"of shape {shape}"
         )
-    index = slice_axis(argsort(x, axis=place), place, number - 1, 1)
-    value = take_along_axis(x, index, axis=place)
-    return _dropped(value, place, keepdims), _dropped(index, place, keepdims)
+    op = _KTHVALUE.op(k=number, axis=place, keepdims=bool(keepdims), dtype=default_int())
+    value, index = run(op, (handle,))
+    return value, index
+
+
+def _kthvalue_rule(
+    x: Aval, *, k: int, axis: int, keepdims: bool, dtype: DType
+) -> tuple[Aval, Aval]:
+    require_ordered("kthvalue", x)
+    shape = reduced_shape(x.shape, (axis,), keepdims)
+    return Aval(shape, x.dtype), Aval(shape, dtype)
+
+
+def _kthvalue(
+    x: Tensor, *, k: int, axis: int, keepdims: bool, dtype: DType
+) -> tuple[Tensor, Tensor]:
+    index = slice_axis(argsort(x, axis=axis).astype(dtype), axis, k - 1, 1)
+    value = take_along_axis(x, index, axis=axis)
+    return _dropped(value, axis, keepdims), _dropped(index, axis, keepdims)
+
+
+def _kthvalue_samples(draw: Draw) -> Iterator[Sample]:
+    make = draw.apart if draw.dtype.is_inexact else draw.array
+    yield Sample((make((17,)), 9), exact=True)
+    yield Sample((make((3, 5, 2)), 5), {"axis": 1, "keepdims": True}, exact=True)
+    yield Sample((make((5, 8)), 1), {"axis": 0}, exact=True)
+    ties = np.asarray([2, 1, 2, 0, 1, 2], draw.dtype.dtype)
+    for k in (1, 3, 5):
+        yield Sample((ties, k), gradient=False, exact=True)
+    if draw.dtype.is_floating:
+        odd = np.asarray([2, np.nan, -np.inf, 0.0, -0.0, np.nan, np.inf], draw.dtype.dtype)
+        for k in (2, 3, 6, 7):
+            yield Sample((odd, k), gradient=False, exact=True)
+
+
+def _kthvalue_reference(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
+    order = np.argsort(as_sorted(x), axis=axis, kind="stable")
+    index = np.take(order, [k - 1], axis)
+    value = np.take_along_axis(x, index, axis)
+    return (value, index) if keepdims else (np.squeeze(value, axis), np.squeeze(index, axis))
+
+
+_KTHVALUE = Operation(
+    "kthvalue",
+    tensors=("x",),
+    statics=("k", "axis", "keepdims", "dtype"),
+    outputs=("value", "index"),
+    rule=_kthvalue_rule,
+    traits=Traits("opaque", exactly_rounded=True),
+    body=_kthvalue,
+    batch=("axis",),
+    public=kthvalue,
+    samples=_kthvalue_samples,
+    reference=_kthvalue_reference,
+)
 
 
 @guarded

@@ -60,7 +60,7 @@ def sort(
 
 
 def _sort_rule(x: Aval, *, axis: int, descending: bool) -> Aval:
-    _ordered("sort", x)
+    require_ordered("sort", x)
     return x
 
 
@@ -69,7 +69,7 @@ def _sort(x: Tensor, *, axis: int, descending: bool) -> Tensor:
 
 
 def _sort_reference(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    out = np.sort(_wide(x), axis=axis)
+    out = np.sort(as_sorted(x), axis=axis)
     return np.flip(out, axis) if descending else out
 
 
@@ -90,7 +90,7 @@ _SORT = Operation(
 def _argsort_reference(
     x: Any, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Any:
-    x = _wide(x)
+    x = as_sorted(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
@@ -120,7 +120,7 @@ def argsort(
 
 
 def _argsort_rule(x: Aval, *, axis: int, descending: bool, dtype: DType) -> Aval:
-    _ordered("argsort", x)
+    require_ordered("argsort", x)
     return Aval(x.shape, dtype)
 
 
@@ -166,7 +166,7 @@ def topk(
 
 
 def _topk_rule(x: Aval, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple[Aval, Aval]:
-    _ordered("topk", x)
+    require_ordered("topk", x)
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(
             f"topk: k={k}, but axis {axis} of shape {x.shape} has {x.shape[axis]} elements; "
@@ -210,11 +210,13 @@ _TOPK = Operation(
 )
 
 
-def _ordered(name: str, x: Aval) -> None:
+def require_ordered(name: str, x: Aval) -> None:
+    """Refuses dtypes without an order."""
     if x.dtype.kind not in ORDERED:
         raise DTypeError(f"{name}: x must be ordered, got {x.dtype}; sort by real(x) or abs(x)")
 
 
-def _wide(x: Any) -> Any:
+def as_sorted(x: Any) -> Any:
+    """An array that NumPy sorts as the references do."""
     # The comparison of bfloat16 that NumPy sorts by does not order NaN.
     return x.astype(np.float64) if x.dtype.kind == "V" else x
