@@ -75,9 +75,12 @@ def check_augment(augment: object, evaluated: bool) -> None:
 
 def require_count(name: str, given: object) -> None:
     """Raises `ArgumentError` for what is no number to count up to; infinity is one."""
-    real = isinstance(given, Real) and not isinstance(given, bool)
-    if not real or not (given >= 0 and (math.isinf(given) or given == int(given))):
+    if not isinstance(given, Real) or isinstance(given, bool) or not _counts(float(given)):
         raise ArgumentError(f"fit: {name} must be a whole number of at least 0, got {given!r:.80}")
+
+
+def _counts(number: float) -> bool:
+    return number >= 0 and (math.isinf(number) or number.is_integer())
 
 
 def check_loss(loss: Any) -> None:
