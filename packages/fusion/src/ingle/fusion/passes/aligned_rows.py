@@ -35,7 +35,7 @@ def with_aligned_rows(graph: Graph) -> Graph:
     """
     if not any(_is_large(graph, node) for node in graph.nodes):
         return graph
-    longer = _Search(graph).found()
+    longer = _LongerRows(graph).found()
     return _Writer(graph, longer).written() if longer.products else graph
 
 
@@ -82,7 +82,7 @@ def _seen(maker: dict[int, Node], value: int, rank: int) -> _Seen:
     return _Seen(value, axes)
 
 
-class _Search:
+class _LongerRows:
     """Looks for what gets longer."""
 
     def __init__(self, graph: Graph) -> None:
