@@ -6,7 +6,7 @@ import importlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from ingle.tensor.plugins import discover
 from ingle.tensor.sample import FUNCTIONS, Checked, Draw, Sample
 
 from .trees import arrays_of, leaves_of
-
-TierName = Literal["smoke", "standard", "full"]
 
 Subject = Operation | Checked
 """What is checked: an operation, or a public function that is made of operations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ingle.fusion.device.kernels import SIZES, CodeBuilder, Expression
@@ -64,7 +64,7 @@ class VectorCode(DriverCode):
 
     # -- arguments ---------------------------------------------------------------------------
 
-    def load_args(self, kind: type[Any], addresses: Mapping[str, str] | tuple[str, ...]) -> Any:
+    def load_args(self, kind: type[Any], addresses: tuple[str, ...]) -> Any:
         """The arguments by name; those that are addresses as pointers."""
         w = self.w
         loaded: dict[str, str] = {}
@@ -117,9 +117,6 @@ class VectorCode(DriverCode):
 
     def rounded_up(self, count: str, step: int) -> str:
         return self.times(self.op("udiv", self.plus(count, str(step - 1)), str(step)), str(step))
-
-    def quotient_up(self, count: str, step: int) -> str:
-        return self.op("udiv", self.plus(count, str(step - 1)), str(step))
 
     def load(self, place: str) -> str:
         return self.w.let("x", f"load {self.vector}, ptr {place}, align {self.size}")

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-Index = tuple[slice, ...]
-
 
 def max_pool(x: Any, kernel_size: Any, **options: Any) -> Any:
     return max_pool_training(x, kernel_size, **options)[0]
