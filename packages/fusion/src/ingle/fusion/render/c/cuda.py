@@ -22,7 +22,7 @@ from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vectors_in_flight
-from .warp_rows import takes_rows, warp_rows, warps_of
+from .warp_rows import takes_rows, warp_rows
 from .work import work_of
 
 THREADS = 256
@@ -328,7 +328,7 @@ def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
     if short is not None:
         return Grid(-(-items_of(short, nest, sizes) // THREADS), THREADS, 1)
     if takes_rows(nest, sizes):
-        return Grid(-(-warps_of(nest, sizes) * WARP // THREADS), THREADS, 1)
+        return Grid(-(-units(nest, sizes) * WARP // THREADS), THREADS, 1)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
     blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])

@@ -55,7 +55,7 @@ from .pairs import WORDS, PairNest
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial
 from .text import Scope, literal
-from .warp_folds import exchange, fold_in_warps
+from .warp_folds import exchange, fold_pairs
 
 _MOST_CHUNKS = 4
 _AHEAD_REGISTERS = 48
@@ -328,7 +328,7 @@ class HeldNest(PairNest):
         else:
             body.add(*turns.lines())
         for j, p in enumerate(partials):
-            fold_in_warps(p, self.code, body)
+            fold_pairs(p, self.code, body)
             self._outside(rows, p.result_type, f"result_{number}_{j}")
             body.add(f"result_{number}_{j} = {p.result('0', self.inner_size())};")
         rows.block("", body)

@@ -17,7 +17,7 @@ from ...kernel.nest import Map, Nest, is_flat, layout, runs
 from ...kernel.validation import validate
 from .dialect import Dialect
 from .inner import InnerNest
-from .rows import VARYING
+from .prepared import VARYING
 from .short_rows import COUNTED
 from .text import Scope
 from .vectors import BYTES, MOST_REGISTERS, LoadedVector

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, accumulators, in_blocks, runs, units
 from ...kernel.validation import validate
 from .dialect import GroupDialect
 from .groups import GroupNest, is_wide
 from .held_lengths import STEP, WARP, may_hold
-from .reductions import Partial, joined
-from .text import Scope, value_type
+from .reductions import Partial
+from .text import Scope
+from .warp_folds import fold_strided
 
 LONGEST = 1024
 """Elements of a row up to which a warp is quicker than two that meet at barriers: of longer ones
@@ -43,11 +43,6 @@ def takes_rows(nest: Nest, sizes: Sequence[int]) -> bool:
     return sizes[-1] <= LONGEST and units(nest, sizes) <= _MOST
 
 
-def warps_of(nest: Nest, sizes: Sequence[int]) -> int:
-    """How many warps take a launch."""
-    return units(nest, sizes)
-
-
 def warp_rows(nest: Nest, name: str, dialect: GroupDialect) -> str:
     """The source of a kernel whose warps take a row each.
 
@@ -65,29 +60,4 @@ class WarpNest(GroupNest):
     worth_it = _WORTH_IT
 
     def fold(self, p: Partial, body: Scope) -> None:
-        """Folds the partial results of a warp in registers; each thread gets the result."""
-        apart = p.many // 2
-        while apart:
-            half = Scope()
-            half.add(f"const int64_t apart = {apart};")
-            p.fold_half(self.code, half)
-            body.block("", half)
-            apart //= 2
-        names = [p.name, p.final] if p.indexed else [p.final]
-        kinds = [value_type(p.dtype), "int64_t"] if p.indexed else [value_type(p.dtype)]
-        narrow = ["(int)" if SIZES[p.dtype] < 4 else "", ""]
-        step = Scope()
-        for name, kind, cast in zip(names, kinds, narrow, strict=False):
-            moved = f"__shfl_down_sync(0xffffffffu, {cast}{name}[0], apart)"
-            step.add(f"{name}[1] = ({kind}){moved};")
-        if p.indexed:
-            own = Scope()
-            own.add("const int64_t n = 0, apart = 1;", *p.merge(self.code))
-            step.block("", own)
-        else:
-            both = joined(p, self.code, f"{p.final}[0]", f"{p.final}[1]")
-            step.add(f"{p.final}[0] = {both};")
-        body.add("#pragma unroll")
-        body.block(f"for (int apart = {WARP // 2}; apart > 0; apart /= 2)", step)
-        for name, kind, cast in zip(names, kinds, narrow, strict=False):
-            body.add(f"{name}[0] = ({kind})__shfl_sync(0xffffffffu, {cast}{name}[0], 0);")
+        fold_strided(p, self.code, body)
