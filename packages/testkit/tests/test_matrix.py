@@ -42,7 +42,12 @@ def test_each_backend_is_a_row(tmp_path):
         "import ingle.tensor as it\n"
         "def test_device(): assert it.default_device().name == 'numpy'\n"
         "def test_wrong(): assert False\n"
+        "def test_host():\n"
+        "    import warnings\n"
+        "    from ingle.tensor.eager import HostFallbackWarning\n"
+        "    warnings.warn('it runs on the host', HostFallbackWarning)\n"
     )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     done = run_matrix(
         tmp_path, "--backend=numpy", f"--tests={tmp_path / 'test_some.py'}", "--job", "job.py"
     )
@@ -54,7 +59,7 @@ def test_each_backend_is_a_row(tmp_path):
     assert int(every) > 500
     assert found | {"testkit": ""} == {
         "device": "numpy", "native": found["native"], "composed": found["composed"],
-        "host": "0", "missing": "0", "testkit": "", "tests": "1/2", "accuracy": "0.750",
+        "host": "0", "missing": "0", "testkit": "", "tests": "2/3", "accuracy": "0.750",
         "speed": "1.00x",
     }  # fmt: skip
     assert int(found["native"]) > 100
