@@ -143,6 +143,34 @@ def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
     assert {*kept} == {shared.shape}
 
 
+def test_turns_read_a_new_weight_from_panels_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training step brings another weight each time, of which all turns read the panels."""
+    monkeypatch.setattr(loops, "_steps_at_once", lambda loop: 2)
+    begun, xs = RNG.standard_normal((64, 128)), RNG.standard_normal((270, 64, 128))
+
+    @compile
+    def run(begun: Any, weight: Any, xs: Any) -> Any:
+        return it.scan(lambda h, x: (it.tanh(h @ weight + x) * 0.5 + x * 0.5, None), begun, xs)[0]
+
+    read: list[int] = []
+    prepared = repeat._prepared
+
+    def noted(*given: Any) -> Any:
+        found = prepared(*given)
+        read.append(len(found.panels))
+        return found
+
+    monkeypatch.setattr(repeat, "_prepared", noted)
+    for _ in range(3):
+        weight = RNG.standard_normal((128, 128)) * 0.03
+        h = begun
+        for x in xs:
+            h = np.tanh(h @ weight + x) * 0.5 + x * 0.5
+        found = run(*[it.asarray(a) for a in (begun, weight, xs)])
+        np.testing.assert_allclose(found.numpy(), h, rtol=1e-9, atol=1e-11)
+    assert read == [2, 2, 2]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
 def test_a_long_loop_is_stopped_by_control_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeat, "LONG", 0.0)

@@ -133,9 +133,12 @@ class CpuExecutable:
         scalars: Sequence[Any],
         prepacks: Sequence[CpuHandle | None],
         scratch: Callable[[int], int],
+        turns: int = 1,
     ) -> PreparedLaunch:
-        """All but the run, which may be many turns; `scratch` finds memory of some bytes for it."""
-        tables, panels = self._with(self._panels(prepacks)) if prepacks else (self.usual, NO_PANELS)
+        """All but the run, which has some turns; `scratch` finds memory of some bytes for it."""
+        tables, panels = self.usual, NO_PANELS
+        if prepacks:
+            tables, panels = self._with(self._panels(prepacks, turns))
         table = tables.taken()
         place = scratch(tables.scratch) if tables.scratch else 0
         self._fill(tables, table, addresses, panels, scalars, place)
@@ -171,8 +174,8 @@ class CpuExecutable:
             return self.usual, NO_PANELS
         return self._with(found)
 
-    def _panels(self, prepacks: Sequence[CpuHandle | None]) -> list[Panels | None]:
-        return [panels_of(h, o) for h, o in zip(prepacks, self._orders, strict=True)]
+    def _panels(self, prepacks: Sequence[CpuHandle | None], calls: int = 1) -> list[Panels | None]:
+        return [panels_of(h, o, calls) for h, o in zip(prepacks, self._orders, strict=True)]
 
     def _with(self, found: Sequence[Panels | None]) -> tuple[TableSet, Sequence[Panels]]:
         """What runs where operands have the panels that were found, and those panels."""

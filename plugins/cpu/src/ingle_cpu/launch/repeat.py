@@ -57,7 +57,8 @@ def run_turns(runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
 
 def _prepared(run: Turns, scalars: Sequence[Any], scratch: Callable[[int], int]) -> PreparedLaunch:
     executable: CpuExecutable = run.executable  # type: ignore[assignment]
-    return executable.prepared(run.addresses[0].tolist(), scalars, run.prepacks, scratch)
+    first, turns = run.addresses[0].tolist(), len(run.addresses)
+    return executable.prepared(first, scalars, run.prepacks, scratch, turns)
 
 
 def _is_long(first: CpuExecutable, turns: int, pieces: float) -> bool:

@@ -128,15 +128,20 @@ def operand(launch: int, problem: Problem, workers: int, place: BufferOffset) ->
     return PackedOperand(launch, place.buffer, order, choice)
 
 
-def panels_of(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
-    """The panels of a handle, if it came often enough that they are kept."""
+def panels_of(handle: CpuHandle | None, order: PackLayout, calls: int = 1) -> Panels | None:
+    """The panels of a handle, if it came often enough that they are kept.
+
+    Args:
+        handle: the operand's; None where it is another one in each call.
+        order: of the panels.
+        calls: how many are about to read it: a loop's turns come to one each.
+    """
     if handle is None:
         return None
     prepacked = handle.prepacked
     if prepacked is None:
-        handle.prepacked = PackedCache()
-        return None
-    return prepacked.panels.get(order) or _made(handle, prepacked, order)
+        prepacked = handle.prepacked = PackedCache()
+    return prepacked.panels.get(order) or _made(handle, prepacked, order, calls)
 
 
 def cached_panels(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
@@ -145,9 +150,11 @@ def cached_panels(handle: CpuHandle | None, order: PackLayout) -> Panels | None:
     return None if prepacked is None else prepacked.panels.get(order)
 
 
-def _made(handle: CpuHandle, prepacked: PackedCache, order: PackLayout) -> Panels | None:
-    prepacked.sightings += 1
-    if prepacked.sightings < ENOUGH - 1:
+def _made(
+    handle: CpuHandle, prepacked: PackedCache, order: PackLayout, calls: int
+) -> Panels | None:
+    prepacked.sightings += calls
+    if prepacked.sightings < ENOUGH:
         return None
     nbytes = order.packing.nbytes
     if not handle.private or not _room_for(nbytes):
