@@ -13,6 +13,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.passes import decompose
 from ingle.fusion.runtime import loops
 from ingle_cpu.launch import executable, repeat
 
@@ -114,7 +115,8 @@ def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
     reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "_steps_at_once", lambda loop: 2)
-    shared, weights = RNG.standard_normal((128, 128)) * 0.03, RNG.standard_normal((270, 128, 128))
+    monkeypatch.setattr(decompose, "MOST_STEPS", 8)
+    shared, weights = RNG.standard_normal((128, 128)) * 0.03, RNG.standard_normal((12, 128, 128))
     weights *= 0.03
     begun = RNG.standard_normal((64, 128))
 
@@ -146,7 +148,8 @@ def test_panels_are_kept_of_a_weight_and_not_of_a_weight_of_each_step(
 def test_turns_read_a_new_weight_from_panels_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A training step brings another weight each time, of which all turns read the panels."""
     monkeypatch.setattr(loops, "_steps_at_once", lambda loop: 2)
-    begun, xs = RNG.standard_normal((64, 128)), RNG.standard_normal((270, 64, 128))
+    monkeypatch.setattr(decompose, "MOST_STEPS", 8)
+    begun, xs = RNG.standard_normal((64, 128)), RNG.standard_normal((10, 64, 128))
 
     @compile
     def run(begun: Any, weight: Any, xs: Any) -> Any:
