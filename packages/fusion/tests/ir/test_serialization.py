@@ -58,7 +58,7 @@ def test_it_computes_the_same_in_another_process(tmp_path):
     code = """
 import sys, numpy as np, ingle.tensor as it
 from ingle.fusion import loads
-from ingle.fusion.runtime.plan_cache import Replay
+from ingle.fusion.runtime.replay import Replay
 from ingle.tensor.device import backend_of
 folder = sys.argv[1]
 given = np.load(folder + "/given.npz")

@@ -23,7 +23,7 @@ class Planning(NumpyBackend):
         self.prepared = []
 
     def prepare(self, graph):
-        from ingle.fusion.runtime.plan_cache import Replay
+        from ingle.fusion.runtime.replay import Replay
 
         self.prepared.append(len(graph.nodes))
         return Replay(self, graph)

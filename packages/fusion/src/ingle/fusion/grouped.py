@@ -9,6 +9,6 @@ from .ir.graph import Node as Node
 from .record.log import LazyHandle as LazyHandle
 from .record.log import current as current
 from .runtime.plan_cache import Executable as Executable
-from .runtime.plan_cache import Replay as Replay
 from .runtime.plan_cache import prepare as prepare
+from .runtime.replay import Replay as Replay
 from .support.settings import is_fused as is_fused

@@ -22,7 +22,7 @@ from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
 from .passes.aligned_rows import with_aligned_rows
 from .passes.concat_of_pads import with_concat_of_pads
-from .passes.decompose import decompose
+from .passes.decompose import Decomposed, decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .runtime.custom_kernels import registrations
@@ -39,7 +39,7 @@ from .schedule.scheduler import Scheduler
 from .schedule.whole_calls import whole_calls
 from .support.settings import is_exact
 from .support.time_slices import beside
-from .symbolic.families import families_of
+from .symbolic.families import Family, families_of
 from .symbolic.sequences import FilledSequence, SymbolicSequence, generalized, symbolic_sequence
 
 if TYPE_CHECKING:
@@ -60,11 +60,59 @@ def compile_graph(
         examples: its scalars in the run at hand.
         passing: whether the graph may well come once; see `GraphPlans`.
     """
-    decomposed = decompose(graph, examples, fusion, Legality(device))
-    if device.aligns_rows:
-        decomposed = decomposed._replace(graph=with_aligned_rows(decomposed.graph))
+    decomposed = _decomposed(device, fusion, graph, examples)
     pairs = graph.donors if device.writes_over else ()
     filled = filled_sequence(device, decomposed.graph, pairs)
+    return _scheduled(device, fusion, graph, decomposed, filled, passing)
+
+
+@suspended()
+def filled_graph(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
+) -> ScheduledPlan | None:
+    """The plan of a graph that one for all sizes is filled in for; None if there is none for it.
+
+    The arguments are those of `compile_graph`; the graph may well come once.
+    """
+    decomposed = _decomposed(device, fusion, graph, examples)
+    family, numbers = _family(device, graph, decomposed)
+    found = family.found(decomposed.graph, numbers)
+    if found is None:
+        return None
+    return _scheduled(device, fusion, graph, decomposed, found, passing=True)
+
+
+@suspended()
+def note_alike(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]) -> None:
+    """Makes a graph an example for a plan for all sizes of its form."""
+    decomposed = _decomposed(device, fusion, graph, examples)
+    family, numbers = _family(device, graph, decomposed)
+    family.note(numbers)
+
+
+def _decomposed(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
+) -> Decomposed:
+    """The graph in operations that kernels are generated for."""
+    found = decompose(graph, examples, fusion, Legality(device))
+    if device.aligns_rows:
+        return found._replace(graph=with_aligned_rows(found.graph))
+    return found
+
+
+def _family(
+    device: KernelDevice, graph: Graph, decomposed: Decomposed
+) -> tuple[Family, tuple[Any, ...]]:
+    pairs = graph.donors if device.writes_over else ()
+    return families_of(device).family_of(decomposed.graph, _surroundings(pairs))
+
+
+def _scheduled(
+    device: KernelDevice, fusion: Fusion, graph: Graph, decomposed: Decomposed,
+    filled: FilledSequence, passing: bool,
+) -> ScheduledPlan:  # fmt: skip
+    """The plan of a graph whose kernels are known."""
+    pairs = graph.donors if device.writes_over else ()
     scalars = decomposed.scalars
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
@@ -87,8 +135,7 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
 
     The arguments are those of `kernel_sequence`.
     """
-    surroundings = pairs, is_exact(), registrations()
-    family, numbers = families_of(device).family_of(graph, surroundings)
+    family, numbers = families_of(device).family_of(graph, _surroundings(pairs))
     found = family.found(graph, numbers)
     if found is not None:
         return found
@@ -100,6 +147,11 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
     found = general.at(graph, numbers)
     assert found is not None, "the example answers like itself"
     return found
+
+
+def _surroundings(pairs: Donors) -> tuple[Any, ...]:
+    """What kernels depend on besides the graph."""
+    return pairs, is_exact(), registrations()
 
 
 def _general(

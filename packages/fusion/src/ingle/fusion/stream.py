@@ -21,8 +21,9 @@ from .former_values import FormerValues
 from .ir.graph import LogEntry, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
-from .runtime.plan_cache import Attempt, PlanError, Replay
+from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
+from .runtime.replay import Attempt, Replay
 from .support.refcounts import HELD_TWICE, refs
 from .support.run_ahead import setting
 from .support.source_location import Line, told_lines, user_line, with_lines

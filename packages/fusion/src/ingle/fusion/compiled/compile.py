@@ -18,7 +18,8 @@ from ingle.tensor.structure import epoch
 
 from ..errors import CompileError, PlanWarning
 from ..record.log import current
-from ..runtime.plan_cache import Replay, prepare
+from ..runtime.plan_cache import prepare
+from ..runtime.replay import Replay
 from ..support.gc_pauses import uncollected
 from .arguments import Gone, key_of, kind_of
 from .fast_call import MISSED, bind, bindable

@@ -15,7 +15,7 @@ from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
 from ..ir.graph import Graph
-from ..pipeline import compile_graph
+from ..pipeline import compile_graph, filled_graph, note_alike
 from ..support.run_ahead import setting
 from ..support.settings import is_logged, is_sliced
 from ..support.time_slices import TimeSlices, WaitNotice
@@ -24,15 +24,19 @@ from .host_ops import host_ops
 from .input_layouts import Layout, as_in_memory, layout_of
 from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
-from .plan_cache import Replay, slices_left
+from .plan_cache import slices_left
 from .plan_codegen import DonationState
 from .plan_records import StoredPlans, stored_plans
+from .replay import Replay
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
 SLICE, LEAST_SLICE, LATER = 4, 256, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
+SLICES_OF_A_FORM = 16
+"""So many at once for a plan that others wait for: operations run on new shapes meanwhile, which
+takes that much longer."""
 SLICES_OF_A_PIECE = 4
 """So many slices at once are there at most for one of the pieces in which a log runs."""
 
@@ -50,6 +54,8 @@ class GraphPlans:
 
     Attributes:
         in_slices: whether runs go without a plan of many operations until it is made bit by bit.
+        fills: whether there may be a plan for all sizes, which is filled in at once.
+        alike: graphs of the same form, with numbers, as examples for such a plan.
     """
 
     def __init__(
@@ -62,7 +68,8 @@ class GraphPlans:
         self._plans: list[CompiledPlan] = []
         self._passing = passing
         self.products = products
-        self.in_slices = False
+        self.in_slices = self.fills = False
+        self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
         self._replay: Replay | None = None
         self._others: dict[Layout, GraphPlans] = {}
         self._kept = None if passing else stored_plans(device, graph)
@@ -173,17 +180,47 @@ class GraphPlans:
         """
         few = not self.in_slices or bool(self._plans) or parts_of(self._graph) < SLICED
         halves = any(value.is_half for value in self._graph.values)
-        return not (few or not is_sliced() or halves or self._advanced(numbers))
+        if few or not is_sliced() or halves:
+            return False
+        return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
 
-    def _advanced(self, numbers: Sequence[Any]) -> bool:
-        """Runs slices of planning; returns whether there is a plan now."""
+    def filled(self, numbers: Sequence[Any]) -> bool:
+        """Whether a plan for all sizes serves the graph, which is filled in now."""
+        self.fills = False
+        if not self._plans:
+            plan = filled_graph(self._device, self._fusion, self._graph, numbers)
+            if plan is None:
+                return False
+            self._use(plan)
+            _log(f"filled in {plan.schedule}")
+        return True
+
+    def keep(self, numbers: Sequence[Any]) -> None:
+        """Keeps the plan that serves these numbers for later processes, if there is one."""
+        for plan in self._plans:
+            if self._kept is not None and plan.host(*numbers) is not None:
+                self._kept.put(numbers, plan.data)
+                return
+
+    def advanced(self, numbers: Sequence[Any]) -> bool:
+        """Goes on with making a plan that others wait for; returns whether it is there."""
+        if not is_sliced() or parts_of(self._graph) < SLICED:
+            self.serving(numbers)
+            return True
+        return self._advanced(numbers, SLICES_OF_A_FORM)
+
+    def _advanced(self, numbers: Sequence[Any], slices: int = 0) -> bool:
+        """Runs slices of planning, so many or what there is time for; returns whether there is a
+        plan now."""
         if not self._slicing.acquire(blocking=False):
             return False  # another thread is at it
         try:
             if self._plans or (self._slices is None and self._found(numbers) is not None):
                 return True
-            left, slices = slices_left.get(), 1
-            if left is not None:
+            left = slices_left.get()
+            if not slices and left is None:
+                slices = 1
+            elif not slices and left is not None:
                 slices = min(left[0], SLICES_OF_A_PIECE)
                 if not slices:
                     return False
@@ -191,7 +228,7 @@ class GraphPlans:
             if self._slices is None or self._slices.lost:
                 work = partial(
                     _planned, self._kept, self._device, self._fusion, self._graph, tuple(numbers),
-                    self._passing,
+                    self._passing, self.alike,
                 )  # fmt: skip
                 self._slices = TimeSlices(work)
                 finalize(self, self._slices.cancel).atexit = False
@@ -212,8 +249,9 @@ class GraphPlans:
     def _made(self, numbers: Sequence[Any]) -> ScheduledPlan:
         with WaitNotice(len(self._graph.nodes)).watched():
             plan = _planned(
-                self._kept, self._device, self._fusion, self._graph, numbers, self._passing
-            )
+                self._kept, self._device, self._fusion, self._graph, numbers, self._passing,
+                self.alike,
+            )  # fmt: skip
         self._use(plan)
         _log(f"planned {plan.schedule}")
         return plan
@@ -232,7 +270,7 @@ class GraphPlans:
     def _use(self, plan: CompiledPlan) -> None:
         self.products = plan.data.products
         self._plans.insert(0, plan)
-        self._replay = None
+        self._replay, self.alike = None, ()
 
     def _for(self, layout: Layout) -> GraphPlans:
         """What runs the graph on inputs that lie otherwise."""
@@ -242,15 +280,17 @@ class GraphPlans:
             found = self._others[layout] = type(self)(
                 self._device, self._fusion, graph, passing=self._passing
             )
-            found.in_slices = self.in_slices
+            found.in_slices = found.fills = self.in_slices
         return found
 
 
 def _planned(
     kept: StoredPlans | None, device: Any, fusion: Fusion, graph: Graph, numbers: Sequence[Any],
-    passing: bool,
+    passing: bool, alike: Sequence[tuple[Graph, Sequence[Any]]] = (),
 ) -> ScheduledPlan:  # fmt: skip
     """A new plan, which is kept on disk, too."""
+    for other, others_numbers in alike:
+        note_alike(device, fusion, other, others_numbers)
     plan = compile_graph(device, fusion, graph, numbers, passing)
     if kept is not None:
         kept.put(numbers, plan.data)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from ingle.tensor.blocks import call_holding, holding
-from ingle.tensor.contract import Aval, Backend, Handle, Scalar
-from ingle.tensor.device import staged_on
+from ingle.tensor.blocks import holding
+from ingle.tensor.contract import Aval, Backend, Handle
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import typed_key
 
-from ..ir.graph import Graph, LogEntry, Node, constant_entry, read_log
-from ..record.cut_log import Cut, Part, in_pieces, live_nodes, pick, trimmed
+from ..ir.graph import Graph, LogEntry, constant_entry, read_log
+from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
+from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
-from .pending_checks import call_at
+from .log_families import LogFamilies, LogFamily, SizedPlans
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
+from .replay import Replay
+
+LASTING = 4
+"""Runs after which a plan that was filled in is kept on disk, which takes as long as some runs."""
 
 
 class PlanError(Exception):
@@ -37,89 +41,12 @@ class Executable(Protocol):
         ...
 
 
-def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[int]]:
-    """For each step, given by the values that it uses, those that none uses after it."""
-    seen = set(kept)
-    dying: list[list[int]] = []
-    for used in reversed(uses):
-        mine = [n for n in dict.fromkeys(used) if n not in seen]
-        seen.update(mine)
-        dying.append(mine)
-    return dying[::-1]
-
-
-in_single_steps: ContextVar[bool] = ContextVar("ingle_single_steps", default=False)
-"""Whether the operation at hand is of many parts that run one by one, like those around it."""
-
-
 slices_left: ContextVar[list[int] | None] = ContextVar("ingle_slices_left", default=None)
 """How many more slices of planning a log that runs in pieces has time for; None for any number.
 
 There is one for each piece, but the first pieces without a plan take several: so that few plans, of
 which each has a thread of its own, are under way at a time.
 """
-
-
-class Replay:
-    """Runs a graph by `execute` of a backend, one operation after the other.
-
-    So do the parts of an operation that stands for many. A plan for these alone would
-    keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
-    its plan.
-    """
-
-    def __init__(self, backend: Backend, graph: Graph) -> None:
-        self._backend = backend
-        self._graph = graph
-        live = live_nodes(graph)
-        self._nodes = [node for node, lives in zip(graph.nodes, live, strict=True) if lives]
-        # What is no result stays: it is given, or part of the graph.
-        given = [n for n, value in enumerate(graph.values) if value.kind != "result"]
-        uses = [(*node.args, *node.results) for node in self._nodes]
-        self._last = _last_uses(uses, (*graph.outputs, *given))
-
-    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
-        graph = self._graph
-        known: dict[int, Any] = dict(zip(graph.inputs, given, strict=True))
-        for number, value in enumerate(graph.values):
-            if value.kind == "constant":
-                known[number] = Scalar(value.data, value.aval.dtype)
-        for number, x in zip(graph.scalars, numbers, strict=True):
-            known[number] = Scalar(x, graph.values[number].aval.dtype)
-        # What a composite's body creates belongs below, too.
-        with staged_on(self._backend):
-            for node, dying in zip(self._nodes, self._last, strict=True):
-                results = self._execute(node, [known[a] for a in node.args])
-                known.update(zip(node.results, results, strict=True))
-                for number in dying:
-                    del known[number]
-        return [known[o] for o in graph.outputs]
-
-    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
-        execute, inlined = self._backend.execute, node.op.operation.traits.inlined
-        if inlined == in_single_steps.get():
-            return execute(node.op, args)
-        return call_holding(in_single_steps, inlined, execute, node.op, args)
-
-
-class Attempt(Replay):
-    """A replay that goes on: where an operation raises, what depends on it is that error, which
-    names the operation's line if the graph knows it."""
-
-    def __init__(self, backend: Backend, graph: Graph) -> None:
-        super().__init__(backend, graph)
-        lines = zip(graph.nodes, graph.lines, strict=False)
-        self._lines = {node.results: line for node, line in lines}
-
-    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
-        failed = next((a for a in args if isinstance(a, BaseException)), None)
-        if failed is None:
-            try:
-                line = self._lines.get(node.results)
-                return call_at(line, self._backend, super()._execute, node, args)
-            except Exception as error:
-                failed = error
-        return [failed] * len(node.results)
 
 
 def prepare(backend: Backend, graph: Graph) -> Executable:
@@ -181,7 +108,9 @@ class _Form:
         self.first = list(numbers)
         self.keys: list[Any] = [typed_key(n) for n in numbers]
         self.varying: list[bool] = [False] * len(numbers)
+        self.family: LogFamily | None = None
         self.executable: Executable | None = None
+        self.filled: SizedPlans | None = None
         self.key: str | None = None
         self.runs = 0
         self.lock = renewed(self, "lock")
@@ -195,6 +124,8 @@ class _Form:
             if typed_key(number) != self.keys[i]:
                 self.varying[i] = True
                 self.executable = None
+                if self.family is not None:
+                    self.family.differs(self.varying)
 
 
 class PlanCache:
@@ -212,6 +143,7 @@ class PlanCache:
         self._most = most
         self._lock = renewed(self, "_lock")
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
+        self._families = LogFamilies()
         self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
@@ -277,10 +209,12 @@ class PlanCache:
             form.fit(numbers)
             form.runs += 1
             if form.executable is None and form.runs > 1:
-                form.executable = self._planned(log, outputs, numbers, form.varying)
+                form.executable = self._planned(log, outputs, numbers, form)
                 self._keep(form)
             elif form.executable is None:
-                self._recall(form, log, outputs, numbers)
+                self._take_up(form, log, outputs, numbers)
+            if form.runs == LASTING and form.filled is not None:
+                self._keep_filled(form, log, outputs, numbers)
             executable, varying = form.executable, tuple(form.varying)
             graph, form.graph = form.graph, None
         if executable is None:
@@ -299,17 +233,62 @@ class PlanCache:
         return outcome
 
     def _planned(
-        self, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any],
-        varying: Sequence[bool],
+        self, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any], form: _Form
     ) -> Executable:  # fmt: skip
-        fixed = _with_constants(log, numbers, varying)
+        fixed = _with_constants(log, numbers, form.varying)
         try:
             made = prepare(self._backend, with_donors(read_log(fixed, outputs)))
-            if hasattr(made, "in_slices"):  # no step of plain code stalls
+            if isinstance(made, SizedPlans):  # no step of plain code stalls
                 made.in_slices = True
+                made.fills = form.family is not None and form.family.serves
             return made
         except Exception as error:
             raise PlanError(error) from error
+
+    @uncollected()
+    def _take_up(
+        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
+    ) -> None:
+        """Finds a plan for what is new here, if there is one: for all sizes, where logs of the form
+        have come on others, or from another process."""
+        family = None
+        if hasattr(self._backend, "prepare"):
+            family = form.family = self._families.of(form.graph or read_log(log, outputs))
+        if family is None or family.recalls:
+            self._recall(form, log, outputs, numbers)
+        if family is not None:
+            family.note_recall(form.executable is not None)
+            if form.executable is None:
+                self._fill(form, family, log, outputs, numbers)
+
+    def _fill(
+        self, form: _Form, family: LogFamily, log: Sequence[LogEntry], outputs: Sequence[int],
+        numbers: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Takes up a plan for all sizes, and helps to make one."""
+        if family.varying is not None:
+            form.varying = list(family.varying)
+        fixed = _with_constants(log, numbers, form.varying)
+        try:
+            graph = with_donors(read_log(fixed, outputs))
+            example = graph, _those(numbers, form.varying)
+            plans = family.planned(example, lambda: prepare(self._backend, graph))
+        except Exception as error:
+            raise PlanError(error) from error
+        if plans is not None:
+            plans.in_slices = plans.fills = True
+            form.executable = form.filled = plans
+
+    def _keep_filled(
+        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
+    ) -> None:
+        """Keeps a plan for later processes that was filled in, now that it has come often."""
+        plans, form.filled = form.filled, None
+        plan_store = getattr(self._backend, "plan_store", None)
+        if plan_store is not None and plans is not None and plans is form.executable:
+            form.key = key_of_log(log, outputs, numbers, plan_store.description())
+            plans.keep(_those(numbers, form.varying))
+            self._keep(form)
 
     def _recall(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]

@@ -13,7 +13,7 @@ from ingle.tensor.programs import Program
 from ..ir.graph import Graph
 from ..support.settings import is_sliced
 from .graph_plans import GraphPlans
-from .plan_cache import in_single_steps
+from .replay import in_single_steps
 
 if TYPE_CHECKING:
     from ..fusion import Fusion

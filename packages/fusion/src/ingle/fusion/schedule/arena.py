@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,8 @@ def packed(spans: Sequence[LiveBuffer]) -> tuple[dict[int, int], int]:
         for start, end in sorted(calendar.taken(span.first, span.last)):
             if at + room <= start:
                 break
-            at = max(at, end)
+            if end > at:
+                at = end
         offsets[span.value] = at
         calendar.occupy(span.first, span.last, at, at + room)
         size = max(size, at + room)
@@ -54,11 +56,14 @@ class _Pieces:
 
     def add(self, start: int, end: int) -> None:
         """Makes one piece of it and all that it touches."""
-        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < last:
-            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last] = [start]
-        self._ends[first:last] = [end]
+        starts, ends = self._starts, self._ends
+        first, last = bisect_left(ends, start), bisect_right(starts, end)
+        if first == last:
+            starts.insert(first, start)
+            ends.insert(first, end)
+            return
+        starts[first:last] = [min(start, starts[first])]
+        ends[first:last] = [max(end, ends[last - 1])]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self._starts, self._ends, strict=True)
@@ -74,8 +79,8 @@ class _Calendar:
 
     def __init__(self, steps: int) -> None:
         self._first = 1 << (steps - 1).bit_length()
-        self._every: dict[int, _Pieces] = {}
-        self._some: dict[int, _Pieces] = {}
+        self._every: defaultdict[int, _Pieces] = defaultdict(_Pieces)
+        self._some: defaultdict[int, _Pieces] = defaultdict(_Pieces)
 
     def _cover(self, first: int, last: int) -> list[int]:
         """The largest nodes that make up the steps from one to another, both included."""
@@ -106,9 +111,9 @@ class _Calendar:
         """A piece is taken from a step to another."""
         nodes = self._cover(first, last)
         for node in nodes:
-            self._every.setdefault(node, _Pieces()).add(start, end)
+            self._every[node].add(start, end)
         for node in self._above(nodes).union(nodes):
-            self._some.setdefault(node, _Pieces()).add(start, end)
+            self._some[node].add(start, end)
 
     def taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Pieces that are not free at some time between two steps; they may overlap."""

@@ -95,6 +95,12 @@ class Family:
             self._made += 1
             return list(self._examples)
 
+    def note(self, numbers: tuple[Any, ...]) -> None:
+        """Makes an example of numbers that nothing is planned for."""
+        with self._lock:
+            if numbers not in self._examples:
+                self._note(numbers)
+
     def _note(self, numbers: tuple[Any, ...]) -> None:
         """Keeps examples, of many the first and the last ones."""
         if len(self._examples) == MOST_EXAMPLES:

@@ -1,0 +1,91 @@
+"""A graph without a plan: one operation after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from ingle.tensor.blocks import call_holding
+from ingle.tensor.contract import Backend, Handle, Scalar
+from ingle.tensor.device import staged_on
+
+from ..ir.graph import Graph, Node
+from ..record.cut_log import live_nodes
+from .pending_checks import call_at
+
+in_single_steps: ContextVar[bool] = ContextVar("ingle_single_steps", default=False)
+"""Whether the operation at hand is of many parts that run one by one, like those around it."""
+
+
+class Replay:
+    """Runs a graph by `execute` of a backend, one operation after the other.
+
+    So do the parts of an operation that stands for many. A plan for these alone would
+    keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
+    its plan.
+    """
+
+    def __init__(self, backend: Backend, graph: Graph) -> None:
+        self._backend = backend
+        self._graph = graph
+        live = live_nodes(graph)
+        self._nodes = [node for node, lives in zip(graph.nodes, live, strict=True) if lives]
+        # What is no result stays: it is given, or part of the graph.
+        given = [n for n, value in enumerate(graph.values) if value.kind != "result"]
+        uses = [(*node.args, *node.results) for node in self._nodes]
+        self._last = _last_uses(uses, (*graph.outputs, *given))
+
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
+        graph = self._graph
+        known: dict[int, Any] = dict(zip(graph.inputs, given, strict=True))
+        for number, value in enumerate(graph.values):
+            if value.kind == "constant":
+                known[number] = Scalar(value.data, value.aval.dtype)
+        for number, x in zip(graph.scalars, numbers, strict=True):
+            known[number] = Scalar(x, graph.values[number].aval.dtype)
+        # What a composite's body creates belongs below, too.
+        with staged_on(self._backend):
+            for node, dying in zip(self._nodes, self._last, strict=True):
+                results = self._execute(node, [known[a] for a in node.args])
+                known.update(zip(node.results, results, strict=True))
+                for number in dying:
+                    del known[number]
+        return [known[o] for o in graph.outputs]
+
+    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        execute, inlined = self._backend.execute, node.op.operation.traits.inlined
+        if inlined == in_single_steps.get():
+            return execute(node.op, args)
+        return call_holding(in_single_steps, inlined, execute, node.op, args)
+
+
+class Attempt(Replay):
+    """A replay that goes on: where an operation raises, what depends on it is that error, which
+    names the operation's line if the graph knows it."""
+
+    def __init__(self, backend: Backend, graph: Graph) -> None:
+        super().__init__(backend, graph)
+        lines = zip(graph.nodes, graph.lines, strict=False)
+        self._lines = {node.results: line for node, line in lines}
+
+    def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        failed = next((a for a in args if isinstance(a, BaseException)), None)
+        if failed is None:
+            try:
+                line = self._lines.get(node.results)
+                return call_at(line, self._backend, super()._execute, node, args)
+            except Exception as error:
+                failed = error
+        return [failed] * len(node.results)
+
+
+def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[int]]:
+    """For each step, given by the values that it uses, those that none uses after it."""
+    seen = set(kept)
+    dying: list[list[int]] = []
+    for used in reversed(uses):
+        mine = [n for n in dict.fromkeys(used) if n not in seen]
+        seen.update(mine)
+        dying.append(mine)
+    return dying[::-1]

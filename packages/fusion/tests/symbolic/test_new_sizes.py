@@ -1,0 +1,150 @@
+"""Plain code on sizes that are new: once a few have come, the next ones have a plan at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion.runtime import graph_plans, plan_cache, replay
+from ingle.fusion.runtime.log_families import IN_VAIN
+from ingle.fusion.symbolic import families
+from ingle.testkit.bits import same_bits
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How many logs ran without a plan, and how many plans were filled in."""
+    found = {"replayed": 0, "filled": 0, "looked": 0}
+    run_alone, filled = replay.Replay.__call__, graph_plans.filled_graph
+
+    def replayed(self, given, numbers):
+        names = {node.op.operation.name for node in self._graph.nodes}
+        found["replayed"] += {"concat", "softmax"} <= names
+        return run_alone(self, given, numbers)
+
+    def looked(*args):
+        plan = filled(*args)
+        found["looked"] += 1
+        found["filled"] += plan is not None
+        return plan
+
+    monkeypatch.setattr(families, "_of", type(families._of)())
+    monkeypatch.setattr(replay.Replay, "__call__", replayed)
+    monkeypatch.setattr(graph_plans, "filled_graph", looked)
+    forget_plans(monkeypatch)
+    monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
+    return found
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+
+
+def forget_plans(monkeypatch):
+    x = it.zeros(1, device="cpu")
+    x.tolist()  # what is recorded from here on is a new stream
+    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
+
+
+WEIGHT, SCALE = drawn(24, 24), drawn(24)
+
+
+def mixed(x, factor=0.7):
+    """A layer's work on `(length, 24)`, and a row of it."""
+    weight, scale = (it.asarray(a, device=x.device) for a in (WEIGHT, SCALE))
+    y = it.layer_norm(x, (24,), scale)
+    y = it.softmax(y @ weight * factor + 1.0, axis=-1)
+    z = it.gelu(it.concat([x, y], axis=0) @ weight)
+    return it.sum(z, axis=0), z[-1:] * it.max(z, axis=0)
+
+
+def run(length, function=mixed, device="cpu"):
+    x = it.asarray(drawn(length, 24), device=device)
+    return [np.asarray(y) for y in function(x)]
+
+
+def test_the_fourth_size_has_a_plan_when_it_comes_for_the_first_time(counts, at_once):
+    for length in (520, 540, 560):
+        run(length)
+    assert counts == {"replayed": 3, "filled": 0, "looked": 0}
+    got = {length: run(length) for length in (580, 600, 640)}
+    assert counts["replayed"] == 3
+    assert counts["filled"] == 3
+    for length, results in got.items():
+        for ours, theirs in zip(results, run(length, device="numpy"), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+def test_a_plan_that_is_filled_in_gives_the_bits_of_operations_alone(counts, at_once, monkeypatch):
+    lengths = (*range(513, 530), 600, 1023, 1024, 1025, 700)
+    found = {length: run(length) for length in lengths}
+    assert counts["filled"] > len(lengths) // 2
+    monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
+    forget_plans(monkeypatch)
+    for length in lengths:
+        before = counts["replayed"]
+        alone = run(length)
+        assert counts["replayed"] == before + 1
+        for a, b in zip(found[length], alone, strict=True):
+            assert same_bits(a, b), length
+
+
+def test_a_size_that_comes_again_keeps_the_plan_that_was_filled_in(counts, at_once):
+    for length in (520, 540, 560, 580):
+        run(length)
+    first = run(580)
+    assert counts["filled"] == 1
+    for a, b in zip(first, run(580), strict=True):
+        assert same_bits(a, b)
+    assert counts["looked"] == 1
+
+
+def test_the_plan_is_made_in_slices_between_runs(counts, monkeypatch):
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
+    monkeypatch.setattr(graph_plans, "SLICES_OF_A_FORM", 1)
+
+    def long(x):
+        for _ in range(6):
+            x = mixed(x)[1] + x
+        return x, x * 2.0
+
+    found = [run(520 + 3 * k, long) for k in range(36)]
+    assert counts["filled"] > 5
+    assert counts["replayed"] > 3
+    for k in (2, 20, 35):
+        for ours, theirs in zip(found[k], run(520 + 3 * k, long, "numpy"), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_numbers_that_change_with_the_size_are_followed(counts, at_once):
+    for length in (520, 540, 560, 580, 600):
+        (ours, _), (theirs, _) = (
+            run(length, lambda x: mixed(x, 1.0 / x.shape[0]), device) for device in ("cpu", "numpy")
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
+    assert counts["filled"] == 2
+
+
+def test_numbers_that_change_from_run_to_run_vary_for_new_sizes_too(counts, at_once):
+    for length in (520, 540, 560, 580, 600, 620):
+        for factor in (0.5, 0.25):
+            (ours, _), (theirs, _) = (
+                run(length, lambda x: mixed(x, factor), device)  # noqa: B023
+                for device in ("cpu", "numpy")
+            )
+            np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
+    assert counts["replayed"] <= 4
+    assert counts["filled"] >= 2
+
+
+def test_what_no_plan_serves_is_not_looked_for_for_ever(counts, at_once, monkeypatch):
+    monkeypatch.setattr(families.Family, "found", lambda *_: None)
+    for length in range(520, 560):
+        run(length)
+    assert counts["looked"] <= IN_VAIN + 1
