@@ -198,7 +198,9 @@ class Log:
                 args.append(self.number(x))
             else:
                 args.append(self.operand(x))  # type: ignore[arg-type]
-        if op.operation.traits.kind != "elementwise":
+        kind = op.operation.traits.kind
+        # A movement of one value reads no index that may be wrong.
+        if kind != "elementwise" and (kind != "movement" or len(inputs) > 1):
             self._note(op, inputs)
         number, entry = self._count, tuple(args)
         made: tuple[LazyHandle, ...]
