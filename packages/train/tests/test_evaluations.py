@@ -19,6 +19,7 @@ from ingle.train import (
     TrainingError,
     read_jsonl,
 )
+from ingle.train.callbacks import better
 
 
 class Watch(Callback):
@@ -212,3 +213,12 @@ def test_a_checkpoint_of_another_model_is_named(tmp_path):
         resumed.fit(loader(), epochs=2, resume=True)
     assert (other.weight.numpy() == before).all()
     assert resumed.steps == 0
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_nothing_is_worse_than_nan_and_equal_is_not_better(mode):
+    nan = float("nan")
+    assert better(1.0, nan, mode)
+    assert not better(nan, 1.0, mode)
+    assert not better(nan, nan, mode)
+    assert not better(1.0, 1.0, mode)
