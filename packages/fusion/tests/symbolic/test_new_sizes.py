@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime import graph_plans, plan_cache, replay
+from ingle.fusion.runtime import graph_plans, log_families, plan_cache, replay
 from ingle.fusion.runtime.log_families import IN_VAIN
 from ingle.fusion.symbolic import families
 from ingle.testkit.bits import same_bits
@@ -30,6 +30,7 @@ def counts(monkeypatch):
         return plan
 
     monkeypatch.setattr(families, "_of", type(families._of)())
+    monkeypatch.setattr(log_families, "SHARE", float("inf"))
     monkeypatch.setattr(replay.Replay, "__call__", replayed)
     monkeypatch.setattr(graph_plans, "filled_graph", looked)
     forget_plans(monkeypatch)
@@ -67,6 +68,18 @@ def mixed(x, factor=0.7):
 def run(length, function=mixed, device="cpu"):
     x = it.asarray(drawn(length, 24), device=device)
     return [np.asarray(y) for y in function(x)]
+
+
+def test_what_may_never_come_again_is_filled_in_for_a_share_of_the_time(
+    counts, at_once, monkeypatch
+):
+    """What comes again has its plan in any case."""
+    monkeypatch.setattr(log_families, "SHARE", 0.0)
+    for length in (520, 540, 560, 580, 600, 620):
+        run(length)
+    assert (counts["replayed"], counts["filled"]) == (5, 1)
+    run(600), run(620)
+    assert counts["replayed"] == 5
 
 
 def test_the_fourth_size_has_a_plan_when_it_comes_for_the_first_time(counts, at_once):

@@ -7,6 +7,7 @@ all sizes is made between the runs of the first ones, and filled in for each of 
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -24,6 +25,10 @@ LEAST = 8
 """Operations from which on a log is worth it."""
 IN_VAIN = 8
 """So many logs may have looked for a plan and found none, and as many as have found one."""
+
+SHARE = 0.5
+"""Of the time that logs ran without a plan: so long it may take to fill in plans for logs that may
+never come again. What comes again has its plan in any case."""
 
 NEVER = 1 << 62
 """A count that no other comes up to."""
@@ -88,6 +93,7 @@ class LogFamily:
 
     Attributes:
         varying: which of their numbers vary from run to run; None while that is not known.
+        alone: the seconds that they ran without a plan.
     """
 
     def __init__(self) -> None:
@@ -99,6 +105,7 @@ class LogFamily:
         self._made = self._served = self._missed = 0
         self._recalled = self._unknown = 0
         self.varying: Sequence[bool] | None = None
+        self.alone = self._filling = 0.0
 
     def differs(self, varying: Sequence[bool]) -> None:
         """Notes that other numbers vary than was known, so that graphs have other forms."""
@@ -131,8 +138,13 @@ class LogFamily:
             planned: what is to run its graph.
         """
         if self.serves:
+            if self._filling > self.alone * SHARE:
+                return None
+            start = time.perf_counter()
             made = planned()
-            if isinstance(made, SizedPlans) and made.filled(example[1]):
+            found = isinstance(made, SizedPlans) and made.filled(example[1])
+            self._filling += time.perf_counter() - start
+            if isinstance(made, SizedPlans) and found:
                 self._served += 1
                 return made
             self._missed += 1
