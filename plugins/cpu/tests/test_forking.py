@@ -111,7 +111,7 @@ def test_children_compute_while_a_thread_of_the_parent_works():
     assert done.stdout.strip() == "fine", done.stdout + done.stderr
 
 
-HELD = {"cell.py", "late_imports.py", "pool.py", "engine.py", "queue.py"}
+HELD = {"late_imports.py", "pool.py", "engine.py", "queue.py", "transactions.py"}
 """Whose locks are held over a fork."""
 RENEWED = {"locks.py", "time_slices.py"}
 """Who makes locks and conditions anew in a child."""

@@ -36,7 +36,7 @@ def test_the_bits_are_those_of_the_processor(
         found.append([it.astype(x, it.float64).numpy() for _ in range(3) for x in both(*given)])
         if where == "tilegpu":
             sources = explain(both, *given, source=True, runs=0).sources
-            assert any("tile" in source for source in sources) == (min(shape) >= 16)
+            assert any("first_column" in source for source in sources) == (min(shape) >= 16)
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -163,7 +163,7 @@ class Cpu(NumpyBackend):
 
     def contracts_bytes(self, avals: Sequence[Aval]) -> bool:
         """Whether there is a template for a product of these matrices of bytes."""
-        taken: bool = late("ingle_cpu.matmul.blocking").takes_bytes(avals[0].shape[-1])
+        taken: bool = late("ingle_cpu.matmul.machine").takes_bytes(avals[0].shape[-1])
         return taken
 
     def takes_windows(self, problem: WindowProblem) -> bool:

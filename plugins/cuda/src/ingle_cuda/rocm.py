@@ -34,6 +34,7 @@ NAMES = {
     "cuModuleLoadData": "hipModuleLoadData",
     "cuModuleGetFunction": "hipModuleGetFunction",
     "cuLaunchKernel": "hipModuleLaunchKernel",
+    "cuLaunchKernelEx": "hipDrvLaunchKernelEx",
     "nvrtcVersion": "hiprtcVersion",
     "nvrtcCreateProgram": "hiprtcCreateProgram",
     "nvrtcCompileProgram": "hiprtcCompileProgram",
