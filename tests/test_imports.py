@@ -1,0 +1,40 @@
+"""Every module can be imported, and what is imported late by name is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from workspace import MEMBERS, ROOT
+
+PROGRAM = r"""
+import importlib, re, sys
+from pathlib import Path
+
+LATE = re.compile(r'\blate\(\s*"(ingle[a-z_.]+)"\s*\)(?:\s*\.(\w+))?')
+failed = []
+for folder in map(Path, sys.argv[1:]):
+    for file in sorted(folder.rglob("*.py")):
+        parts = file.relative_to(folder).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if parts[-1] == "__main__":
+            continue
+        try:
+            importlib.import_module(name)
+            for module, attribute in LATE.findall(file.read_text("utf-8")):
+                found = importlib.import_module(module)
+                if attribute and not hasattr(found, attribute):
+                    failed.append(f"{name}: {module} has no {attribute}")
+        except Exception as error:
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+print("\n".join(failed), end="")
+"""
+
+
+def test_every_module_can_be_imported_and_has_what_is_asked_for_late() -> None:
+    """Types say nothing of what stands in a string, and no test needs modules for every device."""
+    folders = [str(member.folder / "src") for member in MEMBERS]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *folders]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == ""
