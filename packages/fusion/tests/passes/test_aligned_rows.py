@@ -13,7 +13,7 @@ import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, explain, pipeline
 from ingle.fusion.ir.graph import Graph
-from ingle.fusion.passes.aligned_rows import FEWEST, LINE, with_aligned_rows
+from ingle.fusion.passes.aligned_rows import FEWEST_ALIGNED, LINE, with_aligned_rows
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def loss(h: Any, weight: Any, wanted: Any) -> Any:
 @pytest.mark.usefixtures("aligned")
 def test_a_vocabulary_is_copied_by_nothing() -> None:
     """Its logits, their gradient and its weights are computed in longer rows."""
-    words = FEWEST + 45
+    words = FEWEST_ALIGNED + 45
     h, weight = drawn(264, 256, dtype="float32"), drawn(words, 256, dtype="float32") * 0.1
     wanted = it.asarray(np.arange(264) % words)
     both = compile(value_and_grad(loss, argnums=(0, 1)))

@@ -11,14 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingle.fusion.device.kernels import HALVES
+from ingle.fusion.device.kernels import FEWEST_ALIGNED, HALVES, LINE, aligned_size
 
 from .cublas import LARGEST, Operand, Product
-
-LINE = 8
-"""Elements of a half type in 16 bytes."""
-FEWEST = 256
-"""Rows, columns and terms from which on copies take less time than they save."""
 
 
 def aligned(
@@ -37,21 +32,17 @@ def aligned(
         with rows of these sizes, as it does not lie well where it belongs.
     """
     batch, m, n, k, a, b = product[:6]
-    if product.dtype not in HALVES or min(m, n, k) < FEWEST or a.copied or b.copied:
+    if product.dtype not in HALVES or min(m, n, k) < FEWEST_ALIGNED or a.copied or b.copied:
         return product, False
     if max(m, n, k) > LARGEST - LINE:
         return product, False
-    terms = _up(k) if not a.transposed or b.transposed else k
+    terms = aligned_size(k) if not a.transposed or b.transposed else k
     free = not row or shifted[2] or not _lies(batch, n, row, steps)
-    columns = _up(n) if free else n
-    rows = _up(m) if free and a.transposed else m
+    columns = aligned_size(n) if free else n
+    rows = aligned_size(m) if free and a.transposed else m
     left = _padded(a, batch, (rows, terms), (m, k), shifted[0])
     right = _padded(b, batch, (terms, columns), (k, n), shifted[1])
     return product._replace(m=rows, n=columns, k=terms, a=left, b=right), free
-
-
-def _up(size: int) -> int:
-    return -(-size // LINE) * LINE
 
 
 def _lies(batch: tuple[int, ...], length: int, row: int, steps: Sequence[int]) -> bool:
@@ -72,7 +63,7 @@ def _padded(
     lines, length = sizes[::-1] if x.transposed else sizes
     if sizes == own and not shifted and _lies(batch, length, x.leading, x.steps):
         return x
-    length = _up(length)
+    length = aligned_size(length)
     steps, count = [], lines * length
     for size, step in zip(reversed(batch), reversed(x.steps), strict=True):
         steps.append(count if step else 0)  # what repeats is copied once

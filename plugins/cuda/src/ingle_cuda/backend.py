@@ -22,16 +22,9 @@ from ingle.fusion.device import (
     axes_by_strides,
     taker,
 )
-from ingle.fusion.device.cuda import (
-    AFTER_OTHERS,
-    THREADS,
-    for_launch,
-    for_strides,
-    grid_of,
-    sums_beside_rows,
-)
+from ingle.fusion.device.cuda import AFTER_OTHERS, THREADS, launch_of, sums_beside_rows
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
-from ingle.fusion.device.kernels import Nest, WindowProblem, layout, units
+from ingle.fusion.device.kernels import Nest, WindowProblem, layout
 from ingle.tensor import settings
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.device import Device
@@ -290,18 +283,11 @@ class CudaBackend(KernelBackend):
         self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int]
     ) -> None:
         """Runs all units of a nest by itself, without a plan."""
-        grid = grid_of(nest, sizes, self.limits.processors)
         assert len(args) == layout(nest).scalar(len(nest.scalars))
-        across, taken = for_strides(nest, "nest", args), units(nest, sizes)
-        source: Nest | str
-        if across is not None:
-            source, grid, taken = across
-        else:
-            own = for_launch(nest, "nest", args) if sizes else None
-            source = nest if own is None else own
+        source, grid, taken = launch_of(nest, "nest", args, self.limits.processors)
         behind = [*args, 0, taken, grid.grain]
         given = (ctypes.c_int64 * (len(pointers) + 1 + len(behind)))(*pointers, 0, *behind)
-        kernel = self.kernel(source)
+        kernel = self.kernel(source or nest)
         self.enter()
         with self.lock, told(self.device, "a kernel was launched"):
             self.enqueue(kernel, given, grid.blocks, grid.threads, self.stream)

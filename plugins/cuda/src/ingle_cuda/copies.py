@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.fusion.device.kernels import SIZES, ContractionCall, Windows
+from ingle.fusion.device.kernels import LINE, SIZES, ContractionCall, Windows
 
-from .alignment import LINE
 from .cublas import Operand, Product
 from .sources import (
     COPY,

@@ -177,6 +177,7 @@ class Executable:
         Returns:
             Where the next step's scalars lie.
         """
+        overlap = numbers is None and self._overlaps
         if isinstance(step, JoinedStep):
             if any(one.is_idle(buffers) for one in step.steps) or not step.is_apart(buffers):
                 for one in step.steps:
@@ -187,7 +188,6 @@ class Executable:
                 given.append(_argument(one, buffers, numbers, table))
                 table += 8 * one.numbers[1]
             whole, blocks = step.together(given)
-            overlap = numbers is None and self._overlaps
             threads = step.steps[0].threads
             self._backend.enqueue(step.kernel, whole, blocks, threads, stream, overlap)
             return table
@@ -200,10 +200,7 @@ class Executable:
             return table
         if not step.is_idle(buffers):
             argument = _argument(step, buffers, numbers, table)
-            self._backend.enqueue(
-                step.kernel, argument, step.blocks, step.threads, stream,
-                numbers is None and self._overlaps,
-            )  # fmt: skip
+            self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream, overlap)
         return table + 8 * step.numbers[1]
 
     def _write(self, numbers: dict[int, int]) -> None:

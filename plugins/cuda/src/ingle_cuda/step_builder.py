@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
-from ingle.fusion.device.cuda import (
-    THREADS,
-    Grid,
-    for_launch,
-    for_scatter,
-    for_strides,
-    grid_of,
-)
+from ingle.fusion.device.cuda import THREADS, Grid, for_scatter, launch_of
 from ingle.fusion.device.executables import compiled
 from ingle.fusion.device.kernels import (
     SIZES,
@@ -26,7 +19,6 @@ from ingle.fusion.device.kernels import (
     epilogue_of,
     is_copy,
     layout,
-    units,
 )
 
 from .alignment import aligned
@@ -122,9 +114,7 @@ class StepBuilder:
             scattered = self._scatter(launch, call, pointers, numbers)
             if scattered:
                 return scattered
-            step = self._nest(
-                launch, call.nest, call.sizes, pointers, numbers, launch.scalars, call.fixed
-            )
+            step = self._nest(launch, call.nest, pointers, numbers, launch.scalars, call.fixed)
             return [step] if step.blocks else []
         if isinstance(launch.call, WholeCall):
             library = library_step(self._backend, launch, launch.call)
@@ -133,24 +123,16 @@ class StepBuilder:
         return self._product(launch, launch.call)
 
     def _nest(
-        self, launch: Launch, nest: Nest, sizes: Sequence[int],
-        pointers: tuple[tuple[int, int], ...], numbers: Sequence[int], scalars: tuple[int, ...],
-        fixed: Sequence[int],
+        self, launch: Launch, nest: Nest, pointers: tuple[tuple[int, int], ...],
+        numbers: Sequence[int], scalars: tuple[int, ...], fixed: Sequence[int],
     ) -> KernelStep:  # fmt: skip
         first = layout(nest).scalar(0)
         assert len(numbers) == first, (len(numbers), first)
-        source: Nest | str
-        grid = grid_of(nest, sizes, self._backend.limits.processors)
         assert len(scalars) + len(fixed) == len(nest.scalars)
-        across = for_strides(nest, _NEST, numbers)
-        taken = units(nest, sizes)
-        if across is not None:
-            source, grid, taken = across
-        else:
-            own = for_launch(nest, _NEST, numbers) if sizes else None
-            source = nest if own is None else own
-        return self._kernel(launch, source, pointers, numbers, scalars, fixed, grid, taken,
-                            is_copy(nest))  # fmt: skip
+        source, grid, taken = launch_of(nest, _NEST, numbers, self._backend.limits.processors)
+        return self._kernel(
+            launch, source or nest, pointers, numbers, scalars, fixed, grid, taken, is_copy(nest)
+        )
 
     def _scatter(
         self, launch: Launch, call: NestCall, pointers: tuple[tuple[int, int], ...],
@@ -208,12 +190,11 @@ class StepBuilder:
                 ProductStep(product, operands[0], operands[1], out, product.n, tuple(strides))
             )
             nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, product.result)
-            sizes = (*call.batch, m, n)
-            numbers = [*sizes, *strides, product.n, 1]
+            numbers = [*call.batch, m, n, *strides, product.n, 1]
             for argument in call.operands:
                 numbers += argument.strides
             steps.append(self._nest(
-                launch, nest, sizes, (out, *places[2:]), numbers, launch.scalars, (0,)
+                launch, nest, (out, *places[2:]), numbers, launch.scalars, (0,)
             ))  # fmt: skip
         self.scratch = max(self.scratch, used)
         return steps

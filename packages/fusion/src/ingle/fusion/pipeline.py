@@ -61,8 +61,7 @@ def compile_graph(
         passing: whether the graph may well come once; see `GraphPlans`.
     """
     decomposed = _decomposed(device, fusion, graph, examples)
-    pairs = graph.donors if device.writes_over else ()
-    filled = filled_sequence(device, decomposed.graph, pairs)
+    filled = filled_sequence(device, decomposed.graph, _pairs(device, graph))
     return _scheduled(device, fusion, graph, decomposed, filled, passing)
 
 
@@ -75,7 +74,7 @@ def filled_graph(
     The arguments are those of `compile_graph`; the graph may well come once.
     """
     decomposed = _decomposed(device, fusion, graph, examples)
-    family, numbers = _family(device, graph, decomposed)
+    family, numbers = _family(device, decomposed.graph, _pairs(device, graph))
     found = family.found(decomposed.graph, numbers)
     if found is None:
         return None
@@ -86,7 +85,7 @@ def filled_graph(
 def note_alike(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]) -> None:
     """Makes a graph an example for a plan for all sizes of its form."""
     decomposed = _decomposed(device, fusion, graph, examples)
-    family, numbers = _family(device, graph, decomposed)
+    family, numbers = _family(device, decomposed.graph, _pairs(device, graph))
     family.note(numbers)
 
 
@@ -100,11 +99,15 @@ def _decomposed(
     return found
 
 
-def _family(
-    device: KernelDevice, graph: Graph, decomposed: Decomposed
-) -> tuple[Family, tuple[Any, ...]]:
-    pairs = graph.donors if device.writes_over else ()
-    return families_of(device).family_of(decomposed.graph, _surroundings(pairs))
+def _pairs(device: KernelDevice, graph: Graph) -> Donors:
+    """Inputs and outputs that may share memory on a device."""
+    return graph.donors if device.writes_over else ()
+
+
+def _family(device: KernelDevice, graph: Graph, pairs: Donors) -> tuple[Family, tuple[Any, ...]]:
+    """Graphs like a decomposed one, whatever their sizes, and its numbers; kernels depend on what
+    may share memory, on the promise of bits and on what others have registered, too."""
+    return families_of(device).family_of(graph, (pairs, is_exact(), registrations()))
 
 
 def _scheduled(
@@ -112,14 +115,13 @@ def _scheduled(
     filled: FilledSequence, passing: bool,
 ) -> ScheduledPlan:  # fmt: skip
     """The plan of a graph whose kernels are known."""
-    pairs = graph.donors if device.writes_over else ()
     scalars = decomposed.scalars
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
     sequence = with_early_checks(joined_in_place(filled.sequence), flags)
     schedule = laid_out(sequence, whole_calls(device, sequence))
-    donations = donors(schedule, pairs, flags)
+    donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(
         device, schedule, scalars, [device.in_order(h) for h in decomposed.constants],
@@ -135,7 +137,7 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
 
     The arguments are those of `kernel_sequence`.
     """
-    family, numbers = families_of(device).family_of(graph, _surroundings(pairs))
+    family, numbers = _family(device, graph, pairs)
     found = family.found(graph, numbers)
     if found is not None:
         return found
@@ -147,11 +149,6 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
     found = general.at(graph, numbers)
     assert found is not None, "the example answers like itself"
     return found
-
-
-def _surroundings(pairs: Donors) -> tuple[Any, ...]:
-    """What kernels depend on besides the graph."""
-    return pairs, is_exact(), registrations()
 
 
 def _general(

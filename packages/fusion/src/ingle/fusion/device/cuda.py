@@ -20,6 +20,7 @@ from ..render.c.cuda import for_scatter as for_scatter
 from ..render.c.cuda import for_strides as for_strides
 from ..render.c.cuda import given_struct as given_struct
 from ..render.c.cuda import grid_of as grid_of
+from ..render.c.cuda import launch_of as launch_of
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
 from ..render.c.held_lengths import sums_beside_rows as sums_beside_rows

@@ -43,4 +43,7 @@ from ..lowering.epilogue import epilogue_nest as epilogue_nest
 from ..lowering.epilogue import epilogue_of as epilogue_of
 from ..lowering.nests import NestCall as NestCall
 from ..lowering.operands import Argument as Argument
+from ..passes.aligned_rows import FEWEST_ALIGNED as FEWEST_ALIGNED
+from ..passes.aligned_rows import LINE as LINE
+from ..passes.aligned_rows import aligned_size as aligned_size
 from ..passes.convolutions import WindowProblem as WindowProblem

@@ -22,7 +22,7 @@ from ..kernel.code import HALVES
 
 LINE = 8
 """Elements of a half type in 16 bytes."""
-FEWEST = 256
+FEWEST_ALIGNED = 256
 """Rows, columns and terms from which on longer rows save more time than they take."""
 MATMUL, PERMUTE = OPERATIONS["matmul"], OPERATIONS["permute_dims"]
 
@@ -71,7 +71,7 @@ def _is_large(graph: Graph, node: Node) -> bool:
     if a.dtype.name not in HALVES or min(len(a.shape), len(b.shape)) < 2:
         return False
     sizes = *a.shape[-2:], b.shape[-1]
-    return min(sizes) >= FEWEST and any(size % LINE for size in sizes)
+    return min(sizes) >= FEWEST_ALIGNED and any(size % LINE for size in sizes)
 
 
 def _seen(maker: dict[int, Node], value: int, rank: int) -> _Seen:
@@ -173,7 +173,7 @@ class _Writer:
         if not longer:
             return self._place[value]
         whole = self._old.values[seen.root].aval.shape
-        sizes = [_up(n) if axis in longer else n for axis, n in enumerate(whole)]
+        sizes = [aligned_size(n) if axis in longer else n for axis, n in enumerate(whole)]
         found = self._part(self._made[seen.root], sizes)
         if seen.axes == tuple(range(len(shape))):
             return found
@@ -185,7 +185,7 @@ class _Writer:
         if not axes:
             return
         aval = self._old.values[value].aval
-        shape = tuple([_up(n) if axis in axes else n for axis, n in enumerate(aval.shape)])
+        shape = tuple([aligned_size(n) if axis in axes else n for axis, n in enumerate(aval.shape)])
         zeros = self._new.node(
             OPERATIONS["full"].op(shape=shape, dtype=aval.dtype), (self._zero(aval),)
         )
@@ -209,5 +209,6 @@ class _Writer:
         return self._zeros[aval.dtype]
 
 
-def _up(size: int) -> int:
+def aligned_size(size: int) -> int:
+    """A length of rows that begin at multiples of a line."""
     return -(-size // LINE) * LINE

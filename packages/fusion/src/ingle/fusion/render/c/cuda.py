@@ -9,6 +9,7 @@ Scalars in memory are those of a captured graph, whose arguments stay as they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...kernel.nest import Nest, layout, units
@@ -156,12 +157,6 @@ class AlongRows(Cuda):
     def __init__(self, each: int) -> None:
         self._each = each
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AlongRows) and other._each == self._each
-
-    def __hash__(self) -> int:
-        return hash(self._each)
-
     def item(self, nest: Nest) -> str:
         inner = self.argument(layout(nest).inner, nest)
         return f"((uint32_t){THREAD} / {vectors_of_row(inner, self._each)})"
@@ -204,6 +199,7 @@ def given_struct(operands: int, numbers: int) -> list[str]:
     ]
 
 
+@lru_cache(maxsize=1024)
 def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
     """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`.
 
@@ -226,11 +222,29 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
     """
     short = short_rows_of(nest, numbers[: nest.outer + 1])
     if short is not None:
-        return short_rows(nest, name, Alone(short), short, THREAD)
+        return _short(nest, name, short)
     if takes_rows(nest, numbers[: nest.outer + 1]):
-        return warp_rows(nest, name, OF_WARP)
+        return _of_warp(nest, name)
     holding = holding_for(nest, numbers)
     return None if holding == ANY_LAUNCH else render(nest, name, holding)
+
+
+# Code that runs operation by operation asks for a source in each launch.
+
+
+@lru_cache(maxsize=1024)
+def _short(nest: Nest, name: str, short: Short) -> str:
+    return short_rows(nest, name, Alone(short), short, THREAD)
+
+
+@lru_cache(maxsize=1024)
+def _of_warp(nest: Nest, name: str) -> str:
+    return warp_rows(nest, name, OF_WARP)
+
+
+@lru_cache(maxsize=1024)
+def _along_rows(nest: Nest, name: str, each: int) -> str:
+    return row_vectors(nest, name, AlongRows(each), each, THREAD)
 
 
 def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
@@ -303,8 +317,20 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
     if not each:
         return None
     blocks = -(-threads_of(numbers, nest.outer, each) // THREADS)
-    source = row_vectors(nest, name, AlongRows(each), each, THREAD)
-    return source, Grid(blocks, THREADS, 1), units(nest, numbers[: nest.outer + 1])
+    taken = units(nest, numbers[: nest.outer + 1])
+    return _along_rows(nest, name, each), Grid(blocks, THREADS, 1), taken
+
+
+def launch_of(
+    nest: Nest, name: str, numbers: Sequence[int], processors: int
+) -> tuple[str | None, Grid, int]:
+    """The source of a launch's kernel, None where that is the nest's own, its grid and its units of
+    work, on a GPU of so many multiprocessors; `numbers` begin with those of `for_strides`."""
+    found = for_strides(nest, name, numbers)
+    if found is not None:
+        return found
+    sizes = numbers[: nest.outer + 1]
+    return for_launch(nest, name, numbers), grid_of(nest, sizes, processors), units(nest, sizes)
 
 
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:

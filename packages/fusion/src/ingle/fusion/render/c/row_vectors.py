@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, is_flat, layout, runs
@@ -58,7 +57,6 @@ def threads_of(numbers: Sequence[int], outer: int, each: int) -> int:
     return math.prod(numbers[:outer]) * -(-numbers[outer] // each)
 
 
-@lru_cache(maxsize=1024)
 def row_vectors(nest: Nest, name: str, dialect: Dialect, each: int, item: str) -> str:
     """The source of such a kernel.
 
