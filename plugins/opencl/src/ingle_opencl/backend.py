@@ -29,6 +29,7 @@ from ingle.tensor.memory import Label, Pool, pool_from_environment
 
 from .attention import Attention
 from .autotune import Tiles
+from .declarations import Programs
 from .devices import Limits, limits_of
 from .errors import told
 from .launches import Enqueued, enqueued
@@ -62,6 +63,7 @@ class OpenCLBackend(KernelBackend):
 
     Attributes:
         tiles: of its products.
+        programs: builds them.
     """
 
     name = "opencl"
@@ -87,12 +89,13 @@ class OpenCLBackend(KernelBackend):
         self._space: AddressSpace[Any] = AddressSpace()
         source = BufferSource(self._context, self._space, self.limits)
         self._pool = pool_from_environment(source)
-        self._options = [
+        options = [
             *_OPTIONS,
             *([_EXACT] if self.limits.exact else []),
             *(_FAST_FMA if self.limits.fma else []),
             *([] if self.wide else [f"-D INGLE_VECTOR={self.limits.register // 8}"]),
         ]
+        self.programs = Programs(self._context, hardware.platform.name, options)
         self._ahead = RunAhead()
         self._process = os.getpid()
         # A kernel keeps its arguments from `set_arg` to the queue.
@@ -108,10 +111,8 @@ class OpenCLBackend(KernelBackend):
     # What `KernelBackend` asks -----------------------------------------------------------------
 
     def compile_source(self, source: str, name: str) -> Any:
-        program = self._cl.Program(self._context, source)
         try:
-            # The drivers keep binaries themselves; False keeps pyopencl from doing so, too.
-            built = program.build(options=self._options, cache_dir=False)  # type: ignore[arg-type]
+            built = self.programs.build(source)
         except self._cl.Error as error:
             raise BackendError(f"{error}\n{source}") from error
         return self._cl.Kernel(built, name)

@@ -13,6 +13,7 @@ True
 from ..render.c.groups import groups_of_unit as groups_of_unit
 from ..render.c.opencl import EPILOGUE as EPILOGUE
 from ..render.c.opencl import MEMBER as MEMBER
+from ..render.c.opencl import PREAMBLE as PREAMBLE
 from ..render.c.opencl import for_scatter as for_scatter
 from ..render.c.opencl import for_strides as for_strides
 from ..render.c.opencl import render as render

@@ -1,0 +1,63 @@
+"""Generated kernels are built without the driver's header, and mean what they mean with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion.device.opencl import PREAMBLE
+from ingle.tensor.errors import BackendError
+
+BY_HAND = PREAMBLE + "__kernel void by_hand(__global {kind} *x) {{ *x = {value}; }}"
+
+
+def stored_by(backend: Any, kernel: Any, dtype: str) -> Any:
+    memory = backend.allocate(8)
+    backend.launch(kernel, [memory.address], [], 0, 1)
+    found = np.empty(1, dtype)
+    backend.read(memory.address, found)
+    return found[0]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
+@pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
+def test_kernels_are_built_once(request: Any, wide: bool, dtype: str) -> None:
+    """What is declared here is all that they call."""
+    backend = request.getfixturevalue("wide_backend" if wide else "backend")
+    before = backend.programs.rebuilt
+    x = it.asarray(np.arange(40).reshape(2, 20).astype(dtype), device=str(backend.device))
+    np.testing.assert_array_equal(it.floor(x).sum(axis=1).numpy(), [190, 590])
+    assert it.sqrt(it.abs(x.astype("float32") - 1))[0, 10].item() == 3
+    assert backend.programs.rebuilt == before
+
+
+def test_what_is_not_declared_takes_the_header(backend: Any) -> None:
+    """A kernel by hand that begins as generated ones do may call all of OpenCL C."""
+    before = backend.programs.rebuilt
+    kernel = backend.compile_source(BY_HAND.format(kind="int", value="popcount(255)"), "by_hand")
+    assert stored_by(backend, kernel, "int32") == 8
+    assert backend.programs.rebuilt in (before, before + 1)  # not on drivers other than PoCL
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "want"),
+    [
+        ("float", "min(1.5f, 2.5f)", 1.5),
+        ("double", "sqrt(2.0)", 2**0.5),
+        ("uchar", "max((uchar)200, (uchar)3)", 200),
+    ],
+)
+def test_no_call_takes_another_type(backend: Any, kind: str, value: str, want: float) -> None:
+    """With one form of a function alone, C would convert what is given to it in silence."""
+    dtype = {"float": "float32", "double": "float64", "uchar": "uint8"}[kind]
+    kernel = backend.compile_source(BY_HAND.format(kind=kind, value=value), "by_hand")
+    assert stored_by(backend, kernel, dtype) == want
+
+
+def test_what_is_wrong_is_told_with_its_source(backend: Any) -> None:
+    with pytest.raises(BackendError, match="nothing_of_the_kind"):
+        backend.compile_source(BY_HAND.format(kind="int", value="nothing_of_the_kind(1)"), "x")
