@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 from workspace import MEMBERS, ROOT, Member, nodes, parsed
 
+from ingle.tensor.late_names import exporting
 from ingle.tensor.operation import Access, Updates
 
 INTERPRETERS = [m for m in MEMBERS if str(m) in {"autodiff", "fusion", "router", "remote"}]
@@ -202,11 +203,15 @@ def test_what_raises_says_so() -> None:
 
 
 def test_public_modules_only_export(member: Member) -> None:
-    """The `__init__` that users import holds a docstring and lines `from .x import y as y`."""
+    """The `__init__` that users import holds a docstring and lines `from .x import y as y`.
+
+    So does the file `names` of a package that imports them late.
+    """
     if member.module is None:
         return
-    file = member.folder / "src" / Path(*member.module.split(".")) / "__init__.py"
-    for node in parsed(file).body:
+    folder = member.folder / "src" / Path(*member.module.split("."))
+    files = [path for name in ("__init__", "names") if (path := folder / f"{name}.py").exists()]
+    for file, node in [(path, node) for path in files for node in parsed(path).body]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
         if is_lazy_export(node):
@@ -217,6 +222,20 @@ def test_public_modules_only_export(member: Member) -> None:
             continue  # the rooms: the list of operations is theirs
         for alias in node.names:
             assert alias.asname, f"{place}: write `{alias.name} as {alias.name}`"
+
+
+def test_no_late_name_is_a_module(member: Member) -> None:
+    """Importing the module would bind it to the package, and the name would never be looked for."""
+    if member.module is None:
+        return
+    module = importlib.import_module(member.module)
+    folder = Path(*module.__path__)
+    if (folder / "names.py").exists():
+        modules = {file.stem for file in folder.iterdir() if file.suffix in ("", ".py")}
+        shadowed = [
+            n for n in modules & set(dir(module)) if not inspect.ismodule(getattr(module, n))
+        ]
+        assert not shadowed
 
 
 def is_lazy_export(node: ast.stmt) -> bool:
@@ -234,7 +253,7 @@ def test_public_names_have_docstrings(member: Member) -> None:
     module = importlib.import_module(member.module)
     silent = [
         name
-        for name, value in vars(module).items()
+        for name, value in vars(exporting(module)).items()
         if not name.startswith("_")
         and (inspect.isclass(value) or inspect.isfunction(value))
         and not inspect.getdoc(value)
@@ -253,7 +272,7 @@ WITH_EXAMPLES = (
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_public_names_have_an_example(name: str) -> None:
     module = importlib.import_module(f"ingle.{name}")
-    tree = ast.parse(Path(inspect.getfile(module)).read_text("utf-8"))
+    tree = ast.parse(inspect.getsource(exporting(module)))
     taken = [
         a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname
     ]

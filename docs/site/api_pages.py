@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from docstrings import to_rst
 
+from ingle.tensor.late_names import exporting
+
 MODULES = [
     "ingle.tensor", "ingle.tensor.fft", "ingle.tensor.linalg", "ingle.tensor.memory",
     "ingle.tensor.named", "ingle.tensor.programs", "ingle.tensor.random", "ingle.tensor.errors",
@@ -56,7 +58,7 @@ def public_names(module: ModuleType) -> dict[str, Any]:
     """What a module is meant to offer: what it exports, or what it defines if it is no package."""
     named = {n: v for n, v in vars(module).items() if not n.startswith("_")}
     if hasattr(module, "__path__"):
-        source = inspect.getsource(module)
+        source = inspect.getsource(exporting(module))
         exports = set(re.findall(r"^ *from \.\S* import \S+ as (\w+)", source, re.MULTILINE))
         return {n: getattr(module, n) for n in sorted(exports, key=str.lower) if n[0] != "_"}
     own = {

@@ -100,7 +100,7 @@ def test_broken_plugins_are_problems_with_a_fix(commands, monkeypatch):
     assert "no_such_module_anywhere" in problems["backend 'ghost'"].reason
     assert "Lost" in problems["command 'lost'"].reason
     assert all(p.fix for p in report.problems)
-    assert report.default == plugins.backends_by_priority()[0]
+    assert report.default == next(plugins.backends_by_priority())
 
 
 def test_nothing_usable_is_an_exit_code(monkeypatch, capsys):

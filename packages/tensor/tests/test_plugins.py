@@ -288,6 +288,17 @@ def test_a_count_that_raises_is_a_broken_plugin(fake):
     assert "fake" not in {d.name for d in it.__array_namespace_info__().devices()}
 
 
+def test_a_backend_behind_the_default_is_not_counted(fake):
+    """Counting may load a driver, which takes longer than all that the default needs."""
+    before = it.default_device()
+    asked = []
+    fake(count=lambda: asked.append(1) or 1, priority=-50)
+    assert it.default_device() == before
+    assert not asked
+    assert "fake" in {d.name for d in it.__array_namespace_info__().devices()}
+    assert asked
+
+
 def test_gradients_without_autodiff_say_what_to_install(monkeypatch):
     monkeypatch.setattr(plugins, "_found", Discovery())
     monkeypatch.setattr(plugins, "_attributes", {})
@@ -351,7 +362,7 @@ def leave(*_):
 
 @pytest.mark.parametrize("wrong", [explode, leave, lambda: -1, lambda: "two"])
 def test_a_count_that_does_not_count(fake, wrong):
-    fake(count=wrong)
+    fake(count=wrong, priority=50)
     with pytest.raises(BackendError, match=r"backend 'fake'.*count"):
         it.zeros(2, device="fake")
     with pytest.warns(PluginWarning, match="'fake' failed"):

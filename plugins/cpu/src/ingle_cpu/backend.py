@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion import Fusion
 from ingle.fusion.device import (
     DESKTOP,
+    Fusion,
     Graph,
     GraphPlans,
     Launch,

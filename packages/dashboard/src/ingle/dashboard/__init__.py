@@ -1,9 +1,10 @@
 """A dashboard for trainings in the terminal, live and afterwards."""
 
-from .live import Dashboard as Dashboard
-from .reading import Run as Run
-from .reading import RunError as RunError
-from .reading import Series as Series
-from .reading import read_run as read_run
-from .recording import RunRecorder as RunRecorder
-from .recording import RunWarning as RunWarning
+from typing import TYPE_CHECKING
+
+from ingle.tensor.late_names import late_names as _late_names
+
+if TYPE_CHECKING:
+    from .names import *
+else:
+    _late_names(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ingle.fusion import Fusion
+from ingle.fusion.device import Fusion
 from ingle.fusion.grouped import LazyHandle, current, is_from_outside, is_fused
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar

@@ -136,8 +136,8 @@ def _add_backend(report: Report, name: str, known: Discovery) -> None:
 def _add_default(report: Report) -> None:
     named = os.environ.get("INGLE_DEVICE", "").strip()
     try:
-        where = Device.parse(named) if named else Device(backends_by_priority()[0])
-    except IndexError:
+        where = Device.parse(named) if named else Device(next(backends_by_priority()))
+    except StopIteration:
         report.problems.append(
             Problem("default device", "no backend is usable", "pip install ingle-numpy")
         )

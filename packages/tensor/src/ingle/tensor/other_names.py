@@ -10,7 +10,7 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
 
@@ -24,8 +24,8 @@ def table(text: str) -> dict[str, str]:
 class Answering(ModuleType):
     """The class of modules whose errors say what to write for another library's names."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        told = _answers[self.__name__].get(name)
+    def __getattr__(self, name: str) -> Any:
+        told = _answers.get(self.__name__, {}).get(name)
         said = f"module {self.__name__!r} has no attribute {name!r}"
         raise AttributeError(
             said if told is None else f"{said}, as PyTorch's has; here: {told}", name=name, obj=self
@@ -56,7 +56,9 @@ def answering(module: str, names: Mapping[str, str]) -> None:
 here: optim.clip_grad_norm(grads, max_norm)
     """
     _answers[module] = names
-    importlib.import_module(module).__class__ = Answering
+    found = importlib.import_module(module)
+    if not isinstance(found, Answering):
+        found.__class__ = Answering
 
 
 def also(**names: str | None) -> Callable[[T], T]:

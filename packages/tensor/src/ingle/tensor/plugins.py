@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -331,19 +331,31 @@ class PluginWarning(UserWarning):
     """A plugin is broken, so that the default device was chosen among the others."""
 
 
-def backends_by_priority() -> list[str]:
-    """The installed backends that have a device, the best first; makes none of them."""
+def backends_by_priority() -> Iterator[str]:
+    """The installed backends that have a device, the best first; makes none of them.
+
+    A backend is asked for its devices, which may load a driver, when its turn comes.
+    """
     known = discover()
     found: list[tuple[int, str]] = []
     for name in known.backends:
         try:
-            description = describe(name)
-            if counted(name) > 0:
-                found.append((description.priority, name))
+            found.append((describe(name).priority, name))
         except Exception as error:  # a stranger's plugin: named by `ingle info`, never fatal here
-            refuse_to_blame(error)
-            known.failures[name] = f"{type(error).__name__}: {error}"
-    return [name for _, name in sorted(found, key=lambda entry: -entry[0])]
+            _note(known, name, error)
+    for _, name in sorted(found, key=lambda entry: -entry[0]):
+        try:
+            count = counted(name)
+        except Exception as error:
+            _note(known, name, error)
+        else:
+            if count:
+                yield name
+
+
+def _note(known: Discovery, name: str, error: Exception) -> None:
+    refuse_to_blame(error)
+    known.failures[name] = f"{type(error).__name__}: {error}"
 
 
 def best_device() -> Device:
@@ -364,8 +376,7 @@ def best_device() -> Device:
         except SettingError:
             raise
         except Exception as error:
-            refuse_to_blame(error)
-            known.failures[name] = f"{type(error).__name__}: {error}"
+            _note(known, name, error)
             continue
         _best = (known, Device(name))
         if known.failures:

@@ -1,68 +1,10 @@
 """A training loop that can be read, with metrics, checkpoints and exact resume."""
 
-from . import other_names as _other_names
-from .averaging import WeightAverage as WeightAverage
-from .callbacks import Callback as Callback
-from .callbacks import EarlyStopping as EarlyStopping
-from .errors import AugmentationWarning as AugmentationWarning
-from .errors import CheckpointWarning as CheckpointWarning
-from .errors import NonFiniteLossError as NonFiniteLossError
-from .errors import TrainingError as TrainingError
-from .errors import TrainingInterruptedError as TrainingInterruptedError
-from .gauges import Gauges as Gauges
-from .history import CSVLogger as CSVLogger
-from .history import JSONLLogger as JSONLLogger
-from .history import read_jsonl as read_jsonl
-from .learner import Learner as Learner
-from .loggers import loggers as loggers
-from .loggers import make_logger as make_logger
-from .metrics import AFINE as AFINE
-from .metrics import AUROC as AUROC
-from .metrics import BLEU as BLEU
-from .metrics import DISTS as DISTS
-from .metrics import FID as FID
-from .metrics import LPIPS as LPIPS
-from .metrics import MAE as MAE
-from .metrics import MSE as MSE
-from .metrics import PSNR as PSNR
-from .metrics import R2 as R2
-from .metrics import RMSE as RMSE
-from .metrics import ROUGE as ROUGE
-from .metrics import SSIM as SSIM
-from .metrics import Accuracy as Accuracy
-from .metrics import AveragePrecision as AveragePrecision
-from .metrics import CalibrationError as CalibrationError
-from .metrics import CharErrorRate as CharErrorRate
-from .metrics import ConfusionMatrix as ConfusionMatrix
-from .metrics import CumulativeReward as CumulativeReward
-from .metrics import Dice as Dice
-from .metrics import EpisodeLength as EpisodeLength
-from .metrics import ExplorationRate as ExplorationRate
-from .metrics import FBeta as FBeta
-from .metrics import HammingLoss as HammingLoss
-from .metrics import IoU as IoU
-from .metrics import MeanAveragePrecision as MeanAveragePrecision
-from .metrics import MeanLoss as MeanLoss
-from .metrics import Metric as Metric
-from .metrics import MultiScaleSSIM as MultiScaleSSIM
-from .metrics import Perplexity as Perplexity
-from .metrics import Precision as Precision
-from .metrics import Recall as Recall
-from .metrics import TopKAccuracy as TopKAccuracy
-from .metrics import WordErrorRate as WordErrorRate
-from .mlflow import MLflowLogger as MLflowLogger
-from .mlflow import MLflowWriter as MLflowWriter
-from .number_logging import NumberLogger as NumberLogger
-from .number_logging import NumberWriter as NumberWriter
-from .profiling import Profiler as Profiler
-from .progress import ConsoleLogger as ConsoleLogger
-from .renderer import Control as Control
-from .renderer import ModuleFacts as ModuleFacts
-from .renderer import Renderer as Renderer
-from .renderer import RunFacts as RunFacts
-from .renderer import StepFacts as StepFacts
-from .rendering import Rendering as Rendering
-from .spans import Spans as Spans
-from .store import CheckpointStore as CheckpointStore
-from .tensorboard import EventWriter as EventWriter
-from .tensorboard import TensorBoardLogger as TensorBoardLogger
+from typing import TYPE_CHECKING
+
+from ingle.tensor.late_names import late_names as _late_names
+
+if TYPE_CHECKING:
+    from .names import *
+else:
+    _late_names(__name__)

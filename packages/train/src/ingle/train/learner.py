@@ -25,8 +25,8 @@ from .batches import samples_in, targets_of, to_evaluate
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
 from .errors import NonFiniteLossError, TrainingError
-from .loggers import Loggers, make_loggers
 from .metrics import MeanLoss, Metric
+from .named_loggers import Loggers, make_loggers
 from .progress import ConsoleLogger
 from .renderer import Renderer
 from .rendering import Rendering
