@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle_cpu.background.queue import queue
+from ingle_cpu.memory import queues
 
 
 def frames_of(function: Callable[[], Any]) -> list[str]:
@@ -45,6 +47,14 @@ def test_an_add_that_is_read_takes_few_frames() -> None:
     x, y = given(4), given(4)
     frames = frames_of(lambda: (x + y).numpy())
     assert (x + y).tolist() == [2.0, 2.0, 2.0, 2.0]
+    assert len(frames) <= 28, frames
+
+
+def test_a_queue_in_the_background_adds_no_frame_to_a_read() -> None:
+    x, y = given(4), given(4)
+    queue()
+    assert queues
+    frames = frames_of(lambda: (x + y).numpy())
     assert len(frames) <= 28, frames
 
 

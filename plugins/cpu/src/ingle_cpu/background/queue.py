@@ -50,6 +50,8 @@ class Queue:
 
     Attributes:
         lock: held while jobs come and go. A thread that takes `commit_lock`, too, takes that first.
+        halt: a word in memory that is not 0 from a job that failed until its error is made.
+        failures: what nobody has heard of yet.
     """
 
     def __init__(self, *, park_in_kernel: bool = sys.platform == "linux") -> None:
@@ -67,12 +69,12 @@ class Queue:
         self._word(abi.QUEUE_IDLE, ctypes.c_int64).value = int(IDLE_US * ticks)
         self._head = self._word(abi.QUEUE_HEAD, ctypes.c_int64)
         self._tail = self._word(abi.QUEUE_TAIL, ctypes.c_int64)
-        self._halt = self._word(abi.QUEUE_HALT, ctypes.c_int32)
+        self.halt = self._word(abi.QUEUE_HALT, ctypes.c_int32)
         self._event = threading.Event()
         self._thread: threading.Thread | None = None
         self._place = threading.Lock()
         self._jobs: deque[Job] = deque()
-        self._failures: list[Failure] = []
+        self.failures: list[Failure] = []
         self._restored: dict[Cell[Any], int] = {}
         self._adding = 0
         self.arena, self.scratch = _Shared(), _Shared()
@@ -217,7 +219,7 @@ class Queue:
     def _resolve(self) -> None:
         """After a failure: what makes use of the failed job fails, too, and the rest goes on."""
         with commit_lock, self.lock:
-            if not self._halt.value:
+            if not self.halt.value:
                 return
             tail = self._tail.value
             failed: list[Job] = []
@@ -225,8 +227,8 @@ class Queue:
             for job in self._jobs:
                 if job.number == tail:
                     failure = job.failure or job.fail()
-                    if failure not in self._failures:
-                        self._failures.append(failure)
+                    if failure not in self.failures:
+                        self.failures.append(failure)
                 elif job.number < tail or job.after.isdisjoint(failed):
                     continue
                 else:
@@ -243,21 +245,21 @@ class Queue:
     def heard(self, failure: Failure) -> None:
         """Notes that somebody got its error."""
         with self.lock:
-            if failure in self._failures:
-                self._failures.remove(failure)
+            if failure in self.failures:
+                self.failures.remove(failure)
 
     def report(self, *, everyone: bool = False) -> None:
         """Raises what went wrong in jobs that this thread, or any, asked for; each error once."""
-        if self._halt.value:
+        if self.halt.value:
             self._resolve()
-        if not self._failures:
+        if not self.failures:
             return
         me = threading.get_ident()
         with self.lock:
-            failure = next((f for f in self._failures if everyone or f.thread == me), None)
+            failure = next((f for f in self.failures if everyone or f.thread == me), None)
             if failure is None:
                 return
-            self._failures.remove(failure)
+            self.failures.remove(failure)
         raise failure.error()
 
     # The process -----------------------------------------------------------------------------
