@@ -84,6 +84,10 @@ def test_an_argument_of_another_kind_is_an_error_of_ours(name: str, argument: st
         (lambda: nn.Linear(3, 2, weight_init="xavier"), r"initializer, such as nn\.init.*'xavier'"),
         (lambda: nn.Linear(3, 2, weight_init=nn.init.Zeros), r"initializer.*Zeros'>"),
         (lambda: nn.ReflectionPad1d(None), "ReflectionPad1d: padding must be an integer or 2"),
+        (
+            lambda: nn.Linear(2, 2).train("eval"),
+            "train: mode must be a bool, got 'eval'; write .ev",
+        ),
         (lambda: nn.Flatten("a")(X), "Flatten: start_axis must be an integer, got 'a'"),
         (lambda: nn.LPPool1d("a", 2), "LPPool1d: norm_type must be a number"),
         (

@@ -17,6 +17,17 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
+def test_modules_in_a_list() -> None:
+    model = nn.Linear(2, 2)
+    for given in ([model], [{"params": [model, model]}]):
+        with pytest.raises(
+            OperandError, match=r"got Linear; give the module itself, or \[\*a\.par"
+        ):
+            optim.SGD(given, lr=0.1)
+    with pytest.raises(OperandError, match=r"got Tensor; wrap a tensor in ingle\.nn\.Parameter"):
+        optim.SGD([model.weight.value], lr=0.1)
+
+
 def test_a_step_without_gradients():
     for optimizer in (optim.SGD(MODEL, lr=0.1), optim.AdamW(MODEL)):
         with pytest.raises(OperandError, match=r"got nothing; write optimizer\.step\("):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.autodiff import vmap
 from ingle.tensor.errors import (
     ArgumentError,
     BatchError,
@@ -115,6 +117,17 @@ def test_cond_takes_one_branch(way: Way) -> None:
     ran: list[str] = []
     it.cond(True, lambda: ran.append("then"), lambda: ran.append("otherwise"))
     assert ran == ["then"]
+
+
+def test_cond_compares_branches_where_both_are_there() -> None:
+    """In plain code only one is, as with `if`; what is traced or in a batch has both."""
+    f = partial(it.cond, True, lambda x: x, lambda x: (x, x))
+    assert f(it.asarray(1.0)).item() == 1.0
+    g = lambda x: it.cond(x > 0, lambda x: x, lambda x: (x, x), x)  # noqa: E731
+    with pytest.raises(OperandError, match="cond: the result"):
+        trace(g, [Aval((), it.float32)])
+    with pytest.raises(OperandError, match="cond: the result"):
+        vmap(g)(it.asarray([1.0, -1.0]))
 
 
 def test_cond_of_a_known_predicate_is_not_written_down() -> None:

@@ -484,3 +484,12 @@ def test_attributes_of_arrays_are_there_or_say_what_to_write(name: str) -> None:
         getattr(TENSORS.S, name)
     except AttributeError as error:
         assert "; " in str(error)  # noqa: PT017
+
+
+def test_numbers_of_a_list_of_tensors_are_numpys() -> None:
+    """NumPy asks nobody about what is in a list: a number without a gradient, which cannot pass
+    for a loss."""
+    losses = [it.asarray(1.0).require_grad(), it.asarray(2.0)]
+    assert np.sum(losses) == np.mean(losses) * 2 == 3.0
+    assert isinstance(np.sum(losses), np.float32)
+    assert it.sum(it.stack(losses)).backward()[losses[0]].item() == 1.0

@@ -7,7 +7,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim, train
-from ingle.dataset import ArrayDataset, Loader
+from ingle.dataset import ArrayDataset, Loader, MemoryDataset
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.train import Accuracy, CheckpointStore, EarlyStopping, Learner, TrainingError
 
@@ -69,6 +69,43 @@ def test_epochs_that_are_no_number(epochs):
         ArgumentError, match="fit: epochs must be a whole number of at least 0, got"
     ):
         learner().fit(batches(), epochs=epochs)
+
+
+DATA = ArrayDataset(X, Y)
+TO_WRITE = r"arrays become batches in Loader\(ArrayDataset\(x, y\), 32, shuffle=True\)"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (DATA, r"a dataset \(ArrayDataset\) gives one sample at a time: write Loader\(dataset"),
+        (DATA.subset([0, 1]), r"a dataset \(Subset\) gives one sample"),
+        ((X, Y), TO_WRITE),
+        (X, TO_WRITE),
+        (it.asarray(X), TO_WRITE),
+        ([(X[0], Y[0])], r"the targets of a batch must have an axis .* got shape \(\)"),
+    ],
+)
+def test_samples_where_batches_are_meant(given, told):
+    made = learner()
+    for call in (
+        lambda: made.fit(given, epochs=1),
+        lambda: made.evaluate(given),
+        lambda: made.fit(batches(), epochs=1, valid=given),
+    ):
+        with pytest.raises(TrainingError, match=told):
+            call()
+
+
+def test_batches_in_a_list_or_a_dataset_of_batches():
+    pair = (X[:4], Y[:4])
+    for given in (
+        [pair, pair],
+        (pair,),
+        [*MemoryDataset([pair])],
+        [(it.asarray(X), it.asarray(Y))],
+    ):
+        assert np.isfinite(learner().fit(given, epochs=1)[0]["train/loss"])
 
 
 def test_an_iterator_that_is_used_up():

@@ -12,8 +12,9 @@ import pytest
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.autodiff import grad
-from ingle.fusion import compile
-from ingle.tensor.errors import OutOfRangeError
+from ingle.fusion import CompileError, compile
+from ingle.tensor.errors import OutOfRangeError, TraceError
+from ingle.tensor.programs import Aval, trace
 
 ROWS, COLUMNS = 7, 3
 
@@ -93,3 +94,20 @@ def test_an_error_of_a_compiled_function_names_its_line(
                     run(x, bad)
                 where = rf", at \S*test_error_lines.py:{line}, in ({function.__name__}|<lambda>)$"
                 assert re.search(text + ".*" + where, str(found.value)), found.value
+
+
+@pytest.mark.parametrize(
+    ("asks", "name"),
+    [
+        (lambda x: it.bincount(x, minlength=6), "bincount: "),
+        (lambda x: it.histogram(x.astype("float32")), "histogram: "),
+        (lambda x: it.repeat(x, x), "repeat: "),
+        (lambda x: x if x[0] > 0 else -x, ""),
+    ],
+)
+def test_an_operation_that_asks_for_a_value_is_named(asks: Any, name: str) -> None:
+    x = it.asarray([1, 2, 2, 0])
+    with pytest.raises(CompileError, match=rf"py:\d+, in <lambda>: {name}the value of a tensor"):
+        compile(asks)(x)
+    with pytest.raises(TraceError, match=f"^{name}the value of a"):
+        trace(asks, [Aval((4,), it.int64)])

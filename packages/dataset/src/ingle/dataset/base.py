@@ -28,7 +28,8 @@ class Dataset(Protocol[T_co]):
     """Anything with `len(dataset)` and `dataset[i]`: a list will do.
 
     A dataset may also have `take(indices)`, which returns a whole batch at once; loaders then call
-    it in place of one `dataset[i]` after the other.
+    it in place of one `dataset[i]` after the other. PyTorch's `__getitems__(indices)`, which
+    returns a list of samples, will do too.
 
     >>> from ingle.dataset import Dataset, Loader
     >>> class Squares:

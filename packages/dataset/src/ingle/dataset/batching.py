@@ -10,6 +10,7 @@ import numpy as np
 
 from .base import Dataset, Indices, IterableDataset
 from .errors import DataValueError, SampleError
+from .given import is_array
 
 Join = Callable[[list[Any], str], Any]
 """Makes one array of those of a part of the samples, which stands in the samples at the text."""
@@ -125,17 +126,26 @@ def sample_at(dataset: Dataset[Any], index: int) -> Any:
         ) from error
 
 
-def take(dataset: Dataset[Any], indices: Indices) -> Any:
+def take(dataset: Any, indices: Indices) -> Any:
     """A batch of the samples at `indices`: in one go where the dataset can, else one by one."""
-    whole = getattr(dataset, "take", None)
-    if whole is not None:
-        return whole(indices)
+    if isinstance(dataset, np.ndarray):
+        return dataset[indices]
+    if hasattr(dataset, "__getitems__"):  # PyTorch's way to ask for many, as `datasets` has it
+        return collate(dataset.__getitems__(indices.tolist()))
+    if _takes(dataset):
+        return dataset.take(indices)
     return collate([sample_at(dataset, int(i)) for i in indices])
 
 
 def takes_copies(dataset: object) -> bool:
     """Whether nobody else holds the arrays of batches that the dataset makes."""
-    return not hasattr(dataset, "take") or getattr(dataset, "takes_copies", False) is True
+    return not _takes(dataset) or getattr(dataset, "takes_copies", False) is True
+
+
+def _takes(dataset: Any) -> bool:
+    """Whether a dataset makes whole batches; what arrays call so is something else."""
+    many = hasattr(dataset, "__getitems__")
+    return hasattr(dataset, "take") and not many and not is_array(dataset)
 
 
 def numbered(dataset: IterableDataset[Any]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from .batching import collate as default_collate
 from .batching import numbered, sample_at, take, takes_copies
 from .epoch import Epoch, LoaderStats
 from .errors import BatchError, DatasetError, DataValueError, EmptyDatasetError
+from .given import check_dataset
 from .ordering import as_seed, generator
 from .orders import SOMETIMES, BatchOrder, checked_lengths
 from .other_names import refuse
@@ -35,7 +36,8 @@ class Loader:
     after the last batch that was handed out, with the same batches.
 
     Args:
-        dataset: indexable (`len` and `[i]`), or iterable for streams.
+        dataset: indexable (`len` and `[i]`), or iterable for streams. Of an array or a tensor
+            the samples are its rows.
         batch_size: samples a batch; the last batch of an epoch may be smaller.
         shuffle: whether each epoch has an order of its own. Not for streams.
         seed: which orders and augmentations.
@@ -108,6 +110,7 @@ class Loader:
         **others: Never,
     ) -> None:
         refuse(others)
+        check_dataset(dataset, loads=isinstance(dataset, Loader))
         self.dataset = dataset
         self.batch_size = _count(batch_size, "batch_size", least=1)
         self.prefetch = _count(prefetch, "prefetch", least=0)
@@ -358,11 +361,6 @@ def _length(dataset: object, shuffle: bool) -> int | None:
     """How many samples there are; None for a stream."""
     if isinstance(dataset, Dataset):
         return len(dataset)
-    if not isinstance(dataset, IterableDataset):
-        raise TypeError(
-            f"Loader: a dataset has __len__ and __getitem__, or __iter__; "
-            f"{type(dataset).__name__} has neither"
-        )
     if shuffle:
         raise DataValueError(
             f"Loader: {type(dataset).__name__} is a stream, whose order only it can change; use "

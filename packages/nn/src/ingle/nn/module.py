@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from ingle.tensor import Cell, Device, DType, Tensor, nan_watch, transaction
 from ingle.tensor.dtypes import as_dtype
-from ingle.tensor.errors import DTypeError, IngleError, OperandError
+from ingle.tensor.errors import ArgumentError, DTypeError, IngleError, OperandError
 from ingle.tensor.plugins import transform
 
 from . import assigning, state, structure, tree
@@ -297,6 +297,10 @@ class Module(structure.Watched, PyTorchMethods):
 
     def train(self: M, mode: bool = True) -> M:
         """Makes this module and all below behave as in training; `mode=False` as `eval`."""
+        if isinstance(mode, str):  # each text but "" would be taken for True
+            raise ArgumentError(
+                f"train: mode must be a bool, got {mode!r}; write .eval() or .train()"
+            )
         # A submodule with a `train` of its own answers for what is below it.
         seen, waiting = {id(self)}, [cast(Module, self)]
         while waiting:

@@ -318,7 +318,11 @@ def _named(who: str, params: Any) -> Iterator[tuple[str, Parameter]]:
             raise OperandError(
                 f"{who}: expected a Parameter, got {type(parameter).__name__}"
                 + (f" for {name!r}" if name else "")
-                + "; wrap a tensor in ingle.nn.Parameter"
+                + (
+                    "; give the module itself, or [*a.parameters(), *b.parameters()] of several"
+                    if isinstance(parameter, Module)
+                    else "; wrap a tensor in ingle.nn.Parameter"
+                )
             )
         yield name, parameter
 

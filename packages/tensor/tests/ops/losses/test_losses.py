@@ -58,6 +58,18 @@ def test_of_probabilities(like_torch: Any, name: str, reduction: str) -> None:
     )
 
 
+@pytest.mark.parametrize("target", [0.0, 1.0])
+@pytest.mark.parametrize("outside", [-0.5, -1e-30, 1.0001, 3.0])
+@pytest.mark.usefixtures("road")
+def test_what_is_no_probability_has_no_finite_loss_and_no_finite_slope(
+    outside: float, target: float
+) -> None:
+    x = it.asarray([0.0, outside, 1.0]).require_grad()
+    loss = it.binary_cross_entropy(x, it.full(3, target), reduction="none")
+    found = [loss.numpy(), loss.sum().backward()[x].numpy()]
+    assert [np.isnan(part).tolist() for part in found] == [[False, True, False]] * 2
+
+
 @pytest.mark.usefixtures("road")
 def test_weights_of_binary_cross_entropy(like_torch: Any) -> None:
     torch = pytest.importorskip("torch")

@@ -163,3 +163,12 @@ def test_bad_arguments():
         it.dropout(it.ones(2), 1.5)
     with pytest.raises(ArgumentError, match=r"1.5"):
         random.bernoulli(1.5)
+
+
+def test_sizes_one_by_one_are_no_mean():
+    with pytest.raises(ArgumentError, match=r"normal: 3, 4 may be two sizes.*normal\(\(3, 4\)\)"):
+        it.random.normal(3, 4)
+    for made in (
+        it.random.normal(3, 4.0), it.random.normal((3,), 4), it.random.normal(3, 0, 1),
+    ):  # fmt: skip
+        assert made.shape == (3,)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
+from ingle.dataset import IndexedDataset
 from ingle.nn import Module
 from ingle.optim import Optimizer
 from ingle.tensor import Tensor
@@ -51,6 +52,35 @@ def _be(name: str, given: object, kind: type, meant: str) -> None:
         )
     if not isinstance(given, kind):
         raise ArgumentError(f"Learner: {name} must be {meant}, got {given!r:.80}")
+
+
+def check_batches(call: str, given: object) -> None:
+    """Raises `TrainingError` for a dataset, each sample of which would be taken for a batch."""
+    if isinstance(given, IndexedDataset):
+        raise TrainingError(
+            f"{call}: batches are asked for, and a dataset ({type(given).__name__}) gives one "
+            "sample at a time: write Loader(dataset, 32, shuffle=True). If what it holds are "
+            "batches, write [*dataset]"
+        )
+
+
+def inputs_and_targets(batch: object) -> tuple[Any, Any]:
+    """The two parts of a batch; raises `TrainingError` for batches of another form."""
+    if not (isinstance(batch, tuple) and len(batch) == 2):
+        told = f" of {len(batch)}" if isinstance(batch, tuple) else ""
+        if isinstance(batch, Tensor):
+            told = "; arrays become batches in Loader(ArrayDataset(x, y), 32, shuffle=True)"
+        raise TrainingError(
+            f"Learner: a batch must be (inputs, targets), got {type(batch).__name__}{told}; "
+            "override Learner.forward for batches of another form"
+        )
+    if isinstance(batch[1], Tensor) and not batch[1].shape:
+        raise TrainingError(
+            "Learner: the targets of a batch must have an axis for its samples, got shape (): a "
+            "single sample? Loader(samples, 32) makes batches; override Learner.forward for "
+            "batches of another form"
+        )
+    return batch
 
 
 def check_augment(augment: object, evaluated: bool) -> None:

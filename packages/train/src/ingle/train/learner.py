@@ -168,6 +168,7 @@ class Learner:
             metrics as "train/NAME" and "valid/NAME", and the seconds it took.
 
         Raises:
+            TrainingError: what was given are samples and no batches.
             NonFiniteLossError: the loss became NaN or infinite; the step was not taken.
             CheckpointError: the checkpoint cannot be read, or the folder holds another training's.
             FileWriteError: a checkpoint or log cannot be written. What was learned until then is
@@ -177,6 +178,8 @@ class Learner:
         """
         _at_least_one("valid_every", valid_every)
         arguments.require_count("epochs", epochs)
+        arguments.check_batches("fit", batches)
+        arguments.check_batches("fit", valid)
         if valid_every is not None and valid is None:
             raise ArgumentError("fit: valid_every needs fit(..., valid=...)")
         self.epochs = epochs
@@ -303,13 +306,7 @@ class Learner:
 
         The outputs go to the metrics: a tensor, or tuples, lists and dicts of tensors.
         """
-        if not (isinstance(batch, tuple) and len(batch) == 2):
-            raise TrainingError(
-                f"Learner: a batch must be (inputs, targets), got {type(batch).__name__}"
-                f"{f' of {len(batch)}' if isinstance(batch, tuple) else ''}; "
-                "override Learner.forward for batches of another form"
-            )
-        inputs, targets = batch
+        inputs, targets = arguments.inputs_and_targets(batch)
         outputs = self.model(inputs)
         return outputs, self.loss(outputs, targets)
 
@@ -317,6 +314,7 @@ class Learner:
         self, batches: Iterable[Any], metrics: Sequence[Metric] | None = None
     ) -> dict[str, Any]:
         """The metrics over batches, at least one, with the model in evaluation mode, by name."""
+        arguments.check_batches("evaluate", batches)
         if isinstance(batches, Loader):
             batches.epoch = self.epoch  # so that a shuffled one has the same order when resumed
         gathered = [m.fresh() for m in (self.metrics if metrics is None else metrics)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingle.tensor import Tensor
+from ingle.tensor.asking import asking
 from ingle.tensor.blocks import block, holding
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
@@ -189,10 +190,10 @@ class Tracer(Log):
 
     def finish(self, wanted: LazyHandle) -> None:
         raise CompileError(
-            f"{user_line()}: the value of a tensor (shape {wanted.shape}, {wanted.dtype}) is asked "
-            "for inside a compiled function, where there is none yet. Use it.where or it.cond "
-            "instead of a branch, return the tensor and read it outside, or leave this part out "
-            "of compile"
+            f"{user_line()}: {asking()}the value of a tensor (shape {wanted.shape}, "
+            f"{wanted.dtype}) is asked for inside a compiled function, where there is none yet. "
+            "Use it.where or it.cond instead of a branch, return the tensor and read it outside, "
+            "or leave this part out of compile"
         )
 
     def _locate(self) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..asking import asking
 from ..blocks import WithBlock, holding
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of
@@ -168,8 +169,8 @@ class Tracer:
 
     def download(self, handle: Handle) -> np.ndarray:
         raise TraceError(
-            f"the value of a {handle.dtype} tensor of shape {handle.shape} is asked for at "
-            f"{user_line()}, but what makes it is only being traced. Use where or cond "
+            f"{asking()}the value of a {handle.dtype} tensor of shape {handle.shape} is asked "
+            f"for at {user_line()}, but what makes it is only being traced. Use where or cond "
             "instead of if, while_loop or scan instead of a loop over values, and return what "
             "you want to look at"
         )

@@ -73,7 +73,7 @@ def normal(
         generator: to draw from; the default generator if not given.
 
     Raises:
-        ArgumentError: `std` is negative.
+        ArgumentError: `std` is negative, or two integers may both be sizes.
 
     >>> import ingle.tensor as it
     >>> it.random.normal(3, dtype="float64").dtype
@@ -81,6 +81,12 @@ def normal(
     """
     size = _rules.as_shape(shape, "normal")
     to = default_float() if dtype is None else as_dtype(dtype)
+    if type(shape) is type(mean) is int and mean > 0:
+        # Functions such as `zeros` take sizes one by one; here the second is something else.
+        raise ArgumentError(
+            f"normal: {shape}, {mean} may be two sizes or a size and a mean; write "
+            f"normal(({shape}, {mean})), or normal({shape}, mean={mean}.0)"
+        )
     _rules.check_numbers("normal", mean=mean, std=std)
     if not std >= 0:
         raise ArgumentError(f"normal: std must not be negative, got {std}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ def binary_cross_entropy(
     `binary_cross_entropy_with_logits` is more accurate.
 
     Args:
-        x: probabilities, in [0, 1]; NaN comes out for others.
+        x: probabilities, in [0, 1]; the loss of others is NaN, and so is its gradient.
         target: of the same shape, in [0, 1].
         weight: multiplies the loss of each element; broadcasts.
         reduction: `"mean"`, `"sum"`, or `"none"` for a loss for each element.
@@ -138,7 +139,10 @@ def _bce_vjp(
     each = each * (weight if isinstance(weight, float) else widened(weight))
     by_x = by_target = None
     if needs[0]:
-        by_x = astype(each * (x - target) / maximum(x * (1.0 - x), 1e-12), dtype)
+        spread = x * (1.0 - x)
+        # Where the loss is NaN, outside of [0, 1], its slope is: what clips it would hide that.
+        spread = where(spread >= 0.0, maximum(spread, 1e-12), math.nan)
+        by_x = astype(each * (x - target) / spread, dtype)
     if needs[1]:
         odds = maximum(log1p(-x), -100.0) - maximum(log(x), -100.0)
         by_target = astype(each * odds, dtype)

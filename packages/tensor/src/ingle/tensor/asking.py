@@ -1,0 +1,32 @@
+"""Which operation asks for a value that is not there."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+OPERATIONS = "ingle.tensor.ops."
+"""Where operations are; what is private there, and the wrapper of public ones, is none."""
+
+
+def asking() -> str:
+    """The public operation that led here, as the beginning of a message: `"bincount: "`, or "".
+
+    It is the outermost of those below the innermost frame that is not Ingle's: what one operation
+    asks of another is not what the user has called.
+
+    >>> from ingle.tensor.asking import asking
+    >>> asking()
+    ''
+    """
+    name = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("ingle.", "ingle_")):
+            break
+        if module.startswith(OPERATIONS) and not module.startswith(f"{OPERATIONS}_"):
+            called = frame.f_code.co_name
+            name = name if called.startswith(("_", "<")) else called
+        frame = frame.f_back
+    return f"{name}: " if name else ""
