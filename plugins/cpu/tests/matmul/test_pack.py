@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,10 +17,17 @@ from ingle_cpu.matmul.plan import A, Pointer
 TO = Pointer("scratch", 0)
 
 
+def run(packing: Packing, source: int, made: int) -> None:
+    """Packs from one address to another."""
+    it.zeros(1, device="cpu").numpy()
+    table = entries_table([packing.entry((A, TO))], {A: (0, 0), TO: (1, 0)})
+    table.bases[:] = [source, made]
+    table.run()
+
+
 @pytest.mark.parametrize("lying", ["along i", "along k", "apart", "backwards"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_panels(dtype: str, lying: str) -> None:
-    it.zeros(1, device="cpu").numpy()
     rng = np.random.default_rng(0)
     for width in range(1, 20):
         for count, depth in ((width, 8), (width + 3, 21), (max(1, width - 1), 16), (2 * width, 5)):
@@ -29,11 +40,26 @@ def test_panels(dtype: str, lying: str) -> None:
                 matrix = np.ascontiguousarray(matrix[::-1, ::-1])[::-1, ::-1]
             packing = Packing(dtype, (), matrix.strides, count, depth, width, width)
             made = np.full(packing.nbytes // 4, 7, np.float32 if dtype == "float16" else dtype)
-            table = entries_table([packing.entry((A, TO))], {A: (0, 0), TO: (1, 0)})
-            table.bases[:] = [matrix.ctypes.data, made.ctypes.data]
-            table.run()
+            run(packing, matrix.ctypes.data, made.ctypes.data)
             wanted = np.zeros((depth, packing.panels * width), made.dtype)
             wanted[:, :count] = matrix
             panels = wanted.reshape(depth, packing.panels, width).transpose(1, 0, 2)
             assert (made[: panels.size] == panels.ravel()).all(), (width, count, depth)
             assert (made[panels.size :] == 7).all()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is protected by mprotect")
+@pytest.mark.parametrize("width", [4, 6, 12, 16, 24])
+def test_rows_in_whole_vectors_stay_inside(width: int) -> None:
+    memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None)
+    assert not libc.mprotect(ctypes.c_void_p(start + mmap.PAGESIZE), mmap.PAGESIZE, 0)
+    depth = 9
+    matrix = np.frombuffer(memory, np.float32, mmap.PAGESIZE // 4)[-depth * width :]
+    matrix[:] = np.arange(depth * width)
+    packing = Packing("float32", (), (4 * width, 4), width, depth, width, width)
+    made = np.full(depth * width + 16, 7, np.float32)
+    run(packing, matrix.ctypes.data, made.ctypes.data)
+    assert (made[: depth * width] == matrix).all()
+    assert (made[depth * width :] == 7).all()

@@ -29,7 +29,8 @@ from ingle.fusion.device.llvm import (
 
 from ..jit.engine import IRSource
 from .microkernel import FLIPPED_BITS
-from .panel_elements import NUMBERS, Form, PanelCode, compute_dtype
+from .pack_rows import RowsCode
+from .panel_elements import NUMBERS, Form, compute_dtype
 from .panels import write_panels
 
 BLOCK = 8
@@ -53,17 +54,13 @@ def pack_source(dtype: str, target: Target, form: Form = "single") -> IRSource:
     return IRSource(text + panels.module(), names, reduced=False)
 
 
-class _Pack(PanelCode):
+class _Pack(RowsCode):
     """Writes the kernel that packs one panel."""
 
     @property
     def step(self) -> int:
         """Bytes along k where elements lie one behind the other."""
         return self.from_size
-
-    def _along(self, source: str, i: str, lanes: int, mask: str | None = None) -> str:
-        """Elements of one k, from an i on, where these lie one behind the other."""
-        return self._load(self._numbered(source, i), lanes, mask)
 
     def _down(self, source: str, k: str, lanes: int) -> str:
         """Elements of one i, from a k on, where these lie one behind the other."""
@@ -89,103 +86,6 @@ class _Pack(PanelCode):
         parameters = "ptr %source, i64 %outer, i64 %inner, i64 %depth, i64 %count, i64 %width"
         head = f"define void @{self.name}({parameters}, ptr %panel) nounwind {{\nentry:\n"
         return head + "\n".join([*w.lines, "}"]) + "\n"
-
-    # -- places ------------------------------------------------------------------------------
-
-    def _from(self, k: str, i: str) -> str:
-        w = self.writer
-        a, b = w.let("k", f"mul i64 {k}, %outer"), w.let("i", f"mul i64 {i}, %inner")
-        at = w.let("at", f"add i64 {a}, {b}")
-        return w.let("from", f"getelementptr i8, ptr %source, i64 {at}")
-
-    def _to(self, k: str, i: str) -> str:
-        w = self.writer
-        at = w.let("at", f"add i64 {w.let('row', f'mul i64 {k}, %width')}, {i}")
-        return w.let("to", f"getelementptr {scalar_type(self.made)}, ptr %panel, i64 {at}")
-
-    # -- the three ways ----------------------------------------------------------------------
-
-    def _along_i(self) -> None:
-        """Vectors along i, the last one in part."""
-        w, lanes = self.writer, self.lanes
-        if self.masks:
-            narrow, wide = w.label("narrow"), w.label("wide")
-            fits = w.let("fits", f"icmp sle i64 %width, {lanes}")
-            w.do(f"br i1 {fits}, label %{narrow}, label %{wide}")
-            w.start(narrow)
-            self._narrow()
-            w.start(wide)
-        whole = w.let("whole", f"and i64 %count, {-lanes}")
-        step = w.let("step", f"mul i64 %width, {self.to_size}")
-
-        def row(k: str, carried: Values) -> Values:
-            source, panel = carried
-
-            def copy(i: str, _: Values) -> Values:
-                self._store(panel, i, self._along(source, i, lanes), lanes)
-                return []
-
-            w.loop("vectors", "0", whole, str(lanes), [], copy)
-            if self.masks:
-                self._masked_rest(source, panel, whole)
-            else:
-                self._rest_by_halves(source, panel, whole)
-            return [
-                w.let("source", f"getelementptr i8, ptr {source}, i64 %outer"),
-                w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}"),
-            ]
-
-        w.loop("row", "0", "%depth", "1", [("ptr", "%source"), ("ptr", "%panel")], row)
-        if not self.masks:
-            self._zeros("%count")
-        w.do("ret void")
-
-    def _rest_by_halves(self, source: str, panel: str, start: str) -> None:
-        """From `start` to the count, which is less than a vector: halves of it, quarters, …"""
-        w, piece = self.writer, self.lanes // 2
-        while piece:
-            bit = w.let("bit", f"and i64 %count, {piece}")
-
-            def some(piece: int = piece, start: str = start) -> Values:
-                self._store(panel, start, self._along(source, start, piece), piece)
-                return []
-
-            w.when(w.let("some", f"icmp ne i64 {bit}, 0"), [], some)
-            start = w.let("start", f"add i64 {start}, {bit}")
-            piece //= 2
-
-    def _narrow(self) -> None:
-        """Panels that are no wider than a vector: one load and one store for each k."""
-        w, lanes = self.writer, self.lanes
-        inside, within = self._mask("%count", lanes), self._mask("%width", lanes)
-        step = w.let("step", f"mul i64 %width, {self.to_size}")
-
-        def row(_: str, carried: Values) -> Values:
-            source, panel = carried
-            for _n in range(4):
-                self._store(panel, "0", self._along(source, "0", lanes, inside), lanes, within)
-                source = w.let("source", f"getelementptr i8, ptr {source}, i64 %outer")
-                panel = w.let("panel", f"getelementptr i8, ptr {panel}, i64 {step}")
-            return [source, panel]
-
-        whole = w.let("whole", "and i64 %depth, -4")
-        w.loop("four", "0", whole, "4", [("ptr", "%source"), ("ptr", "%panel")], row)
-        self._singles(whole, "%depth", "0", "%count")
-        self._zeros("%count", whole)
-        w.do("ret void")
-
-    def _masked_rest(self, source: str, panel: str, start: str) -> None:
-        """From `start` to the width, which is less than a vector: numbers and zeros."""
-        w, lanes = self.writer, self.lanes
-
-        def rest(i: str, _: Values) -> Values:
-            inside = self._mask(w.let("left", f"sub i64 %count, {i}"), lanes)
-            within = self._mask(w.let("left", f"sub i64 %width, {i}"), lanes)
-            value = self._along(source, i, lanes, inside)
-            self._store(panel, i, value, lanes, within)
-            return []
-
-        w.loop("rest", start, "%width", str(lanes), [], rest)
 
     def _along_k(self) -> None:
         """Blocks of 8 x 8 transposed in registers, the last k number by number."""
@@ -294,34 +194,6 @@ class _Pack(PanelCode):
         ]  # fmt: skip
         front, back = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
         return [pick(u[n], u[n + 4], p) for p in (front, back) for n in range(4)]
-
-    def _singles(self, k0: str, k1: str, i0: str, i1: str) -> None:
-        w, kind = self.writer, scalar_type(self.made)
-
-        def row(k: str, _: Values) -> Values:
-            def one(i: str, _: Values) -> Values:
-                value = self._along(self._from(k, i), "0", 1)
-                w.do(f"store {kind} {value}, ptr {self._to(k, i)}, align {self.to_size}")
-                return []
-
-            w.loop("one", i0, i1, "1", [], one)
-            return []
-
-        w.loop("row", k0, k1, "1", [], row)
-
-    def _zeros(self, start: str, first: str = "0") -> None:
-        """Zeros from an i to the width, from a k on."""
-        w, kind = self.writer, scalar_type(self.made)
-
-        def row(k: str, _: Values) -> Values:
-            def one(i: str, _: Values) -> Values:
-                w.do(f"store {kind} zeroinitializer, ptr {self._to(k, i)}, align {self.to_size}")
-                return []
-
-            w.loop("zero", start, "%width", "1", [], one)
-            return []
-
-        w.loop("row", first, "%depth", "1", [], row)
 
 
 class _PackSeveral(_Pack):
