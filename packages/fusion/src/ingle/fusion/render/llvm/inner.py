@@ -269,11 +269,18 @@ class InnerNest(NestRenderer):
             body(i, [None] * count)
             return []
 
+        def one(i: str, _: Values) -> Values:
+            body(i, [None])
+            return []
+
         def rest(i: str, _: Values) -> Values:
             body(i, self.masks_below(w.let("left", f"sub i64 {stop}, {i}"), 1))
             return []
 
         w.loop("vectors", start, full, str(chunk), [], many)
+        if count > 1 and not self.target.masks:  # Masked loads wait for stores to what they read.
+            behind, full = full, self._rounded_down(start, stop, self.lanes)
+            w.loop("vector", behind, full, str(self.lanes), [], one)
         w.loop("rest", full, stop, str(self.lanes), [], rest)
 
     def _rounded_down(self, start: str, stop: str, chunk: int) -> str:
