@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingle.fusion.device.llvm import Values
 
 from .driver_images import ImageCode
+from .panels import SLAB
 
 
 class PackingCode(ImageCode):
@@ -37,30 +38,46 @@ class PackingCode(ImageCode):
         """Packs the unit's rows of a, a panel for each tile, if each unit shall pack its own."""
         w = self.w
 
+        def slab(k: str, _: Values) -> Values:
+            self._pack_slab(a, k, slab_depth)
+            return []
+
+        def slabs() -> Values:
+            w.loop("slab", "0", self.span, slab_depth, [], slab)
+            return []
+
+        # Where rows lie side by side, a cache line has parts of several panels.
+        beside = w.let("beside", f"icmp slt i64 {self.arg.a_row}, {self.arg.a_k}")
+        slab_depth = self.choose(beside, self.least(self.span, str(SLAB)), self.span)
+        w.when(self.packs_a, [], slabs)
+
+    def _pack_slab(self, a: str, k: str, depth: str) -> None:
+        """Some steps of k of all panels of rows."""
+        w = self.w
+        deep = self.least(self.minus(self.span, k), depth)
+        row_of_panel = self.times(self.arg.rows, self.arg.size)
+        made = self.times(self.span, row_of_panel)
+
         def tile(t: str, carried: Values) -> Values:
             (to,) = carried
             row = self.times(self.plus(self.first, t), self.arg.rows)
             high = self.least(self.minus(self.arg.m, row), self.arg.rows)
             source = self.shift(a, self.times(t, self.arg.a_tile))
+            source = self.shift(source, self.times(k, self.arg.a_k))
 
             def turn(_: str, carried: Values) -> Values:
                 source, to = carried
                 w.do(
                     f"call void {self.arg.pack_a}(ptr {source}, i64 {self.arg.a_k}, "
-                    f"i64 {self.arg.a_row}, i64 {self.span}, i64 {high}, i64 {self.arg.rows}, "
-                    f"ptr {to})"
+                    f"i64 {self.arg.a_row}, i64 {deep}, i64 {high}, i64 {self.arg.rows}, ptr {to})"
                 )
-                made = self.times(self.times(self.span, self.arg.rows), self.arg.size)
                 return [self.shift(source, self.arg.a_turn), self.shift(to, made)]
 
             w.loop("turns", "0", self.now, "1", [("ptr", source), ("ptr", to)], turn)
-            return [self.shift(to, self.times(self.times(self.deep, self.arg.rows), self.arg.size))]
+            return [self.shift(to, self.times(self.deep, row_of_panel))]
 
-        def tiles() -> Values:
-            w.loop("pack", "0", self.count, "1", [("ptr", self.packed)], tile)
-            return []
-
-        w.when(self.packs_a, [], tiles)
+        first = self.shift(self.packed, self.times(k, row_of_panel))
+        w.loop("pack", "0", self.count, "1", [("ptr", first)], tile)
 
     def pack_b(self) -> None:
         """Packs panels of columns, if each unit shall pack its own."""

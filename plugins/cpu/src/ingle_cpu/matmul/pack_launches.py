@@ -12,11 +12,9 @@ from .blocking import three
 from .code import pack_addresses
 from .machine import target
 from .panel_elements import NUMBERS, Form, compute_dtype
-from .panels import PANEL_ARGS
+from .panels import PANEL_ARGS, SLAB
 from .plan import EntrySpec, Pointer
 
-SLAB = 32
-"""How much of k a unit packs: so many rows are read side by side, panel after panel."""
 WORTH = 16384
 """Numbers that a worker should have to copy at least."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values, Writer
 
+SLAB = 32
+"""How much of k is packed at once: so many rows are read side by side, panel after panel."""
 PANEL_ARGS = (
     "panels",  # of one matrix
     "slabs",  # in which depth is divided
