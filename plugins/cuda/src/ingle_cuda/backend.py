@@ -93,6 +93,7 @@ class CudaBackend(KernelBackend):
     writes_over = True
     splits_sums = True
     aligns_rows = True
+    places_results = True
 
     def __init__(self, device: Device, limits: Limits) -> None:
         super().__init__(device)

@@ -17,7 +17,7 @@ from ingle.tensor.ops.convolution.channels_last import (
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
 
-from .cudnn import TYPES, Layout, LibraryOffer, contiguous, output, strides_of, tensor
+from .cudnn import TYPES, Layout, LibraryOffer, Strides, contiguous, output, strides_of, tensor
 
 KINDS = {
     CONV: "fprop", CONV_INPUT_GRADIENT: "dgrad", CONV_WEIGHT_GRADIENT: "wgrad",
@@ -133,9 +133,10 @@ class Convolutions(LibraryOffer):
     operations = frozenset(KINDS)
 
     def problem(
-        self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-    ) -> ConvolutionProblem | None:
-        return problem_of(op, avals, strides)
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides] | None = None,
+        results: Sequence[Strides] | None = None,
+    ) -> ConvolutionProblem | None:  # fmt: skip
+        return problem_of(op, avals, strides)  # `writes` takes results in C order only
 
     def describe(self, cudnn: Any, graph: Any, problem: ConvolutionProblem) -> None:
         describe(cudnn, graph, problem)

@@ -32,8 +32,10 @@ ALIGNMENT = 16
 TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 """The package's names of dtypes."""
 
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
-"""Sizes and strides, in elements."""
+Strides = tuple[int, ...]
+"""In elements."""
+Layout = tuple[tuple[int, ...], Strides]
+"""Sizes and strides."""
 
 
 @cache
@@ -212,12 +214,14 @@ class LibraryOffer(ABC):
 
     @abstractmethod
     def problem(
-        self, op: Op, avals: Sequence[Aval], strides: Sequence[tuple[int, ...]] | None = None
-    ) -> Any | None:
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides] | None = None,
+        results: Sequence[Strides] | None = None,
+    ) -> Any | None:  # fmt: skip
         """What a plan is made for, with its `dtype`; None if there is none.
 
         Args:
             strides: of the operands that are no numbers; in C order if none are given.
+            results: of the results, likewise.
         """
 
     @abstractmethod
@@ -225,8 +229,13 @@ class LibraryOffer(ABC):
         """Adds the tensors and the operation of a problem to a graph."""
 
     @abstractmethod
-    def reads(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    def reads(self, shape: tuple[int, ...], strides: Strides) -> bool:
         """Whether the library may read an operand that lies so."""
+
+    def writes(self, shape: tuple[int, ...], strides: Strides) -> bool:
+        """Whether the library may write a result that lies so: in C order, if nobody says more."""
+        each = zip(shape, strides, contiguous(shape), strict=True)
+        return all(n == 1 or step == usual for n, step, usual in each)
 
     @abstractmethod
     def places(
@@ -262,17 +271,20 @@ class LibraryOffer(ABC):
         return found, handles
 
     def launched(self, call: WholeCall) -> Prepared | None:
-        """How executables compute an operation, whose operands they know; None if these have to be
-        copied first."""
-        tensors = [a for a in call.arguments if not a.output]
-        avals = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
-        for argument, aval in zip(tensors, avals, strict=True):
-            shifted = argument.offset * aval.dtype.itemsize % ALIGNMENT
-            if shifted or not self.reads(aval.shape, argument.strides):
-                return None
-        key = call.op, *call.avals, *call.strides
+        """How executables compute an operation, whose operands and results they know; None if these
+        have to be copied."""
+        given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
+        for arguments, avals, fits in (
+            (call.operands, given, self.reads), (call.outputs, call.results, self.writes)
+        ):  # fmt: skip
+            for argument, aval in zip(arguments, avals, strict=True):
+                shifted = argument.offset * aval.dtype.itemsize % ALIGNMENT
+                if shifted or not fits(aval.shape, argument.strides):
+                    return None
+        results = tuple([a.strides for a in call.outputs])
+        key = call.op, call.avals, call.strides, results
         if key not in self._prepared:
-            problem = self.problem(call.op, call.avals, call.strides)
+            problem = self.problem(call.op, call.avals, call.strides, results)
             plan = None if problem is None else self._plan(problem)
             self._prepared[key] = plan and Prepared(plan, call.results)
         return self._prepared[key]

@@ -34,9 +34,9 @@ from .runtime.plan_data import plan_data_of
 from .schedule.donation import cut, donors
 from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
+from .schedule.placed_results import device_calls
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
-from .schedule.whole_calls import whole_calls
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.families import Family, families_of
@@ -120,7 +120,7 @@ def _scheduled(
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
     sequence = with_early_checks(joined_in_place(filled.sequence), flags)
-    schedule = laid_out(sequence, whole_calls(device, sequence))
+    schedule = laid_out(*device_calls(device, sequence))
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph
 from ..lowering.nests import NestCall
@@ -74,7 +74,12 @@ def steps_of(schedule: Schedule, memory: Buffers, times: Mapping[int, float]) ->
             continue
         for call in step:
             if isinstance(call, WholeCall):
-                found.append(alone("whole", memory, call.nodes[0], times.get(len(found))))
+                whole = alone("whole", memory, call.nodes[0], times.get(len(found)))
+                reads, writes = (
+                    memory.numbers(a.root for a in arguments)
+                    for arguments in (call.operands, call.outputs)
+                )
+                found.append(replace(whole, reads=reads, writes=writes))
                 continue
             again = tuple([p for p in call.nodes if p in done and _is_map(schedule.graph, p)])
             done.update(call.nodes)

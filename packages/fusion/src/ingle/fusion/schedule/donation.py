@@ -89,10 +89,13 @@ def donors(
     begin = 1 + max([n for n, call in enumerate(calls) if isinstance(call, HostStep)], default=-1)
     graph, views = schedule.graph, schedule.views
     makers: dict[int, int] = {}  # the first of those that write a value
+    by_library: set[int] = set()
     for number, call in enumerate(calls):
         for root, argument, _ in _operands(call):
             if argument.output:
                 makers.setdefault(root, number)
+                if isinstance(call, WholeCall):  # in an order of its own, and where that can begin
+                    by_library.add(root)
     known = [makers.get(views.of(f).root, len(calls)) + 1 for f in flags]
     start = max([begin, *known])
     last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
@@ -107,11 +110,11 @@ def donors(
             at, aval = makers.get(root, -1), graph.values[root].aval
             if root in taken or root not in own or at < start or graph.values[output].aval != aval:
                 continue
-            if not whole(views.of(output), aval.shape):
+            if root in by_library or not whole(views.of(output), aval.shape):
                 continue
             for number in waiting.until(at):
                 call = calls[at]
-                assert not isinstance(call, HostStep)
+                assert not isinstance(call, (HostStep, WholeCall))
                 if _in_place(call, sources[number], root):
                     taken[root] = given[number]
                     gone.add(sources[number])
@@ -166,10 +169,8 @@ def _operands(call: Step | HostStep) -> Iterator[tuple[int, Argument, tuple[int,
         yield argument.root, argument, argument.strides
 
 
-def _in_place(call: Step, source: int, made: int) -> bool:
+def _in_place(call: Call, source: int, made: int) -> bool:
     """Whether a call may write a value where it reads another: each place after it was read."""
-    if isinstance(call, WholeCall):  # in an order of its own
-        return False
     operands = list(_operands(call))
     writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
     if len(writes) > 1:

@@ -10,7 +10,7 @@ and the copy goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..grouping.two_stage_reduction import is_columns
@@ -47,7 +47,7 @@ def joined_in_place(sequence: KernelSequence) -> KernelSequence:
     }
     if not copies:
         return sequence
-    bound = _bound(sequence)
+    bound = bound_values(sequence)
     alone = _writes_alone(sequence.calls, {copy.target for copy in copies.values()})
     places: dict[int, Copy] = {}
     gone: set[int] = set()
@@ -78,14 +78,18 @@ def _copy_of(graph: Graph, call: Call | HostStep) -> Copy | None:
     return Copy(source.root, target.root, target.offset)
 
 
-def _bound(sequence: KernelSequence) -> set[int]:
+def bound_values(sequence: KernelSequence, whole: Container[int] = ()) -> set[int]:
     """Values that need memory of their own: what is given, what leaves the plan or meets the
-    backend's own operations, and sums whose kernels write whole blocks of rows."""
+    backend's own operations, and sums whose kernels write whole blocks of rows.
+
+    Args:
+        whole: positions of the backend's own operations that executables do.
+    """
     graph, views = sequence.graph, sequence.views
     found = {n for n, value in enumerate(graph.values) if value.kind != "result"}
     found.update([views.of(o).root for o in graph.outputs])
     for call in sequence.calls:
-        if isinstance(call, HostStep):
+        if isinstance(call, HostStep) and call.position not in whole:
             node = graph.nodes[call.position]
             found.update(node.results, [views.of(a).root for a in node.args])
     for node in graph.nodes:

@@ -16,7 +16,6 @@ from ..ir.views import strides_of
 from ..lowering.operands import Argument
 
 if TYPE_CHECKING:
-    from ..runtime.device import KernelDevice
     from .schedule import KernelSequence
 
 
@@ -45,24 +44,28 @@ class WholeCall(NamedTuple):
     scalars: tuple[int, ...] = ()
 
     @property
+    def operands(self) -> tuple[Argument, ...]:
+        """The tensors that it reads."""
+        return tuple([a for a in self.arguments if not a.output])
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """Its results, each of which may lie in a part of another value."""
+        return tuple([a for a in self.arguments if a.output])
+
+    @property
     def strides(self) -> tuple[tuple[int, ...], ...]:
         """Of the tensors that it reads."""
-        return tuple([a.strides for a in self.arguments if not a.output])
+        return tuple([a.strides for a in self.operands])
 
 
-def whole_calls(device: KernelDevice, sequence: KernelSequence) -> dict[int, WholeCall]:
-    """The device's own operations that its executables can do, by their position.
+def whole_calls(sequence: KernelSequence) -> dict[int, WholeCall]:
+    """The device's own operations as calls, by their position.
 
     Args:
-        device: says which by `launches_whole`.
         sequence: whose sizes are numbers.
     """
-    launches = getattr(device, "launches_whole", None)
-    if launches is None:
-        return {}
-    positions = sequence.host_steps()
-    made = {position: _whole_call(sequence, position) for position in positions}
-    return {n: call for n, call in made.items() if launches(call)}
+    return {position: _whole_call(sequence, position) for position in sequence.host_steps()}
 
 
 def _whole_call(sequence: KernelSequence, position: int) -> WholeCall:
