@@ -18,6 +18,16 @@ DIST = ROOT / "dist"
 MEMBERS = {p.parent.name: p.parent for p in sorted(ROOT.glob("p*s/*/pyproject.toml"))}
 PLUGINS = {name: folder for name, folder in MEMBERS.items() if folder.parent.name == "plugins"}
 
+SUITES = {
+    "nn": "nn/tests", "optim": "optim/tests", "compile": "fusion/tests/compiled",
+    "train": "train/tests",
+}  # fmt: skip
+"""Tests that run on the device of the matrix, by the names of their columns; examples join them."""
+OF_OTHER_DEVICES = {
+    "custom_kernel", "custom_renderer", "router", "third_party_backend", "third_party_compiler",
+}  # fmt: skip
+"""Examples whose tests name their devices."""
+
 nox.needs_version = ">=2025.10"
 nox.options.sessions = ["lint", "types", "tests", "slow", "docs", "alone"]
 nox.options.reuse_venv = "yes"
@@ -148,7 +158,8 @@ def contract(session: nox.Session, plugin: str) -> None:
 
 @nox.session
 def matrix(session: nox.Session) -> None:
-    """All backends that have a device, in one table; `-- --plugin PATH_OR_URL` adds one."""
+    """All backends that have a device, in one table; `-- --plugin PATH_OR_URL` adds one, and the
+    options of `python -m ingle.testkit.matrix` choose backends, time and workers."""
     develop(session)
     options = list(session.posargs)
     while "--plugin" in options:
@@ -160,7 +171,9 @@ def matrix(session: nox.Session) -> None:
         else:
             session.install(options[at + 1])
         del options[at : at + 2]
-    own = [f"--tests={ROOT / 'packages' / name / 'tests'}" for name in ("optim", "train")]
+    own = [f"--tests={name}={ROOT / 'packages' / folder}" for name, folder in SUITES.items()]
+    examples = sorted(ROOT.glob("examples/*/tests"))
+    own += [f"--tests=examples={f}" for f in examples if f.parent.name not in OF_OTHER_DEVICES]
     job = [str(ROOT / "examples" / "mnist" / "train.py"), "--device", "{device}", "--digits"]
     job += ["--model", "mlp", "--epochs", "10", "--out", session.create_tmp()]
     session.run("python", "-m", "ingle.testkit.matrix", *own, *options, "--job", *job)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from ingle.testkit.matrix import Job, Line, Outcome, table
+from ingle.testkit.limited import Ended, run
+from ingle.testkit.matrix import Job, Line, Matrix, Outcome, remarks, table
 
-pytestmark = pytest.mark.slow
+NOT_RUN = Outcome(0, 0, 0, 0, "not run")
 
 PLUGIN = """
 from ingle.tensor.hooks import hookimpl
@@ -37,6 +40,7 @@ def run_matrix(folder, *options):
     )
 
 
+@pytest.mark.slow
 def test_each_backend_is_a_row(tmp_path):
     (tmp_path / "test_some.py").write_text(
         "import ingle.tensor as it\n"
@@ -49,7 +53,7 @@ def test_each_backend_is_a_row(tmp_path):
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     done = run_matrix(
-        tmp_path, "--backend=numpy", f"--tests={tmp_path / 'test_some.py'}", "--job", "job.py"
+        tmp_path, "--backend=numpy", f"--tests=some={tmp_path / 'test_some.py'}", "--job", "job.py"
     )
     head, row, *others = done.stdout.splitlines()
     assert head.split()[0] == "device"
@@ -59,7 +63,7 @@ def test_each_backend_is_a_row(tmp_path):
     assert int(every) > 500
     assert found | {"testkit": ""} == {
         "device": "numpy", "native": found["native"], "composed": found["composed"],
-        "host": "0", "missing": "0", "testkit": "", "tests": "2/3", "accuracy": "0.750",
+        "host": "0", "missing": "0", "testkit": "", "some": "2/3", "accuracy": "0.750",
         "speed": "1.00x",
     }  # fmt: skip
     assert int(found["native"]) > 100
@@ -68,6 +72,7 @@ def test_each_backend_is_a_row(tmp_path):
     assert done.returncode == 1  # a test failed
 
 
+@pytest.mark.slow
 def test_a_backend_that_is_not_there_is_an_error(tmp_path):
     done = run_matrix(tmp_path, "--backend=nowhere")
     assert done.returncode == 1
@@ -75,7 +80,63 @@ def test_a_backend_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_what_is_unknown_is_shown_as_such():
-    line = Line("chalk", {}, Outcome(0, 1), None, Job(None, 1.0))
+    line = Line("chalk", {}, {"testkit": Outcome(0, 1)}, Job(None, 1.0))
     assert table([line]).splitlines()[1].split() == [
-        "chalk", "?", "?", "?", "?", "0", "of", "1", "-", "-", "-",
+        "chalk", "?", "?", "?", "?", "0", "of", "1", "-", "-",
     ]  # fmt: skip
+    assert not line.whole
+
+
+def test_time_that_is_over_is_a_table_with_what_is_done():
+    """Nothing has begun here; each cell says so."""
+    matrix = Matrix(["numpy"], "smoke", {"some": ["nowhere"]}, ["job.py"], 1, 60, 0)
+    matrix.measure()
+    (line,) = matrix.lines()
+    tests = {"testkit": NOT_RUN, "some": NOT_RUN}
+    assert line == Line("numpy", {}, tests, Job(None, 0.0, "not run"))
+    assert table([line]).count("not run") == 3
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_a_cell_with_its_reason(tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import os, signal, pytest\n"
+        "def test_one(): pass\n"
+        "@pytest.mark.skip\n"
+        "def test_two(): pass\n"
+        "def test_three(): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def test_four(): pass\n"
+    )
+    matrix = Matrix(["numpy"], "smoke", {"it": [str(file)]}, [], 1, 600, 600)
+    matrix._suite("numpy", "it", 0, 1)
+    (line,) = matrix.lines()
+    assert str(line.tests["it"]) == "1 of 3 (died of SIGKILL)"
+    assert remarks([line])[0].startswith("numpy: it: died of SIGKILL in ")
+    assert remarks([line])[0].endswith("test_it.py::test_three")
+
+
+@pytest.mark.slow
+def test_shares_of_a_suite_are_the_suite(tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text("".join(f"def test_{n}(): assert {n} != 3\n" for n in range(5)))
+    matrix = Matrix(["numpy"], "smoke", {"it": [str(file)]}, [], 2, 600, 600)
+    found = [matrix._suite("numpy", "it", k, 2) for k in range(2)]
+    assert [str(outcome) for outcome in found] == ["3 of 3", "1 of 2"]
+    assert matrix.lines()[0].tests["it"] == Outcome(4, 1, 0, 5)
+
+
+def test_of_a_process_nothing_is_left():
+    """Also where it has started others, and somebody stops it."""
+    stop = threading.Event()
+    program = "import subprocess, sys; subprocess.run(['sleep', '600'], stdout=sys.stdout)"
+    waiting = threading.Timer(0.2, stop.set)
+    waiting.start()
+    ended = run([sys.executable, "-c", program], os.environ, 600, stop)
+    waiting.join()
+    assert ended == Ended(None, "", "interrupted")
+
+
+def test_a_fixture_that_fails_behind_a_test_fails_it(tmp_path):
+    (tmp_path / "t").write_text("collected 2\nbegins a\npassed a\nfailed a\nended a\nbegins b\n")
+    assert Outcome.read(tmp_path / "t", "5 s") == Outcome(0, 1, 0, 2, "5 s", "b")

@@ -142,3 +142,20 @@ def test_sizes_that_change(wide_backend: Any) -> None:
             for device in ("opencl_wide", "cpu")
         )
         np.testing.assert_array_equal(there, here)
+
+
+def test_plain_code_sorts_too(wide_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operation by operation, with fusion and without."""
+    found: list[str] = []
+    build = wide_backend.programs.build
+
+    def noting(source: str) -> Any:
+        found.append(source)
+        return build(source)
+
+    monkeypatch.setattr(wide_backend.programs, "build", noting)
+    x, at, u = drawn(37, 600, 3)
+    want = it.scatter_add(*[it.asarray(v, device="cpu") for v in (x, at, u)]).numpy()
+    given = [it.asarray(v, device="opencl_wide") for v in (x, at, u)]
+    np.testing.assert_array_equal(it.scatter_add(*given).numpy(), want)
+    assert is_sorted(found)

@@ -1,9 +1,9 @@
 """All backends of this machine in one table: `python -m ingle.testkit.matrix`.
 
-Each backend runs in processes of its own, so that one that crashes or hangs is a row of the table
-like the others. What is measured: how it runs each operation (`native`, `composed`, `host`,
-`missing`), the testkit, other tests with the backend as the default device, and a program that
-trains. A plugin joins by being installed.
+What is measured: how a backend runs each operation (`native`, `composed`, `host`, `missing`), the
+testkit, other tests with the backend as the default device, and a program that trains. Each of
+these runs in processes of its own that have so much time each, and all together: one that crashes
+or hangs is a cell of the table, which says so. A plugin joins by being installed.
 """
 
 from __future__ import annotations
@@ -12,41 +12,48 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 from ingle.tensor import plugins
 from ingle.tensor.eager import REFERENCE
 
+from .limited import Ended, run
+from .tally import Outcome
+
 ROADS = ("native", "composed", "host", "missing")
-_LIMIT = 3600
-"""Seconds that a process may take."""
+SUITE = "testkit"
+"""The column of the testkit."""
 _ALLOWED = ("-W", "ignore::ingle.tensor.eager.HostFallbackWarning")
 """The table has what runs on the host: tests that take warnings as errors need not fail for it."""
 _ACCURACY = re.compile(r"accuracy:? *(\d*\.?\d+)(?!.*accuracy)", re.DOTALL)
-
-
-class Outcome(NamedTuple):
-    """What came of some tests."""
-
-    passed: int
-    failed: int
-
-    def __str__(self) -> str:
-        return f"{self.passed} of {self.passed + self.failed}"
+_ROADS = (
+    "import collections, json, sys\n"
+    "from ingle.testkit.table import rows\n"
+    "print(json.dumps(collections.Counter(r.road for r in rows(sys.argv[1]))))\n"
+)
+_FINE = (0, 1, 5)
+"""What pytest ends with where it has run the tests: all passed, some failed, there are none."""
 
 
 class Job(NamedTuple):
-    """What came of the program: its last accuracy, if it says one, and its seconds."""
+    """What came of the program: its last accuracy, if it says one, its seconds, and if it did not
+    come to its end, why."""
 
     accuracy: float | None
     seconds: float
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return self.reason or f"{self.seconds:.1f} s"
 
 
 class Line(NamedTuple):
@@ -54,16 +61,21 @@ class Line(NamedTuple):
 
     Attributes:
         device: its name.
-        roads: how many operations it runs in which way.
-        testkit, tests: of the suite, and of the tests that were named.
-        job: of the program; None without one, or if it fails.
+        roads: how many operations it runs in which way; empty if that could not be found out.
+        tests: of each suite by its name, the testkit first.
+        job: of the program; None without one.
     """
 
     device: str
     roads: dict[str, int]
-    testkit: Outcome
-    tests: Outcome | None
+    tests: dict[str, Outcome]
     job: Job | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything ran and passed."""
+        tests = all(outcome.whole for outcome in self.tests.values())
+        return bool(self.roads) and tests and not (self.job and self.job.reason)
 
 
 def devices() -> tuple[list[str], dict[str, str]]:
@@ -89,90 +101,162 @@ def devices() -> tuple[list[str], dict[str, str]]:
     return present, absent
 
 
-def measured(device: str, tier: str, tests: Sequence[str], job: Sequence[str]) -> Line:
-    """The row of a backend."""
-    suite = ["--pyargs", "ingle.testkit", f"--backend={device}", f"--tier={tier}"]
-    return Line(
-        device,
-        _roads(device),
-        _outcome(device, suite),
-        _outcome(device, [*_ALLOWED, *tests]) if tests else None,
-        _job(device, job) if job else None,
-    )
+class Matrix:
+    """Measures backends, several parts at a time.
 
+    Args:
+        names: the backends.
+        tier: of the testkit.
+        tests: paths of other suites, by their names.
+        job: a program and its arguments, with {device} for the device; may be empty.
+        workers: how many processes run at a time.
+        limit: seconds that each may take.
+        within: seconds for all of them: what has not begun by then does not run.
+    """
 
-def _roads(device: str) -> dict[str, int]:
-    program = (
-        "import collections, json, sys\n"
-        "from ingle.testkit.table import rows\n"
-        "print(json.dumps(collections.Counter(r.road for r in rows(sys.argv[1]))))\n"
-    )
-    done = _run(device, [sys.executable, "-W", "ignore", "-c", program, device])
-    if done is None or done.returncode:
-        return {}
+    def __init__(
+        self, names: Sequence[str], tier: str, tests: Mapping[str, Sequence[str]],
+        job: Sequence[str], workers: int, limit: float, within: float,
+    ) -> None:  # fmt: skip
+        self._names = names
+        self._tests = tests
+        self._tier = tier
+        self._program = job
+        self._workers = workers
+        self._limit = limit
+        self._end = time.monotonic() + within
+        self._stop = threading.Event()
+        self._roads: dict[str, dict[str, int]] = {}
+        self._shares: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+        self._jobs: dict[str, Job] = {}
 
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    def lines(self) -> list[Line]:
+        """What is known, also before all of it is."""
+        found = []
+        for name in self._names:
+            tests = {
+                suite: Outcome.of_all(shares) if shares else Outcome(0, 0, 0, 0, "not run")
+                for suite in (SUITE, *self._tests)
+                for shares in [self._shares[name, suite]]
+            }
+            job = self._jobs.get(name, Job(None, 0.0, "not run")) if self._program else None
+            found.append(Line(name, self._roads.get(name, {}), tests, job))
+        return found
 
+    def measure(self) -> None:
+        """Runs everything: the suites side by side, then each program by itself, for its time.
 
-def _outcome(device: str, suite: Sequence[str]) -> Outcome:
-    """Runs pytest in a process of its own; a process that dies has failed once."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suite]
-        done = _run(device, [*command, f"--junitxml={report}"])
-        if done is not None:
-            sys.stderr.write(done.stdout[-2000:] if done.returncode else "")
-        if not report.is_file():
-            return Outcome(0, 1)
-        passed = failed = 0
-        for case in ElementTree.parse(report).iter("testcase"):
-            kinds = {child.tag for child in case}
-            failed += bool(kinds & {"failure", "error"})
-            passed += not kinds & {"failure", "error", "skipped"}
-        return Outcome(passed, failed)
+        After Ctrl-C nothing more runs, and `lines` has what is done.
+        """
+        count = self._workers
+        parts: list[tuple[str, Callable[[], object]]] = [
+            (f"{name}: operations", partial(self._find_roads, name)) for name in self._names
+        ]
+        # The testkit is the longest by far: each backend's is divided among the workers.
+        for suite, k in [*[(SUITE, k) for k in range(count)], *[(s, 0) for s in self._tests]]:
+            shared = count if suite == SUITE else 1
+            shown = f"{suite} {k + 1}/{shared}" if shared > 1 else suite
+            parts += [
+                (f"{name}: {shown}", partial(self._suite, name, suite, k, shared))
+                for name in self._names
+            ]
+        try:
+            self._run(parts, count)
+            if self._program:
+                jobs = [(f"{name}: program", partial(self._job, name)) for name in self._names]
+                self._run(jobs, 1)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted\n")
 
+    def _run(self, parts: Sequence[tuple[str, Callable[[], object]]], workers: int) -> None:
+        with ThreadPoolExecutor(workers) as pool:
+            futures = {pool.submit(part): shown for shown, part in parts}
+            try:
+                for number, future in enumerate(as_completed(futures), 1):
+                    done = f"[{number}/{len(parts)}] {futures[future]}: {future.result()}"
+                    sys.stderr.write(f"{done}\n")
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
 
-def _job(device: str, job: Sequence[str]) -> Job | None:
-    start = time.perf_counter()
-    done = _run(device, [sys.executable, *[part.format(device=device) for part in job]])
-    if done is None or done.returncode:
-        return None
-    said = _ACCURACY.search(done.stdout)
-    return Job(float(said[1]) if said else None, time.perf_counter() - start)
+    def _process(self, device: str, command: Sequence[str]) -> Ended:
+        """A process whose default device is the backend."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            return Ended(None, "", "not run")
+        environment = {**os.environ, "INGLE_DEVICE": device}
+        return run([sys.executable, *command], environment, min(self._limit, left), self._stop)
 
+    def _find_roads(self, device: str) -> str:
+        done = self._process(device, ["-W", "ignore", "-c", _ROADS, device])
+        if done.code:
+            sys.stderr.write(f"{done.said}\n")
+        if done.code != 0:
+            return done.reason or f"exit status {done.code}"
+        (said,) = [line for line in done.said.splitlines() if line.startswith("{")][-1:]
+        found: dict[str, int] = json.loads(said)
+        self._roads[device] = found
+        return ", ".join(f"{found.get(road, 0)} {road}" for road in ROADS)
 
-def _run(device: str, command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """A process whose default device is the backend; None if it takes too long."""
-    environment = {**os.environ, "INGLE_DEVICE": device}
-    try:
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_LIMIT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
+    def _suite(self, device: str, suite: str, k: int, count: int) -> Outcome:
+        """A share of a suite."""
+        if suite == SUITE:
+            what = ["--pyargs", "ingle.testkit", f"--backend={device}", f"--tier={self._tier}"]
+        else:
+            what = [*_ALLOWED, *self._tests[suite]]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "tally.txt")
+            done = self._process(
+                device,
+                ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "ingle.testkit.tally",
+                 f"--ingle-tally={file}", f"--ingle-share={k}/{count}", *what],
+            )  # fmt: skip
+            reason = done.reason
+            if not reason and done.code not in _FINE:
+                reason = f"exit status {done.code}"
+            outcome = Outcome.read(file, reason)
+        if not outcome.whole and done.said:
+            sys.stderr.write(f"{done.said}\n")
+        self._shares[device, suite].append(outcome)
+        return outcome
+
+    def _job(self, device: str) -> Job:
+        start = time.perf_counter()
+        done = self._process(device, [part.format(device=device) for part in self._program])
+        seconds = time.perf_counter() - start
+        if done.code:
+            sys.stderr.write(f"{done.said}\n")
+        said = _ACCURACY.search(done.said)
+        accuracy = float(said[1]) if said and done.code == 0 else None
+        reason = done.reason or (f"exit status {done.code}" if done.code else "")
+        self._jobs[device] = Job(accuracy, 0.0 if done.code is None else seconds, reason)
+        return self._jobs[device]
 
 
 def table(lines: Sequence[Line]) -> str:
     """The rows as text; speed is that of the program against the reference.
 
     >>> from ingle.testkit.matrix import Job, Line, Outcome, table
-    >>> print(table([Line("numpy", {"native": 3}, Outcome(5, 0), None, Job(0.9, 2.0))]))
-    device  native  composed  host  missing  testkit  tests  accuracy  speed
-    numpy        3         0     0        0   5 of 5      -     0.900  1.00x
+    >>> print(table([Line("numpy", {"native": 3}, {"testkit": Outcome(5, 0)}, Job(0.9, 2.0))]))
+    device  native  composed  host  missing  testkit  accuracy  speed
+    numpy        3         0     0        0   5 of 5     0.900  1.00x
     """
-    reference = next((x.job for x in lines if x.device == REFERENCE and x.job), None)
-    rows = [["device", *ROADS, "testkit", "tests", "accuracy", "speed"]]
+    reference = next(
+        (x.job for x in lines if x.device == REFERENCE and x.job and not x.job.reason), None
+    )
+    suites = [*dict.fromkeys(suite for line in lines for suite in line.tests)]
+    rows = [["device", *ROADS, *suites, "accuracy", "speed"]]
     for line in lines:
-        accuracy = "-" if line.job is None or line.job.accuracy is None else (
-            f"{line.job.accuracy:.3f}"
-        )  # fmt: skip
-        speed = "-" if line.job is None or reference is None else (
-            f"{reference.seconds / line.job.seconds:.2f}x"
-        )  # fmt: skip
+        accuracy = speed = "-"
+        if line.job is not None and line.job.reason:
+            accuracy = line.job.reason
+        elif line.job is not None:
+            accuracy = "-" if line.job.accuracy is None else f"{line.job.accuracy:.3f}"
+            speed = f"{reference.seconds / line.job.seconds:.2f}x" if reference else "-"
         roads = [str(line.roads.get(road, 0)) if line.roads else "?" for road in ROADS]
-        tests = "-" if line.tests is None else str(line.tests)
-        rows.append([line.device, *roads, str(line.testkit), tests, accuracy, speed])
+        tests = [str(line.tests[suite]) if suite in line.tests else "-" for suite in suites]
+        rows.append([line.device, *roads, *tests, accuracy, speed])
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -183,16 +267,48 @@ def table(lines: Sequence[Line]) -> str:
     )
 
 
+def remarks(lines: Sequence[Line]) -> list[str]:
+    """Where suites were cut off: what stands in brackets in the table, and the test."""
+    return [
+        f"{line.device}: {suite}: {outcome.reason} in {outcome.at}"
+        for line in lines
+        for suite, outcome in line.tests.items()
+        if outcome.at
+    ]
+
+
+def _named(given: Sequence[str]) -> dict[str, list[str]]:
+    """The paths of suites by their names: `nn=PATH`, or PATH for the folder around `tests`."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for text in given:
+        name, _, path = text.rpartition("=")
+        place = Path(path).resolve()
+        found[name or (place.parent if place.name == "tests" else place).stem].append(path)
+    return dict(found)
+
+
 def main() -> int:
-    """The command; 1 if anything failed."""
+    """The command; 1 if anything failed or did not come to its end."""
     parser = argparse.ArgumentParser(
         prog="python -m ingle.testkit.matrix", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--backend", action="append", help="only these; may come several times")
     parser.add_argument("--tier", choices=("smoke", "standard", "full"), default="smoke")
     parser.add_argument(
-        "--tests", action="append", default=[], help="tests to run on each device: a path"
+        "--tests", action="append", default=[], metavar="[NAME=]PATH",
+        help="tests to run on each device, with the name of their column",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=int, default=max(1, (os.cpu_count() or 1) // 2),
+        help="how many processes run at a time (default: half of the cores)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=float, default=900, help="seconds that a process may take (%(default)s)"
     )
+    parser.add_argument(
+        "--within", type=float, default=3000,
+        help="seconds after which the table comes, with what is done (%(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--job", nargs=argparse.REMAINDER, default=[],
         help="the rest: a program and its arguments, with {device} for the device",
@@ -201,26 +317,23 @@ def main() -> int:
     present, absent = devices()
     asked = options.backend or present
     unknown = [name for name in asked if name not in present]
-    lines = []
-    for name in asked:
-        if name in present:
-            sys.stderr.write(f"{name} …\n")
-            lines.append(measured(name, options.tier, options.tests, options.job))
-            sys.stderr.write(f"{table(lines[-1:])}\n")  # hours may lie between it and the whole
+    matrix = Matrix(
+        [name for name in asked if name in present], options.tier, _named(options.tests),
+        options.job, max(1, options.workers), options.limit, options.within,
+    )  # fmt: skip
+    matrix.measure()
+    lines = matrix.lines()
     if lines:
         sys.stdout.write(f"{table(lines)}\n")
+    for text in remarks(lines):
+        sys.stdout.write(f"{text}\n")
     for name, reason in absent.items():
         sys.stdout.write(f"{name}: no device: {reason}\n")
     for name in unknown:
         if name not in absent:
             known = ", ".join([*present, *absent]) or "none"
             sys.stdout.write(f"{name}: not installed; there are {known}\n")
-    failed = any(
-        not line.roads or line.testkit.failed or (line.tests and line.tests.failed)
-        or (options.job and line.job is None)
-        for line in lines
-    )  # fmt: skip
-    return int(failed or bool(unknown))
+    return int(bool(unknown) or not all(line.whole for line in lines))
 
 
 if __name__ == "__main__":
