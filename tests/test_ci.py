@@ -18,6 +18,11 @@ def test_every_part_is_a_function_within_the_whole_budget() -> None:
     assert sum(int(seconds) for _, seconds in BUDGETS) <= 30 * 60
 
 
+def test_every_part_runs_once() -> None:
+    order = re.search(r'^order="(.*)"$', RUN, re.MULTILINE)[1]
+    assert sorted(re.split(r"[ +]", order)) == sorted(PARTS)
+
+
 def test_the_workflow_runs_the_same_parts() -> None:
     """What does not depend on the system and its Python runs once."""
     check, once, _ = re.split(r"\n  (?:once|nightly):\n", WORKFLOW)
