@@ -108,13 +108,13 @@ def test_without_control_groups(tmp_path: Path) -> None:
 def test_part_of_a_core_counts_as_one(
     monkeypatch: pytest.MonkeyPatch, given: float, expected: int
 ) -> None:
-    monkeypatch.setattr(module, "quota", lambda: given)
+    monkeypatch.setattr(module, "_own_quota", lambda: given)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert cores() == expected
 
 
 def test_cores_that_the_process_may_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "quota", lambda: 8.0)
+    monkeypatch.setattr(module, "_own_quota", lambda: 8.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
     assert cores() == 1
 
@@ -134,3 +134,13 @@ def test_an_empty_variable_is_unset(text: str) -> None:
 
 def test_blanks_around_a_number() -> None:
     assert threads(INGLE_NUM_THREADS=" 3 ").stdout == "3\n"
+
+
+def test_files_are_read_once(monkeypatch):
+    """Planning asks for each matrix product, and the pool does not change its size."""
+    module._own_quota.cache_clear()
+    asked = []
+    monkeypatch.setattr(module, "quota", lambda: asked.append(1) or 1.0)
+    assert cores() == cores() == 1
+    assert len(asked) == 1
+    module._own_quota.cache_clear()

@@ -15,6 +15,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 
@@ -24,7 +25,7 @@ def cores() -> int:
         found = len(os.sched_getaffinity(0))
     else:
         found = os.cpu_count() or 1
-    return max(1, math.ceil(min(found, quota())))
+    return max(1, math.ceil(min(found, _own_quota())))
 
 
 def quota(root: Path = Path("/")) -> float:
@@ -34,6 +35,13 @@ def quota(root: Path = Path("/")) -> float:
         root: below which `proc/self` is.
     """
     return min([math.inf, *_limits(root)])
+
+
+@cache
+def _own_quota() -> float:
+    """What this process was allowed when it first asked: its pool of threads stays as it is, and
+    planning asks for each product, which takes longer than to look one up."""
+    return quota()
 
 
 def _limits(root: Path) -> Iterator[float]:
