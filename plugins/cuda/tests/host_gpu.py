@@ -95,11 +95,13 @@ float fmaf(float, float, float); float sqrtf(float); float floorf(float); float 
 float truncf(float); float rintf(float); float fabsf(float);
 double fma(double, double, double); double sqrt(double); double floor(double); double ceil(double);
 double trunc(double); double rint(double); double fabs(double);
+float expf(float); float fmaxf(float, float);
 }
 #define __global__
 #define __device__
 #define __shared__ static
 #define __grid_constant__
+#define __launch_bounds__(threads)
 #define __syncthreads barrier_of_block
 #define __syncwarp barrier_of_block
 struct alignas(16) uint4 { unsigned x, y, z, w; };
@@ -117,6 +119,8 @@ template <class T> static T __shfl_down_sync(unsigned, T value, unsigned apart)
 { return of_lane(value, min(threadIdx.x % 32 + apart, 31u)); }
 template <class T> static T __shfl_sync(unsigned, T value, int lane)
 { return of_lane(value, (unsigned)lane); }
+template <class T> static T __shfl_xor_sync(unsigned, T value, int apart)
+{ return of_lane(value, threadIdx.x % 32 ^ (unsigned)apart); }
 """
 
 _EPILOGUE = """

@@ -16,6 +16,7 @@ from ingle.fusion.device import (
     DESKTOP,
     PER_BYTE,
     Launch,
+    Offer,
     Ordered,
     Rates,
     WholeCall,
@@ -38,6 +39,7 @@ from .attention import Attention
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
 from .cudnn import LibraryOffer, Plans, Prepared
+from .decode_attention import DecodeAttention, Launches
 from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
@@ -120,9 +122,13 @@ class CudaBackend(KernelBackend):
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._staging = Staging()
+        offers: list[Offer] = []
         if settings.switch("INGLE_CUDA_CUDNN", True):
             plans = Plans(self, self._tensor_float)
-            self.offers = (Convolutions(self, plans), Attention(self, plans))
+            offers += [Convolutions(self, plans), Attention(self, plans)]
+        if limits.architecture.startswith("sm_"):  # its kernels fold by shuffles of warps of 32
+            offers.append(DecodeAttention(self))
+        self.offers = tuple(offers)
         self._capture: Any = None
         self._library: cublas.Cublas | None = None
         self._workspace: Held | None = None
@@ -260,18 +266,22 @@ class CudaBackend(KernelBackend):
         return problem.groups <= _GROUPS and cublas.is_worth_it(problem.dtype, *sizes)
 
     def launches_whole(self, call: WholeCall) -> bool:
-        """Whether executables compute an operation by a library, beside kernels.
+        """Whether executables compute an operation by a library or kernels of an offer.
 
-        Numbers are values that the library holds, no addresses of what changes.
+        Numbers are values that these hold, no addresses of what changes.
         """
         return not call.scalars and self.whole_step(call) is not None
 
-    def whole_step(self, call: WholeCall) -> tuple[LibraryOffer, Prepared] | None:
+    def whole_step(
+        self, call: WholeCall
+    ) -> tuple[LibraryOffer, Prepared] | tuple[DecodeAttention, Launches] | None:
         """The offer that computes an operation within executables, and how."""
         if self.has_custom_kernel(call.op, call.avals):
             return None
         offer = taker(self.offers, call.op, call.avals)
-        found = offer.launched(call) if isinstance(offer, LibraryOffer) else None
+        if not isinstance(offer, LibraryOffer | DecodeAttention):
+            return None
+        found = offer.launched(call)
         return None if found is None else (offer, found)  # type: ignore[return-value]
 
     def executable(

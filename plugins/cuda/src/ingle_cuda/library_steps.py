@@ -11,7 +11,7 @@ from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import Op
 
 from .buffer_uses import BufferUse
-from .cudnn import ALIGNMENT, LibraryOffer, Plan
+from .cudnn import ALIGNMENT, LibraryOffer, Plan, Prepared
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -44,15 +44,10 @@ class LibraryStep(NamedTuple):
         del held  # what the library has read by now
 
 
-def library_step(backend: CudaBackend, launch: Launch, call: WholeCall) -> LibraryStep:
-    """The step of a launch.
-
-    A plan keeps the call and no more, since it may come from disk: the answer that
-    `launches_whole` had is looked up again.
-    """
-    found = backend.whole_step(call)
-    assert found is not None, f"no library computes {call.op.operation.name} any more"
-    offer, prepared = found
+def library_step(
+    launch: Launch, call: WholeCall, offer: LibraryOffer, prepared: Prepared
+) -> LibraryStep:
+    """The step of a launch that the library computes."""
     places = [(p.buffer, p.offset) for p in launch.pointers]
     count = len(call.strides)
     numbers = tuple([x if isinstance(x, Scalar) else None for x in call.numbers])

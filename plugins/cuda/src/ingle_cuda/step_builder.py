@@ -24,6 +24,9 @@ from ingle.fusion.device.kernels import (
 from .alignment import aligned
 from .copies import OperandCopy, copy_of
 from .cublas import Product, product_of
+from .cudnn import LibraryOffer
+from .decode_attention import SCRATCH as OF_LAUNCH
+from .decode_attention import KernelLaunch, Launches
 from .library_steps import LibraryStep, library_step
 from .product_results import direct_result, dtype_of_sums
 
@@ -117,10 +120,34 @@ class StepBuilder:
             step = self._nest(launch, call.nest, pointers, numbers, launch.scalars, call.fixed)
             return [step] if step.blocks else []
         if isinstance(launch.call, WholeCall):
-            library = library_step(self._backend, launch, launch.call)
-            self.scratch = max(self.scratch, library.plan.nbytes)
-            return [library]
+            return self._whole(launch, launch.call)
         return self._product(launch, launch.call)
+
+    def _whole(self, launch: Launch, call: WholeCall) -> list[Step]:
+        """The steps of an operation that an offer computes.
+
+        A plan keeps the call and no more, since it may come from disk: the answer that
+        `launches_whole` had is looked up again.
+        """
+        found = self._backend.whole_step(call)
+        assert found is not None, f"nothing computes {call.op.operation.name} whole any more"
+        offer, how = found
+        if isinstance(how, Launches):
+            self.scratch = max(self.scratch, how.nbytes)
+            return [self._generated(launch, kernel) for kernel in how.kernels]
+        assert isinstance(offer, LibraryOffer)
+        library = library_step(launch, call, offer, how)
+        self.scratch = max(self.scratch, library.plan.nbytes)
+        return [library]
+
+    def _generated(self, launch: Launch, kernel: KernelLaunch) -> KernelStep:
+        """A kernel of an offer, whose scratch memory is that of the steps."""
+        places = [(p.buffer, p.offset) for p in launch.pointers]
+        pointers = tuple([(SCRATCH, 0) if n == OF_LAUNCH else places[n] for n in kernel.operands])
+        return KernelStep(
+            compiled(self._backend, launch, kernel.source, kernel.name), pointers,
+            kernel.argument(), (0, 0), (), kernel.blocks, kernel.threads, kernel.source,
+        )  # fmt: skip
 
     def _nest(
         self, launch: Launch, nest: Nest, pointers: tuple[tuple[int, int], ...],

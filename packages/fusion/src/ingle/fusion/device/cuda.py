@@ -23,4 +23,5 @@ from ..render.c.cuda import grid_of as grid_of
 from ..render.c.cuda import launch_of as launch_of
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
+from ..render.c.cuda import rounded as rounded
 from ..render.c.held_lengths import sums_beside_rows as sums_beside_rows

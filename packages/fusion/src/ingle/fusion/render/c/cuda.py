@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
+from . import elements
+from .elements import Widened
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
@@ -197,6 +199,11 @@ def given_struct(operands: int, numbers: int) -> list[str]:
         f"    int64_t at[{max(numbers, 1)}];",
         "};",
     ]
+
+
+def rounded(dtype: str) -> tuple[Widened, str]:
+    """How a kernel written by hand reads floats of a dtype, and the element for a value `x`."""
+    return elements.rounded(CUDA, dtype)
 
 
 @lru_cache(maxsize=1024)

@@ -13,15 +13,15 @@ bytes of a register, long loops take all of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...kernel.code import SIZES
 from ...kernel.nest import NARROW, Nest, accumulator_dtype, is_flat, layout
-from .code import CodeRenderer
+from . import elements
+from .elements import Widened
 from .groups import MOST, group_item, grouped, is_wide
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
-from .text import Source, value_type
+from .text import value_type
 from .transposed import tiled
 from .work import Work
 
@@ -231,38 +231,11 @@ def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[ScatterLa
     return sorted_scatter(nest, name, numbers, OPENCL, WIDE, NARROW)
 
 
-class Widened(NamedTuple):
-    """How a kernel written by hand reads floats as what sums are computed in.
-
-    Attributes:
-        helpers: what stands in front of it.
-        kind, stored: the types of a value and of an element in memory.
-        shown: the value of an element `x`.
-    """
-
-    helpers: str
-    kind: str
-    stored: str
-    shown: str
-
-
 def widened(dtype: str) -> Widened:
-    """How floats of a dtype are read."""
-    return _widened(Source(OPENCL), dtype)
+    """How a kernel written by hand reads floats of a dtype."""
+    return elements.widened(OPENCL, dtype)
 
 
 def rounded(dtype: str) -> tuple[Widened, str]:
-    """How floats of a dtype are read, and the element for a value `x`."""
-    source = Source(OPENCL)
-    back = _cast(source, dtype, accumulator_dtype(dtype))
-    return _widened(source, dtype), back
-
-
-def _widened(source: Source, dtype: str) -> Widened:
-    stored, wide = source.stored(dtype), accumulator_dtype(dtype)
-    shown = _cast(source, wide, dtype)
-    return Widened(source.text(""), value_type(wide), stored, shown)
-
-
-def _cast(source: Source, dtype: str, origin: str) -> str:
-    return "x" if dtype == origin else CodeRenderer(source).cast(dtype, origin, "x")
+    """How a kernel written by hand reads floats of a dtype, and the element for a value `x`."""
+    return elements.rounded(OPENCL, dtype)

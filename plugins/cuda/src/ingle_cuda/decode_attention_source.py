@@ -1,0 +1,503 @@
+"""Attention of few queries in CUDA C++: keys and values are read once, 16 bytes at a time.
+
+A warp takes 32 keys. Some of its threads share a key, each with 16 bytes of its features, so that
+neighbours read neighbours; then each thread has the scores of one key, of which the warp finds the
+largest, the exponentials relative to it and their sum; then threads share the columns of the
+values. A block of up to eight warps takes a piece of the keys for some queries whose heads share
+it, and puts together what its warps have found. Where there are several pieces ("flash-decoding",
+Dao et al. 2023), a second kernel puts together what the blocks have found, in order.
+
+Who adds what in which order depends on the sizes of a head alone: not on the number of queries of a
+block, on how operands lie, nor on the GPU. A value whose key is hidden does not count, not even
+NaN.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingle.fusion.device.cuda import AFTER_OTHERS, given_struct, rounded
+from ingle.fusion.device.kernels import SIZES
+
+NAME = "decode_attention"
+COMBINE = "combine_pieces"
+WARP = 32
+WARPS = 8
+PIECE = WARPS * WARP
+"""Keys of a block."""
+THREADS = WARPS * WARP
+BYTES = 16
+"""Of a load."""
+BATCH = 3
+"""Axes of the heads of keys and values."""
+_IN_FLIGHT = 16
+"""Loads of keys, and of values, that a thread begins before it waits, at most."""
+_REGISTERS = 256
+"""For numbers of the queries times such loads: with more, the compiler runs out of registers."""
+_WORD = 4
+"""Bytes of a part of these, in registers."""
+
+SCALE_AT = BATCH + 5
+HEAD = SCALE_AT + 1
+"""Where the strides of the operands begin among the numbers of an argument. Before them stand the
+sizes of the batch, blocks of rows, pieces, rows, queries, keys, and the scale's bits."""
+
+
+class KernelShape(NamedTuple):
+    """What the source of a kernel depends on.
+
+    Attributes:
+        dtype: of queries, keys, values and the result.
+        features, columns: of a query and a key, and of a value.
+        rows: of queries that a block takes.
+        mask: its dtype; empty if there is none.
+        causal: whether query i sees the keys up to i only.
+        whole: whether a block has all keys of its rows, and writes the result.
+        vectors: elements of a load of queries, of keys and of values.
+    """
+
+    dtype: str
+    features: int
+    columns: int
+    rows: int
+    mask: str
+    causal: bool
+    whole: bool
+    vectors: tuple[int, int, int]
+
+
+class Split(NamedTuple):
+    """How the elements of a row are split among threads of a warp.
+
+    Attributes:
+        lanes: threads that share a row; a power of two.
+        steps: 16 bytes that each has of it, `lanes` times 16 bytes apart.
+        each: elements in 16 bytes.
+        full: whether all of them are there.
+    """
+
+    lanes: int
+    steps: int
+    each: int
+    full: bool
+
+
+def split_of(elements: int, dtype: str) -> Split:
+    """How rows of so many elements are split; by nothing but that.
+
+    >>> split_of(64, "bfloat16")
+    Split(lanes=8, steps=1, each=8, full=True)
+    """
+    each = BYTES // SIZES[dtype]
+    vectors = -(-elements // each)
+    lanes = min(1 << (vectors - 1).bit_length(), WARP)
+    steps = -(-vectors // lanes)
+    return Split(lanes, steps, each, lanes * steps * each == elements)
+
+
+@lru_cache(maxsize=256)
+def source(shape: KernelShape) -> str:
+    """The kernel, for any number of queries and keys and any strides.
+
+    Its pointers are the queries, keys, values, the mask if there is one, and the result or the
+    memory for what pieces have found. The numbers that `HEAD` tells of are followed by strides: of
+    queries, of keys, of values, of the mask and of the result, along the axes of the batch, groups,
+    places, and elements.
+    """
+    of, back = rounded(shape.dtype)
+    rows = shape.rows
+    keys, values = split_of(shape.features, shape.dtype), split_of(shape.columns, shape.dtype)
+    ahead = [_loads(split, rows) for split in (keys, values)]
+    names = ["query", "key", "value", *(["mask"] if shape.mask else []), "out"]
+    strides = {name: HEAD + n * (BATCH + 3) for n, name in enumerate(names)}
+    struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
+    vectors = dict(zip(names, shape.vectors, strict=False))
+    loads = "\n".join(
+        _load(name, split, elements, vectors[name], of.stored)
+        for name, split, elements in (
+            ("query", keys, shape.features), ("key", keys, shape.features),
+            ("value", values, shape.columns),
+        )
+    )  # fmt: skip
+    begins = "\n    ".join(
+        f"const int64_t *const {name}_step = given.at + {at};\n"
+        f"    const int64_t {name}_at = i0 * {name}_step[0] + i1 * {name}_step[1]"
+        f" + i2 * {name}_step[2];"
+        for name, at in strides.items()
+    )
+    result = f"{of.stored} *const out = ({of.stored} *)given.buffer[{len(names) - 1}] + out_at;"
+    if not shape.whole:
+        result = f"float *const found = (float *)given.buffer[{len(names) - 1}];"
+    return f"""{of.helpers}
+{struct}
+static float widened({of.stored} x) {{ return {of.shown}; }}
+static {of.stored} rounded(float x) {{ return {back}; }}
+static bool is_finite(float x) {{ return x - x == 0; }}
+struct line_t {{ uint32_t words[{BYTES // _WORD}]; }};
+static float element(const line_t &line, int n) {{ {_element(shape.dtype)} }}
+{loads}
+extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
+    const __grid_constant__ given_t given)
+{{
+    {AFTER_OTHERS}
+    const int64_t *const at = given.at;
+    __shared__ float shares[{WARPS}][{rows}][{WARP}], sums[{WARPS}][{rows}][{shape.columns}];
+    __shared__ float tops[{WARPS}][{rows}], totals[{WARPS}][{rows}];
+    const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};
+    const uint32_t warps = blockDim.x / {WARP};
+    uint32_t rest = blockIdx.x;
+    const uint32_t first = rest % (uint32_t)at[{BATCH}] * {rows};
+    rest /= (uint32_t)at[{BATCH}];
+    const uint32_t piece = rest % (uint32_t)at[{BATCH + 1}];
+    rest /= (uint32_t)at[{BATCH + 1}];
+    const int64_t batch = rest, i2 = rest % (uint32_t)at[2];
+    rest /= (uint32_t)at[2];
+    const int64_t i1 = rest % (uint32_t)at[1], i0 = rest / (uint32_t)at[1];
+    const uint32_t count = at[{BATCH + 2}], queries = at[{BATCH + 3}];
+    const int64_t last = at[{BATCH + 4}] - 1, begin = (int64_t)piece * {PIECE} + warp * {WARP};
+    const float scale = __builtin_bit_cast(float, (int32_t)at[{SCALE_AT}]);
+    {begins}
+    const {of.stored} *const query = (const {of.stored} *)given.buffer[0] + query_at;
+    const {of.stored} *const key = (const {of.stored} *)given.buffer[1] + key_at;
+    const {of.stored} *const value = (const {of.stored} *)given.buffer[2] + value_at;
+    {result}
+    /* Which queries see the key of this thread, and what is added to their scores. */
+    bool seen[{rows}];
+    {f"float added[{rows}];" if shape.mask not in ("", "bool") else ""}
+    const int64_t own = begin + lane;
+    {_each_row(rows)} {{
+        const uint32_t row = first + r, group = row / queries, place = row % queries;
+        seen[r] = row < count && own <= last{" && own <= place" if shape.causal else ""};
+        {_masked(shape.mask, of.stored)}
+    }}
+    {"" if shape.whole or shape.mask != "bool" else _hidden(shape)}
+    /* A key further back than the last one is read as the last one, and not seen. */
+    const int key_part = lane % {keys.lanes}, key_of = lane / {keys.lanes};
+    const int value_part = lane % {values.lanes}, value_of = lane / {values.lanes};
+    float q[{rows}][{keys.steps * keys.each}];
+    {_each_row(rows)} {{
+        const uint32_t row = first + r, group = row / queries, place = row % queries;
+        #pragma unroll
+        for (int s = 0; s < {keys.steps}; s++) {{
+            const line_t line = loaded_query(
+                query + (int64_t)group * query_step[3] + (int64_t)place * query_step[4],
+                (s * {keys.lanes} + key_part) * {keys.each}, query_step[5], row < count);
+            #pragma unroll
+            for (int n = 0; n < {keys.each}; n++)
+                q[r][s * {keys.each} + n] = element(line, n);
+        }}
+    }}
+    line_t key_lines[{ahead[0]}][{keys.steps}], value_lines[{ahead[1]}][{values.steps}];
+    {_ahead("key", keys, ahead[0], "0")}
+    {_ahead("value", values, ahead[1], "0")}
+    #pragma unroll 1
+    for (int from = 0; from < {keys.lanes}; from += {ahead[0]}) {{
+        if (from > 0) {{
+            {_ahead("key", keys, ahead[0], "from")}
+        }}
+        #pragma unroll
+        for (int u = 0; u < {ahead[0]}; u++) {{
+            float score[{rows}];
+            {_each_row(rows)}
+                score[r] = 0;
+            #pragma unroll
+            for (int s = 0; s < {keys.steps}; s++)
+                #pragma unroll
+                for (int n = 0; n < {keys.each}; n++) {{
+                    const float x = element(key_lines[u][s], n);
+                    {_each_row(rows)}
+                        score[r] = fmaf(q[r][s * {keys.each} + n], x, score[r]);
+                }}
+            #pragma unroll
+            for (int apart = {keys.lanes // 2}; apart > 0; apart /= 2)
+                {_each_row(rows)}
+                    score[r] += __shfl_xor_sync(0xffffffffu, score[r], apart);
+            if (key_part == 0) {{
+                {_each_row(rows)}
+                    shares[warp][r][(from + u) * {WARP // keys.lanes} + key_of] = score[r];
+            }}
+        }}
+    }}
+    __syncwarp();
+    {_each_row(rows)} {{
+        const float score = shares[warp][r][lane] * scale{_plus(shape.mask)};
+        float top = seen[r] ? score : -INFINITY;
+        #pragma unroll
+        for (int apart = {WARP // 2}; apart > 0; apart /= 2)
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, apart));
+        /* Where no key is seen every score is -inf, and so is their maximum. */
+        const float share = seen[r] ? expf(score - (is_finite(top) ? top : 0)) : 0;
+        float total = share;
+        #pragma unroll
+        for (int apart = {WARP // 2}; apart > 0; apart /= 2)
+            total += __shfl_xor_sync(0xffffffffu, total, apart);
+        /* No exponential is negative. */
+        shares[warp][r][lane] = seen[r] ? share : -1;
+        if (lane == 0) {{
+            tops[warp][r] = top;
+            totals[warp][r] = total;
+        }}
+    }}
+    __syncwarp();
+    float sum[{rows}][{values.steps * values.each}];
+    {_each_row(rows)}
+        #pragma unroll
+        for (int n = 0; n < {values.steps * values.each}; n++)
+            sum[r][n] = 0;
+    #pragma unroll 1
+    for (int from = 0; from < {values.lanes}; from += {ahead[1]}) {{
+        if (from > 0) {{
+            {_ahead("value", values, ahead[1], "from")}
+        }}
+        #pragma unroll
+        for (int u = 0; u < {ahead[1]}; u++) {{
+            float share[{rows}];
+            {_each_row(rows)}
+                share[r] = shares[warp][r][(from + u) * {WARP // values.lanes} + value_of];
+            #pragma unroll
+            for (int s = 0; s < {values.steps}; s++)
+                #pragma unroll
+                for (int n = 0; n < {values.each}; n++) {{
+                    const float x = element(value_lines[u][s], n);
+                    {_each_row(rows)}
+                        if (!(share[r] < 0))
+                            sum[r][s * {values.each} + n] =
+                                fmaf(share[r], x, sum[r][s * {values.each} + n]);
+                }}
+        }}
+    }}
+    {_each_row(rows)}
+        #pragma unroll
+        for (int s = 0; s < {values.steps}; s++)
+            #pragma unroll
+            for (int n = 0; n < {values.each}; n++) {{
+                float found = sum[r][s * {values.each} + n];
+                #pragma unroll
+                for (int apart = {values.lanes}; apart < {WARP}; apart *= 2)
+                    found += __shfl_xor_sync(0xffffffffu, found, apart);
+                const int column = (s * {values.lanes} + value_part) * {values.each} + n;
+                if (value_of == 0 && column < {shape.columns})
+                    sums[warp][r][column] = found;
+            }}
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < {rows * shape.columns}; i += blockDim.x) {{
+        const uint32_t r = i / {shape.columns}, column = i % {shape.columns}, row = first + r;
+        if (row >= count)
+            break;
+        float top = -INFINITY, total = 0, all = 0;
+        for (uint32_t w = 0; w < warps; w++)
+            top = fmaxf(top, tops[w][r]);
+        const float level = is_finite(top) ? top : 0;
+        for (uint32_t w = 0; w < warps; w++) {{
+            const float of_warp = is_finite(tops[w][r]) ? tops[w][r] : 0;
+            const float weight = totals[w][r] == 0 ? 0 : expf(of_warp - level);
+            total = fmaf(weight, totals[w][r], total);
+            all = fmaf(weight, sums[w][r][column], all);
+        }}
+        {_written(shape)}
+    }}
+}}
+"""
+
+
+def _loads(split: Split, rows: int) -> int:
+    """How many turns of a warp have their loads begun at a time."""
+    most = min(_REGISTERS // (rows * split.each * split.steps), _IN_FLIGHT)
+    return min(split.lanes, max(most // split.steps, 1))
+
+
+def _element(dtype: str) -> str:
+    """The value of an element of a line."""
+    if SIZES[dtype] == _WORD:
+        return "return __builtin_bit_cast(float, line.words[n]);"
+    return "return widened((uint16_t)(line.words[n / 2] >> n % 2 * 16));"
+
+
+def _each_row(rows: int) -> str:
+    return f"#pragma unroll\n    for (int r = 0; r < {rows}; r++)"
+
+
+def _load(name: str, split: Split, elements: int, vector: int, stored: str) -> str:
+    """A function that loads 16 bytes of a row, zeros in the place of elements that it has not."""
+    test = "" if split.full else f"first + n < {elements}"
+    if name == "query":
+        test = f"there && {test}" if test else "there"
+    head = f"if ({test}) " if test else ""
+    size, part = BYTES // split.each, "*(const {} *)(row + first + n)"
+    match vector * size:
+        case 16:
+            read = [f"const uint4 part = {part.format('uint4')};"]
+            read += [f"found.words[{n}] = part.{letter};" for n, letter in enumerate("xyzw")]
+        case 8:
+            read = [f"const uint64_t part = {part.format('uint64_t')};"]
+            read += [f"found.words[n / {_WORD // size}] = (uint32_t)part;"]
+            read += [f"found.words[n / {_WORD // size} + 1] = (uint32_t)(part >> 32);"]
+        case 4 if vector > 1:
+            read = [f"found.words[n / 2] = {part.format('uint32_t')};"]
+        case 4:
+            read = ["found.words[n] = ((const uint32_t *)row)[(first + n) * column];"]
+        case _:
+            read = ["found.words[n / 2] |= (uint32_t)row[(first + n) * column] << n % 2 * 16;"]
+    body = "\n            ".join(read)
+    return f"""\
+static line_t loaded_{name}(const {stored} *row, int first, int64_t column, bool there)
+{{
+    line_t found = {{}};
+    #pragma unroll
+    for (int n = 0; n < {split.each}; n += {vector})
+        {head}{{
+            {body}
+        }}
+    return found;
+}}"""
+
+
+def _ahead(name: str, split: Split, count: int, start: str) -> str:
+    """The loads of the lines of some keys or values, `count` turns of a warp from `start` on."""
+    return f"""\
+    #pragma unroll
+    for (int u = 0; u < {count}; u++)
+        #pragma unroll
+        for (int s = 0; s < {split.steps}; s++)
+            {name}_lines[u][s] = loaded_{name}(
+                {name} + min(begin + ({start} + u) * {WARP // split.lanes} + {name}_of, last)
+                    * {name}_step[4],
+                (s * {split.lanes} + {name}_part) * {split.each}, {name}_step[5], true);"""
+
+
+def _masked(mask: str, stored: str) -> str:
+    """What a mask says of a row and the key of a thread."""
+    if not mask:
+        return ""
+    kind = "uint8_t" if mask == "bool" else stored
+    place = (
+        f"((const {kind} *)given.buffer[3])[mask_at + (int64_t)group * mask_step[3]"
+        " + (int64_t)place * mask_step[4] + own * mask_step[5]]"
+    )
+    if mask == "bool":
+        return f"if (seen[r])\n            seen[r] = {place} != 0;"
+    return f"added[r] = seen[r] ? widened({place}) : 0;"
+
+
+def _plus(mask: str) -> str:
+    return " + added[r]" if mask not in ("", "bool") else ""
+
+
+def _hidden(shape: KernelShape) -> str:
+    """A piece of which no key is seen: a cache that is not full. Its keys are not read."""
+    return f"""\
+__shared__ int any;
+    if (threadIdx.x == 0)
+        any = 0;
+    __syncthreads();
+    {_each_row(shape.rows)}
+        if (seen[r])
+            any = 1;
+    __syncthreads();
+    if (!any) {{
+        for (uint32_t i = threadIdx.x; i < {shape.rows * shape.columns}; i += blockDim.x) {{
+            const uint32_t column = i % {shape.columns}, row = first + i / {shape.columns};
+            if (row >= count)
+                break;
+            const float top = -INFINITY, total = 0, all = 0;
+            {_written(shape)}
+        }}
+        return;
+    }}"""
+
+
+def _written(shape: KernelShape) -> str:
+    """Where a column of a row goes: into the result, or into memory for the second kernel."""
+    if shape.whole:
+        return """\
+out[(int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4] + column] =
+            rounded(all / (total == 0 ? 1 : total));"""
+    return f"""\
+float *const line =
+            found + ((batch * count + row) * at[{BATCH + 1}] + piece) * {shape.columns + 2};
+        line[column] = all;
+        if (column == 0) {{
+            line[{shape.columns}] = top;
+            line[{shape.columns + 1}] = total;
+        }}"""
+
+
+@lru_cache(maxsize=64)
+def combine_source(dtype: str, columns: int) -> str:
+    """The kernel that puts together what pieces have found: a block a row, whose threads share the
+    columns and take every so many'th piece.
+
+    Its pointers are that memory and the result; its numbers are those that `HEAD` tells of and the
+    result's strides.
+    """
+    of, back = rounded(dtype)
+    wide = 1 << (columns - 1).bit_length()
+    struct = "\n".join(given_struct(2, HEAD + BATCH + 3))
+    return f"""{of.helpers}
+{struct}
+static {of.stored} rounded(float x) {{ return {back}; }}
+static bool is_finite(float x) {{ return x - x == 0; }}
+extern "C" __global__ void __launch_bounds__({THREADS}) {COMBINE}(
+    const __grid_constant__ given_t given)
+{{
+    {AFTER_OTHERS}
+    const int64_t *const at = given.at, *const out_step = given.at + {HEAD};
+    __shared__ float tops[{WARPS}], weights[{THREADS}], totals[{THREADS}], sums[{THREADS}];
+    const uint32_t count = at[{BATCH + 2}], queries = at[{BATCH + 3}];
+    const uint32_t pieces = at[{BATCH + 1}], row = blockIdx.x % count;
+    uint32_t rest = blockIdx.x / count;
+    const int64_t i2 = rest % (uint32_t)at[2];
+    rest /= (uint32_t)at[2];
+    const int64_t i1 = rest % (uint32_t)at[1], i0 = rest / (uint32_t)at[1];
+    const float *const found =
+        (const float *)given.buffer[0] + (int64_t)blockIdx.x * pieces * {columns + 2};
+    float top = -INFINITY;
+    for (uint32_t p = threadIdx.x; p < pieces; p += {THREADS})
+        top = fmaxf(top, found[p * (int64_t){columns + 2} + {columns}]);
+    #pragma unroll
+    for (int apart = {WARP // 2}; apart > 0; apart /= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, apart));
+    if (threadIdx.x % {WARP} == 0)
+        tops[threadIdx.x / {WARP}] = top;
+    __syncthreads();
+    #pragma unroll
+    for (int w = 0; w < {WARPS}; w++)
+        top = fmaxf(top, tops[w]);
+    const float level = is_finite(top) ? top : 0;
+    const uint32_t column = threadIdx.x % {wide}, part = threadIdx.x / {wide};
+    float total = 0, sum = 0;
+    for (uint32_t begin = 0; begin < pieces; begin += {THREADS}) {{
+        const uint32_t own = begin + threadIdx.x, here = min(pieces - begin, {THREADS}u);
+        if (own < pieces) {{
+            const float *const line = found + own * (int64_t){columns + 2} + {columns};
+            const float of_piece = is_finite(line[0]) ? line[0] : 0;
+            weights[threadIdx.x] = line[1] == 0 ? 0 : expf(of_piece - level);
+            totals[threadIdx.x] = line[1];
+        }}
+        __syncthreads();
+        if (column < {columns})
+            for (uint32_t p = part; p < here; p += {THREADS // wide}) {{
+                total = fmaf(weights[p], totals[p], total);
+                sum = fmaf(
+                    weights[p], found[(begin + p) * (int64_t){columns + 2} + column], sum);
+            }}
+        __syncthreads();
+    }}
+    totals[threadIdx.x] = total;
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (part > 0 || column >= {columns})
+        return;
+    total = sum = 0;
+    #pragma unroll
+    for (int n = 0; n < {THREADS // wide}; n++) {{
+        total += totals[n * {wide} + column];
+        sum += sums[n * {wide} + column];
+    }}
+    (({of.stored} *)given.buffer[1])[
+        i0 * out_step[0] + i1 * out_step[1] + i2 * out_step[2]
+        + (int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4] + column
+    ] = rounded(sum / (total == 0 ? 1 : total));
+}}
+"""
