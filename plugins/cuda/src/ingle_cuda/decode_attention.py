@@ -20,21 +20,20 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.neural.attention import ATTENTION
 
-from .cudnn import contiguous, strides_of
+from .combined_pieces import COMBINE, combine_source
+from .cudnn import Strides, contiguous, strides_of
 from .decode_attention_source import (
     BATCH,
-    BYTES,
-    COMBINE,
     NAME,
     PIECE,
     SCALE_AT,
     THREADS,
     WARP,
     KernelShape,
-    combine_source,
     source,
 )
 from .errors import told
+from .row_lines import BYTES
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -54,8 +53,6 @@ SCRATCH = -1
 """The number of a pointer to scratch memory."""
 _MOST = 1024
 """Kinds of operands whose launches are kept."""
-
-Strides = tuple[int, ...]
 
 
 class DecodeProblem(NamedTuple):
@@ -133,12 +130,13 @@ class Launches(NamedTuple):
 
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[Strides] | None = None,
-    offsets: Sequence[int] = (0, 0, 0),
+    result: Strides | None = None, offsets: Sequence[int] = (0, 0, 0),
 ) -> DecodeProblem | None:  # fmt: skip
     """The problem of an operation; None for what the kernels do not take.
 
     Args:
         strides: of the tensors that have axes; in C order if none are given.
+        result: strides of the result, likewise.
         offsets: of queries, keys and values from a multiple of 16 bytes, in bytes.
     """
     if op.operation is not ATTENTION:
@@ -153,7 +151,8 @@ def problem_of(
         return None
     (out,) = infer(op, avals)
     tensors = [query, key, value, *([mask] if mask.shape else []), out]
-    given = [*(strides or [contiguous(a.shape) for a in tensors[:-1]]), contiguous(out.shape)]
+    given = [*(strides or [contiguous(a.shape) for a in tensors[:-1]])]
+    given.append(result or contiguous(out.shape))
     places = query.shape[-2], key.shape[-2]
     own = [query.shape[-2:], key.shape[-2:], value.shape[-2:], places, out.shape[-2:]]
     own = own if mask.shape else [*own[:3], own[4]]
@@ -295,14 +294,14 @@ class DecodeAttention:
 
     def launched(self, call: WholeCall) -> Launches | None:
         """The kernels of an operation within executables, whose inputs begin at multiples of 16
-        bytes; None where its operands have to be copied first."""
+        bytes; None where operands or result have to be copied."""
         scale = call.numbers[_SCALE]
         if not isinstance(scale, Scalar):
             return None
-        tensors = [a for a in call.arguments if not a.output]
         size = call.avals[0].dtype.itemsize
-        offsets = [a.offset * size % BYTES for a in tensors[:3]]
-        found = self._of(call.op, call.avals, call.strides, offsets)
+        offsets = [a.offset * size % BYTES for a in call.operands[:3]]
+        (result,) = call.outputs
+        found = self._of(call.op, call.avals, call.strides, result.strides, offsets)
         return None if found is None else found.scaled(scale)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -336,14 +335,15 @@ class DecodeAttention:
         self, op: Op, avals: Sequence[Aval], handles: Sequence[MemoryHandle | StridedHandle]
     ) -> Launches | None:
         strides = [strides_of(h) for h in handles]
-        return self._of(op, avals, strides, [h.address % BYTES for h in handles[:3]])
+        return self._of(op, avals, strides, None, [h.address % BYTES for h in handles[:3]])
 
     def _of(
-        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides], offsets: Sequence[int]
-    ) -> Launches | None:
-        key = op, *avals, *strides, *offsets
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides], result: Strides | None,
+        offsets: Sequence[int],
+    ) -> Launches | None:  # fmt: skip
+        key = op, *avals, *strides, result, *offsets
         if key not in self._known:
-            problem = problem_of(op, avals, strides, offsets)
+            problem = problem_of(op, avals, strides, result, offsets)
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = problem and launches_of(problem, self._backend.limits.processors)

@@ -18,25 +18,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, given_struct, rounded
-from ingle.fusion.device.kernels import SIZES
+
+from .row_lines import Split, line_source, load_source, loads_ahead, split_of
 
 NAME = "decode_attention"
-COMBINE = "combine_pieces"
 WARP = 32
 WARPS = 8
 PIECE = WARPS * WARP
 """Keys of a block."""
 THREADS = WARPS * WARP
-BYTES = 16
-"""Of a load."""
 BATCH = 3
 """Axes of the heads of keys and values."""
-_IN_FLIGHT = 16
-"""Loads of keys, and of values, that a thread begins before it waits, at most."""
-_REGISTERS = 256
-"""For numbers of the queries times such loads: with more, the compiler runs out of registers."""
-_WORD = 4
-"""Bytes of a part of these, in registers."""
 
 SCALE_AT = BATCH + 5
 HEAD = SCALE_AT + 1
@@ -67,54 +59,25 @@ class KernelShape(NamedTuple):
     vectors: tuple[int, int, int]
 
 
-class Split(NamedTuple):
-    """How the elements of a row are split among threads of a warp.
-
-    Attributes:
-        lanes: threads that share a row; a power of two.
-        steps: 16 bytes that each has of it, `lanes` times 16 bytes apart.
-        each: elements in 16 bytes.
-        full: whether all of them are there.
-    """
-
-    lanes: int
-    steps: int
-    each: int
-    full: bool
-
-
-def split_of(elements: int, dtype: str) -> Split:
-    """How rows of so many elements are split; by nothing but that.
-
-    >>> split_of(64, "bfloat16")
-    Split(lanes=8, steps=1, each=8, full=True)
-    """
-    each = BYTES // SIZES[dtype]
-    vectors = -(-elements // each)
-    lanes = min(1 << (vectors - 1).bit_length(), WARP)
-    steps = -(-vectors // lanes)
-    return Split(lanes, steps, each, lanes * steps * each == elements)
-
-
 @lru_cache(maxsize=256)
 def source(shape: KernelShape) -> str:
     """The kernel, for any number of queries and keys and any strides.
 
     Its pointers are the queries, keys, values, the mask if there is one, and the result or the
-    memory for what pieces have found. The numbers that `HEAD` tells of are followed by strides: of
-    queries, of keys, of values, of the mask and of the result, along the axes of the batch, groups,
-    places, and elements.
+    memory for what pieces have found (see `combined_pieces`). The numbers that `HEAD` tells of are
+    followed by strides: of queries, of keys, of values, of the mask and of the result, along the
+    axes of the batch, groups, places, and elements.
     """
     of, back = rounded(shape.dtype)
     rows = shape.rows
     keys, values = split_of(shape.features, shape.dtype), split_of(shape.columns, shape.dtype)
-    ahead = [_loads(split, rows) for split in (keys, values)]
+    ahead = [loads_ahead(split, rows) for split in (keys, values)]
     names = ["query", "key", "value", *(["mask"] if shape.mask else []), "out"]
     strides = {name: HEAD + n * (BATCH + 3) for n, name in enumerate(names)}
     struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
     vectors = dict(zip(names, shape.vectors, strict=False))
     loads = "\n".join(
-        _load(name, split, elements, vectors[name], of.stored)
+        load_source(name, split, elements, vectors[name], of.stored)
         for name, split, elements in (
             ("query", keys, shape.features), ("key", keys, shape.features),
             ("value", values, shape.columns),
@@ -134,8 +97,7 @@ def source(shape: KernelShape) -> str:
 static float widened({of.stored} x) {{ return {of.shown}; }}
 static {of.stored} rounded(float x) {{ return {back}; }}
 static bool is_finite(float x) {{ return x - x == 0; }}
-struct line_t {{ uint32_t words[{BYTES // _WORD}]; }};
-static float element(const line_t &line, int n) {{ {_element(shape.dtype)} }}
+{line_source(shape.dtype)}
 {loads}
 extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const __grid_constant__ given_t given)
@@ -301,56 +263,8 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
 """
 
 
-def _loads(split: Split, rows: int) -> int:
-    """How many turns of a warp have their loads begun at a time."""
-    most = min(_REGISTERS // (rows * split.each * split.steps), _IN_FLIGHT)
-    return min(split.lanes, max(most // split.steps, 1))
-
-
-def _element(dtype: str) -> str:
-    """The value of an element of a line."""
-    if SIZES[dtype] == _WORD:
-        return "return __builtin_bit_cast(float, line.words[n]);"
-    return "return widened((uint16_t)(line.words[n / 2] >> n % 2 * 16));"
-
-
 def _each_row(rows: int) -> str:
     return f"#pragma unroll\n    for (int r = 0; r < {rows}; r++)"
-
-
-def _load(name: str, split: Split, elements: int, vector: int, stored: str) -> str:
-    """A function that loads 16 bytes of a row, zeros in the place of elements that it has not."""
-    test = "" if split.full else f"first + n < {elements}"
-    if name == "query":
-        test = f"there && {test}" if test else "there"
-    head = f"if ({test}) " if test else ""
-    size, part = BYTES // split.each, "*(const {} *)(row + first + n)"
-    match vector * size:
-        case 16:
-            read = [f"const uint4 part = {part.format('uint4')};"]
-            read += [f"found.words[{n}] = part.{letter};" for n, letter in enumerate("xyzw")]
-        case 8:
-            read = [f"const uint64_t part = {part.format('uint64_t')};"]
-            read += [f"found.words[n / {_WORD // size}] = (uint32_t)part;"]
-            read += [f"found.words[n / {_WORD // size} + 1] = (uint32_t)(part >> 32);"]
-        case 4 if vector > 1:
-            read = [f"found.words[n / 2] = {part.format('uint32_t')};"]
-        case 4:
-            read = ["found.words[n] = ((const uint32_t *)row)[(first + n) * column];"]
-        case _:
-            read = ["found.words[n / 2] |= (uint32_t)row[(first + n) * column] << n % 2 * 16;"]
-    body = "\n            ".join(read)
-    return f"""\
-static line_t loaded_{name}(const {stored} *row, int first, int64_t column, bool there)
-{{
-    line_t found = {{}};
-    #pragma unroll
-    for (int n = 0; n < {split.each}; n += {vector})
-        {head}{{
-            {body}
-        }}
-    return found;
-}}"""
 
 
 def _ahead(name: str, split: Split, count: int, start: str) -> str:
@@ -411,8 +325,8 @@ def _written(shape: KernelShape) -> str:
     """Where a column of a row goes: into the result, or into memory for the second kernel."""
     if shape.whole:
         return """\
-out[(int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4] + column] =
-            rounded(all / (total == 0 ? 1 : total));"""
+out[(int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4]
+            + column * out_step[5]] = rounded(all / (total == 0 ? 1 : total));"""
     return f"""\
 float *const line =
             found + ((batch * count + row) * at[{BATCH + 1}] + piece) * {shape.columns + 2};
@@ -421,83 +335,3 @@ float *const line =
             line[{shape.columns}] = top;
             line[{shape.columns + 1}] = total;
         }}"""
-
-
-@lru_cache(maxsize=64)
-def combine_source(dtype: str, columns: int) -> str:
-    """The kernel that puts together what pieces have found: a block a row, whose threads share the
-    columns and take every so many'th piece.
-
-    Its pointers are that memory and the result; its numbers are those that `HEAD` tells of and the
-    result's strides.
-    """
-    of, back = rounded(dtype)
-    wide = 1 << (columns - 1).bit_length()
-    struct = "\n".join(given_struct(2, HEAD + BATCH + 3))
-    return f"""{of.helpers}
-{struct}
-static {of.stored} rounded(float x) {{ return {back}; }}
-static bool is_finite(float x) {{ return x - x == 0; }}
-extern "C" __global__ void __launch_bounds__({THREADS}) {COMBINE}(
-    const __grid_constant__ given_t given)
-{{
-    {AFTER_OTHERS}
-    const int64_t *const at = given.at, *const out_step = given.at + {HEAD};
-    __shared__ float tops[{WARPS}], weights[{THREADS}], totals[{THREADS}], sums[{THREADS}];
-    const uint32_t count = at[{BATCH + 2}], queries = at[{BATCH + 3}];
-    const uint32_t pieces = at[{BATCH + 1}], row = blockIdx.x % count;
-    uint32_t rest = blockIdx.x / count;
-    const int64_t i2 = rest % (uint32_t)at[2];
-    rest /= (uint32_t)at[2];
-    const int64_t i1 = rest % (uint32_t)at[1], i0 = rest / (uint32_t)at[1];
-    const float *const found =
-        (const float *)given.buffer[0] + (int64_t)blockIdx.x * pieces * {columns + 2};
-    float top = -INFINITY;
-    for (uint32_t p = threadIdx.x; p < pieces; p += {THREADS})
-        top = fmaxf(top, found[p * (int64_t){columns + 2} + {columns}]);
-    #pragma unroll
-    for (int apart = {WARP // 2}; apart > 0; apart /= 2)
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, apart));
-    if (threadIdx.x % {WARP} == 0)
-        tops[threadIdx.x / {WARP}] = top;
-    __syncthreads();
-    #pragma unroll
-    for (int w = 0; w < {WARPS}; w++)
-        top = fmaxf(top, tops[w]);
-    const float level = is_finite(top) ? top : 0;
-    const uint32_t column = threadIdx.x % {wide}, part = threadIdx.x / {wide};
-    float total = 0, sum = 0;
-    for (uint32_t begin = 0; begin < pieces; begin += {THREADS}) {{
-        const uint32_t own = begin + threadIdx.x, here = min(pieces - begin, {THREADS}u);
-        if (own < pieces) {{
-            const float *const line = found + own * (int64_t){columns + 2} + {columns};
-            const float of_piece = is_finite(line[0]) ? line[0] : 0;
-            weights[threadIdx.x] = line[1] == 0 ? 0 : expf(of_piece - level);
-            totals[threadIdx.x] = line[1];
-        }}
-        __syncthreads();
-        if (column < {columns})
-            for (uint32_t p = part; p < here; p += {THREADS // wide}) {{
-                total = fmaf(weights[p], totals[p], total);
-                sum = fmaf(
-                    weights[p], found[(begin + p) * (int64_t){columns + 2} + column], sum);
-            }}
-        __syncthreads();
-    }}
-    totals[threadIdx.x] = total;
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    if (part > 0 || column >= {columns})
-        return;
-    total = sum = 0;
-    #pragma unroll
-    for (int n = 0; n < {THREADS // wide}; n++) {{
-        total += totals[n * {wide} + column];
-        sum += sums[n * {wide} + column];
-    }}
-    (({of.stored} *)given.buffer[1])[
-        i0 * out_step[0] + i1 * out_step[1] + i2 * out_step[2]
-        + (int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4] + column
-    ] = rounded(sum / (total == 0 ? 1 : total));
-}}
-"""
