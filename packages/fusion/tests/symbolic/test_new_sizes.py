@@ -30,7 +30,7 @@ def counts(monkeypatch):
         return plan
 
     monkeypatch.setattr(families, "_of", type(families._of)())
-    monkeypatch.setattr(log_families, "SHARE", float("inf"))
+    monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(replay.Replay, "__call__", replayed)
     monkeypatch.setattr(graph_plans, "filled_graph", looked)
     forget_plans(monkeypatch)
@@ -70,11 +70,11 @@ def run(length, function=mixed, device="cpu"):
     return [np.asarray(y) for y in function(x)]
 
 
-def test_what_may_never_come_again_is_filled_in_for_a_share_of_the_time(
+def test_what_may_never_come_again_has_no_plan_that_takes_longer_than_it_saves(
     counts, at_once, monkeypatch
 ):
     """What comes again has its plan in any case."""
-    monkeypatch.setattr(log_families, "SHARE", 0.0)
+    monkeypatch.setattr(log_families, "DEAREST", 0.0)
     for length in (520, 540, 560, 580, 600, 620):
         run(length)
     assert (counts["replayed"], counts["filled"]) == (5, 1)

@@ -22,6 +22,8 @@ from ingle.fusion.device.kernels import (
     units,
 )
 from ingle.fusion.device.llvm import render, target_of
+from ingle.tensor.contract import Scalar
+from ingle.tensor.operation import typed_key
 
 from ..attention.calls import entries_of
 from ..attention.launches import SCALE_AT
@@ -133,11 +135,11 @@ class _Product(NamedTuple):
 
     Attributes:
         made: the entries.
-        prepackable: whether its right operand may be prepacked.
+        prepackable: how its right operand is prepacked, if it may be.
     """
 
     made: Contraction
-    prepackable: bool
+    prepackable: prepacked.Prepacking | None
 
 
 class _NestEntry(NamedTuple):
@@ -178,6 +180,7 @@ class TableBuilder:
         self._addressed: list[int] = []
         self._tuned: dict[str, Asked] = {}
         self._products: dict[Any, _Product] = {}
+        self._wholes: dict[Any, Contraction] = {}
         self._nests: dict[Any, _NestEntry] = {}
 
     def add_all(self, launches: Sequence[Launch], usual: TableSet | None) -> None:
@@ -248,7 +251,12 @@ class TableBuilder:
 
     def _add_whole(self, call: WholeCall, launch: Launch) -> None:
         named = {Pointer("operand", k): p for k, p in enumerate(launch.pointers)}
-        start = self._add_entries(entries_of(call), named)
+        numbers = [typed_key(x.value) if type(x) is Scalar else x for x in call.numbers]
+        key = (call.op, call.avals, call.strides, *numbers)
+        made = self._wholes.get(key)
+        if made is None:
+            made = self._wholes[key] = entries_of(call)
+        start = self._add_entries(made, named)
         self._patches.extend((8 * (start + SCALE_AT), s) for s in launch.scalars)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
@@ -264,9 +272,9 @@ class TableBuilder:
         made = product.made
         if ready is not None:
             named[B] = BufferOffset(ready[0], 0)
-        elif product.prepackable:
+        elif product.prepackable is not None:
             place = launch.pointers[1]
-            self._keepable.append(prepacked.operand(number, problem, thread_pool().threads, place))
+            self._keepable.append(product.prepackable.operand(number, place))
         self._add_entries(made, named)
         # Scalars stand behind everything else that the last entry, which computes, is given.
         start = len(self._args) - 1 - len(launch.scalars)
@@ -307,7 +315,8 @@ class TableBuilder:
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
             workers=workers, choice=choice, b_is_packed=packed is not None,
         )  # fmt: skip
-        return _Product(made, packed is None and prepacked.prepackable(problem, choice))
+        keeps = packed is None and prepacked.prepackable(problem, choice)
+        return _Product(made, prepacked.prepacking(problem, workers) if keeps else None)
 
     def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
         found = self._nests.get((id(nest), sizes))

@@ -93,6 +93,24 @@ class PackedOperand(NamedTuple):
     choice: Choice
 
 
+class Prepacking(NamedTuple):
+    """How the right operand of a product is kept, wherever it lies.
+
+    Attributes:
+        choice: how the product is computed from its panels.
+        packing: into these.
+    """
+
+    choice: Choice
+    packing: Packing
+
+    def operand(self, launch: int, place: BufferOffset) -> PackedOperand:
+        """That of one of an executable's products, which lies at some place."""
+        return PackedOperand(
+            launch, place.buffer, order_of(self.packing, place.offset), self.choice
+        )
+
+
 def prepackable(problem: Problem, usual: Choice) -> bool:
     """Whether a product, which is usually computed by a choice, gains by an operand in panels."""
     if not usual.pack_b or usual.tile.kind == "dot" or 0 in (problem.m, problem.n, problem.k):
@@ -117,15 +135,14 @@ def written(launches: Sequence[Launch]) -> set[int]:
     return found
 
 
-def operand(launch: int, problem: Problem, workers: int, place: BufferOffset) -> PackedOperand:
-    """The right operand of a product, which lies at some place, as one that may be kept.
+def prepacking(problem: Problem, workers: int) -> Prepacking:
+    """How the right operand of a product is kept.
 
     The shape of its panels does not follow from measurements, so that products of other batch sizes
     read the same ones.
     """
     choice = choose(problem, workers)._replace(pack_b="before")
-    order = order_of(packing_of_b(problem, choice), place.offset)
-    return PackedOperand(launch, place.buffer, order, choice)
+    return Prepacking(choice, packing_of_b(problem, choice))
 
 
 def panels_of(handle: CpuHandle | None, order: PackLayout, calls: int = 1) -> Panels | None:

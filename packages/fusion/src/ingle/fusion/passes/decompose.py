@@ -25,7 +25,7 @@ from .repeated_composites import Copies
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
-    from ..grouping.legality import Legality
+    from ..grouping.legality import Answer, Legality
 
 RECORDED = 4
 """To how many steps of planning it comes to record an operation."""
@@ -70,6 +70,7 @@ class _Unfolding(Tracer):
         as well, so that a body is as long wherever it stands."""
         self._operations = 0
         self._whole: set[Any] = set()
+        self._answers: dict[Any, Answer] = {}
         self._dividing = False
         self._anew = False
         self._copies = Copies(self, self._scalars)
@@ -80,7 +81,11 @@ class _Unfolding(Tracer):
         if self._ends and self._is_too_long():
             raise _TooLongError
         avals = avals_of(inputs)
-        way, body = self._legality.answer(op, avals)
+        asked = (op, *avals)
+        answer = self._answers.get(asked)
+        if answer is None:
+            answer = self._answers[asked] = self._legality.answer(op, avals)
+        way, body = answer
         if way != "custom":
             turned = self._images.written(op, inputs, way == "whole")
             if turned is not None:

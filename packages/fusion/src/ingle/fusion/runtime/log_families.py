@@ -1,15 +1,21 @@
 """Logs that differ in their sizes alone: once a few have come, the next ones have a plan at once.
 
-A log that comes for the first time runs operation by operation, since most such logs never come
-again. Where others of its form have come, on other sizes, it is taken for one of many: a plan for
-all sizes is made between the runs of the first ones, and filled in for each of the next ones.
+A log that comes for the first time runs operation by operation, since most logs that come once
+never come again. A program whose sizes keep changing, as one that generates text does, would run
+so for ever. But its logs have one form, and are a family. The first of a family are examples; from
+these a plan for all sizes is made, a slice of it between two runs; it is then filled in for each
+log of the family that comes for the first time.
+
+`PlanCache` asks a `LogFamily` for the plan of what is new. A family knows nothing of how plans are
+made: `SizedPlans` says what it asks of `GraphPlans`.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from ingle.tensor.contract import Handle
@@ -19,19 +25,16 @@ from ..ir.graph import Graph
 from ..symbolic.families import EXAMPLES
 from ..symbolic.form import form_of
 
-MOST = 256
-"""Forms that are known."""
-LEAST = 8
-"""Operations from which on a log is worth it."""
+MOST_FAMILIES = 256
+"""Families that are known; of more those go that were asked for longest ago."""
+LEAST_NODES = 8
+"""Operations from which on a log is worth a plan for all sizes."""
 IN_VAIN = 8
-"""So many logs may have looked for a plan and found none, and as many as have found one."""
-
-SHARE = 0.5
-"""Of the time that logs ran without a plan: so long it may take to fill in plans for logs that may
-never come again. What comes again has its plan in any case."""
-
-NEVER = 1 << 62
-"""A count that no other comes up to."""
+"""A family's plans are filled in as long as no more logs than so many, and those that a plan
+served, have found none that holds for their sizes."""
+DEAREST = 2.0
+"""A plan is filled in for a log that may never come again while that takes, on average, at most so
+many times as long as a run without one. What does come again has its plan in any case."""
 
 Example = tuple[Graph, Sequence[Any]]
 """A log's graph, with the numbers that do not vary written in, and those that vary."""
@@ -69,49 +72,90 @@ class SizedPlans(Protocol):
 
 
 class LogFamilies:
-    """What is known of logs by their forms."""
+    """The families of a device's logs, by their forms."""
 
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
         self._known: OrderedDict[Any, LogFamily] = OrderedDict()
 
     def of(self, graph: Graph) -> LogFamily | None:
-        """What is known of logs like that of a graph; None where it is too short."""
-        if len(graph.nodes) < LEAST:
+        """The family of a log with this graph; None where it is too short."""
+        if len(graph.nodes) < LEAST_NODES:
             return None
         skeleton = form_of(graph).skeleton
         with self._lock:
             found = self._known.setdefault(skeleton, LogFamily())
             self._known.move_to_end(skeleton)
-            while len(self._known) > MOST:
+            while len(self._known) > MOST_FAMILIES:
                 self._known.popitem(last=False)
         return found
 
 
+class Durations:
+    """How long something took each time; only the mean is kept."""
+
+    def __init__(self) -> None:
+        self._count, self._seconds = 0, 0.0
+
+    @property
+    def mean(self) -> float:
+        """Seconds; 0 where it has not happened."""
+        return self._seconds / max(self._count, 1)
+
+    @contextmanager
+    def measured(self) -> Generator[None, None, None]:
+        """Adds how long a block takes."""
+        start = time.perf_counter()
+        yield
+        self._seconds += time.perf_counter() - start
+        self._count += 1
+
+
+class _Begun:
+    """A plan for all sizes in the making.
+
+    Args:
+        plans: which make it.
+        numbers: those that vary, in the log that it is begun with.
+    """
+
+    def __init__(self, plans: SizedPlans, numbers: Sequence[Any]) -> None:
+        self.plans = plans
+        self.numbers = numbers
+
+    def advanced(self) -> bool:
+        """Goes on with it; whether it is there now."""
+        return self.plans.advanced(self.numbers)
+
+
 class LogFamily:
-    """Logs of one form.
+    """Logs of one form, and the plans for all their sizes.
+
+    A plan for all sizes holds for those that answer the questions of its passes alike, which may
+    be those between two powers of two. A log that none of them holds for becomes an example, too,
+    so that a family may have several plans after a while.
 
     Attributes:
-        varying: which of their numbers vary from run to run; None while that is not known.
-        alone: the seconds that they ran without a plan.
+        varying: which numbers of the logs vary from run to run; None while that is not known.
+        alone: runs without a plan.
     """
 
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
-        self._waiting: list[Example] = []
-        """Logs that have found no plan, as examples for the next one."""
-        self._begun: tuple[SizedPlans, Sequence[Any]] | None = None
-        """That plan, while it is made."""
+        self._examples: list[Example] = []
+        self._begun: _Begun | None = None
         self._made = self._served = self._missed = 0
         self._recalled = self._unknown = 0
+        self._filling = Durations()
+        self._impossible = False
+        self.alone = Durations()
         self.varying: Sequence[bool] | None = None
-        self.alone = self._filling = 0.0
 
     def differs(self, varying: Sequence[bool]) -> None:
         """Notes that other numbers vary than was known, so that graphs have other forms."""
         with self._lock:
             self.varying = list(varying)
-            self._waiting, self._begun = [], None
+            self._examples, self._begun = [], None
             self._made = self._served = self._missed = 0
 
     @property
@@ -130,52 +174,60 @@ class LogFamily:
         self._recalled += found
         self._unknown += not found
 
-    def planned(self, example: Example, planned: Callable[[], Any]) -> SizedPlans | None:
+    def planned(self, example: Example, prepare: Callable[[], Any]) -> SizedPlans | None:
         """The plan of a log that is new; None if it is to run without one.
 
         Args:
             example: the log.
-            planned: what is to run its graph.
+            prepare: makes what is to run its graph.
         """
+        if self._impossible:
+            return None
         if self.serves:
-            if self._filling > self.alone * SHARE:
+            if self._filling.mean > DEAREST * self.alone.mean:
                 return None
-            start = time.perf_counter()
-            made = planned()
-            found = isinstance(made, SizedPlans) and made.filled(example[1])
-            self._filling += time.perf_counter() - start
-            if isinstance(made, SizedPlans) and found:
-                self._served += 1
-                return made
-            self._missed += 1
-        with self._lock:
-            begun = self._begun or self._begin(example, planned)
-        if begun is not None:
-            done = True
-            try:
-                done = begun[0].advanced(begun[1])
-            finally:
-                with self._lock:
-                    if done and self._begun is begun:
-                        self._begun = None
-                        self._made += 1
+            found = self._filled(example, prepare)
+            if found is not None:
+                return found
+        self._go_on(example, prepare)
         return None
 
-    def _begin(
-        self, example: Example, planned: Callable[[], Any]
-    ) -> tuple[SizedPlans, Sequence[Any]] | None:
-        """Begins a plan for all sizes, if there are enough examples and the last ones were worth
-        it."""
-        self._waiting.append(example)
-        if len(self._waiting) < EXAMPLES or self._made > 2 + self._served // 2:
-            del self._waiting[: 1 - EXAMPLES]
+    def _filled(self, example: Example, prepare: Callable[[], Any]) -> SizedPlans | None:
+        """The plan for all sizes, filled in for a log; None where it does not hold for it."""
+        with self._filling.measured():
+            plans = prepare()
+            found = isinstance(plans, SizedPlans) and plans.filled(example[1])
+        self._served += found
+        self._missed += not found
+        return plans if found else None
+
+    def _go_on(self, example: Example, prepare: Callable[[], Any]) -> None:
+        """Goes on with the plan that is being made, or begins one; the log is an example."""
+        with self._lock:
+            begun = self._begun or self._begin(example, prepare)
+        if begun is None:
+            return
+        done = True
+        try:
+            done = begun.advanced()
+        finally:
+            with self._lock:
+                if done and self._begun is begun:
+                    self._begun = None
+                    self._made += 1
+
+    def _begin(self, example: Example, prepare: Callable[[], Any]) -> _Begun | None:
+        """Begins a plan for all sizes, if there are examples enough and those that were made before
+        have served."""
+        self._examples.append(example)
+        if len(self._examples) < EXAMPLES or self._made > 2 + self._served // 2:
+            del self._examples[: 1 - EXAMPLES]
             return None
-        made = planned()
-        if not isinstance(made, SizedPlans):  # a device that has none
-            self._made = self._missed = NEVER
-            self._waiting = []
+        plans = prepare()
+        alike, self._examples = tuple(self._examples[:-1]), []
+        if not isinstance(plans, SizedPlans):  # a device that has none
+            self._impossible = True
             return None
-        made.alike = tuple(self._waiting[:-1])
-        self._waiting = []
-        self._begun = made, example[1]
+        plans.alike = alike
+        self._begun = _Begun(plans, example[1])
         return self._begun

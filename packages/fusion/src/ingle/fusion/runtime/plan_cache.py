@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -219,11 +219,8 @@ class PlanCache:
             executable, varying = form.executable, tuple(form.varying)
             graph, form.graph = form.graph, None
         if executable is None:
-            start = time.perf_counter()
-            found = Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
-            if form.family is not None:
-                form.family.alone += time.perf_counter() - start
-            return found
+            with nullcontext() if form.family is None else form.family.alone.measured():
+                return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
         rest = _those(numbers, varying)
         # The list and the loop hold each handle here that nobody else holds.
         donatable = [may_overwrite(None, None, h, held) for h in given]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 ALIGNMENT = 64
+FEW = 64
+"""Values up to which looking at all of them takes less time than a tree."""
 
 
 class LiveBuffer(NamedTuple):
@@ -31,7 +33,8 @@ def packed(spans: Sequence[LiveBuffer]) -> tuple[dict[int, int], int]:
     ({7: 0, 9: 0, 8: 128}, 192)
     """
     offsets: dict[int, int] = {}
-    calendar = _Calendar(max([span.last for span in spans], default=0) + 1)
+    few = len(spans) <= FEW
+    calendar = _Intervals() if few else _Calendar(max([span.last for span in spans], default=0) + 1)
     size = 0
     for span in sorted(spans, key=lambda s: (-s.nbytes, s.first, s.value)):
         room = -(-span.nbytes // ALIGNMENT) * ALIGNMENT
@@ -67,6 +70,21 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self._starts, self._ends, strict=True)
+
+
+class _Intervals:
+    """Which pieces of the arena are taken when: one entry for each, in no order."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int, int]] = []
+
+    def occupy(self, first: int, last: int, start: int, end: int) -> None:
+        """A piece is taken from a step to another."""
+        self._entries.append((first, last, start, end))
+
+    def taken(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Pieces that are not free at some time between two steps; they may overlap."""
+        return [(a, b) for start, end, a, b in self._entries if start <= last and end >= first]
 
 
 class _Calendar:
