@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn
-from ingle.tensor.errors import ArgumentError, IngleError, ShapeError
+from ingle.tensor.errors import ArgumentError, DTypeError, IngleError, ShapeError
 
 torch = pytest.importorskip("torch")
 
@@ -105,6 +105,12 @@ def test_layers_are_copies_of_one() -> None:
          "key_padding_mask must be (batch, sources), (2, 4), got (4, 2)"),
         (lambda: nn.MultiheadAttention(6, 2)(*[it.ones(Q)] * 3, attn_mask=it.ones((2, 2))),
          ShapeError, "attn_mask must be (4, 4) or (4, 4, 4)"),
+        (lambda: nn.MultiheadAttention(6, 2)(*[it.ones(Q)] * 3, it.ones((2, 4), dtype="int64")),
+         DTypeError, "key_padding_mask must be bools, where a true place is left out, or floats"),
+        (lambda: nn.TransformerEncoderLayer(6, 2)(it.ones(Q), it.ones((4, 4), dtype="uint8")),
+         DTypeError, "attn_mask must be bools"),
+        (lambda: nn.GroupedQueryAttention(6, 2)(it.ones((1, 4, 6)), it.ones((4, 4), dtype="int64"),
+         nn.KVCache(1, 2, 4, 3)), DTypeError, "mask must be bools, where a true place takes part"),
         (lambda: nn.TransformerEncoderLayer(6, 2, activation="swish"), ArgumentError, "'gelu'"),
     ],
 )  # fmt: skip

@@ -156,6 +156,33 @@ def test_casts_to_dtypes_without_kernels_go_another_road(small):
         assert it.astype(x, "float64").tolist() == [3.0]
 
 
+class Strange:
+    """An array of a library that stores float32 alone."""
+
+    def __init__(self, array):
+        assert array.dtype == np.float32
+        self.numbers, self.shape, self.dtype = array.ravel().tolist(), array.shape, "float32"
+
+
+@pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallbackWarning")
+def test_what_a_library_does_not_store_may_stay_numpys(small, monkeypatch):
+    def read(x):
+        return x if isinstance(x, np.ndarray) else np.array(x.numbers, np.float32).reshape(x.shape)
+
+    def add(op, x1, x2):
+        assert isinstance(x1, Strange)
+        return Strange(read(x1) + (read(x2) if isinstance(x2, Strange) else x2))
+
+    make = lambda _, x: Strange(x) if x.dtype == np.float32 else x.copy()  # noqa: E731
+    monkeypatch.setattr(Small, "to_device_array", make)
+    monkeypatch.setattr(Small, "to_host_array", lambda _, x: read(x).copy())
+    backend = small(add=add)
+    backend.dtypes = frozenset({"float32"})
+    x = it.random.uniform((2, 3), device="small")  # of uint32, on the host
+    assert (x + 1.0).astype("int32").tolist() == [[1] * 3] * 2
+    assert it.sort(x.astype("uint8") + it.asarray(2, dtype="uint8", device="small")).shape == (2, 3)
+
+
 def test_the_host_is_announced_once_and_counted(small):
     backend = small(binary=binary)
     x = it.asarray([[3.0]], device="small")

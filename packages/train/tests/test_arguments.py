@@ -102,10 +102,21 @@ def test_batches_in_a_list_or_a_dataset_of_batches():
     for given in (
         [pair, pair],
         (pair,),
+        [[*pair]],
         [*MemoryDataset([pair])],
         [(it.asarray(X), it.asarray(Y))],
     ):
         assert np.isfinite(learner().fit(given, epochs=1)[0]["train/loss"])
+
+
+def test_the_batches_of_pytorchs_loader():
+    torch = pytest.importorskip("torch")
+    given = torch.utils.data.DataLoader([*zip(X, Y, strict=True)], 4)
+    ours, theirs = learner(), learner()
+    theirs.model.load_state_dict(ours.model.state_dict())
+    found, wanted = ours.fit(given, epochs=2), theirs.fit(batches(), epochs=2)
+    assert [r["train/loss"] for r in found] == [r["train/loss"] for r in wanted]
+    assert ours.evaluate(given) == theirs.evaluate(batches())
 
 
 def test_an_iterator_that_is_used_up():

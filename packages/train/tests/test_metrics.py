@@ -72,6 +72,11 @@ def test_state_goes_on_where_it_was(metric):
 def test_shapes_that_do_not_fit():
     with pytest.raises(ShapeError, match=r"integer targets of shape \(...\), got float32\[2, 3\]"):
         Accuracy().update(it.zeros((2, 3)), it.zeros((2,), dtype="float32"), 0.0)
+    for shape in ((4,), (4, 1)):
+        with pytest.raises(ShapeError, match=r"one score says yes or no, 1 - HammingLoss"):
+            Accuracy().update(it.zeros(shape), it.zeros(shape, dtype="int64"), 0.0)
+    with pytest.raises(ShapeError, match="turn one-hot targets into class numbers"):
+        Accuracy().update(it.zeros((4, 3)), it.zeros((4, 3)), 0.0)
     with pytest.raises(ShapeError, match=r"int64\[3\]"):
         ConfusionMatrix(3).update(it.zeros((2, 3)), it.arange(3), 0.0)
     with pytest.raises(ShapeError, match=r"ConfusionMatrix\(3\)"):

@@ -10,6 +10,7 @@ from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.dtypes import bool_
 from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.masks import check_mask
 from ingle.tensor.random import Generator
 
 from ._arguments import probability, size
@@ -121,6 +122,7 @@ class MultiheadAttention(Module):
 
         Raises:
             ShapeError: the shapes do not fit.
+            DTypeError: a mask is of integers.
         """
         q, k, v, batched = self._inputs(query, key, value)
         mask = self._mask(key_padding_mask, attn_mask, q, k, batched)
@@ -206,6 +208,7 @@ class MultiheadAttention(Module):
         found: Tensor | None = None
         if padding is not None:
             given = it.asarray(padding)
+            check_mask("MultiheadAttention", "key_padding_mask", given.dtype, "is left out")
             expected: tuple[int, ...] = (n, sources) if batched else (sources,)
             if given.shape != expected:
                 raise ShapeError(
@@ -215,6 +218,7 @@ class MultiheadAttention(Module):
             found = _joined(None, it.reshape(given, (n, 1, 1, sources)), q)
         if mask is not None:
             given, heads = it.asarray(mask), n * self.num_heads
+            check_mask("MultiheadAttention", "attn_mask", given.dtype, "is left out")
             if given.shape not in ((length, sources), (heads, length, sources)):
                 raise ShapeError(
                     f"MultiheadAttention: attn_mask must be {(length, sources)} or "

@@ -10,6 +10,7 @@ from ingle.tensor import Cell, Device, Tensor, transaction
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.dtypes import bool_
 from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.masks import check_mask
 from ingle.tensor.random import Generator
 
 from ._arguments import probability, size
@@ -215,6 +216,7 @@ class GroupedQueryAttention(Module):
             scores = scores - it.reshape(slopes, (self.num_heads, 1, 1)) * apart
         if mask is not None:
             given = it.asarray(mask)
+            check_mask("GroupedQueryAttention", "mask", given.dtype, "takes part")
             scores = scores + (it.where(given, zero, -math.inf) if given.dtype is bool_ else given)
         return scores
 

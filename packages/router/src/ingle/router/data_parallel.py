@@ -178,9 +178,12 @@ def _rows(leaves: Sequence[Any]) -> int:
     shapes = [x.shape for x in leaves if isinstance(x, Tensor)]
     sizes = {shape[0] if shape else 0 for shape in shapes}
     if len(sizes) != 1 or 0 in sizes:
+        told = "none: write data_parallel(function, x, y, devices=...)"
+        if shapes:
+            told = f"shapes {', '.join(map(str, shapes))}"
         raise ShapeError(
             f"data_parallel: the tensors of a batch have the same number of rows, at least one; "
-            f"got shapes {', '.join(map(str, shapes)) or 'of no tensor'}"
+            f"got {told}"
         )
     return sizes.pop()
 

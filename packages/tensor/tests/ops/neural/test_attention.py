@@ -92,6 +92,8 @@ def test_bad_input() -> None:
         attention(q, it.ones(5), v)
     with pytest.raises(ShapeError, match="attn_mask"):
         attention(q, k, v, it.ones((3, 6)))
+    with pytest.raises(DTypeError, match=r"attn_mask must be bools.* got int64; compare it first"):
+        attention(q, k, v, it.ones((4, 6), dtype="int64"))
     with pytest.raises(DTypeError, match="must be floats"):
         attention(q.astype("int64"), k.astype("int64"), v.astype("int64"))
 

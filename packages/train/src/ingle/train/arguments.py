@@ -66,8 +66,8 @@ def check_batches(call: str, given: object) -> None:
 
 def inputs_and_targets(batch: object) -> tuple[Any, Any]:
     """The two parts of a batch; raises `TrainingError` for batches of another form."""
-    if not (isinstance(batch, tuple) and len(batch) == 2):
-        told = f" of {len(batch)}" if isinstance(batch, tuple) else ""
+    if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
+        told = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
         if isinstance(batch, Tensor):
             told = "; arrays become batches in Loader(ArrayDataset(x, y), 32, shuffle=True)"
         raise TrainingError(
@@ -80,7 +80,7 @@ def inputs_and_targets(batch: object) -> tuple[Any, Any]:
             "single sample? Loader(samples, 32) makes batches; override Learner.forward for "
             "batches of another form"
         )
-    return batch
+    return batch[0], batch[1]
 
 
 def check_augment(augment: object, evaluated: bool) -> None:

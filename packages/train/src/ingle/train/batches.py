@@ -44,7 +44,8 @@ def _transformed(tensors: Any, learner: Learner) -> Any:
 def _convert(part: Any, device: Device | None) -> Any:
     if isinstance(part, Tensor):
         return part if device is None else part.to_device(device)
-    if isinstance(part, (np.ndarray, np.generic)):
+    # Those of other libraries, too, such as what PyTorch's loaders give.
+    if isinstance(part, (np.ndarray, np.generic)) or hasattr(part, "__dlpack__"):
         return it.asarray(part, device=device)
     if isinstance(part, (tuple, list)):
         return type(part)(_convert(p, device) for p in part)

@@ -110,6 +110,9 @@ def check_classes(name: str, outputs: Tensor, targets: Tensor) -> None:
 
 def _class_hint(outputs: Tensor, targets: Tensor) -> str:
     if outputs.shape == targets.shape:
+        if outputs.ndim < 2 or outputs.shape[-1] == 1:
+            told = "; where one score says yes or no, 1 - HammingLoss(threshold).compute() is the "
+            return told + "share that is right, and FBeta, AUROC and their kin take it, too"
         return "; turn one-hot targets into class numbers with argmax(targets, axis=-1)"
     if outputs.shape[:-1] == targets.shape:
         return '; cast class numbers with targets.astype("int64")'

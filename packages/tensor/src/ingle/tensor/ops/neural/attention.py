@@ -12,6 +12,7 @@ from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of, promote, run, wrap
 from ...dtypes import DType, bool_, float32
 from ...errors import ArgumentError, DTypeError, ShapeError
+from ...masks import check_mask
 from ...operation import Operation, Traits, infer
 from ...sample import Draw, Sample
 from .._guarding import guarded
@@ -162,6 +163,7 @@ def scaled_dot_product_attention(
 
     Raises:
         ShapeError: the shapes do not fit.
+        DTypeError: the mask is of integers.
 
     >>> import ingle.tensor as it
     >>> x = it.asarray([[0.0, 0.0], [0.0, 0.0]])
@@ -387,6 +389,7 @@ def _operands(
     mask: Handle | Scalar = Scalar(True, bool_)
     if attn_mask is not None:
         mask = handle_of(attn_mask, _NAME, "attn_mask")
+        check_mask(_NAME, "attn_mask", mask.dtype, "takes part")
         if mask.dtype is not bool_:
             mask = astype(attn_mask, dtype)._handle
         if not mask.shape:  # no axes is what stands for no mask
