@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
+from host_cublas_lt import HostCublasLt
 
 from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.tensor.device import Device
@@ -235,7 +236,7 @@ class Pinned(bytearray):
         self.places.discard(self.ptr)
 
 
-class HostGpu:
+class HostGpu(HostCublasLt):
     """What a driver, CuPy and cuBLAS do, on the processor.
 
     Args:
@@ -388,6 +389,10 @@ class HostGpu:
             raise AttributeError(name)
         return lambda *args: self.fails.get(name, 0)
 
+    @staticmethod
+    def matrix(*lies: Any) -> np.ndarray:
+        return matrix(*lies)
+
     def cublasSetStream_v2(self, _handle: Any, stream: ctypes.c_void_p) -> int:  # noqa: N802
         assert stream.value is not None
         self._stream_of_products = stream.value
@@ -442,6 +447,7 @@ class HostBackend(CudaBackend):
 def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
     """A device `name`, which is that GPU until the test's end."""
     import ingle_cuda.cublas
+    import ingle_cuda.cublas_lt
     from ingle.tensor import plugins
     from ingle_cuda import backend, errors, memory, staging
 
@@ -449,7 +455,8 @@ def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
         monkeypatch.setattr(module, "cupy", lambda: gpu.cupy)
     for module in (backend, errors):
         monkeypatch.setattr(module, "driver", lambda: gpu)
-    monkeypatch.setattr(ingle_cuda.cublas, "library", lambda name: gpu)
+    for module in (ingle_cuda.cublas, ingle_cuda.cublas_lt):
+        monkeypatch.setattr(module, "library", lambda name: gpu)
     made = HostBackend.__new__(HostBackend)
     made.gpu = gpu
     HostBackend.__init__(made, Device(name), devices.Limits(0, "host", 4, "sm_90", gpu.total))

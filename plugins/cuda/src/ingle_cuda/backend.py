@@ -38,13 +38,14 @@ from . import cublas, nvml, peers
 from .attention import Attention
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
+from .cublas_lt import CublasLt
 from .cudnn import LibraryOffer, Plans, Prepared
 from .decode_attention import DecodeAttention, Launches
 from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
 from .launches import Executable, executable
-from .libraries import cupy, driver
+from .libraries import cupy, driver, is_rocm
 from .memory import DeviceSource, speak_to
 from .staging import TO_DEVICE, Staging
 
@@ -131,6 +132,7 @@ class CudaBackend(KernelBackend):
         self.offers = tuple(offers)
         self._capture: Any = None
         self._library: cublas.Cublas | None = None
+        self._adding: CublasLt | None = None
         self._workspace: Held | None = None
         self._scratch: Held | None = None
         self._scratch_bytes = 0
@@ -332,13 +334,30 @@ class CudaBackend(KernelBackend):
 
     def multiply(
         self, product: cublas.Product, stream: Any, a: int, b: int, out: int, row: int,
-        steps: tuple[int, ...],
+        steps: tuple[int, ...], added: int | None = None,
     ) -> None:  # fmt: skip
-        """Puts a product into a stream."""
+        """Puts a product into a stream; `added` is the address of a row that `adds_row` took."""
         if self._library is None:
             self._open_library()
         assert self._library is not None
-        self._library.multiply(product, stream.ptr, a, b, out, row, steps)
+        if added is None:
+            self._library.multiply(product, stream.ptr, a, b, out, row, steps)
+        else:
+            assert self._adding is not None, "adds_row() has opened it"
+            self._adding.multiply(product, stream.ptr, a, b, added, out, row)
+
+    def adds_row(self, product: cublas.Product, row: int) -> bool:
+        """Whether a library adds one row to each of a product, whose rows lie so far apart."""
+        if is_rocm():
+            return False
+        self.enter()
+        with self.lock, told(self.device, "a product was looked up"):
+            if self._adding is None:
+                if self._workspace is None:
+                    self._open_library()
+                assert self._workspace is not None
+                self._adding = CublasLt(self._workspace.address, _WORKSPACE)
+            return self._adding.knows(product, row)
 
     def _open_library(self) -> None:
         self._workspace = self.allocate(_WORKSPACE)

@@ -11,7 +11,7 @@ from ingle.fusion.device.kernels import SIZES, ContractionCall, accumulator_dtyp
 from .errors import CudaError
 from .libraries import library
 
-_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 """Of `cudaDataType`."""
 _COMPUTES = {"float32": 68, "float64": 70}
 """Of `cublasComputeType_t`: sums in float32, without tensor float 32; and in float64."""
@@ -21,7 +21,7 @@ _WORKSPACE = 32 << 20
 _DEFAULT_ALGORITHM = -1
 LARGEST = (1 << 31) - 1
 """Of sizes and distances between rows: the library takes them as 32-bit integers."""
-_STATUS = {
+STATUS = {
     1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH",
     11: "MAPPING_ERROR", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED",
 }  # fmt: skip
@@ -119,7 +119,7 @@ class Cublas:
     def _check(self, name: str, *args: Any) -> None:
         status = getattr(self._library, name)(*args)
         if status:
-            raise CudaError(f"{name} answers {_STATUS.get(status, f'error {status}')}")
+            raise CudaError(f"{name} answers {STATUS.get(status, f'error {status}')}")
 
     def multiply(
         self, product: Product, stream: int, a: int, b: int, out: int, row: int,
@@ -154,11 +154,11 @@ class Cublas:
                 "cublasGemmStridedBatchedEx", self._handle,
                 int(product.b.transposed), int(product.a.transposed),
                 product.n, product.m, product.k, ctypes.byref(one),
-                ctypes.c_void_p(b + shift[1] * size), _TYPES[product.dtype], product.b.leading,
+                ctypes.c_void_p(b + shift[1] * size), TYPES[product.dtype], product.b.leading,
                 ctypes.c_longlong(strides[1][-1]),
-                ctypes.c_void_p(a + shift[0] * size), _TYPES[product.dtype], product.a.leading,
+                ctypes.c_void_p(a + shift[0] * size), TYPES[product.dtype], product.a.leading,
                 ctypes.c_longlong(strides[0][-1]), ctypes.byref(zero),
-                ctypes.c_void_p(out + shift[2] * result), _TYPES[product.result], row,
+                ctypes.c_void_p(out + shift[2] * result), TYPES[product.result], row,
                 ctypes.c_longlong(strides[2][-1]), last, *how,
             )  # fmt: skip
 
@@ -174,4 +174,4 @@ def _unravel(number: int, sizes: list[int]) -> list[int]:
 def is_worth_it(dtype: str, m: int, n: int, k: int) -> bool:
     """Whether the library takes a product: not one of few rows or columns, which reads a matrix
     once, and none of sizes that it does not know."""
-    return dtype in _TYPES and min(m, n) >= 4 and max(m, n, k) <= LARGEST
+    return dtype in TYPES and min(m, n) >= 4 and max(m, n, k) <= LARGEST

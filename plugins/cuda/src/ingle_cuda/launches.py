@@ -196,7 +196,8 @@ class Executable:
             return table
         if isinstance(step, ProductStep):
             a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
-            self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps)
+            added = None if step.added is None else buffers[step.added[0]] + step.added[1]
+            self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps, added)
             return table
         if not step.is_idle(buffers):
             argument = _argument(step, buffers, numbers, table)
@@ -243,7 +244,8 @@ class Executable:
     def sources(self) -> Sequence[str]:
         """The kernels' source code."""
         return [
-            f"/* cuBLAS: {s.product} */" if isinstance(s, ProductStep)
+            f"/* cuBLAS{'' if s.added is None else 'Lt'}: {s.product} */"
+            if isinstance(s, ProductStep)
             else f"/* cuDNN: {s.op.operation.name} */" if isinstance(s, LibraryStep)
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps

@@ -3,7 +3,8 @@
 **Nothing of this has been run on such a GPU.** It is written from the headers of HIP, hipRTC and
 hipBLAS, whose functions are those of CUDA's libraries by other names; tests hold stubs of them
 against the calls of this plugin. The kernels' source is the same, since it has no instruction of
-NVIDIA's and folds in shared memory.
+NVIDIA's and folds in shared memory. cuDNN and cuBLASLt have nothing in their place: what they do is
+done by kernels.
 
 Needed are ROCm's driver and `pip install cupy-rocm-7-0`. Devices are named `cuda` as others are.
 """

@@ -28,7 +28,7 @@ from .cudnn import LibraryOffer
 from .decode_attention import SCRATCH as OF_LAUNCH
 from .decode_attention import KernelLaunch, Launches
 from .library_steps import LibraryStep, library_step
-from .product_results import direct_result, dtype_of_sums
+from .product_results import added_row, direct_result, dtype_of_sums
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -78,6 +78,7 @@ class ProductStep(NamedTuple):
         a, b, out: (buffer, offset in bytes).
         row: elements of the result from one row to the next.
         steps: strides of the result along the batch.
+        added: where the row lies that is added to each row of the result, if one is.
     """
 
     product: Product
@@ -86,6 +87,7 @@ class ProductStep(NamedTuple):
     out: tuple[int, int]
     row: int
     steps: tuple[int, ...]
+    added: tuple[int, int] | None = None
 
 
 Step = KernelStep | ProductStep | LibraryStep
@@ -195,6 +197,9 @@ class StepBuilder:
         count = math.prod(call.batch)
         if not count or not m or not n:
             return []
+        whole = self._with_row(launch, call)
+        if whole is not None:
+            return whole
         result = direct_result(call)
         product = product_of(call, result or dtype_of_sums(call))
         places = [(p.buffer, p.offset) for p in launch.pointers]
@@ -223,6 +228,28 @@ class StepBuilder:
             steps.append(self._nest(
                 launch, nest, (out, *places[2:]), numbers, launch.scalars, (0,)
             ))  # fmt: skip
+        self.scratch = max(self.scratch, used)
+        return steps
+
+    def _with_row(self, launch: Launch, call: ContractionCall) -> list[Step] | None:
+        """The steps of a product to whose rows one is added, if the library does that as well."""
+        number = added_row(call)
+        if number is None:
+            return None
+        ((store, _),) = call.stores
+        places = [(p.buffer, p.offset) for p in launch.pointers]
+        *outer, row, _ = call.operands[store].strides
+        read = (*launch.pointers[:2], launch.pointers[2 + store])
+        first, second, third = [p.offset % 16 != 0 for p in read]
+        product, apart = aligned(product_of(call, call.dtype), row, outer, (first, second, third))
+        row = row if call.sizes[0] > 1 else call.sizes[1]
+        if apart or not self._backend.adds_row(product, row):
+            return None
+        steps, operands, used = self._operands(launch, call, product)
+        steps.append(ProductStep(
+            product, operands[0], operands[1], places[2 + store], row, tuple(outer),
+            places[2 + number],
+        ))  # fmt: skip
         self.scratch = max(self.scratch, used)
         return steps
 

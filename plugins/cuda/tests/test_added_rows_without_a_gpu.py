@@ -1,0 +1,99 @@
+"""Products to each row of which cuBLASLt adds one, on a GPU played by the processor."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostBackend, HostGpu, opened
+
+import ingle.tensor as it
+from ingle.fusion import compile
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
+]
+
+PLAYED = "played"
+
+
+@pytest.fixture
+def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
+    """The backend of the device `played`."""
+    return opened(HostGpu(folder), PLAYED, monkeypatch)
+
+
+def given(*shapes: tuple[int, ...], dtype: Any = np.float16) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+def there(arrays: list[Any]) -> list[it.Tensor]:
+    return [it.asarray(a, device=PLAYED) for a in arrays]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_bias_is_the_librarys(backend: HostBackend, dtype: str, transposed: bool) -> None:
+    """The sum is rounded once; again in a graph, and with images of rows as batch."""
+    x, w, bias = given((2, 5, 16), (16, 24) if transposed else (24, 16), (24,), dtype=np.float32)
+    halves = [it.astype(t, dtype) for t in there([x, w, bias])]
+
+    @compile
+    def f(x: it.Tensor, w: it.Tensor, bias: it.Tensor) -> it.Tensor:
+        return it.linear(x, it.permute_dims(w, (1, 0)) if transposed else w, bias)
+
+    results = [f(*halves) for _ in range(4)]
+    assert backend.gpu.counts["added a row"]
+    assert not backend.gpu.counts["multiplied"]
+    x, w, bias = (it.astype(t, "float32").numpy() for t in halves)
+    wanted = it.astype(it.asarray(x @ (w if transposed else w.T) + bias, device="numpy"), dtype)
+    exact = it.astype(wanted, "float32").numpy()
+    for found in results:
+        np.testing.assert_allclose(it.astype(found, "float32").numpy(), exact, rtol=1e-2)
+
+
+def test_operands_that_begin_anywhere(backend: HostBackend) -> None:
+    """The library is asked for another way than that of multiples of 16 bytes."""
+    rows, w, bias = given((10 * 16 + 3,), (24, 16), (24 + 1,))
+    f = compile(lambda x, w, bias: it.linear(x, w, bias))
+    x, weight, added = there([rows, w, bias])
+    for n in (0, 1, 2, 3):
+        for k in (0, 1):
+            found = f(it.reshape(x[n : n + 160], (10, 16)), weight, added[k : k + 24])
+            one, two = (a.astype(np.float32) for a in (rows[n : n + 160].reshape(10, 16), w))
+            wanted = one @ two.T + bias[k : k + 24]
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-2, atol=1e-2)
+    assert backend.gpu.counts["added a row"]
+
+
+@pytest.mark.parametrize("way", ["scaled", "columns", "float32", "batch", "refused"])
+def test_what_is_a_kernel_of_its_own(backend: HostBackend, way: str) -> None:
+    dtype: Any = np.float32 if way == "float32" else np.float16
+    x, w, bias = given((6, 16), (16, 24), (24,), dtype=dtype)
+    if way == "columns":
+        bias = given((6, 1), dtype=dtype)[0]
+    if way == "batch":
+        x, w = given((3, 6, 16), (3, 16, 24), dtype=dtype)
+    if way == "refused":
+        backend.gpu.fails["cublasLtMatmulAlgoGetHeuristic"] = 15
+
+    def f(x: it.Tensor, w: it.Tensor, bias: it.Tensor) -> it.Tensor:
+        found = it.matmul(x, w) + bias
+        return found * 2.0 if way == "scaled" else found
+
+    found = compile(f)(*there([x, w, bias]))
+    wanted = f(*[it.asarray(a.astype(np.float64), device="numpy") for a in (x, w, bias)])
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=2e-2, atol=2e-2)
+    assert not backend.gpu.counts["added a row"]
+
+
+def test_what_the_library_answers_is_told(backend: HostBackend) -> None:
+    backend.gpu.fails["cublasLtMatmulAlgoGetHeuristic"] = 14
+    x, w, bias = there(given((6, 16), (24, 16), (24,)))
+    with pytest.raises(it.errors.BackendError, match=r"AlgoGetHeuristic answers INTERNAL_ERROR"):
+        compile(it.linear)(x, w, bias).numpy()
