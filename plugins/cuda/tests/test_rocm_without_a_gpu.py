@@ -40,7 +40,7 @@ class Library:
 
 
 def test_all_that_the_plugin_calls_has_a_name_there() -> None:
-    """But for what `devices` asks of the driver in another way, and cuBLASLt, which is not asked."""
+    """But for what `devices` asks of the driver in another way, and cuBLASLt: nobody asks it."""
     others = [f for f in SOURCES if f.name not in ("rocm.py", "cublas_lt.py")]
     text = "\n".join(f.read_text("utf-8") for f in others)
     called = set(re.findall(r"\b((?:cu|nvrtc)[A-Z]\w+)(?=\()|nvrtc\.(nvrtc\w+)", text))
