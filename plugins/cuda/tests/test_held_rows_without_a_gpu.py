@@ -13,7 +13,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_launch, grid_of, render
+from ingle.fusion.device.cuda import for_rows, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
 pytestmark = pytest.mark.sampled(4, slow=2)
@@ -176,7 +176,7 @@ def test_what_all_rows_share_is_not_held(compiled: Any) -> None:
         ),
     )
     both = render(nest, "nest")
-    shared = for_launch(nest, "nest", (900, 4096, 4096, 1, 0, 1, 4096, 1))
+    shared = for_rows(nest, "nest", (900, 4096, 4096, 1, 0, 1, 4096, 1), 132)[0]
     assert shared is not None
     assert "held1" in both
     assert "held1" not in shared
@@ -195,7 +195,7 @@ def test_few_rows_ask_for_all_of_their_memory_at_once(compiled: Any) -> None:
             Map(*_of(lambda b: b.append("mul", "float32", (_x(b, 0), _x(b, 1))), 2)),
         ),
     )
-    few = for_launch(nest, "nest", (9, 2048, 2048, 1, 0, 1, 2048, 1))
+    few = for_rows(nest, "nest", (9, 2048, 2048, 1, 0, 1, 2048, 1), 132)[0]
     assert few is not None
     assert few.index("held1[p + q].whole = ") < few.index("Stage 0: sum")
     assert compiled(few)[:4] == b"\x7fELF"
@@ -214,23 +214,23 @@ def _of(made: Any, use: Any) -> tuple[Any, Any]:
 
 def test_short_rows_have_a_warp_each() -> None:
     nest = softmax("float32")
-    assert grid_of(nest, (1001, 1024), 132) == (501, 64, 2)
-    assert grid_of(nest, (1001, 4096), 132) == (1001, 64, 1)
-    assert grid_of(nest, (1001, 1500), 132) == (1001, 64, 1)
+    assert for_rows(nest, "nest", (1001, 1024, 1024, 1, 1024, 1), 132)[1] == (501, 64, 2)
+    assert for_rows(nest, "nest", (1001, 4096, 4096, 1, 4096, 1), 132)[1] == (1001, 64, 1)
+    assert for_rows(nest, "nest", (1001, 1500, 1500, 1, 1500, 1), 132)[1] == (1001, 64, 1)
 
 
 def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:
     """So that more rows are on their way; the one for the longest is that of all other rows."""
     nest = softmax("bfloat16")
     for length, pairs in ((256, 8), (512, 8), (768, 16), (1024, 16)):
-        source = for_launch(nest, "nest", (900, length, length, 1, length, 1))
+        source = for_rows(nest, "nest", (900, length, length, 1, length, 1), 132)[0]
         assert source is not None
         assert f"held0[{pairs}];" in source
         assert f"inner <= {64 * pairs} &&" in source
         assert compiled(source)[:4] == b"\x7fELF"
     assert "held0[32];" in render(nest, "nest")
     for n in (2048, 4096, 1500, 0):
-        assert for_launch(nest, "nest", (900, n, 8, 1, 8, 1)) is None
+        assert for_rows(nest, "nest", (900, n, 8, 1, 8, 1), 132)[0] is None
 
 
 def test_halves_are_converted_by_the_machine(compiled: Any) -> None:

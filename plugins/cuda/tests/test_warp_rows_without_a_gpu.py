@@ -12,7 +12,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_launch, grid_of
+from ingle.fusion.device.cuda import for_rows
 
 DEVICE = "warprows"
 
@@ -83,11 +83,11 @@ def test_scores_of_heads(device: Any) -> None:
 
 def test_warps_take_rows(compiled: Any) -> None:
     nest = softmax("bfloat16")
-    assert grid_of(nest, (1001, 99), 132) == (126, 256, 1)
-    assert grid_of(nest, (1001, 50257), 132) == (1001, 64, 1)
-    assert grid_of(nest, (16384, 50257), 132) == (16384, 64, 1)
-    assert grid_of(nest, (1001, 768), 132) == (501, 64, 2)
-    source = for_launch(nest, "nest", (1001, 99, 99, 1, 99, 1))
+    assert for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[1] == (126, 256, 1)
+    assert for_rows(nest, "nest", (1001, 50257, 50257, 1, 50257, 1), 132)[1] == (1001, 64, 1)
+    assert for_rows(nest, "nest", (16384, 50257, 50257, 1, 50257, 1), 132)[1] == (16384, 64, 1)
+    assert for_rows(nest, "nest", (1001, 768, 768, 1, 768, 1), 132)[1] == (501, 64, 2)
+    source = for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[0]
     assert source is not None
     assert "__shared__" not in source
     assert "__syncthreads" not in source

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingle.fusion.device.cuda import grid_of, render
+from ingle.fusion.device.cuda import for_rows, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 from ingle.tensor.errors import BackendError
 from ingle_cuda import compiler, libraries, sources
@@ -109,7 +109,7 @@ def test_sizes_that_no_32_bits_hold() -> None:
     """The driver counts blocks, and cuBLAS rows and distances, in 31 bits: more is cut up, copied
     or computed by a kernel."""
     rows = (1 << 32) + 5
-    grid = grid_of(softmax("bfloat16"), (rows, 100), 132)
+    grid = for_rows(softmax("bfloat16"), "nest", (rows, 100, 100, 1, 100, 1), 132)[1]
     assert grid.blocks < 1 << 31
     assert rows <= grid.blocks * grid.grain < 2 * rows
     assert operand_of((), 5, 7, (1 << 31, 1)).copied

@@ -1,7 +1,7 @@
 """Nests as CUDA C++, and how their units of work are cut.
 
 >>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
->>> from ingle.fusion.device.cuda import grid_of, render
+>>> from ingle.fusion.device.cuda import render
 >>> b = CodeBuilder()
 >>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
 >>> operands = Operand("float32"), Operand("float32", output=True)
@@ -15,11 +15,10 @@ from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS
 from ..render.c.cuda import Grid as Grid
 from ..render.c.cuda import at_once as at_once
-from ..render.c.cuda import for_launch as for_launch
+from ..render.c.cuda import for_rows as for_rows
 from ..render.c.cuda import for_scatter as for_scatter
 from ..render.c.cuda import for_strides as for_strides
 from ..render.c.cuda import given_struct as given_struct
-from ..render.c.cuda import grid_of as grid_of
 from ..render.c.cuda import launch_of as launch_of
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many

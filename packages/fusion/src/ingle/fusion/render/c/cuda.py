@@ -16,6 +16,7 @@ from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
 from . import elements
 from .elements import Widened
+from .group_scans import runs_alone
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
@@ -211,7 +212,7 @@ def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
     """The source of one kernel in CUDA C++; see `ingle.fusion.render.c.source.render`.
 
     Args:
-        holding: of rows that are held; see `for_launch`.
+        holding: of rows that are held; see `for_rows`.
     """
     if may_hold(nest):
         return held(nest, name, CUDA, holding)
@@ -220,28 +221,17 @@ def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
     return _alone(nest, name, CUDA)
 
 
-def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> str | None:
-    """The source of a kernel for a launch, with the bits of the nest's own; None where that is the
-    nest's own.
-
-    Args:
-        numbers: sizes, then strides, as `layout` says.
-    """
-    short = short_rows_of(nest, numbers[: nest.outer + 1])
-    if short is not None:
-        return _short(nest, name, short)
-    if takes_rows(nest, numbers[: nest.outer + 1]):
-        return _of_warp(nest, name)
-    holding = holding_for(nest, numbers)
-    return None if holding == ANY_LAUNCH else render(nest, name, holding)
-
-
 # Code that runs operation by operation asks for a source in each launch.
 
 
 @lru_cache(maxsize=1024)
 def _short(nest: Nest, name: str, short: Short) -> str:
     return short_rows(nest, name, Alone(short), short, THREAD)
+
+
+@lru_cache(maxsize=1024)
+def _of_thread(nest: Nest, name: str) -> str:
+    return rendered(nest, name, EACH)
 
 
 @lru_cache(maxsize=1024)
@@ -336,8 +326,8 @@ def launch_of(
     found = for_strides(nest, name, numbers)
     if found is not None:
         return found
-    sizes = numbers[: nest.outer + 1]
-    return for_launch(nest, name, numbers), grid_of(nest, sizes, processors), units(nest, sizes)
+    source, grid = for_rows(nest, name, numbers, processors)
+    return source, grid, units(nest, numbers[: nest.outer + 1])
 
 
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:
@@ -350,21 +340,31 @@ def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[Sca
     ]
 
 
-def grid_of(nest: Nest, sizes: Sequence[int], processors: int) -> Grid:
-    """The grid for a nest's units of work on a GPU of so many multiprocessors."""
+def for_rows(
+    nest: Nest, name: str, numbers: Sequence[int], processors: int
+) -> tuple[str | None, Grid]:
+    """The source of a launch's kernel by how its rows are taken, None where that is the nest's own,
+    and its grid. Bits are those of the nest's own; arguments are those of `launch_of`."""
+    sizes = numbers[: nest.outer + 1]
     each = vector_elements(nest)
     if each:
         count = sizes[-1]
         blocks = -(-count // (THREADS * each * vectors_in_flight(nest)))
-        return Grid(blocks, THREADS, count)
+        return None, Grid(blocks, THREADS, count)
+    if runs_alone(nest, sizes):
+        return _of_thread(nest, name), Grid(-(-units(nest, sizes) // THREADS), THREADS, 1)
     short = short_rows_of(nest, sizes)
     if short is not None:
-        return Grid(-(-items_of(short, nest, sizes) // THREADS), THREADS, 1)
+        blocks = -(-items_of(short, nest, sizes) // THREADS)
+        return _short(nest, name, short), Grid(blocks, THREADS, 1)
     if takes_rows(nest, sizes):
-        return Grid(-(-units(nest, sizes) * WARP // THREADS), THREADS, 1)
+        blocks = -(-units(nest, sizes) * WARP // THREADS)
+        return _of_warp(nest, name), Grid(blocks, THREADS, 1)
+    holding = holding_for(nest, numbers)
+    source = None if holding == ANY_LAUNCH else render(nest, name, holding)
     work = work_of(nest, sizes, processors, wide=True)
     threads = THREADS if work.group is None else work.group[0]
     blocks, rows = -(-work.items // threads), rows_at_once(nest, sizes[-1])
     if rows > 1 and work.grain == 1:
-        return Grid(-(-blocks // rows), threads, rows)
-    return Grid(blocks, threads, work.grain)
+        return source, Grid(-(-blocks // rows), threads, rows)
+    return source, Grid(blocks, threads, work.grain)

@@ -30,6 +30,7 @@ from ...kernel.validation import validate
 from ..leaves import Environment
 from . import helpers
 from .dialect import GroupDialect
+from .group_scans import MEMBERS, group_scan, groups_run
 from .inner import InnerNest, RowPlace, each
 from .outer import OuterNest
 from .prepared import VARYING
@@ -58,6 +59,8 @@ def group_size(nest: Nest) -> int:
     """How many work items make a group."""
     if nest.lanes == "outer":
         return NARROW
+    if groups_run(nest):
+        return MEMBERS
     found = [MOST]
     for stage in nest.stages:
         if isinstance(stage, Reduce):
@@ -88,7 +91,7 @@ def group_item(nest: Nest, group: str, columns: str) -> str:
 
 def is_wide(nest: Nest) -> bool:
     """Whether groups of work items take a nest's units; else each takes one alone."""
-    return not is_flat(nest) and not (nest.lanes == "inner" and runs(nest))
+    return not is_flat(nest)
 
 
 def grouped(nest: Nest, name: str, dialect: GroupDialect) -> str:
@@ -96,6 +99,8 @@ def grouped(nest: Nest, name: str, dialect: GroupDialect) -> str:
     validate(nest)
     if nest.lanes == "outer":
         return (ColumnScanNest if runs(nest) else ColumnNest)(nest, name, dialect).render()
+    if groups_run(nest):
+        return group_scan(nest, name, dialect)
     return GroupNest(nest, name, dialect).render()
 
 

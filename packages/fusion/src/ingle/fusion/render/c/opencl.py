@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel.code import SIZES
-from ...kernel.nest import NARROW, Nest, accumulator_dtype, is_flat, layout
+from ...kernel.nest import NARROW, Nest, accumulator_dtype, is_flat, layout, units
 from . import elements
 from .elements import Widened
+from .group_scans import runs_alone
 from .groups import MOST, group_item, grouped, is_wide
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
@@ -208,13 +209,17 @@ def render_wide(nest: Nest, name: str) -> str:
 
 def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Work] | None:
     """The source for such a device where operands lie across the rows of a launch, and its work,
-    where a group is a unit; None where that is the nest's own. Bits are those of the nest's own.
+    where a group is a unit, or each work item takes one; None where that is the nest's own. Bits
+    are those of the nest's own.
 
     Args:
         nest: of any kind.
         name: of the kernel.
         numbers: sizes, then strides, as `layout` says.
     """
+    sizes = numbers[: nest.outer + 1]
+    if runs_alone(nest, sizes):
+        return render(nest, name), Work(units(nest, sizes), 1)
     found = tiled(nest, name, numbers, WIDE, MOST)
     return None if found is None else (found[0], Work(found[1] * MOST, 1, (MOST,)))
 

@@ -51,7 +51,7 @@ class Runner(Partial):
         return f"{name}[{slot}]" if self.many else name
 
 
-def _runners(nest: NestRenderer, count: int) -> list[Partial]:
+def runners_of(nest: NestRenderer, count: int) -> list[Partial]:
     """Their names are those by which the second stage knows the results."""
     stage = nest.stages[0]
     assert isinstance(stage.stage, Reduce)
@@ -73,7 +73,7 @@ class RowScan(InnerNest):
         self._written(number, FIXED, rows)
         if number == 0:
             self._loop = Scope()
-            for runner in (runners := _runners(self, 0)):
+            for runner in (runners := runners_of(self, 0)):
                 rows.add(*runner.arrays(), *runner.clear(""))
             self._loop.add(*self._loop_body(0, "i", runners, "").lines())
             return
@@ -88,7 +88,7 @@ class ColumnScan(OuterNest):
         self.comment(number, stages)
         if number == 0:
             self._body, clear = Scope(), Scope()
-            for runner in (runners := _runners(self, self.columns)):
+            for runner in (runners := runners_of(self, self.columns)):
                 stages.add(*runner.arrays())
                 clear.add(*runner.clear(self.slot))
             stages.block(self.each_column, clear)
