@@ -178,9 +178,9 @@ class GraphPlans:
         A plan of few operations is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
         """
-        few = not self.in_slices or bool(self._plans) or parts_of(self._graph) < SLICED
-        halves = any(value.is_half for value in self._graph.values)
-        if few or not is_sliced() or halves:
+        if not self.in_slices or self._plans or not is_sliced():
+            return False
+        if parts_of(self._graph) < SLICED or any(v.is_half for v in self._graph.values):
             return False
         return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
 

@@ -44,6 +44,13 @@ def power_of_two(exponent: Expression, dtype: str) -> Expression:
     return ((exponent.cast(whole) + BIAS[dtype]) << MANTISSA[dtype]).bitcast(dtype)
 
 
+def _integer(x: Expression) -> Expression:
+    """A whole float much smaller than 2**23 (2**52): behind a larger number it stands in the last
+    places. Many processors have no conversion of several float64 at once."""
+    large = 1.5 * _WHOLE[x.dtype]
+    return (x + large).bitcast(INTEGER_OF[x.dtype]) - x.constant(large).pattern
+
+
 def _scale(dtype: str, x: Expression, power: Expression) -> Expression:
     """By three factors, each a normal number; only the last product that matters can round.
 
@@ -63,7 +70,7 @@ def _scale(dtype: str, x: Expression, power: Expression) -> Expression:
 
 def _scale_near(dtype: str, x: Expression, power: Expression) -> Expression:
     """By two factors, each a normal number; only the second product can round."""
-    n = power.cast(INTEGER_OF[dtype])
+    n = _integer(power) if dtype == "float64" else power.cast("int32")
     half = n >> 1
     return x * power_of_two(half, dtype) * power_of_two(n - half, dtype)
 
