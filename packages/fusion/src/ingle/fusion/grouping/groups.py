@@ -66,7 +66,7 @@ class Grouping:
         self._written: dict[int, tuple[int, ...]] = {}
         self._order = GroupOrder()
         self._uses = uses
-        self._elementwise_readers: dict[int, list[int]] | None = None
+        self._value_readers: dict[int, list[int]] | None = None
 
     def place_all(self, alone: AbstractSet[int]) -> None:
         """Puts each node into a group, greedily, in order.
@@ -361,32 +361,49 @@ class Grouping:
         return False
 
     def groups_at(self, value: int) -> list[Group]:
-        """The groups that compute a value where their loops stand, or read it there."""
+        """The groups that compute a value where their loops stand, or read it there; else those
+        that read there what a product's or another group computes beside it, which will hardly be
+        stored for them."""
         view, shape = self._views.of(value), self._shape(value)
         maker = self._group_of.get(view.root)
-        found: dict[Group, None] = {}
-        computes = maker is not None and maker.kind == "nest" and maker.space == shape
-        if maker is not None and computes and self.seen_from(maker, view) == long_axes(shape):
+        if maker is None or maker.space != shape or self.seen_from(maker, view) != long_axes(shape):
+            return self._readers_at(view.root, view)
+        if maker.kind == "nest" and maker.inner is not None:
             return [maker]
-        for position in self._readers().get(view.root, ()):
+        found = dict.fromkeys([maker] if maker.kind == "nest" else [])
+        for beside, places in maker.coordinates.items():
+            if places == long_axes(shape) and self._shape(beside) == shape:
+                found.update(dict.fromkeys(self._readers_at(beside, self._views.of(beside))))
+        return list(found)
+
+    def _readers_at(self, root: int, view: View) -> list[Group]:
+        """The groups that read a value under a view where their loops stand."""
+        found: dict[Group, None] = {}
+        places = long_axes(view.shape)
+        for position in self._readers().get(root, ()):
             node = self._graph.nodes[position]
             group = self._group_of.get(node.results[0])
-            if group is None or group.kind != "nest" or group.space != shape:
+            if group is None or group.kind != "nest" or group.space != view.shape:
                 continue
+            if self._roles[position] == "reduce":
+                places_there = left_over(node.op, places)
+            else:
+                places_there = places
             own = group.coordinates.get(node.results[0])
-            if own == long_axes(shape) and any(self._views.of(a) == view for a in node.args):
+            if own == places_there and any(self._views.of(a) == view for a in node.args):
                 found[group] = None
         return list(found)
 
     def _readers(self) -> dict[int, list[int]]:
-        """The positions of elementwise operations that take each value, under whatever view."""
-        if self._elementwise_readers is None:
+        """The positions of elementwise operations and reductions that take each value, under
+        whatever view."""
+        if self._value_readers is None:
             found: dict[int, list[int]] = {}
             for position, node in enumerate(self._graph.nodes):
-                for value in node.args if self._roles[position] == "map" else ():
+                for value in node.args if self._roles[position] in ("map", "reduce") else ():
                     found.setdefault(self._views.of(value).root, []).append(position)
-            self._elementwise_readers = found
-        return self._elementwise_readers
+            self._value_readers = found
+        return self._value_readers
 
     def _merge(self, group: Group, other: Group, position: int) -> None:
         """Makes one group of two that meet in a node, if nothing runs between them."""

@@ -12,14 +12,15 @@ On a device that makes all long sums in pieces (`split_sums`), the sum of each p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingle.tensor.contract import Aval
-from ingle.tensor.operation import OPERATIONS, Operation, Traits
+from ingle.tensor.operation import OPERATIONS, Op, Operation, Traits
 
 from ..ir.graph import Graph, Node
 from ..ir.views import Views, long_axes
+from ..kernel.code import HALVES
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import BLOCK
 
@@ -92,10 +93,10 @@ def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping, device: Ke
     most: Callable[[int, int], int] | None = getattr(device, "sums_beside_rows", None)
     if most is None or not device.splits_sums:
         return found
-    for position, value in pieces_of_rows(graph).items():
-        group = _row_group(graph, views, grouping, value)
+    for position, rows in pieces_of_rows(graph).items():
+        group = _row_group(graph, grouping, rows)
         if group is not None:
-            shape = graph.values[value].aval.shape
+            shape = graph.values[rows.value].aval.shape
             count = beside.get(group, 0)
             if count < most(math.prod(shape[:-1]), shape[-1]):
                 beside[group] = count + 1
@@ -103,14 +104,23 @@ def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping, device: Ke
     return sorted(found)
 
 
-def pieces_of_rows(graph: Graph) -> dict[int, int]:
-    """The positions of sums of blocks of `BLOCK` rows, and the values whose last axis is a row's.
+class SummedRows(NamedTuple):
+    """What a sum of blocks of rows takes, before it was seen as blocks.
 
-    Their operands are these values, or the same seen with axes that nothing else has.
+    Attributes:
+        value: whose last axis is a row's.
+        cast: to float32, where it is of a half type.
     """
-    maker = {node.results[0]: node for node in graph.nodes if node.op.operation.name == "reshape"}
+
+    value: int
+    cast: Op | None = None
+
+
+def pieces_of_rows(graph: Graph) -> dict[int, SummedRows]:
+    """The positions of sums of blocks of `BLOCK` rows, and what they sum."""
+    maker = {node.results[0]: node for node in graph.nodes}
     users: dict[int, list[int]] | None = None
-    found: dict[int, int] = {}
+    found: dict[int, SummedRows] = {}
     for position, node in enumerate(graph.nodes):
         if reduction_of(node.op) != "sum" or node.op.attributes["axis"] != (1,):
             continue
@@ -118,22 +128,41 @@ def pieces_of_rows(graph: Graph) -> dict[int, int]:
         if node.op.attributes["keepdims"] or dtype.name != "float32" or len(pieces) != 3:
             continue
         if pieces[1] == BLOCK and pieces[2] != 1:
-            value = node.args[0]
-            reshaped = maker.get(value)
-            if reshaped is not None:
-                users = users or graph.users()
-                before = graph.values[reshaped.args[0]].aval.shape
-                if len(users[value]) == 1 and len(before) > 1 and before[-1] == pieces[-1]:
-                    value = reshaped.args[0]
-            found[position] = value
+            users = users or graph.users()
+            found[position] = _rows_of(graph, maker, users, node.args[0])
     return found
 
 
-def _row_group(graph: Graph, views: Views, grouping: Grouping, value: int) -> Group | None:
-    """The group that folds the rows of a value which it computes or reads."""
-    shape = graph.values[value].aval.shape
+def _rows_of(
+    graph: Graph, maker: Mapping[int, Node], users: Mapping[int, Sequence[int]], value: int
+) -> SummedRows:
+    """What a sum takes before it was widened and seen as blocks of rows, for the sum alone."""
+    cast, node = None, maker.get(value)
+    if node is not None and _widens(graph, node) and len(users[value]) == 1:
+        value, cast = node.args[0], node.op
+    seen = [value]
+    while (node := maker.get(seen[-1])) is not None and node.op.operation.name == "reshape":
+        shape, before = (graph.values[v].aval.shape for v in (seen[-1], node.args[0]))
+        if len(users[value]) > 1 or len(before) < 2 or before[-1] != shape[-1]:
+            break
+        seen.append(node.args[0])
+    for value in seen[1:]:  # the shape in which something else computes with it
+        if any(graph.nodes[p].op.operation.traits.kind == "elementwise" for p in users[value]):
+            return SummedRows(value, cast)
+    return SummedRows(seen[-1], cast)
+
+
+def _widens(graph: Graph, node: Node) -> bool:
+    """Whether a node has halves as float32."""
+    name = node.op.operation.name
+    return name == "astype" and graph.values[node.args[0]].aval.dtype.name in HALVES
+
+
+def _row_group(graph: Graph, grouping: Grouping, rows: SummedRows) -> Group | None:
+    """The group that folds rows and has a value at hand where its loops stand."""
+    shape = graph.values[rows.value].aval.shape
     inner = _from(len(shape) - 1, shape)
-    for group in grouping.groups_at(value):
+    for group in grouping.groups_at(rows.value):
         if group.lanes == "inner" and group.inner == inner:
             return group
     return None
@@ -146,13 +175,19 @@ def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
     """
     sums = set(chosen)
     pieces = {p: v for p, v in pieces_of_rows(graph).items() if p in sums}
-    late: dict[int, int] = {}
+    late: dict[int, SummedRows] = {}
+    wide: dict[tuple[int, Op], int] = {}
     new, place = graph.emptied()
 
     def there(values: Sequence[int]) -> tuple[int, ...]:
         for value in values:
             if value not in place:
-                (place[value],) = new.node(BLOCK_SUMS.op(kept=1), there((late.pop(value),)))
+                rows = late.pop(value)
+                (given,) = there((rows.value,))
+                if rows.cast is not None:
+                    known = wide.get((given, rows.cast))
+                    given = new.node(rows.cast, (given,))[0] if known is None else known
+                (place[value],) = new.node(BLOCK_SUMS.op(kept=1), (given,))
         return tuple([place[v] for v in values])
 
     for position, node in enumerate(graph.nodes):
@@ -168,6 +203,8 @@ def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
                 made = new.node(OPERATIONS["reshape"].op(shape=shape), made)
         else:
             made = new.append(node.op, args, [graph.values[r].aval for r in node.results])
+            if node.op.operation.name == "astype":
+                wide[args[0], node.op] = made[0]
         place.update(zip(node.results, made, strict=True))
     new.outputs = there(graph.outputs)
     return new

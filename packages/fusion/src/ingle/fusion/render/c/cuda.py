@@ -21,6 +21,7 @@ from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
 from .row_vectors import row_vector_elements, row_vectors, threads_of, vectors_of_row
+from .shared_pieces import GROUP, shared_pieces, shares_pieces
 from .short_rows import Short, items_of, short_rows, short_rows_of
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
@@ -70,8 +71,10 @@ static float widened_float16(uint16_t x)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define INGLE_AFTER_OTHERS \\
     asm volatile("griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;" ::: "memory")
+#define INGLE_COMES_SOON(line) asm volatile("prefetch.global.L2 [%0];" :: "l"(line))
 #else
 #define INGLE_AFTER_OTHERS
+#define INGLE_COMES_SOON(line)
 #endif
 /* An output may lie in the memory of an input of another type, place by place. */
 #define INGLE_ALIAS __attribute__((__may_alias__))
@@ -104,16 +107,17 @@ class Cuda:
     def memory(self, k: int) -> str:
         return ""
 
-    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
         first = layout(nest).scalar(len(nest.scalars))
         begin, last, grain = (f"given.at[{first + n}]" for n in range(3))
         return [
             *given_struct(len(nest.operands), first + 3),
             f'extern "C" __global__ void {name}(const __grid_constant__ given_t given)',
             "{",
-            f"    {AFTER_OTHERS}",
             f"    const int64_t begin = {begin} + {self.item(nest)} * {grain};",
             f"    const int64_t end = min(begin + {grain}, {last});",
+            *[f"    {line}" for line in ahead],
+            f"    {AFTER_OTHERS}",
         ]
 
     def operand(self, k: int, kind: str) -> str:
@@ -176,7 +180,7 @@ class Member(Cuda):
     def item(self, nest: Nest) -> str:
         return "(block * (int64_t)blockDim.x + threadIdx.x)"
 
-    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
         head = f"static __device__ void {name}(const given_t &given, const int64_t block)"
         own = [line for line in super().opening(nest, name) if AFTER_OTHERS not in line]
         return [head if "__global__" in line else line for line in own]
@@ -237,6 +241,11 @@ def _of_thread(nest: Nest, name: str) -> str:
 @lru_cache(maxsize=1024)
 def _of_warp(nest: Nest, name: str) -> str:
     return warp_rows(nest, name, OF_WARP)
+
+
+@lru_cache(maxsize=1024)
+def _of_pieces(nest: Nest, name: str, length: int) -> str:
+    return shared_pieces(nest, name, CUDA, length)
 
 
 @lru_cache(maxsize=1024)
@@ -360,6 +369,8 @@ def for_rows(
     if takes_rows(nest, sizes):
         blocks = -(-units(nest, sizes) * WARP // THREADS)
         return _of_warp(nest, name), Grid(blocks, THREADS, 1)
+    if shares_pieces(nest, sizes):
+        return _of_pieces(nest, name, sizes[-1]), Grid(units(nest, sizes), GROUP, 1)
     holding = holding_for(nest, numbers)
     source = None if holding == ANY_LAUNCH else render(nest, name, holding)
     work = work_of(nest, sizes, processors, wide=True)

@@ -26,6 +26,7 @@ weights, is not held: it is near whenever it is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES
@@ -58,6 +59,8 @@ from .text import Scope, literal
 from .warp_folds import exchange, fold_pairs
 
 _MOST_CHUNKS = 4
+LINE = 128
+"""Bytes of memory that come at once."""
 _AHEAD_REGISTERS = 48
 """For what is loaded before it is computed with, in up to so many chunks."""
 _MOST_REGISTERS = 144
@@ -137,6 +140,28 @@ class HeldNest(PairNest):
         return self.registers_of(self._held) + sums + 2 * self._pairs * kept
 
     # -- the kernel --------------------------------------------------------------------------
+
+    def ahead(self) -> Sequence[str]:
+        """Matrices on their way to the cache of all multiprocessors, since what they are multiplied
+        by is still computed: nobody's values are read there, so it doesn't matter who writes them.
+        """
+        if not self._streams or self.nest.outer != 1:
+            return ()
+        lines: list[str] = []
+        length = self._argument(self.layout.inner)
+        for k in sorted(self._readers):
+            step, size = (
+                self._argument(self.layout.stride(k, 0)),
+                SIZES[self.nest.operands[k].dtype],
+            )
+            rows = self.dialect.operand(k, "const uint8_t *")
+            lines += [
+                f"if ({step} == {length})",
+                f"    for (int64_t i = threadIdx.x * {LINE}; "
+                f"i < (end - begin) * {step} * {size}; i += {MOST * LINE})",
+                f"        INGLE_COMES_SOON({rows} + begin * {step} * {size} + i);",
+            ]
+        return lines
 
     def body(self) -> Scope:
         others = super().body()
@@ -267,17 +292,17 @@ class HeldNest(PairNest):
         for k in inputs:
             loads.add("#pragma unroll")
             place = f"from + (p + q) * {SPAN}{further.format(step=self.stride(k, 0))}"
-            pair = f"{name}{k}[p + q].whole = {self.pair(k, place)};"
+            pair = self.load_pair(f"{name}{k}[p + q]", k, place)
             loads.block(f"for (int q = 0; q < {CHUNK}; q++)", [pair])
         self.chunks(scope, loads)
 
-    def _near(self, number: int) -> list[int]:
+    def near(self, number: int) -> list[int]:
         """The operands that a stage reads and nobody holds."""
         return [k for k, at in self._readers.items() if number in at and k not in self._held]
 
-    def _ahead_pairs(self, number: int) -> int:
+    def ahead_pairs(self, number: int) -> int:
         """Pairs of each operand that a stage loads before it computes with the first one."""
-        sizes = [SIZES[self.nest.operands[k].dtype] for k in self._near(number)]
+        sizes = [SIZES[self.nest.operands[k].dtype] for k in self.near(number)]
         each, chunks = sum(max(1, 2 * size // 4) for size in sizes), _MOST_CHUNKS
         while chunks > 1 and (
             chunks * CHUNK * each > _AHEAD_REGISTERS or self._pairs % (chunks * CHUNK)
@@ -313,7 +338,7 @@ class HeldNest(PairNest):
         for p in partials:
             body.add(*p.arrays())
             each(body, p.many, p.clear("n"))
-        turns, ahead = Scope(), self._ahead_pairs(number)
+        turns, ahead = Scope(), self.ahead_pairs(number)
         self.chunks(turns, self._chunk(number, partials, ahead), ahead)
         for p in partials:
             exchange(p, self.code, self.dialect, self.head, turns)
@@ -337,9 +362,9 @@ class HeldNest(PairNest):
         """The loads of some pairs, then their code and stores."""
         prepared, chunk, pair, element = self.stages[number], Scope(), Scope(), Scope()
         loads = Scope()
-        for k in self._near(number):
+        for k in self.near(number):
             chunk.add(f"{self.union(k)} near{k}[{pairs}];")
-            loads.add(f"near{k}[q].whole = {self.pair(k, f'from + (p + q) * {SPAN}')};")
+            loads.add(self.load_pair(f"near{k}[q]", k, f"from + (p + q) * {SPAN}"))
         if loads.lines():
             self.in_chunks(chunk, pairs, loads)
         element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;")
@@ -367,7 +392,7 @@ class HeldNest(PairNest):
         pair.block("for (int n = 0; n < 2; n++)", element)
         for k, _ in prepared.stores:
             value = f"new{k}" if k in fresh else f"held{k}[p + q]"
-            pair.add(f"{self.pair(k, f'from + (p + q) * {SPAN}')} = {value}.whole;")
+            pair.add(self.store_pair(k, f"from + (p + q) * {SPAN}", value))
         for k, _ in prepared.columns:
             pair.add(f"{self._sum_of_pair(k, 'p + q')} = sum{k}.whole;")
         self.in_chunks(chunk, pairs, pair)

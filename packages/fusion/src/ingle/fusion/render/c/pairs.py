@@ -42,9 +42,9 @@ class PairNest(GroupNest):
 
     def in_chunks(self, scope: Scope, pairs: int, body: Scope) -> None:
         """Something for each of some pairs, `q`, whose chunk the row has."""
-        if pairs == CHUNK:
+        if pairs == CHUNK or self._length:
             scope.add("#pragma unroll")
-            scope.block(f"for (int q = 0; q < {CHUNK}; q++)", body)
+            scope.block(f"for (int q = 0; q < {pairs}; q++)", body)
             return
         chunk, one = Scope(), Scope()
         one.add("#pragma unroll")
@@ -63,3 +63,11 @@ class PairNest(GroupNest):
         const = "" if operand.output else "const "
         kind = WORDS[SIZES[operand.dtype]]
         return f"*({const}{kind} *)({self.row_pointer(k)} + {place})"
+
+    def load_pair(self, into: str, k: int, place: str) -> str:
+        """Has the pair at an even place of the row in a union."""
+        return f"{into}.whole = {self.pair(k, place)};"
+
+    def store_pair(self, k: int, place: str, pair: str) -> str:
+        """The reverse."""
+        return f"{self.pair(k, place)} = {pair}.whole;"

@@ -42,12 +42,16 @@ class NestRenderer:
         body = self.body()
         lines = [
             *self._comment(),
-            *self.dialect.opening(self.nest, self.name),
+            *self.dialect.opening(self.nest, self.name, self.ahead()),
             *[f"    {line}" for line in self.head.lines()],
             *[f"    {line}" for line in body.lines()],
             "}",
         ]
         return self.source.text("\n".join(lines))
+
+    def ahead(self) -> Sequence[str]:
+        """What is done before the first access to memory, which others may still write."""
+        return ()
 
     def body(self) -> Scope:
         """The loops, after everything that is declared in front of them is in `head`."""
