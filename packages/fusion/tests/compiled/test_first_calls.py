@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim
-from ingle.fusion import compile
+from ingle.fusion import CompileError, compile
 from ingle.tensor.plugins import discover
 from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen
@@ -150,3 +150,24 @@ def test_plain_code_that_fails_provides_nothing():
     with pytest.raises(KeyError):
         failing()
     assert cell.raw is None
+
+
+def test_what_is_computed_of_tensors_around_alone_is_recorded():
+    """On devices that run operations at once it was another tensor in each call."""
+    around = it.asarray([1.0, 2.0, 3.0])
+
+    @compile
+    def f(x):
+        return x + it.reshape(around * 2.0, (3, 1))
+
+    for _ in range(3):
+        assert f(it.zeros((3, 2))).tolist() == [[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
+    assert f.recordings == 2
+    assert (around + 1.0).tolist() == [2.0, 3.0, 4.0]
+
+    @compile
+    def reads(x):
+        return x + (around * 2.0).numpy()[0]
+
+    with pytest.raises(CompileError, match="asked for inside a compiled function"):
+        reads(it.zeros(2))

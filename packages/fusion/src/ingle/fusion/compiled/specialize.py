@@ -7,7 +7,7 @@ from typing import Any
 
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell
-from ingle.tensor.contract import Backend, Handle
+from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import backend_of, staged_on
 from ingle.tensor.followed import is_followed, is_number, plain, spelled
 from ingle.tensor.operation import Op
@@ -18,7 +18,7 @@ from ingle.tensor.transactions import current_scope, scope_of
 from ..errors import CompileError, LeakError
 from ..fusion import Fusion
 from ..ir.graph import Donors, Graph, read_log
-from ..record.log import LazyHandle
+from ..record.log import LazyHandle, current
 from ..record.tracing import Tracer, TracingScope
 from .arguments import contents_of, structure_of, unchanged
 from .attribute_reads import AttributeWatch, Place
@@ -271,7 +271,27 @@ def _fusion_of(leaves: Sequence[Any]) -> Fusion:
     backend: Backend = first or backend_of(None)
     if isinstance(backend, Fusion):
         return backend
-    return _fusions.setdefault(backend, Fusion(backend))
+    fusion = _fusions.get(backend)
+    if fusion is None:
+        fusion = _fusions.setdefault(backend, Fusion(backend))
+        _record_on(backend, fusion)
+    return fusion
+
+
+def _record_on(backend: Backend, fusion: Fusion) -> None:
+    """Lets a device that runs operations at once record those of a function that is compiled.
+
+    Its tensors are of the device's own backend: what the function computes of those around it
+    alone would run while it is recorded, and be another constant in each recording.
+    """
+
+    def execute(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        log = current.get()
+        if log is not None and log.takes(fusion) and not log.interrupted():
+            return fusion.execute(op, inputs)
+        return type(backend).execute(backend, op, inputs)  # which somebody may watch
+
+    backend.execute = execute  # type: ignore[method-assign]
 
 
 def _outside(fusion: Fusion) -> Backend:
