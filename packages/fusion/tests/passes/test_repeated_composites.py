@@ -12,6 +12,7 @@ from ingle import nn, optim
 from ingle.fusion import compile, pipeline
 from ingle.fusion.passes.repeated_composites import Copies
 from ingle.fusion.runtime import graph_plans
+from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.plugins import discover
 
 pytestmark = pytest.mark.skipif("cpu" not in discover().backends, reason="needs ingle-cpu")
@@ -93,6 +94,28 @@ def test_copies_are_what_bodies_write(program, monkeypatch):
     assert copied > 2
     monkeypatch.setattr(Copies, "written", lambda self, key, inputs: None)
     assert found == graphs(program, monkeypatch)
+
+
+def test_the_second_of_a_kind_is_a_copy_of_the_first(monkeypatch):
+    """Though the first one brings the numbers that both take."""
+    bodies = []
+    layer_norm = OPERATIONS["layer_norm"]
+    body = layer_norm.body
+    monkeypatch.setattr(layer_norm, "body", lambda *a, **k: bodies.append(a) or body(*a, **k))
+    x, scale = normal(3, 6), normal(6)
+
+    def program() -> None:
+        @compile
+        def f(x, y):
+            return it.layer_norm(x, (6,), scale), it.layer_norm(y, (6,), scale)
+
+        f(x, x * 2.0)
+
+    found = graphs(program, monkeypatch)
+    copied = len(bodies)
+    monkeypatch.setattr(Copies, "written", lambda self, key, inputs: None)
+    assert found == graphs(program, monkeypatch)
+    assert len(bodies) == 3 * copied
 
 
 def test_operands_that_are_one_are_told_from_two(monkeypatch):

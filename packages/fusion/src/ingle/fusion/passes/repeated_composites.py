@@ -20,7 +20,6 @@ class Mark(NamedTuple):
     values: int
     given: int
     numbers: int
-    known: int
 
 
 class _Copy(NamedTuple):
@@ -56,7 +55,7 @@ class Copies:
     def mark(self) -> Mark:
         """How far the log is now."""
         r = self._log
-        return Mark(len(r.written), r._count, len(r.given), len(r.numbers), len(self._known))
+        return Mark(len(r.written), r._count, len(r.given), len(r.numbers))
 
     def key(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Any:
         """Equal for operations that write the same; None if nothing is known of an operand."""
@@ -96,29 +95,35 @@ class Copies:
     ) -> None:
         """Notes what was written since a mark, if it is nothing but operations and numbers."""
         log, now = self._log, self.mark()
-        # The first of its kind may have brought numbers of the code, which the next ones find.
-        if key is None or (now.given, now.known) != (mark.given, mark.known):
+        if key is None or now.given != mark.given:
             return
+        known = set(self._known.values())
+        written = log.written[mark.entries :]
+        # The first of its kind may have brought numbers of the code, which the next ones find.
+        brought = {n for n in known if n >= mark.values}
+        if [e[0] for e in written].count("constant") != len(brought):
+            return  # numbers that are followed are brought, too
+        taken = [
+            (e[0], e[1:]) if isinstance(e[0], Op) else (e, None)
+            for e in written
+            if e[0] != "constant"
+        ]
         tensors = _numbers(inputs)
         place = {number: i for i, number in enumerate(tensors)}
         before: list[int] = []
-        taken = [
-            (e[0], e[1:]) if isinstance(e[0], Op) else (e, None)
-            for e in log.written[mark.entries :]
-        ]
         results = [h.number for h in made if type(h) is LazyHandle and h.pending_in is log]
         used = [n for _, args in taken for n in args or ()]
         for number in (*used, *results):
-            if number < mark.values and number not in place:
+            if (number < mark.values or number in brought) and number not in place:
                 place[number] = len(place)
                 before.append(number)
-        if len(results) < len(made) or not set(before) <= set(self._known.values()):
+        if len(results) < len(made) or not known.issuperset(before):
             return
-        shift = len(place) - mark.values
-        places = {**place, **{n: n + shift for n in range(mark.values, now.values)}}
+        own = [n for n in range(mark.values, now.values) if n not in brought]
+        places = {**place, **{n: k for k, n in enumerate(own, len(place))}}
         self._found[key] = _Copy(
             [(head, args and [places[a] for a in args]) for head, args in taken],
-            log.numbers[mark.numbers :], before, now.values - mark.values,
+            log.numbers[mark.numbers :], before, len(own),
             [(places[h.number], Aval(h.shape, h.dtype)) for h in made],  # type: ignore[attr-defined]
         )  # fmt: skip
 

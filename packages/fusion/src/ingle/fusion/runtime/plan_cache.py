@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -23,7 +24,10 @@ from .plan_keys import key_of_log
 from .replay import Replay
 
 LASTING = 4
-"""Runs after which a plan that was filled in is kept on disk, which takes as long as some runs."""
+"""Runs after which a plan that was filled in is worth a place on disk."""
+KEEPING = 0.1
+"""The part of the time at most in which such plans are written there: each takes as long as some
+runs, and those of a program that comes to many sizes again would all be written in one go."""
 
 
 class PlanError(Exception):
@@ -145,6 +149,7 @@ class PlanCache:
         self._lock = renewed(self, "_lock")
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
         self._families = LogFamilies()
+        self._keeps_from = 0.0
         self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
@@ -214,7 +219,7 @@ class PlanCache:
                 self._keep(form)
             elif form.executable is None:
                 self._take_up(form, log, outputs, numbers)
-            if form.runs == LASTING and form.filled is not None:
+            if form.filled is not None and form.runs >= LASTING:
                 self._keep_filled(form, log, outputs, numbers)
             executable, varying = form.executable, tuple(form.varying)
             graph, form.graph = form.graph, None
@@ -284,13 +289,18 @@ class PlanCache:
     def _keep_filled(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
     ) -> None:
-        """Keeps a plan for later processes that was filled in, now that it has come often."""
+        """Keeps a plan for later processes that was filled in, now that it has come often; at one
+        of its next runs, if another one was kept just now."""
+        start = time.perf_counter()
+        if start < self._keeps_from:
+            return
         plans, form.filled = form.filled, None
         plan_store = getattr(self._backend, "plan_store", None)
         if plan_store is not None and plans is not None and plans is form.executable:
             form.key = key_of_log(log, outputs, numbers, plan_store.description())
             plans.keep(_those(numbers, form.varying))
             self._keep(form)
+            self._keeps_from = start + (time.perf_counter() - start) / KEEPING
 
     def _recall(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
