@@ -71,6 +71,33 @@ def test_operands_that_begin_anywhere(backend: HostBackend) -> None:
     assert backend.gpu.counts["added a row"]
 
 
+def test_what_goes_on_with_rounded_sums_reads_these(backend: HostBackend) -> None:
+    """An activation whose gradient needs what it was computed from: both are stored."""
+    arrays = given((6, 16), (24, 16), (24,), (6, 24))
+
+    def gelu(x: it.Tensor, w: it.Tensor, bias: it.Tensor, _: it.Tensor) -> list[it.Tensor]:
+        found = it.linear(x, w, bias)
+        return [found, it.gelu(found) * 2.0]
+
+    def gated(x: it.Tensor, w: it.Tensor, bias: it.Tensor, gate: it.Tensor) -> list[it.Tensor]:
+        """Which may lie in the memory that the library writes, for all that is known."""
+        found = it.linear(x, w, bias)
+        return [found, it.tanh(found) * gate]
+
+    def unrounded(x: it.Tensor, w: it.Tensor, bias: it.Tensor, _: it.Tensor) -> list[it.Tensor]:
+        found = it.astype(it.matmul(x, it.permute_dims(w, (1, 0))), "float32")
+        return [it.astype(found, "float16"), found + it.astype(bias, "float32")]
+
+    for f, counted in ((gelu, 4), (gated, 4), (unrounded, 4)):
+        compiled = compile(lambda *x, f=f: f(*x))
+        wanted = f(*[it.asarray(a.astype(np.float64), device="numpy") for a in arrays])
+        for _ in range(4):
+            for one, other in zip(compiled(*there(arrays)), wanted, strict=True):
+                right = other.numpy().astype(np.float64)
+                np.testing.assert_allclose(one.numpy(), right, rtol=1e-2, atol=2e-2)
+        assert backend.gpu.counts["added a row"] == counted
+
+
 @pytest.mark.parametrize("way", ["scaled", "columns", "float32", "batch", "refused"])
 def test_what_is_a_kernel_of_its_own(backend: HostBackend, way: str) -> None:
     dtype: Any = np.float32 if way == "float32" else np.float16

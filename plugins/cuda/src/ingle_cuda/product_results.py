@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ingle.fusion.device.kernels import HALVES, ContractionCall, accumulator_dtype
+from ingle.fusion.device.kernels import (
+    HALVES,
+    Code,
+    ContractionCall,
+    Instruction,
+    accumulator_dtype,
+)
 
 from .cublas import LARGEST
 
@@ -43,25 +51,89 @@ def _is_written(call: ContractionCall, number: int) -> bool:
     return all(step > 0 for step, size in steps if size > 1)
 
 
-def added_row(call: ContractionCall) -> int | None:
-    """The operand that is added to each row of sums, such as a layer's bias, where the library can
-    do all that a call does: add it, round to half types, and store."""
-    if call.dtype not in HALVES or len(call.operands) != 2 or len(call.stores) != 1:
+class AddedRow(NamedTuple):
+    """A row that is added to each row of sums, such as a layer's bias.
+
+    Attributes:
+        row: the operand that it is.
+        store: the operand in which the rounded sums are stored.
+        rest: what else the call does with these, as the epilogue of one that reads them as its
+            sums; None if it does no more.
+        others: its operands, by their numbers in the call.
+    """
+
+    row: int
+    store: int
+    rest: ContractionCall | None
+    others: tuple[int, ...]
+
+
+def added_row(call: ContractionCall) -> AddedRow | None:
+    """The row that the library can add, round to half types and store as a call wants it."""
+    if call.dtype not in HALVES or math.prod(call.batch) != 1 or call.windows is not None:
         return None
-    if math.prod(call.batch) != 1 or call.windows is not None:
+    for store, at in call.stores:
+        taken = _sum_with_row(call.code, at)
+        if taken is None:
+            continue
+        row = call.code[taken[-1]].value
+        *_, along, across = call.operands[row].strides
+        m, n, _ = call.sizes
+        repeats = (not along or m == 1) and (across == 1 or n == 1)
+        halves = call.code[at].dtype == call.dtypes[store] == call.dtypes[row] == call.dtype
+        others = tuple([k for k in range(len(call.operands)) if k not in (row, store)])
+        if not (repeats and halves and row != store and _is_written(call, store)):
+            continue
+        if len(call.stores) == 1 and not others:
+            return AddedRow(row, store, None, ())
+        rest = _rest(call, (at, *taken), store, others)
+        if rest is not None:
+            return AddedRow(row, store, rest, others)
+    return None
+
+
+def _sum_with_row(code: Code, at: int) -> tuple[int, ...] | None:
+    """The instructions of a sum, with what is added and rounded; the last one loads the row."""
+    if code[at].name != "cast" or code[code[at].args[0]].name != "add":
         return None
-    ((store, at),) = call.stores
-    (other,) = {0, 1} - {store}
-    rounded = call.code[at]
-    if rounded.name != "cast" or {rounded.dtype, *call.dtypes} != {call.dtype}:
+    added = code[at].args[0]
+    for total, wide in (code[added].args, code[added].args[::-1]):
+        if code[total].name == "result" and code[wide].name == "cast":
+            (loaded,) = code[wide].args
+            return (added, total, wide, loaded) if code[loaded].name == "load" else None
+    return None
+
+
+def _rest(
+    call: ContractionCall, taken: Sequence[int], store: int, others: Sequence[int]
+) -> ContractionCall | None:
+    """A call whose epilogue begins with what is stored; None where it needs more of the sums.
+
+    Args:
+        taken: instructions that the library does, first the one whose result it stores.
+        store: the operand in which it does.
+        others: the operands that are left.
+    """
+    code = [Instruction("result", call.dtype, (), (0, 0))]
+    place = {taken[0]: 0}
+    for number, instruction in enumerate(call.code):
+        if number in taken:
+            continue
+        if instruction.name == "result" or any(arg not in place for arg in instruction.args):
+            return None
+        value = instruction.value
+        if instruction.name in ("load", "gather"):
+            if value not in others:
+                return None
+            value = others.index(value)
+        place[number] = len(code)
+        args = tuple([place[arg] for arg in instruction.args])
+        code.append(instruction._replace(args=args, value=value))
+    stores = [(k, at) for k, at in call.stores if k != store]
+    if not stores or any(at not in place for _, at in stores):
         return None
-    added = call.code[rounded.args[0]]
-    if added.name != "add":
-        return None
-    parts = {call.code[n].name: call.code[n] for n in added.args}
-    if parts.keys() != {"result", "cast"} or call.code[parts["cast"].args[0]].name != "load":
-        return None
-    *_, along, across = call.operands[other].strides
-    m, n, _ = call.sizes
-    repeats = (not along or m == 1) and (across == 1 or n == 1)
-    return other if repeats and _is_written(call, store) else None
+    return call._replace(
+        code=tuple(code), stores=tuple([(others.index(k), place[at]) for k, at in stores]),
+        operands=tuple([call.operands[k] for k in others]),
+        dtypes=tuple([call.dtypes[k] for k in others]),
+    )  # fmt: skip

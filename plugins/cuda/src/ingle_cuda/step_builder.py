@@ -33,8 +33,8 @@ from .product_results import added_row, direct_result, dtype_of_sums
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
-SCRATCH = -1
-"""The number of the buffer behind those of the plan."""
+SCRATCH, ARENA = -1, 0
+"""Numbers of buffers: of the one behind those of the plan, and of what only its kernels use."""
 _NEST = "nest"
 """The name of kernels that are nests."""
 
@@ -221,37 +221,59 @@ class StepBuilder:
             steps.append(
                 ProductStep(product, operands[0], operands[1], out, product.n, tuple(strides))
             )
-            nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, product.result)
-            numbers = [*call.batch, m, n, *strides, product.n, 1]
-            for argument in call.operands:
-                numbers += argument.strides
-            steps.append(self._nest(
-                launch, nest, (out, *places[2:]), numbers, launch.scalars, (0,)
-            ))  # fmt: skip
+            both = (out, *places[2:])
+            steps.append(self._epilogue(launch, call, product.result, both, (*strides, product.n)))
         self.scratch = max(self.scratch, used)
         return steps
 
     def _with_row(self, launch: Launch, call: ContractionCall) -> list[Step] | None:
         """The steps of a product to whose rows one is added, if the library does that as well."""
-        number = added_row(call)
-        if number is None:
+        added = added_row(call)
+        if added is None:
             return None
-        ((store, _),) = call.stores
+        written = launch.pointers[2 + added.store]
+        reads = added.rest is not None and len(added.others) > len(added.rest.stores)
+        if reads and written.buffer != ARENA:  # where a result may lie in memory that is read
+            return None
         places = [(p.buffer, p.offset) for p in launch.pointers]
-        *outer, row, _ = call.operands[store].strides
-        read = (*launch.pointers[:2], launch.pointers[2 + store])
-        first, second, third = [p.offset % 16 != 0 for p in read]
-        product, apart = aligned(product_of(call, call.dtype), row, outer, (first, second, third))
+        *outer, row, _ = call.operands[added.store].strides
+        first, second, third = [p.offset % 16 != 0 for p in (*launch.pointers[:2], written)]
+        product, apart = aligned(
+            product_of(call, call.dtype), row, outer, (first, second, third)
+        )  # fmt: skip
         row = row if call.sizes[0] > 1 else call.sizes[1]
         if apart or not self._backend.adds_row(product, row):
             return None
         steps, operands, used = self._operands(launch, call, product)
+        out = places[2 + added.store]
         steps.append(ProductStep(
-            product, operands[0], operands[1], places[2 + store], row, tuple(outer),
-            places[2 + number],
+            product, operands[0], operands[1], out, row, tuple(outer), places[2 + added.row],
         ))  # fmt: skip
+        if added.rest is not None:
+            others = [places[2 + k] for k in added.others]
+            steps.append(
+                self._epilogue(launch, added.rest, call.dtype, (out, *others), (*outer, row))
+            )
         self.scratch = max(self.scratch, used)
         return steps
+
+    def _epilogue(
+        self, launch: Launch, call: ContractionCall, dtype: str,
+        places: tuple[tuple[int, int], ...], strides: Sequence[int],
+    ) -> KernelStep:  # fmt: skip
+        """The kernel behind a product.
+
+        Args:
+            dtype: of the sums.
+            places: of the sums, and of the call's operands.
+            strides: of the sums along the batch and from row to row.
+        """
+        nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, dtype)
+        m, n, _ = call.sizes
+        numbers = [*call.batch, m, n, *strides, 1]
+        for argument in call.operands:
+            numbers += argument.strides
+        return self._nest(launch, nest, places, numbers, launch.scalars, (0,))
 
     def _operands(
         self, launch: Launch, call: ContractionCall, product: Product
