@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import compile, explain
+from ingle.fusion import compile, explain, graph_of
 from ingle.fusion.grouping.legality import LONGEST_NETWORK
 from ingle.tensor.dtypes import as_dtype
 
@@ -125,3 +125,15 @@ def test_nan_has_the_bits_that_numpy_gives(dtype: str, descending: bool) -> None
         sorted_ = it.sort(it.asarray(x, device="cpu").astype(dtype), axis=1, descending=descending)
         runs.append(sorted_.numpy().tobytes())
     assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("choose", [lambda x: it.topk(x, 3)[0], lambda x: it.kthvalue(x, 5)[0]])
+def test_gradients_of_what_is_chosen_sort_nothing(choose):
+    def gradient(x):
+        x = x.require_grad()
+        return it.sum(choose(x) * 2.0).backward()[x]
+
+    x = it.asarray(np.random.default_rng(0).permutation(64).astype(np.float32).reshape(2, 32))
+    assert "argsort" not in str(graph_of(gradient, x))
+    want = np.where(np.isin(x.numpy(), choose(x).numpy()), np.float32(2), np.float32(0))
+    assert (gradient(x).numpy() == want).all()

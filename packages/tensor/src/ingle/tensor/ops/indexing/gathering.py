@@ -127,7 +127,8 @@ def _along_rule(x: Aval, indices: Aval, *, axis: int) -> Aval:
     return Aval(indices.shape, x.dtype)
 
 
-def _along_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+def along_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+    """The gradient of what was taken along an axis: zeros with it at the indices."""
     from .scattering import scatter_add
 
     flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g)
@@ -151,7 +152,7 @@ TAKE_ALONG_AXIS = Operation(
     statics=("axis",),
     rule=_along_rule,
     traits=replace(GATHER, access="along"),
-    vjp={"x": _along_vjp},
+    vjp={"x": along_vjp},
     batch=along_batch,
     public=take_along_axis,
     samples=_along_samples,

@@ -21,7 +21,7 @@ from ..elementwise.cast import astype
 from ..elementwise.comparison import isfinite, isnan
 from ..elementwise.rounding import ceil, floor, round
 from ..elementwise.where import where
-from ..indexing.gathering import take, take_along_axis
+from ..indexing.gathering import along_vjp, take, take_along_axis
 from ..indexing.subscript import getitem
 from ..movement.axes import moveaxis
 from ..movement.joining import concat
@@ -89,6 +89,14 @@ def _kthvalue(
     return _dropped(value, axis, keepdims), _dropped(index, axis, keepdims)
 
 
+def _kthvalue_vjp(
+    g: Sequence[Tensor], index: Tensor, x_aval: Aval, axis: int, keepdims: bool
+) -> Tensor:
+    shape = reduced_shape(x_aval.shape, (axis,), True)
+    value, place = (t if keepdims else reshape(t, shape) for t in (g[0], index))
+    return along_vjp(value, place, x_aval, axis)
+
+
 def _kthvalue_samples(draw: Draw) -> Iterator[Sample]:
     make = draw.apart if draw.dtype.is_inexact else draw.array
     yield Sample((make((17,)), 9), exact=True)
@@ -117,6 +125,7 @@ _KTHVALUE = Operation(
     outputs=("value", "index"),
     rule=_kthvalue_rule,
     traits=Traits("opaque", exactly_rounded=True),
+    vjp={"x": _kthvalue_vjp},
     body=_kthvalue,
     batch=("axis",),
     public=kthvalue,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import ORDERED, as_int, normalize_axis
-from ..indexing.gathering import take_along_axis
+from ..indexing.gathering import along_vjp, take_along_axis
 from ..movement.slicing import slice_axis
 
 if TYPE_CHECKING:
@@ -182,6 +182,10 @@ def _topk(x: Tensor, *, k: int, axis: int, largest: bool, dtype: DType) -> tuple
     return take_along_axis(x, indices, axis=axis), indices
 
 
+def _topk_vjp(g: Sequence[Tensor], indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
+    return along_vjp(g[0], indices, x_aval, axis)
+
+
 def _topk_samples(draw: Draw) -> Iterator[Sample]:
     make = draw.apart if draw.dtype.is_inexact else draw.array
     yield Sample((make((17,)), 3), exact=True)
@@ -202,6 +206,7 @@ _TOPK = Operation(
     outputs=("values", "indices"),
     rule=_topk_rule,
     traits=Traits("opaque", exactly_rounded=True),
+    vjp={"x": _topk_vjp},
     body=_topk,
     batch=("axis",),
     public=topk,
