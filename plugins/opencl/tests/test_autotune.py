@@ -53,6 +53,16 @@ def test_the_quickest_tile_is_kept_for_later_processes(
     assert Tiles(backend).tile_of(LARGE) == TILES[2]
 
 
+def test_the_guess_is_taken_where_there_is_no_memory_to_measure(
+    backend: Any, times: dict[Tile, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trial(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(autotune, "_trial", trial)
+    assert Tiles(backend).tile_of(LARGE) == TILES[0]
+
+
 def test_the_next_process_goes_on_where_one_ended(backend: Any, times: dict[Tile, float]) -> None:
     assert Tiles(backend, seconds=1e-9).tile_of(LARGE) == TILES[0]  # the first is slower
     assert len(times) == 3

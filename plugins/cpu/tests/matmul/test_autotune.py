@@ -53,6 +53,25 @@ class TestTuner:
         assert Tuner(store, "t.json", seconds=0).variation(LARGE, 1) is None
         assert store.get("t.json") is None
 
+    def test_a_measurement_takes_little_memory(
+        self, store: DiskStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        outer = LARGE._replace(m=9000, n=9000, k=8, a_strides=(8, 1), b_strides=(9000, 1))
+        monkeypatch.setattr(autotune, "tune", lambda *_: pytest.fail("324 MB for the result"))
+        assert variations(rounded(outer), 1)
+        assert Tuner(store, "t.json").variation(outer, 1) is None
+
+    def test_the_guess_is_taken_where_there_is_no_memory_to_measure(
+        self, store: DiskStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def tune(*_: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(autotune, "tune", tune)
+        tuner = Tuner(store, "t.json")
+        assert tuner.variation(LARGE, 1) is tuner.variation(LARGE, 1) is None
+        assert store.get("t.json") is None
+
     def test_problems_without_alternatives(self) -> None:
         few = Problem("float32", "float32", (), 4, 4096, 4096, (4096, 1), (1, 4096))
         assert variations(few, 1) == []

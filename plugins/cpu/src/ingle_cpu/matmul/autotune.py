@@ -38,6 +38,7 @@ SHARE = 0.03
 SMALLEST = 20_000_000
 """Multiplications from which on a measurement is worth its time."""
 LARGEST_BYTES = 1 << 28
+"""Bytes of operands and result up to which there is memory to measure with."""
 WORTHWHILE = 0.97
 """A candidate must take less than this part of the guess's time: smaller gains are noise."""
 
@@ -129,7 +130,10 @@ class Tuner:
             if self.left <= 0 or not due:
                 return key, Asked(None, due)
             measure = functools.partial(self._measure, alike, workers)
-            found = self._kept.measured(key, found, measure)
+            try:
+                found = self._kept.measured(key, found, measure)
+            except MemoryError:  # what is computed may still fit, and the guess has the same bits
+                return key, Asked(None, False)
         return key, Asked(_variation(found), False)
 
     def agrees(self, key: str, asked: Asked) -> bool:
@@ -251,7 +255,7 @@ def table_of(
 def _worth_it(problem: Problem) -> bool:
     count = math.prod(problem.batch)
     a, b = SIZES[problem.a_dtype] * problem.m, SIZES[problem.b_dtype] * problem.n
-    size = count * problem.k * (a + b)
+    size = count * (problem.k * (a + b) + a * problem.n)
     return size <= LARGEST_BYTES and count * problem.m * problem.n * problem.k >= SMALLEST
 
 
