@@ -13,7 +13,7 @@ from .text import Scope, Source, literal, memory_type, unsigned_type, value_type
 
 def native(name: str, dtype: str, source: str) -> bool:
     """Whether C, with its mathematical library and the helpers, has an operation of the code."""
-    return name not in COMPOSITE and name not in ("scale", "scale_near", "permute")
+    return name not in COMPOSITE and name not in ("scale", "permute")
 
 
 def expanded(code: Code, roots: Iterable[int]) -> tuple[Code, tuple[int, ...]]:
@@ -109,7 +109,7 @@ class CodeRenderer:
             return f"-{args[0]}"
         if name in _LIBRARY:
             return f"{_LIBRARY[name]}{'f' if dtype == 'float32' else ''}({args[0]})"
-        function = {"fma": helpers.fma, "residue": helpers.residue}.get(name)
+        function = _FUNCTIONS.get(name)
         if function is not None:
             return f"{function(self.source, dtype)}({', '.join(args)})"
         return self._minmax(name, dtype, args)
@@ -221,6 +221,9 @@ _HINTS = {"and": "both", "or": "either", "xor": "differ", "not": "inverse", "cas
           "fallback": "safe", "min": "smaller", "max": "larger"}  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
+_FUNCTIONS = {
+    "fma": helpers.fma, "residue": helpers.residue, "scale_near": helpers.scale_near
+}  # fmt: skip
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "fma", "sqrt"})
 """Of floats: what makes NaN of the machine's bits."""
 _LIBRARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernel.code import FLOATS, HALVES, SIZES, UNSIGNED
+from ...kernel.code import FLOATS, HALVES, SIZES, UNSIGNED, bits_of
 from .text import Source, literal, value_type
 
 
@@ -45,6 +45,26 @@ def residue(source: Source, dtype: str) -> str:
     fast = _function(kind, name, parameters, [f"return fma{letter.lower()}(a, b, -(a * b));"])
     text = f"#ifdef FP_FAST_FMA{letter}\n{fast}\n#else\n{_function(kind, name, parameters, halves)}"
     return source.need(name, f"{text}\n#endif")
+
+
+def scale_near(source: Source, dtype: str) -> str:
+    """x * 2**n of a whole float n, by two factors: n stands in the last places of a larger number,
+    where finding it takes no conversion with its questions about what does not fit."""
+    kind, width = value_type(dtype), 8 * SIZES[dtype]
+    places, bias = (23, 127) if width == 32 else (52, 1023)
+    to_bits = bitcast(source, f"int{width}", dtype)
+    to_float = bitcast(source, dtype, f"uint{width}")
+    bits = bits_of(1.5 * 2.0**places, dtype)
+    large, pattern = literal(bits, dtype), literal(bits, f"int{width}")
+    body = [
+        f"const int{width}_t whole = {to_bits}(n + {large}) - {pattern};",
+        "/* A number that is none has no exponent either, and stays none. */",
+        f"const int{width}_t half = whole >> 1, rest = whole - half;",
+        f"const {kind} first = {to_float}((uint{width}_t)(half + {bias}) << {places});",
+        f"return x * first * {to_float}((uint{width}_t)(rest + {bias}) << {places});",
+    ]
+    name = f"scale_near_{dtype}"
+    return source.need(name, _function(kind, name, f"{kind} x, {kind} n", body))
 
 
 def bitcast(source: Source, dtype: str, origin: str) -> str:
