@@ -93,6 +93,28 @@ def test_places_are_those_of_the_last_of_equals(machine: Any, combine: str, dtyp
     np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.parametrize("lanes", ["inner", "outer"])
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_what_a_row_has_once(machine: Any, dtype: str, lanes: str):
+    """A factor of each row in front of the fold, and behind it."""
+    b = CodeBuilder()
+    factor = b.append("neg", dtype, (b.load(1, dtype),))
+    code, (root,) = b.finish(b.append("mul", dtype, (b.load(0, dtype), factor)))
+    b = CodeBuilder()
+    factor = b.append("neg", dtype, (b.load(1, dtype),))
+    found = b.append("result", dtype, (), (0, 0))
+    after, (stored,) = b.finish(b.append("add", dtype, (found, factor)))
+    lane = "zero" if lanes == "inner" else "unit"
+    operands = Operand(dtype), Operand(dtype, lane=lane), Operand(dtype, True)
+    stages = Reduce(code, (("sum", root),), scan=True), Map(after, ((2, stored),))
+    x, y = drawn((6, 70), "int32").astype(dtype), drawn((6, 1), "int32").astype(dtype)
+    out, given = np.zeros_like(x), [x, np.broadcast_to(y, x.shape)]
+    if lanes == "outer":
+        out, given = np.zeros((70, 6), dtype).T, [np.asfortranarray(x), given[1]]
+    machine.kernel(Nest(1, operands, (), stages, lanes))(*given, out)
+    np.testing.assert_array_equal(out, np.cumsum(x * -y, axis=1, dtype=dtype) - y)
+
+
 def test_onto_what_is_read(machine: Any):
     x = drawn((9, 50), "float32")
     same = x.copy()
