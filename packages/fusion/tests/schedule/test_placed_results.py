@@ -13,14 +13,15 @@ from ingle.fusion import compile, pipeline
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule.placed_results import device_calls
 from ingle.fusion.schedule.schedule import HostStep
+from ingle.fusion.schedule.whole_calls import whole_calls
 
 SHAPE = 2, 64, 3, 2, 32
 GRADIENT = "scaled_dot_product_attention_gradient"
 
 
 @pytest.fixture
-def sequence(monkeypatch):
-    """The calls of attention with its gradient, of which the device `cpu` computes both whole."""
+def recorded(monkeypatch):
+    """What gives the calls of a function, two of which the device `cpu` computes whole."""
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
     found = []
 
@@ -30,18 +31,32 @@ def sequence(monkeypatch):
 
     monkeypatch.setattr(pipeline, "device_calls", noted)
 
-    def loss(x, w):
-        q, k, v = it.permute_dims(it.reshape(x @ w, SHAPE), (2, 0, 3, 1, 4))
-        mixed = it.scaled_dot_product_attention(q, k, v, is_causal=True)
-        rows = it.reshape(it.permute_dims(mixed, (0, 2, 1, 3)), (*SHAPE[:2], 64))
-        return it.sum((rows @ w[:, :64]) ** 2)
+    def record(f):
+        rng = np.random.default_rng(0)
+        arrays = [rng.standard_normal(s).astype("f4") for s in ((2, 64, 64), (64, 192))]
+        with it.device("cpu"):
+            compile(f)(*map(it.asarray, arrays))
+        (one,) = [s for s in found if len(s.host_steps()) == 2]
+        return one
 
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(s).astype("f4") for s in ((2, 64, 64), (64, 192))]
-    with it.device("cpu"):
-        compile(value_and_grad(loss, argnums=(0, 1)))(*map(it.asarray, arrays))
-    (one,) = [s for s in found if len(s.host_steps()) == 2]
-    return one
+    return record
+
+
+def attended(x, w):
+    q, k, v = it.permute_dims(it.reshape(x @ w, SHAPE), (2, 0, 3, 1, 4))
+    return it.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def rows(heads):
+    return it.reshape(it.permute_dims(heads, (0, 2, 1, 3)), (*SHAPE[:2], 64))
+
+
+@pytest.fixture
+def sequence(recorded):
+    """Attention between products, with its gradient."""
+    return recorded(
+        value_and_grad(lambda x, w: it.sum((rows(attended(x, w)) @ w[:, :64]) ** 2), argnums=(0, 1))
+    )
 
 
 def called(sequence, takes, places=True):
@@ -93,6 +108,22 @@ def test_what_is_refused_is_copied(sequence):
     # The result of attention has a place for itself, which this device does not refuse.
     assert count == kernels(sequence) - 1
     assert len(asked) == len(set(asked))
+
+
+def test_writer_and_reader_may_both_refuse_a_place(recorded):
+    """Of what is left they are asked again."""
+
+    def f(x, w):
+        heads = attended(x, w)
+        again = it.scaled_dot_product_attention(heads, heads, heads)
+        return it.tanh(again), rows(heads) @ w
+
+    sequence = recorded(f)
+    plain = [call.arguments for call in whole_calls(sequence).values()]
+    _, count, calls = called(sequence, lambda call: call.arguments in plain)
+    assert (count, [call.arguments for call in calls]) == (kernels(sequence), plain)
+    _, count, _ = called(sequence, lambda call: True)
+    assert count == kernels(sequence) - 1
 
 
 def test_readers_have_to_agree(sequence):

@@ -113,12 +113,10 @@ class _Search:
                 break
             for position in wrong:
                 plain = self._made[position]
-                results, operands = (
-                    [a.root for a in arguments] for arguments in (plain.outputs, plain.operands)
-                )
-                # What touches no place is the backend's own step, whose values are bound.
-                if not (self._withdraw(results) or self._withdraw(operands)):
+                if moved[position] == plain:  # the backend's own step, whose values are bound
                     del self._made[position]
+                elif not self._withdraw([a.root for a in plain.outputs]):
+                    self._withdraw([a.root for a in plain.operands])
         gone = {copy.number for copy in self._copies.values()}
         calls = [call for n, call in enumerate(self._sequence.calls) if n not in gone]
         whole = {n: call for n, call in moved.items() if call is not None}
