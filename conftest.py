@@ -20,7 +20,7 @@ import pytest
 MARKERS = (
     "slow: takes seconds; `nox -f nox.py -s slow` runs it on every change, apart from the rest",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
-    "sampled(every, slow=2): of its sets of parameters one in `every` runs with all tests; of the "
+    "sampled(every, slow=4): of its sets of parameters one in `every` runs with all tests; of the "
     "others one in `slow` is slow (0: none is), and the rest nightly",
 )
 PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors", "transformers")
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         started.add(test)
 
 
-def tier_of(name: str, every: int, slow: int = 2) -> str:
+def tier_of(name: str, every: int, slow: int = 4) -> str:
     """The marker of a test that `sampled(every, slow)` is on: none, slow or nightly."""
     number = zlib.crc32(name.encode())
     if number % every == 0:

@@ -71,7 +71,7 @@ def tiers(*arguments: int) -> Counter[str]:
 def test_a_share_of_many_sets_of_parameters_is_left_for_slower_tiers() -> None:
     assert 240 < tiers(4)[""] < 360
     assert tiers(4, 1)["nightly"] == 0
-    assert 400 < tiers(4)["nightly"] < 500
+    assert 600 < tiers(4)["nightly"] < 750
     assert 240 < tiers(2, 2)["slow"] < 360
     assert 240 < tiers(2, 2)["nightly"] < 360
     assert tiers(4, 0)["slow"] == 0

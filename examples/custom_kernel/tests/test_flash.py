@@ -59,7 +59,7 @@ def reference(arrays, causal):
     return [out.numpy(), *[found[x].numpy() for x in (q, k, v)]]
 
 
-@pytest.mark.sampled(10, slow=3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("device", DEVICES)
 def test_values_and_gradients(device, causal):

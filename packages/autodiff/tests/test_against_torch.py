@@ -26,7 +26,7 @@ def checked(operation, dtype, second, seed=0):
     return findings.checked
 
 
-@pytest.mark.sampled(8, slow=2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("operation", COMPARED, ids=lambda o: o.name)
 def test_gradients_of_both_orders(operation, dtype):

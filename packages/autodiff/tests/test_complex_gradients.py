@@ -34,7 +34,7 @@ def samples(operation, seed=0):
 TAKERS = [o for o in operations() if differentiable(o) and o.public and o.reference and samples(o)]
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", TAKERS, ids=lambda o: o.name)
 def test_every_operation_against_differences(operation):
     """First order against the reference, second against the first; `test_against_torch` too."""

@@ -149,6 +149,7 @@ def test_branches_with_different_residuals(way: Way, sign: float) -> None:
     against_torch(way(ours), theirs, [draw(3, 3), draw(2, seed=1)])
 
 
+@pytest.mark.slow
 def test_scan_of_a_branch_of_a_scan(way: Way) -> None:
     torch = pytest.importorskip("torch")
 
@@ -240,7 +241,7 @@ def choose(s: it.Tensor, x: it.Tensor) -> it.Tensor:
     return it.cond(s > 0, lambda x: it.exp(x).sum() * x, lambda x: x * x * s, x)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("signs", [[1.0, -1.0, 2.0], [1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], []])
 @pytest.mark.parametrize("batched", ["both", "predicate", "operands"])
 def test_batches_of_branches(way: Way, signs: list[float], batched: str) -> None:

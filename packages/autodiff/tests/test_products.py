@@ -116,7 +116,7 @@ def linear_derivative(f):
 KINDS = [grad, derivative, backward_derivative, linear_derivative]
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("outer", KINDS)
 @pytest.mark.parametrize("middle", KINDS)
 @pytest.mark.parametrize("inner", KINDS)

@@ -120,6 +120,7 @@ def test_it_follows_a_run_that_grows(tmp_path):
     piloted(look, tmp_path)
 
 
+@pytest.mark.slow
 def test_keys_of_the_plots(tmp_path):
     async def look(app, pilot):
         names = names_of(app.run_shown)

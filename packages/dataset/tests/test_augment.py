@@ -320,6 +320,7 @@ def test_colors_leave_masks_and_labels_alone() -> None:
     assert flip_and_mix((it.asarray(IMAGES), labels), seeded())[1].shape == (6, 6)
 
 
+@pytest.mark.slow
 def test_pairs_run_compiled() -> None:
     chain, g = (
         au.Compose([au.RandomCrop(8, padding=1), au.RandomAffine(20.0), au.RandAugment()]),

@@ -76,7 +76,7 @@ class TestBuckets:
 
 
 class TestShares:
-    @pytest.mark.sampled(6, slow=2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("world", [1, 2, 3, 7])
     @pytest.mark.parametrize("samples", [7, 100, 101, 112])
     @pytest.mark.parametrize("buckets", [False, True])

@@ -29,6 +29,7 @@ def too_many() -> tuple[Any, Any]:
     return np.arange(MANY) % 7, np.arange(MANY) % 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("warm", [0, 3], ids=["first", "planned"])
 @pytest.mark.parametrize("optimizer", [optim.SGD, optim.Adam])
 @pytest.mark.parametrize(

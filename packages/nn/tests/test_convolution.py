@@ -36,6 +36,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], list[Any], dict[str, Any
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}{c[1]}")
 def test_equals_pytorch(parity: Any, case: Any) -> None:
     name, args, options, inputs, call = case

@@ -125,6 +125,7 @@ NORMS: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_in_training_and_in_use(name: str) -> None:
     ours, theirs, shape = NORMS[name]

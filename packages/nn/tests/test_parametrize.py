@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] =
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_equals_pytorch(case: str) -> None:
     kind, (name, *sizes), options, shape = CASES[case]

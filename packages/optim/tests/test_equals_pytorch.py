@@ -86,7 +86,7 @@ class Both:
             np.testing.assert_allclose(p.raw.numpy(), t.detach().numpy(), rtol=rtol, atol=rtol / 2)
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("ours", "theirs", "options", "dtype"),
     [(*case, "float64") for case in CASES]
@@ -115,6 +115,7 @@ def test_defaults_are_pytorchs() -> None:
         assert mine.lr == torchs.defaults["lr"]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",

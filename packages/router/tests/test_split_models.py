@@ -259,7 +259,7 @@ def mean_loss(model):
     return lambda x, y: it.cross_entropy(model(x), y)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
 @pytest.mark.parametrize("rows", [24, 23, 1])
 def test_data_parallel_gradients_are_those_of_the_batch(pair, compiled, rows):

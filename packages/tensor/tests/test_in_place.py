@@ -143,7 +143,7 @@ def _array(values: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: values
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @BOTH
 @pytest.mark.parametrize("first", [False, True], ids=["fresh", "owned"])
 @pytest.mark.parametrize("name", HOLDERS)
@@ -433,7 +433,7 @@ ACTIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(8, slow=3)
+@pytest.mark.sampled(8)
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_random_walks(seed: int) -> None:

@@ -111,6 +111,7 @@ BEHIND: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
 """A call of each function whose options go by position: its first arguments, and what is behind."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*_ORDERS, *_LAST])
 def test_layers_functions_take_pytorchs_order(name):
     torch = pytest.importorskip("torch")

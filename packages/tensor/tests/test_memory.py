@@ -424,6 +424,7 @@ assert (view == 7).all()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_a_usable_pool() -> None:
     """In a process of its own: this one has threads of other libraries, which may forbid forks."""

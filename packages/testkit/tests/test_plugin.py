@@ -40,6 +40,7 @@ def test_by_name_with_a_table(tmp_path):
     assert "native" in done.stdout
 
 
+@pytest.mark.slow
 def test_five_lines(tmp_path):
     (tmp_path / "test_mine.py").write_text(FIVE_LINES)
     done = run_pytest(tmp_path, "--tier=smoke", "-k", "exceptions or test_cells or overrides")

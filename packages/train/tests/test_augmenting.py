@@ -72,6 +72,7 @@ def test_what_is_evaluated_is_transformed_too():
     assert record["valid/loss"] == pytest.approx(want, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_an_augmentation_that_normalizes_warns_where_something_is_evaluated():
     for change in (NORMALIZE, augment.Compose([augment.Compose([NORMALIZE])])):
         made = learner()

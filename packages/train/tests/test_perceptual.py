@@ -321,6 +321,7 @@ def afine_in_pytorch(torch, net, layers):
     return score
 
 
+@pytest.mark.slow
 def test_afine_is_that_of_its_formula():
     torch = pytest.importorskip("torch")
     it.random.seed(0)

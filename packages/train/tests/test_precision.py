@@ -42,6 +42,7 @@ def batches() -> Loader:
     return Loader(ArrayDataset(X, Y), 16, shuffle=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_it_trains_like_float32(precision: str) -> None:
     plain, mixed = learner(None), learner(precision)

@@ -80,7 +80,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_training_gives_the_numbers_of_the_reference_backend(make, way):
     got = trained(make)

@@ -48,7 +48,7 @@ def agree(array, function, way=lambda x: x, *, kernels=True):
     assert ("host" not in kinds) == kernels
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("size", "kernel", "more"), CASES)
 def test_columns_however_they_lie(size, kernel, more, dtype):

@@ -93,7 +93,7 @@ def weighted_norm(x, weight, bias, g):
     return it.sum(it.layer_norm(x, (x.shape[-1],), weight, bias) * g)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(200, 100), (4, 64, 48), (129, 16), (3, 5, 70, 33), (20, 40)])
 def test_sums_over_rows_of_a_kernel_that_goes_by_rows(shape, dtype):
@@ -119,7 +119,7 @@ def test_the_backward_pass_of_a_norm_goes_through_memory_once():
     assert [s.sizes for s in plan.steps] == [(256, 512), (512, 8), (512, 8)]
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["bool", "float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (0, 1)])
 def test_truth_along_axes(dtype, axis):

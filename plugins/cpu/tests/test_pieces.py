@@ -62,7 +62,7 @@ JOINED = {
 }
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", JOINED)
 def test_joined(name, dtype):
@@ -97,6 +97,7 @@ def chain(x, i):
     return it.scatter_set(y, i, x[:3] + 1, axis=0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_updates_of_a_value_that_nobody_else_sees_copy_nothing(dtype):
     x, i = drawn((6, 9), dtype), np.array([1, -1, 3])
@@ -175,7 +176,7 @@ def test_a_piece_that_does_not_lie_inside_is_an_error(wrong):
             function(x, y, at).numpy()
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 @pytest.mark.parametrize("name", ["scatter_add", "scatter_set"])
 def test_scatters(name, dtype):
@@ -209,7 +210,7 @@ EVERY_PAIR = [
 """Each reduction with each dtype, and either with both ways to begin. The rest runs at night."""
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("reduce", "include_self", "dtype"), EVERY_PAIR)
 def test_scatters_that_reduce(reduce, include_self, dtype):
     scatter = reducing(reduce, include_self)

@@ -56,7 +56,7 @@ def every_axis(name, dtype, shapes):
             agree(lambda x, axis=axis: running(x, axis=axis), drawn(shape, dtype))
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RUNNING)
 def test_every_axis(name, dtype):
@@ -86,7 +86,7 @@ def test_of_views(name):
     agree(lambda x: it.concat([running(x + 1, axis=0), running(x, axis=0)], axis=1), x)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", RUNNING)
 def test_nans_infinities_and_zeros(name, dtype):

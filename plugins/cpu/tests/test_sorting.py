@@ -47,7 +47,7 @@ def agree(function, array, *, kernels=True):
     assert ("host" not in kinds) == kernels
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", NARROW + WIDE)
 def test_short_rows(dtype, descending):

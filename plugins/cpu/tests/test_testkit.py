@@ -10,7 +10,7 @@ import pytest
 from ingle.testkit import BackendContract
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 class TestFused(BackendContract):
     device = "cpu"
     tier = "smoke"

@@ -399,6 +399,7 @@ def test_a_fork_after_threads_have_started():
     assert run_python(FORKED) == "both fine\n"
 
 
+@pytest.mark.slow
 def test_fusion_can_be_switched_off():
     code = (
         "import ingle.tensor as it\n"

@@ -49,7 +49,7 @@ def drawn(shape: tuple[int, ...], turned: bool, seed: int) -> np.ndarray:
     return rng.integers(-3, 4, shape).astype(np.float32)
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("m", "n", "k"), [(256, 261, 264), (259, 256, 257), (300, 257, 259)])
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("batch", [(), (2,)])

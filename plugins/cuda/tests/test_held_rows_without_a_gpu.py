@@ -16,7 +16,7 @@ from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import for_rows, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
-pytestmark = pytest.mark.sampled(4, slow=2)
+pytestmark = pytest.mark.sampled(4)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def results(device: str, dtype: Any, rows: int, length: int, first: int) -> list
     return [it.astype(v, it.float64).numpy() for v in both(flat, w, b)]
 
 
-@pytest.mark.sampled(8, slow=3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
     ("rows", "length", "first"),
@@ -66,7 +66,7 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16])
 @pytest.mark.parametrize("length", [256, 768, 2048, 2304, 4352, 5632, 8448, 300, 12800])
 def test_a_vector_that_matrices_are_multiplied_by(device: Any, dtype: Any, length: int) -> None:
@@ -116,6 +116,7 @@ def drawn(rows: int, length: int, dtype: Any, device: str) -> list[Any]:
     return [it.asarray(v, dtype=dtype, device=device) for v in given]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize("shape", [(288, 256), (320, 1024), (288, 2304)])
 def test_a_norm_and_its_gradients_read_rows_once(

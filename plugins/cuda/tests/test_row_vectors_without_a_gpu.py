@@ -33,6 +33,7 @@ def added() -> Nest:
     return Nest(1, operands, (), (Map(code, ((2, root),)),))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float64, it.int8])
 @pytest.mark.parametrize("length", [12, 57, 260, 1001])
 def test_the_bits_are_those_of_the_processor(device: Any, dtype: Any, length: int) -> None:

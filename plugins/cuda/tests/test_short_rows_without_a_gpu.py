@@ -14,7 +14,7 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.device.cuda import for_rows
 
-pytestmark = pytest.mark.sampled(4, slow=2)
+pytestmark = pytest.mark.sampled(4)
 
 DEVICE = "shortrows"
 
@@ -36,7 +36,7 @@ def floats(x: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
 def test_floats(device: Any, dtype: str, length: int) -> None:

@@ -17,7 +17,7 @@ from ingle.fusion.device.cuda import for_scatter
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Row
 from ingle.tensor.errors import OutOfRangeError
 
-pytestmark = pytest.mark.sampled(4, slow=2)
+pytestmark = pytest.mark.sampled(4)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield opened(HostGpu(tmp_path_factory.mktemp("gpu")), "tilegpu", patch)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float64])
 @pytest.mark.parametrize("shape", [(33, 65), (64, 200), (130, 17), (9, 31)])
 def test_the_bits_are_those_of_the_processor(

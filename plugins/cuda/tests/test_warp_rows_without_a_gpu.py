@@ -34,6 +34,7 @@ def floats(x: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("length", [9, 200, 777])
 def test_floats(device: Any, dtype: str, length: int) -> None:
@@ -48,6 +49,7 @@ def test_floats(device: Any, dtype: str, length: int) -> None:
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "bool"])
 def test_integers(device: Any, dtype: str) -> None:
     x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, (70, 99))

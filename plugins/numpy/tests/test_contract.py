@@ -5,6 +5,6 @@ import pytest
 from ingle.testkit import BackendContract
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 class TestNumpy(BackendContract):
     device = "numpy"

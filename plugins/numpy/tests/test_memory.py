@@ -185,6 +185,7 @@ def run(code: str, **variables: str) -> str:
 ASK = "import ingle.tensor as it; x = it.ones(1 << 20) + 1.0; x += 1.0; s = it.memory.stats(); "
 
 
+@pytest.mark.slow
 def test_variables() -> None:
     shown = run(
         ASK + "print(s.strategy, s.limit, s.blocks)",

@@ -16,7 +16,7 @@ from ingle.testkit.bits import same_bits
 DEVICE = "opencl_wide"
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
-pytestmark = [pytest.mark.usefixtures("wide_backend"), pytest.mark.sampled(6, slow=3)]
+pytestmark = [pytest.mark.usefixtures("wide_backend"), pytest.mark.sampled(6)]
 
 
 def attention(device: str, arrays: list[np.ndarray], **options: Any) -> it.Tensor:
@@ -49,7 +49,7 @@ def drawn(seed: int) -> tuple[list[np.ndarray], dict[str, Any]]:
     return arrays, options
 
 
-@pytest.mark.sampled(12, slow=3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", pytest.param("bfloat16", marks=pytest.mark.slow)]
@@ -123,6 +123,7 @@ def test_few_queries_and_other_dtypes_become_the_body() -> None:
         np.testing.assert_allclose(found, np.ones(shape), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_bits_among_others() -> None:
     """However many queries and heads there are, and whatever later keys hold."""
     q, k, v = operands((3, 40, 16), (3, 40, 16), (3, 40, 16))

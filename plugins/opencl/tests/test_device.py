@@ -32,7 +32,7 @@ from ingle.testkit import own_memory
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of, limits_of
 
-pytestmark = pytest.mark.sampled(4, slow=2)
+pytestmark = pytest.mark.sampled(4)
 
 SHAPES = [
     ((5, 7), (7, 9)), ((50, 70), (70, 33)), ((4, 3), (3, 4)), ((13, 1), (1, 40)),
@@ -49,7 +49,7 @@ FEW, MANY = SHAPES[2:4], [s for s in SHAPES if s not in SHAPES[2:4]]
 """Drivers take a second and more to compile a product in all layouts; these are small ones."""
 
 
-@pytest.mark.sampled(8, slow=3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("a", "b"), [*FEW, *[pytest.param(*s, marks=pytest.mark.slow) for s in MANY]]
@@ -117,6 +117,7 @@ def test_an_index_out_of_range_is_found_inside_a_plan() -> None:
     np.testing.assert_array_equal(quick(x, good).numpy(), x.numpy()[[0, 4]] * 2 + 1)
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_is_found_inside_a_long_loop() -> None:
     """2,100 turns, whose flags the device reads while others go on."""
     rows, index = drawn((2100, 4)), np.random.default_rng(1).integers(0, 4, 2100)
@@ -243,6 +244,7 @@ class Gone:
         return getattr(self._cl, name)
 
 
+@pytest.mark.slow
 def test_a_lost_device_says_so_in_every_use(monkeypatch: pytest.MonkeyPatch) -> None:
     spare = OpenCLBackend(Device("opencl_spare"), device_of(0))
     monkeypatch.setitem(plugins._backends, spare.device, spare.composition())

@@ -11,7 +11,7 @@ import ingle.tensor as it
 from ingle.fusion import compile, explain
 
 
-@pytest.mark.sampled(2, slow=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [5, 31, 32, 1100])
 def test_of_any_length(wide_backend: Any, length: int) -> None:
     x = np.random.default_rng(length).normal(size=(200, length)).astype("float32")

@@ -13,7 +13,7 @@ from ingle.autodiff import grad
 from ingle.fusion import compile, explain
 from ingle.tensor.errors import OutOfRangeError
 
-pytestmark = pytest.mark.sampled(6, slow=2)
+pytestmark = pytest.mark.sampled(6)
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -12,7 +12,7 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
 
-pytestmark = pytest.mark.sampled(6, slow=2)
+pytestmark = pytest.mark.sampled(6)
 
 SHAPES = [(33, 65), (16, 16), (64, 200), (17, 130), (31, 9), (1, 40)]
 

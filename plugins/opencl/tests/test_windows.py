@@ -17,7 +17,7 @@ from ingle_opencl import matmul
 from ingle_opencl.backend import OpenCLBackend
 from ingle_opencl.devices import device_of
 
-pytestmark = pytest.mark.sampled(6, slow=3)
+pytestmark = pytest.mark.sampled(6)
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}
 CASES: tuple[tuple[Any, ...], ...] = (
@@ -67,7 +67,7 @@ def operands(case: tuple[Any, ...], dtype: str) -> list[np.ndarray]:
     return [t.astype(dtype).numpy() for t in (x, w, g)]
 
 
-@pytest.mark.sampled(7, slow=3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [
     "float32", pytest.param("float64", marks=pytest.mark.slow),

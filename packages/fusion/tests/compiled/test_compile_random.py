@@ -132,7 +132,7 @@ def outcome(function, *args):
         return type(error)
 
 
-@pytest.mark.sampled(4, slow=3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::ingle.fusion.PlanWarning")

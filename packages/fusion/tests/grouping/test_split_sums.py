@@ -42,7 +42,7 @@ def drawn(shape: Any, dtype: str) -> Any:
     return (rng.normal(size=shape) * 10.0 ** rng.integers(-6, 6, shape)).astype(dtype)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(("shape", "axis"), CASES)

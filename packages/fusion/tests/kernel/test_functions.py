@@ -90,7 +90,7 @@ def _wide_erf(x: float) -> Any:
         return np.longdouble(mp.nstr(mp.erf(float(x)), 25))
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", UNARY)

@@ -201,7 +201,7 @@ def check_hard_values(machine: Any, name: str, dtype: str, spy: Spy) -> None:
     check(op, run(machine, op, inputs, aval), expected)
 
 
-@pytest.mark.sampled(8, slow=2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", sorted(set(RULES) - {"reshape"}))
 def test_every_dtype(machine: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples and hard values in one test, since most of them run the same kernels."""
@@ -222,7 +222,7 @@ def test_every_dtype(machine: Any, name: str, monkeypatch: pytest.MonkeyPatch) -
     assert taken
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", DTYPES)
 def test_casts(machine: Any, source: str) -> None:
     backend = backend_of("numpy")

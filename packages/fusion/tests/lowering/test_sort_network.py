@@ -8,7 +8,7 @@ from ingle.fusion.grouping.legality import LONGEST_NETWORK
 from ingle.fusion.lowering.sort_network import network
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("count", range(1, LONGEST_NETWORK + 1))
 def test_a_network_sorts_all_rows_of_zeros_and_ones(count):
     """Then it sorts everything (Knuth, 5.3.4, theorem Z)."""

@@ -265,7 +265,7 @@ def gpt_block(x, norm, up, bias, down):
     return x + linear(y, down, norm)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lead", [(2, 12), (3, 1), (1, 7), (2, 3, 4)])
 def test_a_block_and_its_gradient(apart, lead, dtype):

@@ -90,6 +90,7 @@ def test_values_that_somebody_holds_survive_every_cut():
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_pieces_give_what_the_whole_gives(below):
     """On logs of random wiring between iterations: every value that is wanted, from the pieces."""
     rng = np.random.default_rng(3)

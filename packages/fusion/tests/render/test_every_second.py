@@ -47,7 +47,7 @@ def before_a_wall(count: int, dtype: Any) -> tuple[mmap.mmap, Any]:
     return whole, np.frombuffer(whole, dtype, count, offset)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 65])
 def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int) -> None:
@@ -70,7 +70,7 @@ def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int) 
     del held, more
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("length", range(1, 36))
 @pytest.mark.parametrize(("source", "target"), [("int64", "int8"), ("int32", "int16")])
 def test_narrowing(machine: Any, source: str, target: str, length: int) -> None:

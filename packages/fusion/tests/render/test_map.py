@@ -84,7 +84,7 @@ def test_empty_outer_axes_do_nothing(machine: Any) -> None:
     machine.kernel(affine_nest(2, "unit", "unit", "unit"))(x, x, x, scalars=[0.0])
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_every_dtype_is_copied(machine: Any, dtype: str) -> None:
     b = CodeBuilder()
@@ -191,7 +191,7 @@ def test_rows_that_an_index_names(machine: Any, columns: int) -> None:
     np.testing.assert_array_equal(out, table[indices] - table[indices, :1])
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["avx512", "avx2", "sse2"])
 @pytest.mark.parametrize("lane", ["unit", "strided"])
 @pytest.mark.parametrize("source", ["int64", "float32", "float16", "int8", "bool"])

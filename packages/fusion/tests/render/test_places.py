@@ -50,7 +50,7 @@ def test_rows_are_read_where_an_index_says(machine: Any, width: int, dtype: str,
     np.testing.assert_array_equal(out, table[indices])
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ["float32", "int16", "float64"])
 @pytest.mark.parametrize("combine", [*COMBINED, None])

@@ -54,7 +54,7 @@ def values(combine: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(x, as_dtype(dtype).dtype)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lanes", ["inner", "outer"])
 @pytest.mark.parametrize("combine", REFERENCES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "uint32", "bool"])
@@ -287,7 +287,7 @@ def _kept_row(dtype: str) -> Row:
     return Row(code, ((1, root),))
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("combine", REFERENCES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
 @pytest.mark.parametrize("gathers", [False, True])
@@ -343,7 +343,7 @@ def test_short_rows_of_several_stages(machine: Any, gathers: bool) -> None:
         np.testing.assert_allclose(outs[1], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["host", AVX2, SSE2], ids=lambda t: getattr(t, "name", t))
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "bool", "float32", "int64"])
 def test_short_rows_write_nothing_else(machine: Any, dtype: str, target: Any) -> None:

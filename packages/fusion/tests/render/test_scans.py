@@ -46,7 +46,7 @@ def folded(combine: str, x: Any) -> Any:
         return FOLDS[combine].accumulate(wide, axis=-1, dtype=wide.dtype).astype(x.dtype)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8", "uint64"])
 @pytest.mark.parametrize("combine", FOLDS)
@@ -59,7 +59,7 @@ def test_along_rows(machine: Any, combine: str, dtype: str, shape: tuple[int, in
         np.testing.assert_array_equal(out, folded(combine, x))
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int16"])
 @pytest.mark.parametrize("combine", ["sum", "min"])

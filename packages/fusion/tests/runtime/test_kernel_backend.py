@@ -87,7 +87,7 @@ def test_operations_run_alone(bare: Any) -> None:
     assert not bare.host_fallbacks
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("axis", [(0, 2), (0, 3), (1, 3), (0, 2, 3), (0, 1, 3), None])
 @pytest.mark.parametrize("keepdims", [True, False])
 def test_reductions_of_axes_that_are_not_neighbours(bare: Any, axis: Any, keepdims: bool) -> None:
@@ -115,7 +115,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sampled(5, slow=2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16"])
 def test_matrix_products_are_nests(bare: Any, shapes: Any, dtype: str) -> None:
@@ -154,6 +154,7 @@ def test_movement_is_views_and_copies(bare: Any) -> None:
     assert not bare.host_fallbacks
 
 
+@pytest.mark.slow
 def test_scatters_and_pieces_at_computed_places_are_kernels(bare: Any) -> None:
     x, u, i = draw(6, 5), draw(3, 5), np.array([1, -1, 1])
     expected = x.copy()

@@ -110,7 +110,7 @@ class Arrays:
     tanh = staticmethod(np.tanh)
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [300, 307])
 @pytest.mark.parametrize("name", list(of(Arrays)))

@@ -130,6 +130,7 @@ def test_alone_without_fusion(backend: Any) -> None:
     assert not backend.host_fallbacks
 
 
+@pytest.mark.slow
 def test_gradients_take_what_the_offer_kept_for_them(backend: Any) -> None:
     """The backward pass is the composition, from the offer's second result."""
 

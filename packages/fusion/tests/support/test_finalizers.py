@@ -38,6 +38,7 @@ def run(program):
     )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("what", "said"),
     [("it.sum(x * 2).item()", "180000.0"), ("it.zeros(3).tolist()", "[0.0, 0.0, 0.0]"),

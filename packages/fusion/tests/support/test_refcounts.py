@@ -159,6 +159,7 @@ def test_each_shape_of_code_has_its_count(name):
         assert found(others) != known
 
 
+@pytest.mark.slow
 def test_every_count_is_of_a_known_shape():
     found = set()
     for path in sorted(SOURCES.rglob("*.py")):

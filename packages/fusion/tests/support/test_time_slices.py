@@ -189,6 +189,7 @@ def losses(runs=100):
     return found, [p.value.numpy().tobytes() for p in model.parameters()]
 
 
+@pytest.mark.slow
 def test_runs_before_and_after_a_plan_have_the_same_bits(monkeypatch):
     advanced = []
     advance = TimeSlices.advance
@@ -325,6 +326,7 @@ def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
     assert after <= 12
 
 
+@pytest.mark.slow
 def test_a_log_in_pieces_has_a_slice_for_each_and_few_plans_under_way(monkeypatch):
     """A loop on growing shapes, none of whose iterations is another: nine pieces and more."""
     monkeypatch.setattr(time_slices, "CORES", 1)

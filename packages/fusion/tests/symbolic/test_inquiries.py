@@ -60,7 +60,7 @@ class Decisions:
         return tuple(self.known)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(150))
 def test_others_get_what_they_would_have_got(seed):
     draw = random.Random(seed)

@@ -139,6 +139,7 @@ def test_what_was_filled_in_is_kept_on_disk_little_by_little(
     assert len(found) == 3
 
 
+@pytest.mark.slow
 def test_the_plan_is_made_in_slices_between_runs(counts, monkeypatch):
     monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
     monkeypatch.setattr(graph_plans, "SLICES_OF_A_FORM", 1)

@@ -261,6 +261,7 @@ def test_random_programs_of_sizes_that_meet(compared, sites, seed):
     assert sites <= set(A_MISS_IS_SAFE), "say why a miss is safe there"
 
 
+@pytest.mark.slow
 def test_each_reason_is_of_a_function_that_puts_sizes_in_dictionaries(compared, sites):
     for name in ("recomputed", "standardised", "padded", "placed", "rolled"):
         compared.check(FUNCTIONS[name], lambda s: (numbers(1, *s), numbers(2, *s)), PAIRS, MEETING)

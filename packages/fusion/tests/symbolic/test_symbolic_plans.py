@@ -101,7 +101,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.sampled(6, slow=3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("columns", [1, 7, pytest.param(40, marks=pytest.mark.nightly)])
 def test_every_length_gives_what_eager_gives(made, name, columns):
@@ -249,6 +249,7 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
     assert len(attempts) == 3 + 20 // families.AGAIN
 
 
+@pytest.mark.slow
 def test_short_rows_of_many_lengths_share_a_plan(made):
     """A kernel of rows that are known to be short holds their length, but not where it varies."""
     share = compile(lambda x: it.softmax(x @ x.mT, axis=-1))

@@ -127,7 +127,7 @@ def test_forward_against_float64(seed: int) -> None:
     assert same_bits(alone.numpy(), out.numpy())
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_gradient_against_float64(seed: int) -> None:
     (q, k, v), mask, causal, scale = case(1000 + seed)

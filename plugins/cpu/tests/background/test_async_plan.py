@@ -218,7 +218,7 @@ WAYS = {"plain": lambda f: f, "compiled": compile}
 
 
 class TestTraining:
-    @pytest.mark.sampled(6, slow=2)
+    @pytest.mark.sampled(6)
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("plans", [1, 2, 8])
     @pytest.mark.parametrize("peeks", [False, True])

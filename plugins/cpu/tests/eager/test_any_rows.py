@@ -36,7 +36,7 @@ def operands(rng, dtype, rows):
     return draw(*rows, WIDTH), draw(32, WIDTH), draw(32)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_bits_are_those_of_plans(name, dtype, monkeypatch):

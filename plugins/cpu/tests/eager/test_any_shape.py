@@ -24,7 +24,7 @@ FUNCTIONS = {
 SIZES = [(3,), (4, 5), (), (2, 3, 4), (31,), (7, 11), (1, 1), (300, 401), (16,), (5, 5, 5), (64,)]
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_bits_are_those_of_plans(name, dtype):

@@ -152,6 +152,7 @@ programs = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @programs
 def test_the_second_process_plans_nothing_and_has_the_same_bits(
     request: pytest.FixtureRequest, programs: str

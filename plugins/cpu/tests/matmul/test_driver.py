@@ -227,7 +227,7 @@ class TestChoices:
         multiply(random((m, k), np.float32), random((k, n), np.float32, 1), [c], choice=choice)
         return c
 
-    @pytest.mark.sampled(4, slow=2)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("tile", [(6, 4), (8, 3), (12, 2), (5, 1), (1, 4)])
     @pytest.mark.parametrize("kind", ["packed", "direct"])
     @pytest.mark.parametrize("blocks", [(1, 1, 1), (3, 2, 2), (100, 100, 1), (4, 1, 100)])
@@ -537,7 +537,7 @@ class TestTargets:
             monkeypatch.setattr(module, "target", lambda: found)
         return found
 
-    @pytest.mark.sampled(4, slow=2)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("shape", [(1, 70, 33), (7, 5, 65), (53, 14, 75), (300, 33, 20)])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])

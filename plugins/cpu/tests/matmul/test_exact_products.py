@@ -26,7 +26,7 @@ def agree(function, want, *arrays):
     assert {step.kind for step in explain(function, *tensors, runs=0).steps} == {"nest"}
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64"])
 @pytest.mark.parametrize(
     ("left", "right"),
@@ -49,6 +49,7 @@ def test_products_of_transposed_operands_and_of_nothing():
     np.testing.assert_array_equal(none.numpy(), np.zeros((3, 4), np.int32))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("keepdims", [True, False])
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
 def test_extremes_of_truths(name, keepdims):

@@ -77,6 +77,7 @@ EVERY_PAIR = [
 """A Latin square: each use with each number of rows and each dtype. The rest runs at night."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "rows", "dtype"), EVERY_PAIR)
 def test_results_have_the_same_bits(name: str, rows: int, dtype: str) -> None:
     shape, use = USES[name]
@@ -240,6 +241,7 @@ with it.device("cpu"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_has_them_too() -> None:
     """In a process of its own: this one has threads of other libraries."""

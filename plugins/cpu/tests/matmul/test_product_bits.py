@@ -71,6 +71,7 @@ def operand(draw: random.Random, shape: tuple[int, ...], step: str, dtype: Any) 
     return it.asarray(values.astype(np.float32), device="cpu").astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_alone_in_a_plan_and_compiled(seed: int) -> None:

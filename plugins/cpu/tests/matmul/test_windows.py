@@ -79,7 +79,7 @@ def assert_close(found: Tensor, expected: Array, dtype: str) -> None:
     assert error <= TOLERANCE[dtype] * (1 + np.abs(expected).max(initial=0)), error
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_forward_and_both_gradients(case: tuple[Any, ...], dtype: str) -> None:

@@ -350,6 +350,7 @@ def test_a_fork_after_the_pool_started() -> None:
     assert done.stdout == "both fine\n"
 
 
+@pytest.mark.slow
 def test_the_process_ends_while_workers_sleep_or_spin() -> None:
     code = (
         f"import sys, numpy as np; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"

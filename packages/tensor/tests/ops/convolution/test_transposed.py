@@ -96,6 +96,7 @@ def test_bad_operands() -> None:
         it.conv_transpose1d(x, [1.0])  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_padding_modes(like_torch: Any, mode: str, rank: int) -> None:

@@ -11,7 +11,7 @@ import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, DTypeError, OperandError, ShapeError
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 1, 1, 4), (2, 2, 4, 3, 5)])
 @pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("corners", [False, True])

@@ -33,19 +33,21 @@ def _check(like_torch: Any, rank: int, **options: Any) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("rank", "size"), CASES)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "area"])
 def test_nearest_and_area(like_torch: Any, rank: int, size: Any, mode: str) -> None:
     _check(like_torch, rank, size=size, mode=mode)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("rank", "size"), CASES)
 @pytest.mark.parametrize("corners", [None, False, True])
 def test_linear(like_torch: Any, rank: int, size: Any, corners: bool | None) -> None:
     _check(like_torch, rank, size=size, mode=BY_RANK[rank], align_corners=corners)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES[2])
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -45,7 +45,7 @@ def ours(key: Any) -> Any:
     return it.asarray(key) if isinstance(key, np.ndarray) else key
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("how", UFUNCS)
 def test_updates_equal_numpy(how: str, key: Any) -> None:

@@ -106,7 +106,7 @@ def test_getitem_equals_numpy(seed: int) -> None:
         assert got.shape == expected.shape, (shape, key)
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(40))
 def test_setitem_equals_numpy(seed: int) -> None:
     rng = np.random.default_rng(1000 + seed)

@@ -93,7 +93,7 @@ def test_permutations() -> None:
     np.testing.assert_array_equal(p.numpy()[0][order.numpy()[0], rows], np.ones(6))
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_systems(a: tuple[int, ...], b: tuple[int, ...], adjoint: bool, dtype: A
     close(got, np.linalg.solve(np.conj(x).mT if adjoint else x, y), dtype)
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("unit", [False, True])

@@ -115,7 +115,7 @@ def test_zero_probabilities_in_a_divergence() -> None:
 SHAPES = [(5, 4), (2, 4, 3), (3, 5, 2, 3), (6,)]
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shape", "reduction", "smoothing", "weighted", "ignored"),
     list(itertools.product(SHAPES, REDUCTIONS, [0.0, 0.2], [False, True], [-100, 1])),

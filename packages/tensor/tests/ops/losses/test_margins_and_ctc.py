@@ -114,6 +114,7 @@ def aligned(targets: np.ndarray, times: Any, counts: Any, **options: Any) -> tup
     return ours, theirs
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("blank", [0, 3])
 @pytest.mark.parametrize("row", [False, True])

@@ -142,6 +142,7 @@ def test_fractional_max_pool_says_what_is_wrong() -> None:
         it.fractional_max_pool2d(x, 2, output_size=2, samples=it.zeros((2, 2)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("p", [1, 2.0, 3.5])
 def test_lp_pool(like_torch: Any, rank: int, p: float) -> None:

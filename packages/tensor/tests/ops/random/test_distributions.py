@@ -44,6 +44,7 @@ def test_continuous(draw: Any, oracle: Any, dtype: str) -> None:
     assert stats.kstest(x.numpy().astype(np.float64), oracle.cdf).pvalue > 1e-4
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("draw", [c[1] for c in CONTINUOUS], ids=[c[0] for c in CONTINUOUS])
 def test_the_same_numbers_again(draw: Any) -> None:
     first, second = (draw(generator=random.Generator(9)).numpy() for _ in range(2))

@@ -12,7 +12,7 @@ BASE = np.random.default_rng(0).uniform(-2, 2, (3, 4, 5))
 FLOATS = ["sum", "prod", "max", "min", "mean", "var", "std"]
 
 
-@pytest.mark.sampled(4, slow=2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("name", [*FLOATS, "any", "all", "count_nonzero"])
 def test_like_numpy(name, axis, road):

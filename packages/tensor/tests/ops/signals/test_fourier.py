@@ -85,6 +85,7 @@ def test_inverses_undo(n: int) -> None:
             np.testing.assert_allclose(got.numpy(), expected.numpy(), atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", [*ONE_AXIS, *SEVERAL_AXES])
 def test_gradients_equal_pytorch(name: str, norm: str, like_torch: Callable[..., None]) -> None:

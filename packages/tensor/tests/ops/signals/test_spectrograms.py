@@ -34,6 +34,7 @@ def test_windows(name: str, options: Any, oracle: Any, n: int, periodic: bool) -
     assert getattr(it, name)(n, dtype="float16").dtype is it.float16
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "options",
     [

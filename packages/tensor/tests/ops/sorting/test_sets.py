@@ -13,7 +13,7 @@ from ingle.tensor.errors import ArgumentError, DTypeError, OperandError, ShapeEr
 pytestmark = pytest.mark.usefixtures("road")
 
 
-@pytest.mark.sampled(6, slow=2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "float16", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (40,), (3, 4), (2, 0), (3, 2, 5)])
 def test_unique_equals_numpy(dtype: str, shape: tuple[int, ...]) -> None:
