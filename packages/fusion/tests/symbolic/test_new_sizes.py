@@ -119,22 +119,21 @@ def test_a_size_that_comes_again_keeps_the_plan_that_was_filled_in(counts, at_on
     assert counts["looked"] == 1
 
 
-@pytest.mark.parametrize(("part", "kept"), [(1e-9, 1), (float("inf"), 3)])
+@pytest.mark.parametrize(("part", "kept"), [(1e-9, 1), (1.0, 3)])
 def test_what_was_filled_in_is_kept_on_disk_little_by_little(
     counts, at_once, monkeypatch, part, kept
 ):
     """What has to wait is kept at a later run."""
     found = []
-    monkeypatch.setattr(plan_cache, "KEEPING", part)
+    keeping = it.zeros(1, device="cpu").backend.planner.keeping
+    monkeypatch.setattr(keeping, "part", part)
     monkeypatch.setattr(graph_plans.GraphPlans, "keep", lambda *args: found.append(args))
     for length in (520, 540, 560):
         run(length)
     for _ in range(LASTING):
         run(580), run(600), run(640)
     assert len(found) == kept
-    monkeypatch.setattr(plan_cache, "KEEPING", float("inf"))
-    x = it.zeros(1, device="cpu")
-    x.backend.planner._keeps_from = 0.0
+    monkeypatch.setattr(keeping, "part", 1.0)
     run(580), run(600), run(640)
     assert len(found) == 3
 

@@ -18,6 +18,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.device.executables import ShareOfTime
 from ingle_cpu.launch import executable
 from ingle_cpu.launch.table_builder import TableBuilder
 from ingle_cpu.matmul import prepacked
@@ -29,6 +30,7 @@ ROWS, DEEP, WIDE = 40, 96, 200
 @pytest.fixture(autouse=True)
 def read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "PACKING_RUNS", 0)
+    monkeypatch.setattr(executable, "BUILDING", ShareOfTime(1.0))
 
 
 @pytest.fixture(autouse=True)

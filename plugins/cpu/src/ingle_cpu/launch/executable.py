@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ingle.fusion.device import DonationState, Launch, Lender
+from ingle.fusion.device.executables import ShareOfTime
 from ingle.fusion.device.kernels import NestCall, bits_of
 
 from ..matmul import prepacked
@@ -31,6 +32,9 @@ MOST_TABLE_SETS = 8
 NO_PANELS: Sequence[Panels] = ()
 PACKING_RUNS = 4
 """Runs that pack what is there in panels: making a table that reads these takes longer."""
+BUILDING = ShareOfTime(0.1)
+"""The part of the time in which such tables are made: all plans of a program that generates text
+come to their fifth run in the same text."""
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -172,20 +176,24 @@ class CpuExecutable:
         if self._packing_runs < PACKING_RUNS:
             self._packing_runs += any(panels is not None for panels in found)
             return self.usual, NO_PANELS
-        return self._with(found)
+        return self._with(found, waits=True)
 
     def _panels(self, prepacks: Sequence[CpuHandle | None], calls: int = 1) -> list[Panels | None]:
         return [panels_of(h, o, calls) for h, o in zip(prepacks, self._orders, strict=True)]
 
-    def _with(self, found: Sequence[Panels | None]) -> tuple[TableSet, Sequence[Panels]]:
-        """What runs where operands have the panels that were found, and those panels."""
+    def _with(
+        self, found: Sequence[Panels | None], waits: bool = False
+    ) -> tuple[TableSet, Sequence[Panels]]:
+        """What runs where operands have the panels that were found, and those panels; the usual
+        tables if new ones can wait and were made just now."""
         ready = tuple([n for n, panels in enumerate(found) if panels is not None])
         tables = self._table_sets.get(ready)
         if tables is None:
-            if len(self._table_sets) > MOST_TABLE_SETS:
+            if len(self._table_sets) > MOST_TABLE_SETS or (waits and not BUILDING.is_due):
                 return self.usual, NO_PANELS
             operands = [self.prepackable[n] for n in ready]
-            tables = build_tables(self.launches(), self.buffers, operands, self.usual)
+            with BUILDING.taken():
+                tables = build_tables(self.launches(), self.buffers, operands, self.usual)
             self._table_sets[ready] = tables
         return tables, [panels for panels in found if panels is not None]
 

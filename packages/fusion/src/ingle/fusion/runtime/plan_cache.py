@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from ..ir.graph import Graph, LogEntry, constant_entry, read_log
 from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
+from ..support.share_of_time import ShareOfTime
 from .log_families import LogFamilies, LogFamily, SizedPlans
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
@@ -141,6 +141,7 @@ class PlanCache:
 
     Attributes:
         ends: for logs that were looked through for loops, after how many entries to run them.
+        keeping: the time in which plans are kept on disk that were filled in.
     """
 
     def __init__(self, backend: Backend, most: int = 1024) -> None:
@@ -149,7 +150,7 @@ class PlanCache:
         self._lock = renewed(self, "_lock")
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
         self._families = LogFamilies()
-        self._keeps_from = 0.0
+        self.keeping = ShareOfTime(KEEPING)
         self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
@@ -291,16 +292,15 @@ class PlanCache:
     ) -> None:
         """Keeps a plan for later processes that was filled in, now that it has come often; at one
         of its next runs, if another one was kept just now."""
-        start = time.perf_counter()
-        if start < self._keeps_from:
+        if not self.keeping.is_due:
             return
         plans, form.filled = form.filled, None
         plan_store = getattr(self._backend, "plan_store", None)
         if plan_store is not None and plans is not None and plans is form.executable:
-            form.key = key_of_log(log, outputs, numbers, plan_store.description())
-            plans.keep(_those(numbers, form.varying))
-            self._keep(form)
-            self._keeps_from = start + (time.perf_counter() - start) / KEEPING
+            with self.keeping.taken():
+                form.key = key_of_log(log, outputs, numbers, plan_store.description())
+                plans.keep(_those(numbers, form.varying))
+                self._keep(form)
 
     def _recall(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
