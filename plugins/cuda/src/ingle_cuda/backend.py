@@ -97,6 +97,7 @@ class CudaBackend(KernelBackend):
     splits_sums = True
     aligns_rows = True
     places_results = True
+    joins_maps = True
 
     def __init__(self, device: Device, limits: Limits) -> None:
         super().__init__(device)

@@ -34,6 +34,7 @@ from .runtime.plan_data import plan_data_of
 from .schedule.donation import cut, donors
 from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
+from .schedule.joined_maps import joined_maps
 from .schedule.placed_results import device_calls
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
@@ -119,7 +120,10 @@ def _scheduled(
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
-    sequence = with_early_checks(joined_in_place(filled.sequence), flags)
+    sequence = joined_in_place(filled.sequence)
+    if getattr(device, "joins_maps", False):
+        sequence = joined_maps(sequence)
+    sequence = with_early_checks(sequence, flags)
     schedule = laid_out(*device_calls(device, sequence))
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)

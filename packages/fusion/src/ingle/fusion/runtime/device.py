@@ -145,9 +145,10 @@ class KernelDevice(Protocol):
     running sums that decay. And
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
     operands that lie so, beside kernels; else `execute_native` does between them. With
-    `places_results` set it is asked about results that lie in parts of other values, too. If it
-    splits sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds
-    that folds each of these rows; else none. And `checks`, those of plans that have returned before
+    `places_results` set it is asked about results that lie in parts of other values, too. With
+    `joins_maps` set, maps that write parts of one value are one kernel. If it splits sums,
+    `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that folds each
+    of these rows; else none. And `checks`, those of plans that have returned before
     they had run; without them plans wait for their flags.
     """
 

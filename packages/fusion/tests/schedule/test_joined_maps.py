@@ -1,0 +1,109 @@
+"""Maps that write parts of one value are one kernel where launches are dear, and bits stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile, explain, pipeline
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.schedule.joined_maps import joined_maps
+from ingle.tensor.device import backend_of
+from ingle.testkit.bits import same_bits
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def _joining(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    monkeypatch.setattr(backend_of("cpu").inner, "joins_maps", True, raising=False)
+    with it.device("cpu"):
+        yield
+
+
+def turned(x: Any, cos: Any, sin: Any) -> Any:
+    """A rotary embedding."""
+    a, b = it.split(x, x.shape[-1] // 2, axis=-1)
+    return it.concat([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+def turned_by_numbers(x: Any, *_: Any) -> Any:
+    a, b = it.split(x, x.shape[-1] // 2, axis=-1)
+    return it.concat([a * 2.5 - b, b * 2.5 + a * 0.5], axis=-1)
+
+
+def in_three(x: Any, cos: Any, sin: Any) -> Any:
+    a, b = it.split(x, x.shape[-1] // 2, axis=-1)
+    return it.stack([a + cos, a * b, a - sin], axis=1)
+
+
+def unequal(x: Any, cos: Any, sin: Any) -> Any:
+    return it.concat([x * 2.0, it.split(x, x.shape[-1] // 2, axis=-1)[0] * cos], axis=-1)
+
+
+def of_nothing_in_common(x: Any, cos: Any, sin: Any) -> Any:
+    return it.concat([cos * 2.0, sin * sin], axis=-1)
+
+
+def in_turn(x: Any, cos: Any, sin: Any) -> Any:
+    """The second part is made of the first one."""
+    a, b = it.split(x, x.shape[-1] // 2, axis=-1)
+    first = a * cos - it.sum(b, axis=-1, keepdims=True)
+    return it.concat([first, it.cumulative_sum(first, axis=-1) * a], axis=-1)
+
+
+CASES = [
+    (turned, 1), (turned_by_numbers, 1), (in_three, 1), (unequal, 2), (of_nothing_in_common, 2),
+    (in_turn, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("f", "count"), CASES)
+def test_how_many_kernels_there_are(f: Callable[..., Any], count: int, dtype: str) -> None:
+    """The bits are those of operations one by one, in float32 at least."""
+    shapes = (3, 5, 14), (5, 7), (5, 7)
+    arrays = [RNG.standard_normal(s).astype(np.float32) for s in shapes]
+    given = [it.asarray(a, dtype=dtype) for a in arrays]
+    if count:
+        assert len(explain(f, *given, runs=0).steps) == count
+    found = compile(f)(*given)
+    wanted = f(*[it.asarray(t.numpy(), device="numpy") for t in given])
+    if dtype == "float32" and f is not in_turn:
+        assert same_bits(found.numpy(), wanted.numpy())
+    else:
+        one, other = (it.astype(t, "float32").numpy() for t in (found, wanted))
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-2)
+
+
+def test_what_both_read_is_one_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+
+    def noted(sequence: Any) -> Any:
+        found.append(joined_maps(sequence))
+        return found[-1]
+
+    monkeypatch.setattr(pipeline, "joined_maps", noted)
+    compile(turned)(it.ones((2, 3, 22)), it.ones((3, 11)), it.ones((3, 11)))
+    (call,) = found[-1].calls
+    assert [o.output for o in call.nest.operands] == [False] * 4 + [True] * 2
+
+
+def test_a_rate_that_changes() -> None:
+    """Numbers that each run is given are those of both parts."""
+
+    @compile
+    def f(x: Any, rate: float) -> Any:
+        a, b = it.split(x, 3, axis=-1)
+        return it.concat([a * rate - b, b * (rate + 1.0) + a], axis=-1)
+
+    x = RNG.standard_normal((4, 6)).astype(np.float32)
+    for rate in (0.5, 2.0, -1.0):
+        a, b = np.split(x, 2, axis=-1)
+        wanted = np.concatenate([a * np.float32(rate) - b, b * np.float32(rate + 1) + a], axis=-1)
+        np.testing.assert_array_equal(f(it.asarray(x), rate).numpy(), wanted)
