@@ -44,7 +44,7 @@ def test_of_any_length(device: Any, length: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float64", "bfloat16"])
 def test_of_any_dtype(device: Any, dtype: str) -> None:
-    """Sums wrap around, of equal elements the last one is the place, and float64 shows the order."""
+    """Sums wrap around, of equal elements the last is the place, and float64 shows the order."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(9, 600)) if dtype == "float64" else rng.integers(0, 6, (70, 600))
 
