@@ -50,6 +50,7 @@ def test_each_backend_is_a_row(tmp_path):
         "    import warnings\n"
         "    from ingle.tensor.eager import HostFallbackWarning\n"
         "    warnings.warn('it runs on the host', HostFallbackWarning)\n"
+        "    warnings.warn('invalid value encountered in divide', RuntimeWarning)\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     done = run_matrix(
