@@ -147,7 +147,7 @@ class Matrix:
         return found
 
     def measure(self) -> None:
-        """Runs everything: the suites side by side, then each program by itself, for its time.
+        """Runs everything: each program by itself, for its time, then the suites side by side.
 
         After Ctrl-C nothing more runs, and `lines` has what is done.
         """
@@ -164,10 +164,10 @@ class Matrix:
                 for name in self._names
             ]
         try:
-            self._run(parts, count)
             if self._program:
                 jobs = [(f"{name}: program", partial(self._job, name)) for name in self._names]
                 self._run(jobs, 1)
+            self._run(parts, count)
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
 
