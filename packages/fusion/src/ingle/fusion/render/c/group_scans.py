@@ -118,14 +118,13 @@ class GroupScan(RowScan):
             self._loads = self._loop_body(0, "i", [*self._shared], "")
             return
         size, step = self.inner_size(), MEMBERS * _EACH
-        turn, nothing = Scope(), Scope()
+        turn = Scope()
         for p in self._shared:
             for name in p.names:
                 local = f"{self.dialect.local} {p.kind(name)}"
                 self.head.declare(f"all_{name}", f"{local} all_{name}[{step}];")
                 rows.add(f"{p.kind(name)} carry_{name} = {p.neutral(name)};")
-                nothing.add(f"all_{name}[own] = {p.neutral(name)};")
-        self._places(turn, self._loads, nothing)
+        self._places(turn, self._loads)
         turn.add(self.dialect.local_barrier)
         for p in self._shared:
             (self._in_parts if p.in_any_order else self._in_order)(p, turn)
@@ -137,15 +136,14 @@ class GroupScan(RowScan):
         self._places(turn, done)
         rows.block(f"for (int64_t from = 0; from < {size}; from += {step})", turn)
 
-    def _places(self, scope: Scope, body: Scope, other: Scope | None = None) -> None:
-        """What is done for each place of a piece, by whoever has it, and for those behind it."""
+    def _places(self, scope: Scope, body: Scope) -> None:
+        """What is done for each place of a piece, by whoever has it.
+
+        What is behind the row's end follows all of its results, and is never looked at.
+        """
         place = Scope()
-        place.add(
-            f"const int own = n * {MEMBERS} + lane;", "const int64_t i = from + own;"
-        )  # fmt: skip
+        place.add(f"const int own = n * {MEMBERS} + lane;", "const int64_t i = from + own;")
         place.block(f"if (i < {self.inner_size()})", body)
-        if other is not None:
-            place.block("else", other)
         scope.add("#pragma unroll")
         scope.block(f"for (int n = 0; n < {_EACH}; n++)", place)
 
