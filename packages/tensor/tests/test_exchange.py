@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import array
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -207,6 +209,15 @@ def test_who_made_the_memory_may_go() -> None:
     out = np.from_dlpack(it.arange(1000.0), copy=False)
     gc.collect()
     assert out.sum() == 499500.0
+
+
+def test_nobody_waits_for_numpys_masked_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy loads them when they are first asked for, and not twice at once: a handler of signals
+    that came meanwhile and made a tensor, too, ended in a `RecursionError`."""
+    monkeypatch.delattr(np, "ma", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy.ma", ModuleType("numpy.ma"))
+    assert it.asarray(np.ones(2)).tolist() == [1.0, 1.0]
+    assert "ma" not in vars(np)
 
 
 def test_masked_arrays_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,7 +218,10 @@ def _shared(obj: Any, name: str) -> np.ndarray:
 
 
 def _unmasked(array: np.ndarray) -> np.ndarray:
-    if isinstance(array, np.ma.MaskedArray):
+    # Who has one has loaded NumPy's module of them; loading it takes longer than most programs'
+    # first tensor, and a handler of signals that comes meanwhile would find half of it.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    if isinstance(array, masked):
         raise OperandError(
             "asarray: this array is masked, and tensors have no masks; fill it with "
             "array.filled(value), and keep array.mask beside it"
