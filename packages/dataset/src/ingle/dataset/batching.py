@@ -10,7 +10,6 @@ import numpy as np
 
 from .base import Dataset, Indices, IterableDataset
 from .errors import DataValueError, SampleError
-from .given import is_array
 
 Join = Callable[[list[Any], str], Any]
 """Makes one array of those of a part of the samples, which stands in the samples at the text."""
@@ -140,6 +139,14 @@ def take(dataset: Any, indices: Indices) -> Any:
 def takes_copies(dataset: object) -> bool:
     """Whether nobody else holds the arrays of batches that the dataset makes."""
     return not _takes(dataset) or getattr(dataset, "takes_copies", False) is True
+
+
+def is_array(given: object) -> bool:
+    """Whether something is an array of whatever library: its samples are its rows.
+
+    Its `take`, if it has one, is not that of a dataset: NumPy's lays the array flat.
+    """
+    return hasattr(given, "__array__") and hasattr(given, "shape")
 
 
 def _takes(dataset: Any) -> bool:

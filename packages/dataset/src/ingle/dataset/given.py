@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Dataset, IterableDataset
+from .batching import is_array
 from .errors import DataValueError
-
-
-def is_array(given: object) -> bool:
-    """Whether something is an array of whatever library: its samples are its rows.
-
-    Its `take`, if it has one, is not that of a dataset: NumPy's lays the array flat.
-    """
-    return hasattr(given, "__array__") and hasattr(given, "shape")
 
 
 def check_dataset(given: object, *, loads: bool) -> None:
