@@ -84,6 +84,7 @@ class Cpu(NumpyBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    joins_launches = False
     rates = DESKTOP
     checks = None
     writes_over = True

@@ -96,6 +96,7 @@ class CudaBackend(KernelBackend):
     writes_over = True
     splits_sums = True
     aligns_rows = True
+    joins_launches = True
     places_results = True
     joins_maps = True
 

@@ -58,7 +58,7 @@ class JoinedStep(NamedTuple):
 def with_joined(
     backend: CudaBackend, launches: Sequence[Launch], parts: Sequence[list[Step]]
 ) -> list[Step | JoinedStep]:
-    """The steps of launches, neighbours of one flat kernel together.
+    """The steps of launches, neighbours of one small kernel together.
 
     Args:
         parts: the steps of each launch.
@@ -81,7 +81,8 @@ def _joined(
 ) -> JoinedStep | None:
     """The launches as one; None, with a warning, if their kernel cannot be compiled."""
     calls = [x.call for x in launches if isinstance(x.call, NestCall)]
-    if len(calls) != len(steps):  # some are of no elements
+    # Some are of no elements, or of sizes for which there is another kernel.
+    if len(calls) != len(steps) or any(isinstance(step.source, str) for step in steps):
         return None
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
     source = render_many(calls[0].nest, MANY, places)

@@ -38,6 +38,7 @@ from .schedule.joined_maps import joined_maps
 from .schedule.placed_results import device_calls
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
+from .schedule.side_by_side import side_by_side
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.families import Family, families_of
@@ -123,8 +124,10 @@ def _scheduled(
     sequence = joined_in_place(filled.sequence)
     if getattr(device, "joins_maps", False):
         sequence = joined_maps(sequence)
+    if device.joins_launches:
+        sequence = side_by_side(sequence, {sequence.views.of(f).root for f in flags})
     sequence = with_early_checks(sequence, flags)
-    schedule = laid_out(*device_calls(device, sequence))
+    schedule = laid_out(*device_calls(device, sequence), joins_launches=device.joins_launches)
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(

@@ -7,10 +7,10 @@ Numbers travel to kernels as 64-bit integers:
 ('0x3f800000', -1)
 """
 
+from ..kernel.nest import joins as joins
 from ..runtime.joined_launches import TouchedBytes as TouchedBytes
 from ..runtime.joined_launches import apart as apart
 from ..runtime.joined_launches import apart_in_plan as apart_in_plan
-from ..runtime.joined_launches import joins as joins
 from ..runtime.joined_launches import neighbours as neighbours
 from ..runtime.joined_launches import spans_of as spans_of
 from ..runtime.launch import bits_of_number as bits_of_number

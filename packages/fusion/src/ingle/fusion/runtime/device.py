@@ -135,6 +135,7 @@ class KernelDevice(Protocol):
             have rows or columns.
         aligns_rows: whether large products of half types want rows that begin at multiples of 16
             bytes, so much so that values get longer rows.
+        joins_launches: whether its executables take neighbours of one small kernel in one launch.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
         plan_store: where its plans are kept between processes; None for nowhere.
@@ -156,6 +157,7 @@ class KernelDevice(Protocol):
     spreads_products: bool
     splits_sums: bool
     aligns_rows: bool
+    joins_launches: bool
     rates: Rates
     writes_over: bool
 

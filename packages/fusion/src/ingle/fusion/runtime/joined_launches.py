@@ -1,4 +1,4 @@
-"""Which launches a device may take as one: neighbours of one flat kernel whose memory is apart.
+"""Which launches a device may take as one: neighbours of one small kernel whose memory is apart.
 
 An optimizer has a kernel for each of its parameters, which takes less time than its launch.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES
-from ..kernel.nest import Nest, is_flat
+from ..kernel.nest import joins
 from ..lowering.nests import NestCall
 from .device import Launch
 
@@ -28,12 +28,6 @@ class TouchedBytes(NamedTuple):
     first: int
     last: int
     written: bool
-
-
-def joins(nest: Nest) -> bool:
-    """Whether launches of a nest may be joined: it is flat, and all that it touches is known."""
-    gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    return is_flat(nest) and not gathers and all(o.row_base is None for o in nest.operands)
 
 
 def spans_of(call: NestCall) -> tuple[TouchedBytes, ...]:

@@ -84,6 +84,7 @@ class KernelBackend(EagerBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    joins_launches = False
     plan_store: PlanStore | None = None
     rates = DESKTOP
     offers: Sequence[Offer] = ()

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.nest import BLOCK, Dots, folds
+from ..kernel.nest import BLOCK, Dots, folds, joins
 from ..lowering.contraction import ContractionCall
 from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
@@ -18,6 +18,9 @@ from ..lowering.operands import Argument
 from ..support.time_slices import tick
 from .arena import LiveBuffer, packed
 from .whole_calls import WholeCall
+
+MOST_BYTES = 1 << 23
+"""Of a value that waits for others of its kind, so that their kernels can be one launch."""
 
 Call: TypeAlias = "NestCall | ContractionCall"
 
@@ -83,24 +86,32 @@ class Schedule:
         return "\n  ".join([head, *lines])
 
 
-def laid_out(sequence: KernelSequence, whole: Mapping[int, WholeCall] | None = None) -> Schedule:
+def laid_out(
+    sequence: KernelSequence, whole: Mapping[int, WholeCall] | None = None, *,
+    joins_launches: bool = False,
+) -> Schedule:  # fmt: skip
     """The steps and their memory.
 
     Args:
         sequence: the calls in order.
         whole: what executables do of the operations that are no kernels, by position.
+        joins_launches: whether small values of neighbours of one nest get memory apart, so that
+            these can be one launch.
     """
-    return _MemoryLayout(sequence, whole or {}).schedule()
+    return _MemoryLayout(sequence, whole or {}, joins_launches).schedule()
 
 
 class _MemoryLayout:
     """Finds memory for what lies between calls."""
 
-    def __init__(self, sequence: KernelSequence, whole: Mapping[int, WholeCall]) -> None:
+    def __init__(
+        self, sequence: KernelSequence, whole: Mapping[int, WholeCall], joins_launches: bool
+    ) -> None:
         self._graph, self._views, calls, self._inline = sequence
         self._calls: list[Call | WholeCall | HostStep] = [
             whole.get(c.position, c) if isinstance(c, HostStep) else c for c in calls
         ]
+        self._joins_launches = joins_launches
         self._by_host = {
             result
             for call in self._calls
@@ -118,11 +129,12 @@ class _MemoryLayout:
         own = self._own()
         first: dict[int, int] = {}
         last: dict[int, int] = {}
-        for at, call in enumerate(calls):
+        for at, (call, run) in enumerate(zip(calls, self._runs(), strict=True)):
             for root, output in self._touched(call):
+                begin, end = run if self._nbytes(root) <= MOST_BYTES else (at, at)
                 if output:
-                    first.setdefault(root, at)
-                last[root] = at
+                    first.setdefault(root, begin)
+                last[root] = end
         spans = [
             LiveBuffer(v, self._nbytes(v), at, last[v])
             for v, at in first.items()
@@ -138,6 +150,20 @@ class _MemoryLayout:
             else:
                 steps.append([call])
         return Schedule(graph, views, steps, offsets, arena, sorted(own), self._inline)
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """For each call the first and the last of the neighbours that may be one launch."""
+        found: list[tuple[int, int]] = []
+        first = 0
+        for at, call in enumerate(self._calls):
+            before = self._calls[at - 1] if at else None
+            if not (
+                self._joins_launches and isinstance(call, NestCall) and joins(call.nest)
+                and isinstance(before, NestCall) and before.nest == call.nest
+            ):  # fmt: skip
+                found += [(first, at - 1)] * (at - first)
+                first = at
+        return found + [(first, len(self._calls) - 1)] * (len(self._calls) - first)
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""

@@ -268,13 +268,13 @@ def at_once(nest: Nest) -> int:
 
 
 def render_many(nest: Nest, name: str, count: int) -> str:
-    """The source of a kernel that does what up to so many launches of a flat nest do.
+    """The source of a kernel that does what up to so many launches of a nest do.
 
     Its argument holds the first block of each, ascending from 0, and behind these their arguments;
     in the place of a launch that is none the first block is one that there is not. What a thread
     computes is what it computes in a launch alone.
     """
-    member = _alone(nest, MEMBER_NAME, MEMBER)
+    member = (grouped if is_wide(nest) else _alone)(nest, MEMBER_NAME, MEMBER)
     return f"""{member}
 struct many_t {{
     int64_t first[{count}];
