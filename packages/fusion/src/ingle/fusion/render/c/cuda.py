@@ -178,6 +178,8 @@ class Member(Cuda):
     group = "block"
 
     def item(self, nest: Nest) -> str:
+        if is_wide(nest):
+            return super().item(nest)
         return "(block * (int64_t)blockDim.x + threadIdx.x)"
 
     def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
