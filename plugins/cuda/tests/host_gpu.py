@@ -98,7 +98,7 @@ float fmaf(float, float, float); float sqrtf(float); float floorf(float); float 
 float truncf(float); float rintf(float); float fabsf(float);
 double fma(double, double, double); double sqrt(double); double floor(double); double ceil(double);
 double trunc(double); double rint(double); double fabs(double);
-float expf(float); float fmaxf(float, float);
+float expf(float); float logf(float); float fmaxf(float, float);
 }
 #define __global__
 #define __device__

@@ -18,7 +18,7 @@ from ingle.fusion import compile, explain
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype, bool_
 from ingle.tensor.errors import BackendError
-from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING, attention_training
 from ingle.testkit.bits import same_bits
 from ingle_cuda import compiler, libraries
 from ingle_cuda.combined_pieces import combine_source
@@ -83,7 +83,9 @@ def test_what_is_taken() -> None:
     assert problem(one, keys, dtype="float64") is None
     assert problem((1, 257), (9, 257)) is None
     assert problem((1, 4), (0, 4)) is None
-    assert problem(one, keys, operation=ATTENTION_TRAINING) is None
+    training = problem(one, keys, operation=ATTENTION_TRAINING)
+    assert training is not None
+    assert training.strides[-1] == (0, 0, 1, 0, 0, 0)
 
 
 def test_heads_that_share_keys_are_rows_of_one_block() -> None:
@@ -141,11 +143,11 @@ def test_kernels_compile() -> None:
     except BackendError as error:
         pytest.skip(str(error))
     shapes = [
-        KernelShape("bfloat16", 64, 64, 1, "bool", False, True, (8, 8, 8)),
-        KernelShape("float16", 24, 5, 2, "float16", True, False, (8, 4, 1)),
-        KernelShape("float32", 256, 72, 1, "bool", False, False, (4, 4, 2)),
+        KernelShape("bfloat16", 64, 64, 1, "bool", False, True, True, (8, 8, 8)),
+        KernelShape("float16", 24, 5, 2, "float16", True, False, False, (8, 4, 1)),
+        KernelShape("float32", 256, 72, 1, "bool", False, False, False, (4, 4, 2)),
     ]
-    for text in (*map(source, shapes), combine_source("float16", 72)):
+    for text in (*map(source, shapes), combine_source("float16", 72, True)):
         assert compiler.machine_code(text, "sm_90")[:4] == b"\x7fELF"
 
 
@@ -214,6 +216,25 @@ def test_bits_in_plain_code_in_graphs_and_in_blocks_of_any_size(backend: HostBac
     backend.offers = (DecodeAttention(backend),)  # which has a block for all four queries
     found = attention(PLAYED, [*given, seen], enable_gqa=True).numpy()
     assert same_bits(found, plain)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [40, 300])
+def test_what_gradients_need(backend: HostBackend, keys: int) -> None:
+    """Whoever differentiates by a weight asks for the logarithms, too."""
+    rng = np.random.default_rng(0)
+    shapes = (2, 2, 3, 8), (2, 2, keys, 8), (2, 2, keys, 4)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    arrays.append(rng.random((3, keys)) < 0.8)
+    arrays[3][1] = False
+    exact = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in arrays]
+    results = []
+    for device, given in ((PLAYED, arrays), ("numpy", exact)):
+        tensors = [it.asarray(a, device=device) for a in given]
+        results.append([t.numpy() for t in attention_training(*tensors)])
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
 @needs_a_compiler

@@ -16,16 +16,23 @@ COMBINE = "combine_pieces"
 
 
 @lru_cache(maxsize=64)
-def combine_source(dtype: str, columns: int) -> str:
+def combine_source(dtype: str, columns: int, lse: bool) -> str:
     """The kernel that does it: a block a row, whose threads share the columns and take every so
     many'th piece.
 
-    Its pointers are that memory and the result; its numbers are those that `HEAD` tells of and the
-    result's strides.
+    Its pointers are that memory and the results; its numbers are those that `HEAD` tells of and the
+    results' strides. The second result is the logarithm of the sum of exponentials.
     """
+    logarithm = f"""
+    const int64_t *const lse_step = out_step + {BATCH + 3};
+    if (column == 0)
+        ((float *)given.buffer[2])[
+            i0 * lse_step[0] + i1 * lse_step[1] + i2 * lse_step[2]
+            + (int64_t)(row / queries) * lse_step[3] + (int64_t)(row % queries) * lse_step[4]
+        ] = logf(total) + level;"""
     of, back = rounded(dtype)
     wide = 1 << (columns - 1).bit_length()
-    struct = "\n".join(given_struct(2, HEAD + BATCH + 3))
+    struct = "\n".join(given_struct(2 + lse, HEAD + (1 + lse) * (BATCH + 3)))
     return f"""{of.helpers}
 {struct}
 static {of.stored} rounded(float x) {{ return {back}; }}
@@ -91,6 +98,6 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {COMBINE}(
         i0 * out_step[0] + i1 * out_step[1] + i2 * out_step[2]
         + (int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4]
         + column * out_step[5]
-    ] = rounded(sum / (total == 0 ? 1 : total));
+    ] = rounded(sum / (total == 0 ? 1 : total));{logarithm if lse else ""}
 }}
 """

@@ -18,7 +18,7 @@ from ingle.fusion.device.kernel_backend import MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import SIZES
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
-from ingle.tensor.ops.neural.attention import ATTENTION
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
 
 from .combined_pieces import COMBINE, combine_source
 from .cudnn import Strides, contiguous, strides_of
@@ -62,18 +62,20 @@ class DecodeProblem(NamedTuple):
         dtype: of queries, keys, values and the result.
         mask: its dtype; empty if there is none.
         causal: whether query i sees the keys up to i only.
+        lse: whether the logarithm of the sum of exponentials is a second result.
         batch: sizes of the axes of heads of keys and values.
         group: heads of queries that share one of these.
         queries, keys: how many; no query sees keys behind these.
         features, columns: of queries and keys, and of values.
-        strides: of queries, keys, values, the mask if there is one, and the result: along `batch`,
-            the group, places, and elements.
+        strides: of queries, keys, values, the mask if there is one, the result, and the logarithms
+            if there are any: along `batch`, the group, places, and elements.
         vectors: elements that are loaded at once of queries, keys and values.
     """
 
     dtype: str
     mask: str
     causal: bool
+    lse: bool
     batch: tuple[int, ...]
     group: int
     queries: int
@@ -130,16 +132,16 @@ class Launches(NamedTuple):
 
 def problem_of(
     op: Op, avals: Sequence[Aval], strides: Sequence[Strides] | None = None,
-    result: Strides | None = None, offsets: Sequence[int] = (0, 0, 0),
+    results: Sequence[Strides] | None = None, offsets: Sequence[int] = (0, 0, 0),
 ) -> DecodeProblem | None:  # fmt: skip
     """The problem of an operation; None for what the kernels do not take.
 
     Args:
         strides: of the tensors that have axes; in C order if none are given.
-        result: strides of the result, likewise.
+        results: strides of the results, likewise.
         offsets: of queries, keys and values from a multiple of 16 bytes, in bytes.
     """
-    if op.operation is not ATTENTION:
+    if op.operation is not ATTENTION and op.operation is not ATTENTION_TRAINING:
         return None
     query, key, value, mask, _ = avals
     dtype = query.dtype.name
@@ -149,13 +151,16 @@ def problem_of(
         return None
     if max(query.shape[-1], value.shape[-1]) > _MOST_FEATURES:
         return None
-    (out,) = infer(op, avals)
-    tensors = [query, key, value, *([mask] if mask.shape else []), out]
-    given = [*(strides or [contiguous(a.shape) for a in tensors[:-1]])]
-    given.append(result or contiguous(out.shape))
+    out, *lse = made = infer(op, avals)
+    tensors = [query, key, value, *([mask] if mask.shape else [])]
+    given = [*(strides or [contiguous(a.shape) for a in tensors])]
+    given += results or [contiguous(a.shape) for a in made]
+    tensors += [out, *[a._replace(shape=(*a.shape, 1)) for a in lse]]
+    given = [*given[:-1], (*given[-1], 0)] if lse else given
     places = query.shape[-2], key.shape[-2]
-    own = [query.shape[-2:], key.shape[-2:], value.shape[-2:], places, out.shape[-2:]]
-    own = own if mask.shape else [*own[:3], own[4]]
+    own = [a.shape[-2:] for a in tensors]
+    if mask.shape:
+        own[3] = places
     lead = out.shape[:-2]
     lying = [
         _along((*lead, *sizes), a.shape, steps)
@@ -177,8 +182,8 @@ def problem_of(
         )
     ]
     return DecodeProblem(
-        dtype, mask.dtype.name if mask.shape else "", causal, batch, shared, places[0], keys,
-        query.shape[-1], value.shape[-1], tuple(every), (vectors[0], vectors[1], vectors[2]),
+        dtype, mask.dtype.name if mask.shape else "", causal, bool(lse), batch, shared, places[0],
+        keys, query.shape[-1], value.shape[-1], tuple(every), (vectors[0], vectors[1], vectors[2]),
     )  # fmt: skip
 
 
@@ -256,21 +261,24 @@ def launches_of(problem: DecodeProblem, processors: int) -> Launches | None:
     if heads * blocks * pieces > _LARGEST:
         return None
     head = [*problem.batch, blocks, pieces, rows, problem.queries, problem.keys, 0]
-    strides = [step for steps in problem.strides for step in steps]
+    result = len(problem.strides) - 1 - problem.lse
+    results = tuple(range(result, len(problem.strides)))
+    own = problem.strides if pieces == 1 else problem.strides[: result + 1]
+    strides = [step for steps in own for step in steps]
     shape = KernelShape(
-        problem.dtype, problem.features, columns, each, problem.mask, problem.causal, pieces == 1,
-        problem.vectors,
+        problem.dtype, problem.features, columns, each, problem.mask, problem.causal,
+        problem.lse and pieces == 1, pieces == 1, problem.vectors,
     )  # fmt: skip
-    result, lines = len(problem.strides) - 1, heads * rows
+    lines = heads * rows
     first = KernelLaunch(
-        source(shape), NAME, (*range(result), result if pieces == 1 else SCRATCH),
+        source(shape), NAME, (*range(result), *(results if pieces == 1 else [SCRATCH])),
         (*head, *strides), heads * blocks * pieces, min(-(-problem.keys // WARP) * WARP, THREADS),
     )  # fmt: skip
     if pieces == 1:
         return Launches((first,), 0)
     second = KernelLaunch(
-        combine_source(problem.dtype, columns), COMBINE, (SCRATCH, result),
-        (*head, *problem.strides[-1]), lines, THREADS,
+        combine_source(problem.dtype, columns, problem.lse), COMBINE, (SCRATCH, *results),
+        (*head, *[step for steps in problem.strides[result:] for step in steps]), lines, THREADS,
     )  # fmt: skip
     return Launches((first, second), 4 * lines * pieces * (columns + 2))
 
@@ -300,8 +308,8 @@ class DecodeAttention:
             return None
         size = call.avals[0].dtype.itemsize
         offsets = [a.offset * size % BYTES for a in call.operands[:3]]
-        (result,) = call.outputs
-        found = self._of(call.op, call.avals, call.strides, result.strides, offsets)
+        results = tuple([a.strides for a in call.outputs])
+        found = self._of(call.op, call.avals, call.strides, results, offsets)
         return None if found is None else found.scaled(scale)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -338,12 +346,12 @@ class DecodeAttention:
         return self._of(op, avals, strides, None, [h.address % BYTES for h in handles[:3]])
 
     def _of(
-        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides], result: Strides | None,
-        offsets: Sequence[int],
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],
+        results: tuple[Strides, ...] | None, offsets: Sequence[int],
     ) -> Launches | None:  # fmt: skip
-        key = op, *avals, *strides, result, *offsets
+        key = op, *avals, *strides, results, *offsets
         if key not in self._known:
-            problem = problem_of(op, avals, strides, result, offsets)
+            problem = problem_of(op, avals, strides, results, offsets)
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = problem and launches_of(problem, self._backend.limits.processors)

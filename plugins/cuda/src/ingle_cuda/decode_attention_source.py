@@ -45,6 +45,7 @@ class KernelShape(NamedTuple):
         rows: of queries that a block takes.
         mask: its dtype; empty if there is none.
         causal: whether query i sees the keys up to i only.
+        lse: whether it writes the logarithm of the sum of exponentials, too.
         whole: whether a block has all keys of its rows, and writes the result.
         vectors: elements of a load of queries, of keys and of values.
     """
@@ -55,6 +56,7 @@ class KernelShape(NamedTuple):
     rows: int
     mask: str
     causal: bool
+    lse: bool
     whole: bool
     vectors: tuple[int, int, int]
 
@@ -63,9 +65,9 @@ class KernelShape(NamedTuple):
 def source(shape: KernelShape) -> str:
     """The kernel, for any number of queries and keys and any strides.
 
-    Its pointers are the queries, keys, values, the mask if there is one, and the result or the
+    Its pointers are the queries, keys, values, the mask if there is one, and the results or the
     memory for what pieces have found (see `combined_pieces`). The numbers that `HEAD` tells of are
-    followed by strides: of queries, of keys, of values, of the mask and of the result, along the
+    followed by strides: of queries, of keys, of values, of the mask and of the results, along the
     axes of the batch, groups, places, and elements.
     """
     of, back = rounded(shape.dtype)
@@ -73,6 +75,8 @@ def source(shape: KernelShape) -> str:
     keys, values = split_of(shape.features, shape.dtype), split_of(shape.columns, shape.dtype)
     ahead = [loads_ahead(split, rows) for split in (keys, values)]
     names = ["query", "key", "value", *(["mask"] if shape.mask else []), "out"]
+    made = len(names) - 1
+    names += ["lse"] if shape.lse else []
     strides = {name: HEAD + n * (BATCH + 3) for n, name in enumerate(names)}
     struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
     vectors = dict(zip(names, shape.vectors, strict=False))
@@ -89,9 +93,11 @@ def source(shape: KernelShape) -> str:
         f" + i2 * {name}_step[2];"
         for name, at in strides.items()
     )
-    result = f"{of.stored} *const out = ({of.stored} *)given.buffer[{len(names) - 1}] + out_at;"
+    result = f"{of.stored} *const out = ({of.stored} *)given.buffer[{made}] + out_at;"
     if not shape.whole:
-        result = f"float *const found = (float *)given.buffer[{len(names) - 1}];"
+        result = f"float *const found = (float *)given.buffer[{made}];"
+    if shape.lse:
+        result += f"\n    float *const lse = (float *)given.buffer[{made + 1}] + lse_at;"
     return f"""{of.helpers}
 {struct}
 static float widened({of.stored} x) {{ return {of.shown}; }}
@@ -324,9 +330,14 @@ __shared__ int any;
 def _written(shape: KernelShape) -> str:
     """Where a column of a row goes: into the result, or into memory for the second kernel."""
     if shape.whole:
-        return """\
+        logarithm = """
+        if (column == 0)
+            lse[(int64_t)(row / queries) * lse_step[3] + (int64_t)(row % queries) * lse_step[4]] =
+                logf(total) + level;"""
+        return f"""\
 out[(int64_t)(row / queries) * out_step[3] + (int64_t)(row % queries) * out_step[4]
-            + column * out_step[5]] = rounded(all / (total == 0 ? 1 : total));"""
+            + column * out_step[5]] = rounded(all / (total == 0 ? 1 : total));\
+{logarithm if shape.lse else ""}"""
     return f"""\
 float *const line =
             found + ((batch * count + row) * at[{BATCH + 1}] + piece) * {shape.columns + 2};
