@@ -59,8 +59,8 @@ def scale_near(source: Source, dtype: str) -> str:
     body = [
         f"const int{width}_t whole = {to_bits}(n + {large}) - {pattern};",
         "/* A number that is none has no exponent either, and stays none. */",
-        f"const int{width}_t half = whole >> 1, rest = whole - half;",
-        f"const {kind} first = {to_float}((uint{width}_t)(half + {bias}) << {places});",
+        f"const int{width}_t part = whole >> 1, rest = whole - part;",  # OpenCL has `half`
+        f"const {kind} first = {to_float}((uint{width}_t)(part + {bias}) << {places});",
         f"return x * first * {to_float}((uint{width}_t)(rest + {bias}) << {places});",
     ]
     name = f"scale_near_{dtype}"
