@@ -157,3 +157,41 @@ def test_copies_onto_themselves_are_not_launched(
     assert found[3].tolist() == [1.0] * 8
     assert found.sum() == 8.0
     assert made.joins
+
+
+def summed(folder: Path, monkeypatch: pytest.MonkeyPatch, joins: bool) -> tuple[list[Any], int]:
+    """Rows less what is summed over them, for several matrices, and how many kernels there are."""
+    gpu = HostGpu(folder)
+    made = opened(gpu, PLAYED, monkeypatch)
+    made.joins = made.joins_launches = joins
+    rng = np.random.default_rng(1)
+    given = [
+        it.asarray(rng.standard_normal(shape).astype(np.float32), device=PLAYED)
+        for columns in (40, 130, 40, 7)
+        for shape in ((256, columns), (columns,))
+    ]
+
+    @compile
+    def step(*tensors: it.Tensor) -> list[it.Tensor]:
+        found = []
+        for x, bias in zip(*[iter(tensors)] * 2, strict=True):
+            found += [it.tanh(x) * 2.0, bias - 0.1 * it.sum(it.tanh(x), axis=0)]
+        return found
+
+    for t in given:
+        t.numpy()
+    gpu.counts.clear()
+    found = [t.numpy() for t in step(*given)]
+    return found, gpu.counts["launched"]
+
+
+@needs_a_compiler
+def test_sums_of_blocks_that_nothing_waits_for_are_one_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come last, whatever comes between them in the function."""
+    (found, launched), (alone, launched_alone) = (
+        summed(tmp_path, monkeypatch, joins) for joins in (True, False)
+    )
+    assert same(found, alone)
+    assert launched <= launched_alone - 3
