@@ -7,7 +7,7 @@ Numbers travel to kernels as 64-bit integers:
 ('0x3f800000', -1)
 """
 
-from ..kernel.nest import joins as joins
+from ..kernel.joining import joins as joins
 from ..runtime.joined_launches import TouchedBytes as TouchedBytes
 from ..runtime.joined_launches import apart as apart
 from ..runtime.joined_launches import apart_in_plan as apart_in_plan

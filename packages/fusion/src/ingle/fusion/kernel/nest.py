@@ -314,20 +314,6 @@ def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:
     return () if isinstance(stage, Row) else stage.columns
 
 
-def joins(nest: Nest) -> bool:
-    """Whether launches of a nest may be joined: it is flat or adds up sums of blocks, and all that
-    it touches is known."""
-    gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    one = is_flat(nest) or adds_up(nest)
-    return one and not gathers and all(o.row_base is None for o in nest.operands)
-
-
-def adds_up(nest: Nest) -> bool:
-    """Whether a nest adds up sums of blocks, each of its few columns for itself."""
-    reductions = [c for s in nest.stages if isinstance(s, Reduce) for c, _ in s.reductions]
-    return nest.lanes == "outer" and bool(reductions) and set(reductions) == {"totals"}
-
-
 def in_blocks(nest: Nest) -> bool:
     """Whether the units of work are blocks of rows, since something is summed over rows."""
     return any(columns_of(stage) for stage in nest.stages)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES
-from ..kernel.nest import joins
+from ..kernel.joining import joins
 from ..lowering.nests import NestCall
 from .device import Launch
 

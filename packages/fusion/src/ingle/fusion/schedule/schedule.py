@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.nest import BLOCK, Dots, folds, joins
+from ..kernel.joining import joins
+from ..kernel.nest import BLOCK, Dots, folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 
-from ..kernel.nest import Nest, joins
+from ..kernel.joining import joins
+from ..kernel.nest import Nest
 from ..lowering.nests import NestCall
 from .schedule import MOST_BYTES, Call, HostStep, KernelSequence, touched
 
