@@ -29,8 +29,8 @@ from ingle.tensor.programs import Program
 from ..fusion import Fusion
 from ..grouping.legality import Legality
 from ..ir.graph import Graph
-from ..ir.movement import COPIES, copy_calls, moved_view, pieces
-from ..ir.views import View, strides_of
+from ..ir.movement import COPIES
+from ..ir.views import strides_of
 from ..kernel.nest import Nest, units
 from ..passes.convolutions import WindowProblem
 from ..render.c import cuda, opencl, source
@@ -44,6 +44,7 @@ from .device_handles import MemoryHandle as MemoryHandle
 from .device_handles import StridedHandle as StridedHandle
 from .graph_plans import GraphPlans
 from .launch import bits_of_number, compiled_launches
+from .moving import copy, moved, placed
 from .offers import Offer, taker
 from .pending_checks import PendingChecks
 from .plan_codegen import LinearPlan
@@ -174,9 +175,9 @@ class KernelBackend(EagerBackend):
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation, as a plan of its own where kernels can be generated."""
         if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
-            moved = self._moved(op, inputs)
-            if moved is not None:
-                return (moved,)
+            found = moved(self, op, inputs)
+            if found is not None:
+                return (found,)
         key = (op, *[(type(x) is Scalar, x.shape, x.dtype) for x in inputs])
         plan = self._alone.get(key, _UNKNOWN)
         if plan is _UNKNOWN:
@@ -198,16 +199,16 @@ class KernelBackend(EagerBackend):
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         for x in inputs if self.checks is not None else ():
             if not isinstance(x, Scalar):
-                self._ensure(x)
+                self.ensure(x)
         if self.has_custom_kernel(op, avals):
             return self._by_own_kernel(op, inputs, avals)
         offer = taker(self.offers, op, avals)
         if offer is not None:
             return offer.run(op, inputs)
         if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
-            moved = self._moved(op, inputs)
-            if moved is not None:
-                return (moved,)
+            found = moved(self, op, inputs)
+            if found is not None:
+                return (found,)
         if op.operation.body is not None:
             return call_staged(self, execute_body, op, inputs, self.device)
         results = infer(op, inputs) if not op.operation.traits.dynamic_shape else ()
@@ -321,9 +322,9 @@ class KernelBackend(EagerBackend):
     def viewed(self, handle: Handle, aval: Aval, strides: Sequence[int], offset: int) -> Handle:
         """A handle of strided elements of another's memory."""
         assert isinstance(handle, MemoryHandle)
-        self._ensure(handle)
+        self.ensure(handle)
         address = handle.address + offset * handle.dtype.itemsize
-        return self._placed(aval, handle.memory, address, strides)
+        return placed(self, aval, handle.memory, address, strides)
 
     def flag(self, handle: Ordered) -> bool:
         """The one bool of a value that a kernel wrote."""
@@ -341,7 +342,7 @@ class KernelBackend(EagerBackend):
         found = [True in self.download(handle) for handle in handles]
         return lambda: found
 
-    def _ensure(self, handle: Any) -> None:
+    def ensure(self, handle: Any) -> None:
         """Raises what is known to have gone wrong in the making of a value."""
         if self.checks is not None and handle.check is not None:
             self.checks.ensure(handle)
@@ -357,12 +358,12 @@ class KernelBackend(EagerBackend):
 
     def in_order(self, handle: Handle) -> MemoryHandle:
         """The handle, or a copy of it whose elements lie in C order."""
-        self._ensure(handle)
+        self.ensure(handle)
         if isinstance(handle, MemoryHandle):
             return handle
         assert isinstance(handle, StridedHandle), handle
         copied = self.empty(Aval(handle.shape, handle.dtype))
-        self._copy(handle, strides_of(handle.shape), copied.address)
+        copy(self, handle, strides_of(handle.shape), copied.address)
         return copied
 
     def kernel(self, source: Nest | str, name: str = NAME) -> Any:
@@ -388,47 +389,6 @@ class KernelBackend(EagerBackend):
         """A nest in the backend's language."""
         return RENDERERS[self.language](nest, NAME)
 
-    # Movement --------------------------------------------------------------------------------
-
-    def _placed(self, aval: Aval, memory: Any, address: int, strides: Sequence[int]) -> Handle:
-        if View(0, aval.shape, tuple(strides)).contiguous:
-            return MemoryHandle(self, aval, memory, address)
-        return StridedHandle(self, aval, memory, address, strides)
-
-    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Handle | None:
-        """A view, or a value put together by copies; None where movement takes a kernel."""
-        aval = infer(op, inputs)[0]
-        first = op.operation.traits.starts
-        if first is not None:
-            inputs = [*inputs[:first], *[self._number(x) for x in inputs[first:]]]
-        if op.operation.traits.access in COPIES:
-            out = self.empty(aval)
-            strides = strides_of(aval.shape)
-            for number, offset, steps in pieces(op, inputs, aval, strides):
-                address = out.address + offset * aval.dtype.itemsize
-                self._copy(inputs[number], steps, address)
-            return out
-        source: Any = inputs[0]
-        self._ensure(source)
-        view = moved_view(op, inputs, View(0, source.shape, _strides(source)))
-        if view is None:
-            ordered = self.in_order(source)
-            return MemoryHandle(self, aval, ordered.memory, ordered.address)
-        address = source.address + view.offset * aval.dtype.itemsize
-        return self._placed(aval, source.memory, address, view.strides)
-
-    def _number(self, x: Handle | Scalar) -> Scalar:
-        """Where a piece begins, which may have been computed."""
-        return x if isinstance(x, Scalar) else Scalar(self.download(x).item(), x.dtype)
-
-    def _copy(self, source: Any, steps: Sequence[int], address: int) -> None:
-        """Copies the elements of a handle to an address, with other strides."""
-        self._ensure(source)
-        own = _strides(source)
-        for nest, sizes, args, offsets in copy_calls(source.shape, source.dtype, own, steps):
-            places = [source.address + offsets[0], address + offsets[1]]
-            self.run_nest(nest, sizes, places, args)
-
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     """A host array at the start of a cache line: the bits of libraries depend on where it lies."""
@@ -436,7 +396,3 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
     return np.ndarray(shape, dtype, memory.data, start)
-
-
-def _strides(handle: Any) -> tuple[int, ...]:
-    return handle.strides if isinstance(handle, StridedHandle) else strides_of(handle.shape)
