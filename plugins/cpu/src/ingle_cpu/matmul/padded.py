@@ -176,12 +176,7 @@ class _Pad(PanelCode):
         before = self._until(first, "0")
         stop = self._until(first, seen)
         self._clear(to, "0", before)
-        begin = w.let("begin", f"add i64 {first}, {self._times(before, str(self.phases))}")
-        apart = w.let("apart", f"sub i64 {seen}, {begin}")
-        whole = w.let("whole", f"sdiv i64 {apart}, {self.phases * self.lanes}")
-        whole = w.call("whole", "i64", "llvm.smax.i64", f"i64 {whole}", "i64 0")
-        whole = w.let("whole", f"add i64 {before}, {self._times(whole, str(self.lanes))}")
-        whole = w.call("whole", "i64", "llvm.smin.i64", f"i64 {whole}", f"i64 {stop}")
+        whole = self._whole(first, seen, before, stop)
 
         def copied(i: str, masked: bool) -> None:
             x = w.let("x", f"add i64 {first}, {self._times(i, str(self.phases))}")
@@ -204,13 +199,25 @@ class _Pad(PanelCode):
             copied(i, True)
             return []
 
-        # Windows may see less of the row than it has.
-        counted = w.let("whole", f"sub i64 {whole}, {before}")
-        counted = w.let("counted", f"and i64 {counted}, {-self.lanes}")
-        whole = w.let("whole", f"add i64 {before}, {counted}")
         w.loop("some", before, whole, str(self.lanes), [], some)
         w.loop("rest", whole, stop, str(self.lanes), [], rest)
         self._clear(to, stop)
+
+    def _whole(self, first: str, seen: str, before: str, stop: str) -> str:
+        """Where whole vectors end that are read from place `before` on.
+
+        They end inside of the row, and before place `stop`: windows may see less than there is.
+        """
+        w = self.writer
+        begin = w.let("begin", f"add i64 {first}, {self._times(before, str(self.phases))}")
+        there = w.let("there", f"sub i64 {seen}, {begin}")
+        there = w.let("there", f"sdiv i64 {there}, {self.phases * self.lanes}")
+        there = w.call("there", "i64", "llvm.smax.i64", f"i64 {there}", "i64 0")
+        there = self._times(there, str(self.lanes))
+        asked = w.let("asked", f"sub i64 {stop}, {before}")
+        fewer = w.call("fewer", "i64", "llvm.smin.i64", f"i64 {there}", f"i64 {asked}")
+        fewer = w.let("fewer", f"and i64 {fewer}, {-self.lanes}")
+        return w.let("whole", f"add i64 {before}, {fewer}")
 
     def _until(self, first: str, end: str) -> str:
         """How many elements from number `first` on lie before number `end`, `wide` at most."""
