@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 MARKERS = (
-    "slow: takes seconds; `nox -f nox.py -s slow` runs it on every change, apart from the rest",
+    "slow: takes seconds; `nox -f nox.py -s slow` runs it, a part of them on every change",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
     "sampled(every, slow=4): of its sets of parameters one in `every` runs with all tests; of the "
     "others one in `slow` is slow (0: none is), and the rest nightly",
@@ -26,6 +26,12 @@ MARKERS = (
 PEERS = ("torch", "jax", "scipy", "mpmath", "safetensors", "transformers")
 """Libraries that tests compare with, and that may be absent."""
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", metavar="K/N", default="1/1", help="the part K of N of the tests that are slow"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,8 +61,8 @@ def pytest_pycollect_makeitem(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what `sampled` leaves for later, before `-m` chooses.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what `sampled` leaves for later, before `-m` chooses, and leaves out other parts.
 
     The first set of parameters always runs. Which others do hangs on their names alone: counting
     would choose one dtype only where dtypes alternate.
@@ -71,6 +77,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for tier in tiers - {""}:
                 item.add_marker(tier)
         started.add(test)
+    part = config.getoption("--part")
+    left = [one for one in items if one.get_closest_marker("slow") and not is_in(part, one.nodeid)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        gone = {id(one) for one in left}
+        items[:] = [one for one in items if id(one) not in gone]
+
+
+def is_in(part: str, test: str) -> bool:
+    """Whether a part, such as 2/3, has a test: that hangs on its name, and not on `sampled`."""
+    number, count = map(int, part.split("/"))
+    return zlib.crc32(test[::-1].encode()) % count == number % count
 
 
 def tier_of(name: str, every: int, slow: int = 4) -> str:

@@ -87,7 +87,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """The tests that take seconds each, on every change."""
+    """The tests that take seconds each; with `-- --part K/N` one part of them, as changes do."""
     develop(session)
     session.run(
         "python", "-m", "pytest", "-n", "auto", "-m", "slow and not nightly", *session.posargs
@@ -197,7 +197,7 @@ def standard(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """What takes too long for every change: long tests, every sample, the benchmarks."""
     develop(session)
-    session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
+    session.run("python", "-m", "pytest", "-m", "slow or nightly", *session.posargs)
     for name in PLUGINS:
         check_backends(session, name, "--tier=full", "--ingle-table")
     session.run("python", "bench/run.py", "--systems", "ingle-cpu,ingle-cpu-eager,numpy,torch")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,6 +86,9 @@ class Item:
         self.nodeid = f"test_file.py::{name}"
         self.marks: list[str] = []
 
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
         yield pytest.mark.sampled(1000, slow=1).mark
 
@@ -92,8 +96,33 @@ class Item:
         self.marks.append(name)
 
 
+class Config:
+    """A configuration, as far as choosing looks at it."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        self.hook = SimpleNamespace(pytest_deselected=lambda items: None)
+
+    def getoption(self, name: str) -> str:
+        assert name == "--part"
+        return self.part
+
+
+def test_parts_have_all_slow_tests_once_and_each_has_the_others() -> None:
+    names = [f"test_a[{n}]" for n in range(600)] + ["test_b"]
+    parts = []
+    for part in ("1/3", "2/3", "3/3"):
+        items = [Item(name) for name in names]
+        conftest.pytest_collection_modifyitems(Config(part), items)
+        parts.append({item.name for item in items})
+        always = {item.name for item in items if not item.marks}
+    assert set.union(*parts) == {*names}
+    assert set.intersection(*parts) == always
+    assert all(150 < len(part) < 250 for part in parts)
+
+
 def test_the_first_set_of_parameters_is_never_left_out() -> None:
     names = ("test_a[0]", "test_a[1]", "test_a[2]", "test_b", "test_c[0]")
     items = [Item(name) for name in names]
-    conftest.pytest_collection_modifyitems(items)
+    conftest.pytest_collection_modifyitems(Config("1/1"), items)
     assert [item.marks for item in items] == [[], ["slow"], ["slow"], [], []]

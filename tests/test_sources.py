@@ -143,6 +143,7 @@ def test_a_class_name_has_one_meaning(compiler: Member) -> None:
 
 READY_AT_ONCE = {
     "Cublas": "opens the library, and checks that it did",
+    "CublasLt": "opens the library, and checks that it did",
     "DiskStore": "opens its folder",
     "Generator": "starts its stream",
     "Inquiry": "notes that symbols are positive",

@@ -154,8 +154,9 @@ def _rows_of(
 
 def _widens(graph: Graph, node: Node) -> bool:
     """Whether a node has halves as float32."""
-    name = node.op.operation.name
-    return name == "astype" and graph.values[node.args[0]].aval.dtype.name in HALVES
+    return (
+        node.op.operation.name == "astype" and graph.values[node.args[0]].aval.dtype.name in HALVES
+    )
 
 
 def _row_group(graph: Graph, grouping: Grouping, rows: SummedRows) -> Group | None:

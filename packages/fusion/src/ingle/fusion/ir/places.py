@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from math import gcd
 from typing import NamedTuple
 
 from .merge_axes import merged
 from .views import strides_of
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
     """Where all elements of a value lie in another one.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
         None where no strides say that. Along an axis of one element they are 0.
 
-        >>> rows = Place(7, (4, 6), (10, 1), 3)
+        >>> rows = Placement(7, (4, 6), (10, 1), 3)
         >>> rows.of((4, 2, 3), (6, 3, 1), 0)
         ((10, 3, 1), 3)
         >>> rows.of((2, 3), (12, 2), 7)
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 def place_of(
     target: int, sizes: Sequence[int], source: Sequence[int], strides: Sequence[int], offset: int
-) -> Place | None:
+) -> Placement | None:
     """The place of a value that loops copy; None if they do not visit it as dense memory.
 
     Args:
@@ -74,7 +74,7 @@ def place_of(
         strides, offset: of the other value.
 
     >>> place_of(7, (2, 3, 4), (4, 8, 1), (12, 4, 1), 5)
-    Place(target=7, sizes=(3, 2, 4), strides=(4, 12, 1), offset=5)
+    Placement(target=7, sizes=(3, 2, 4), strides=(4, 12, 1), offset=5)
     """
     loops = sorted(
         [
@@ -88,7 +88,7 @@ def place_of(
     if steps != strides_of(long) or any(step <= 0 for step in there):
         return None
     axes = merged(long, [steps, there])
-    return Place(target, axes.sizes, axes.strides[1], offset)
+    return Placement(target, axes.sizes, axes.strides[1], offset)
 
 
 class Box(NamedTuple):
@@ -117,7 +117,7 @@ class Box(NamedTuple):
         if last < begin or end < first:
             return False
         (run, steps), (length, others) = self._runs(), other._runs()
-        window = gcd(*steps, *others)
+        window = math.gcd(*steps, *others)
         at, there = self.offset % window if window else 0, other.offset % window if window else 0
         if not window or at + run > window or there + length > window:
             return True

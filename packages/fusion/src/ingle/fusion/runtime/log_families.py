@@ -92,13 +92,13 @@ class LogFamilies:
 
 
 class Durations:
-    """How long something took each time; only the mean is kept."""
+    """How long something took each time; only the average is kept."""
 
     def __init__(self) -> None:
         self._count, self._seconds = 0, 0.0
 
     @property
-    def mean(self) -> float:
+    def average(self) -> float:
         """Seconds; 0 where it has not happened."""
         return self._seconds / max(self._count, 1)
 
@@ -184,7 +184,7 @@ class LogFamily:
         if self._impossible:
             return None
         if self.serves:
-            if self._filling.mean > DEAREST * self.alone.mean:
+            if self._filling.average > DEAREST * self.alone.average:
                 return None
             found = self._filled(example, prepare)
             if found is not None:

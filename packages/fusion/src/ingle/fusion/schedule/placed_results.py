@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.graph import Graph
-from ..ir.places import Box, Place, place_of
+from ..ir.places import Box, Placement, place_of
 from ..kernel.nest import Map, Row
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
@@ -34,7 +34,7 @@ MOST_WRITES = 64
 """Calls that write one value, up to which each is held against each."""
 
 
-class _Copy(NamedTuple):
+class _CopiedResult(NamedTuple):
     """A call that copies all of a value.
 
     Attributes:
@@ -45,7 +45,7 @@ class _Copy(NamedTuple):
 
     number: int
     source: int
-    place: Place
+    place: Placement
 
 
 class Placed(NamedTuple):
@@ -87,10 +87,10 @@ def placed_results(
         made: the device's own operations as calls, by position, with results in C order.
         takes: whether the device does a call, wherever its results lie.
     """
-    return _Search(sequence, made, takes).placed()
+    return _PlaceSearch(sequence, made, takes).placed()
 
 
-class _Search:
+class _PlaceSearch:
     def __init__(
         self, sequence: KernelSequence, made: Mapping[int, WholeCall],
         takes: Callable[[WholeCall], bool],
@@ -163,13 +163,13 @@ class _Search:
         return argument
 
 
-def _copies(sequence: KernelSequence, made: Mapping[int, WholeCall]) -> dict[int, _Copy]:
+def _copies(sequence: KernelSequence, made: Mapping[int, WholeCall]) -> dict[int, _CopiedResult]:
     """Copies of what whole calls give, and of what such copies fill, by the value that is copied.
 
     None of them writes where another call writes, too.
     """
     given = {a.root for call in made.values() for a in call.outputs}
-    found: dict[int, _Copy] = {}
+    found: dict[int, _CopiedResult] = {}
     filled: set[int] = set()
     for number, call in enumerate(sequence.calls):
         copy = _copy_of(sequence.graph, number, call, given)
@@ -184,7 +184,7 @@ def _copies(sequence: KernelSequence, made: Mapping[int, WholeCall]) -> dict[int
 
 def _copy_of(
     graph: Graph, number: int, call: Call | HostStep, given: Container[int]
-) -> _Copy | None:
+) -> _CopiedResult | None:
     """What a call copies, if it does nothing else.
 
     Args:
@@ -207,7 +207,7 @@ def _copy_of(
         return None
     strides = call.strides
     place = place_of(target.root, call.sizes, strides[0], strides[1], target.offset)
-    return None if place is None else _Copy(number, source.root, place)
+    return None if place is None else _CopiedResult(number, source.root, place)
 
 
 def _adds_zero(graph: Graph, call: NestCall) -> bool:
