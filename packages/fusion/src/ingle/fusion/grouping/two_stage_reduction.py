@@ -154,9 +154,8 @@ def _rows_of(
 
 def _widens(graph: Graph, node: Node) -> bool:
     """Whether a node has halves as float32."""
-    return (
-        node.op.operation.name == "astype" and graph.values[node.args[0]].aval.dtype.name in HALVES
-    )
+    converts = node.op.operation.traits.laws.converts
+    return converts and graph.values[node.args[0]].aval.dtype.name in HALVES
 
 
 def _row_group(graph: Graph, grouping: Grouping, rows: SummedRows) -> Group | None:
@@ -204,7 +203,7 @@ def in_two_steps(graph: Graph, chosen: Sequence[int]) -> Graph:
                 made = new.node(OPERATIONS["reshape"].op(shape=shape), made)
         else:
             made = new.append(node.op, args, [graph.values[r].aval for r in node.results])
-            if node.op.operation.name == "astype":
+            if node.op.operation.traits.laws.converts:
                 wide[args[0], node.op] = made[0]
         place.update(zip(node.results, made, strict=True))
     new.outputs = there(graph.outputs)
