@@ -25,7 +25,7 @@ class Dialect(Protocol):
         """The qualifier of pointers into operand `k`, with a blank behind it."""
         ...
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         """The kernel's head, its brace, and what makes `begin` and `end`."""
         ...
 
@@ -57,6 +57,14 @@ class GroupDialect(Dialect, Protocol):
     local: str
     local_barrier: str
     barrier: str
+
+
+class WaitingDialect(GroupDialect, Protocol):
+    """A language whose kernels begin while those before them end, and wait for these."""
+
+    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+        """The same, with what is done before the wait."""
+        ...
 
 
 class C11:
@@ -100,7 +108,7 @@ class C11:
     def memory(self, k: int) -> str:
         return ""
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         return [
             f"INGLE_EXPORT void {name}(void **pointers, const int64_t *args,",
             "    int64_t begin, int64_t end, int64_t worker)",

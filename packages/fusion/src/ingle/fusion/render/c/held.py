@@ -35,7 +35,7 @@ from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from ..leaves import Environment
 from . import helpers
-from .dialect import GroupDialect
+from .dialect import WaitingDialect
 from .groups import MOST
 from .held_lengths import (
     ANY_LAUNCH,
@@ -73,7 +73,7 @@ _LONGEST_CODE = 160
 """Instructions for an element, in all stages: they are written 64 times."""
 
 
-def held(nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH) -> str:
+def held(nest: Nest, name: str, dialect: WaitingDialect, holding: Holding = ANY_LAUNCH) -> str:
     """The source of a kernel that holds rows where it may."""
     validate(nest)
     return HeldNest(nest, name, dialect, holding).render()
@@ -94,7 +94,7 @@ class HeldNest(PairNest):
     """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
 
     def __init__(
-        self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH
+        self, nest: Nest, name: str, dialect: WaitingDialect, holding: Holding = ANY_LAUNCH
     ) -> None:
         super().__init__(nest, name, dialect, holding)
         self._holding = False
@@ -141,12 +141,14 @@ class HeldNest(PairNest):
 
     # -- the kernel --------------------------------------------------------------------------
 
-    def ahead(self) -> Sequence[str]:
-        """Matrices on their way to the cache of all multiprocessors, since what they are multiplied
-        by is still computed: nobody's values are read there, so it doesn't matter who writes them.
-        """
+    def opening(self) -> Sequence[str]:
+        return self.dialect.opening(self.nest, self.name, self._ahead_of_others())
+
+    def _ahead_of_others(self) -> list[str]:
+        """Has matrices on their way to the cache of all multiprocessors while what they are
+        multiplied by is still computed. Nothing is read there: it doesn't matter who writes it."""
         if not self._streams or self.nest.outer != 1:
-            return ()
+            return []
         lines: list[str] = []
         length = self._argument(self.layout.inner)
         for k in sorted(self._readers):

@@ -81,7 +81,7 @@ class OpenCL:
     def memory(self, k: int) -> str:
         return "__global "
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         count = len(nest.operands)
         buffers = [f"__global uint8_t *buffer{k}, " for k in range(count)]
         at = count + len(nest.scalars)
@@ -141,7 +141,7 @@ class MemberFunction(OpenCL):
     Operands come as pointers to their first element, the scalars in an array.
     """
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         buffers = [f"__global uint8_t *buffer{k}, " for k in range(len(nest.operands))]
         return [
             f"static void {name}({''.join(buffers)}__global const int64_t *args,",
@@ -166,7 +166,7 @@ class EpilogueFunction(OpenCL):
     def memory(self, k: int) -> str:
         return super().memory(k) if k else ""
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         buffers = [f"__global uint8_t *buffer{k}, " for k in range(1, len(nest.operands))]
         return [
             f"static void {name}({self.tile(nest)} *tile, {''.join(buffers)}",

@@ -42,16 +42,16 @@ class NestRenderer:
         body = self.body()
         lines = [
             *self._comment(),
-            *self.dialect.opening(self.nest, self.name, self.ahead()),
+            *self.opening(),
             *[f"    {line}" for line in self.head.lines()],
             *[f"    {line}" for line in body.lines()],
             "}",
         ]
         return self.source.text("\n".join(lines))
 
-    def ahead(self) -> Sequence[str]:
-        """What is done before the first access to memory, which others may still write."""
-        return ()
+    def opening(self) -> Sequence[str]:
+        """The kernel's head, its brace, and what makes `begin` and `end`."""
+        return self.dialect.opening(self.nest, self.name)
 
     def body(self) -> Scope:
         """The loops, after everything that is declared in front of them is in `head`."""
