@@ -19,8 +19,8 @@ class TrainingError(IngleError, RuntimeError):
     Traceback (most recent call last):
         ...
     ingle.train.errors.TrainingError: Learner: a batch must be (inputs, targets), got Tensor; \
-arrays become batches in Loader(ArrayDataset(x, y), 32, shuffle=True); override Learner.forward for \
-batches of another form
+arrays become batches in Loader(ArrayDataset(x, y), 32, shuffle=True); override Learner.forward \
+for batches of another form
     """
 
 
