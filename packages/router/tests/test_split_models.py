@@ -428,7 +428,7 @@ def test_arrays_of_numpy_are_cut_like_tensors(pair):
     ("call", "message"),
     [
         (lambda d: data_parallel(it.mean, it.ones((4, 2)), devices=[]), "devices is empty"),
-        (lambda d: data_parallel(it.mean, devices=d), "no tensor"),
+        (lambda d: data_parallel(it.mean, devices=d), "got none"),
         (lambda d: data_parallel(it.mean, it.zeros((0, 2)), devices=d), "at least one"),
         (lambda d: data_parallel(it.mean, it.ones(3), it.ones(2), devices=d), r"\(3,\), \(2,\)"),
         (lambda d: data_parallel(lambda x: x, it.ones(3), devices=d), r"got shape \(3,\)"),

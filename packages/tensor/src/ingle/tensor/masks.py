@@ -25,5 +25,6 @@ def check_mask(who: str, argument: str, dtype: DType, true: str) -> None:
     if dtype.kind != "bool" and not dtype.is_floating:
         raise DTypeError(
             f"{who}: {argument} must be bools, where a true place {true}, or floats, which are "
-            f"added to the scores, got {dtype}; compare it first: {argument} != 0 or == 0"
+            f"added to the scores, got {dtype}; compare it first: {argument} != 0 or == 0, or cast "
+            "what is to be added to a float dtype"
         )
