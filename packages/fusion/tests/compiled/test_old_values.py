@@ -72,7 +72,8 @@ def test_a_step_holds_its_state_once(in_use, made):
         f(*arguments)
     del arguments
     held = in_use() - before
-    assert held < 3.5 * 4 * SIZE * SIZE, "the weight and two moments"
+    # Beside the weight and two moments there is what lies between kernels: less than a second weight.
+    assert held < 3.9 * 4 * SIZE * SIZE
 
 
 def test_a_function_holds_no_old_arguments(in_use):
