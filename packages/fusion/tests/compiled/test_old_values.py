@@ -72,7 +72,7 @@ def test_a_step_holds_its_state_once(in_use, made):
         f(*arguments)
     del arguments
     held = in_use() - before
-    # Beside the weight and two moments there is what lies between kernels: less than a second weight.
+    # The weight and two moments; what lies between kernels is less than a second weight.
     assert held < 3.9 * 4 * SIZE * SIZE
 
 
