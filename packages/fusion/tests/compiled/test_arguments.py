@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from small_values import values
 
 import ingle.nn as nn
 import ingle.tensor as it
@@ -22,10 +23,6 @@ from ingle.fusion import CompileError, PlanWarning, compile
 
 compiling = importlib.import_module("ingle.fusion.compiled.compile")
 torch = pytest.importorskip("torch")
-
-
-def values(*numbers):
-    return it.asarray(np.array(numbers, np.float32))
 
 
 @dataclass

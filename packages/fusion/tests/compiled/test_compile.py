@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from small_values import values
 
 import ingle.autodiff as autodiff
 import ingle.nn as nn
@@ -21,10 +22,6 @@ from ingle.tensor.errors import ArgumentError, OperandError
 @pytest.fixture(autouse=True)
 def device(on_each_device):
     return on_each_device
-
-
-def values(*numbers):
-    return it.asarray(np.array(numbers, np.float32))
 
 
 def test_a_function_of_nested_arguments():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from small_values import values
 
 import ingle.tensor as it
 from ingle.fusion import CompileError, LeakError, compile
@@ -12,10 +12,6 @@ from ingle.fusion import CompileError, LeakError, compile
 @pytest.fixture(autouse=True)
 def device(on_each_device):
     return on_each_device
-
-
-def values(*numbers):
-    return it.asarray(np.array(numbers, np.float32))
 
 
 def test_a_constant_that_changes_names_its_line():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_values import values
 
 import ingle.tensor as it
 from ingle.fusion import compile
@@ -12,10 +13,6 @@ from ingle.fusion import compile
 @pytest.fixture(autouse=True)
 def device(on_each_device):
     return on_each_device
-
-
-def values(*numbers):
-    return it.asarray(np.array(numbers, np.float32))
 
 
 ODD_NUMBERS = (0.0, -0.0, float("nan"), 1.0, float("inf"), 0.0, -0.0, float("nan"))

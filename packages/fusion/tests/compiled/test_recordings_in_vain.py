@@ -8,16 +8,13 @@ import math
 
 import numpy as np
 import pytest
+from small_values import values
 
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile
 
 compiling = importlib.import_module("ingle.fusion.compiled.compile")
-
-
-def values(*numbers):
-    return it.asarray(np.array(numbers, np.float32))
 
 
 class Options:

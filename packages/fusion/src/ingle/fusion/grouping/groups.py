@@ -385,12 +385,10 @@ class Grouping:
             group = self._group_of.get(node.results[0])
             if group is None or group.kind != "nest" or group.space != view.shape:
                 continue
-            if self._roles[position] == "reduce":
-                places_there = left_over(node.op, places)
-            else:
-                places_there = places
+            folds = self._roles[position] == "reduce"
+            made = left_over(node.op, places) if folds else places
             own = group.coordinates.get(node.results[0])
-            if own == places_there and any(self._views.of(a) == view for a in node.args):
+            if own == made and any(self._views.of(a) == view for a in node.args):
                 found[group] = None
         return list(found)
 
