@@ -9,7 +9,7 @@ from router_members import Adding, Copying, members_of
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
-from ingle.autodiff import checkpoint, grad, vmap
+from ingle.autodiff import checkpoint, grad, jvp, vmap
 from ingle.fusion import CompileError, compile, graph_of
 from ingle.router import data_parallel
 from ingle.tensor.device import Device
@@ -243,6 +243,34 @@ def test_gradients_go_through_moves_without_a_router():
     found = y.backward()[x]
     assert found.device == Device("cpu")
     assert found.tolist() == [2.0, 4.0]
+
+
+def test_a_compiled_function_moves_what_it_found_elsewhere(pair):
+    """It is a constant, though each recording moves it anew; so is one that changes no more."""
+    found = it.asarray([1.0, -2.0, 0.5], device=pair[0])
+
+    def both(x):
+        there = it.sum(found.to_device(pair[1]) * x.to_device(pair[1]))
+        return there.to_device(pair[0]) + it.sum(found * x), jvp(it.sum, (x,), (found,))[1]
+
+    run, x = compile(both), it.asarray([3.0, 1.0, 2.0], device=pair[0])
+    for _ in range(3):
+        total, along = run(x)
+        assert (total.item(), along.item()) == (4.0, -0.5)
+    assert run.recordings == 2
+    changing = compile(lambda x: it.exp(next(values).to_device(pair[1]) + x.to_device(pair[1])))
+    values = iter([found, found + 1.0])
+    changing(x)
+    with pytest.raises(CompileError, match="took tensors from elsewhere"):
+        changing(x)
+
+
+def test_a_compiled_function_moves_what_lies_on_another_backend():
+    found = it.asarray([1.0, 2.0], device="numpy")
+    run = compile(lambda x: found.to_device("cpu") * x)
+    for n in range(3):
+        assert run(it.full((2,), float(n), device="cpu")).tolist() == [n * 1.0, n * 2.0]
+    assert run.recordings == 2
 
 
 def test_where_moves_are_refused(pair):

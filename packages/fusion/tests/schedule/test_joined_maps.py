@@ -21,7 +21,7 @@ RNG = np.random.default_rng(5)
 @pytest.fixture(autouse=True)
 def _joining(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
-    monkeypatch.setattr(backend_of("cpu").inner, "joins_maps", True, raising=False)
+    monkeypatch.setattr(backend_of("cpu").inner, "joins_maps", True)
     with it.device("cpu"):
         yield
 

@@ -84,11 +84,13 @@ class Cpu(NumpyBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    folds = True
     joins_launches = False
+    joins_maps = False
+    places_results = False
     rates = DESKTOP
     checks = None
     writes_over = True
-    folds = True
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)

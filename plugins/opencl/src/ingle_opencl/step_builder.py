@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.executables import TouchedBytes, apart_in_plan, compiled, spans_of
+from ingle.fusion.device.executables import TouchedBytes, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import (
     ContractionCall,
     Nest,
@@ -155,9 +155,9 @@ class StepBuilder:
             most = 1
             if isinstance(call, NestCall):
                 most = at_once(call.nest, self._backend.limits.parameters)
-            end = at + 1
-            while end < len(launches) and end - at < most and _joins(launches[at : end + 1]):
-                end += 1
+            end = neighbours(launches, at, most)
+            others = range(at + 1, end)
+            end = next((n for n in others if not _same_numbers(launches[at], launches[n])), end)
             if end - at == 1:
                 found += parts[at]
             else:
@@ -258,18 +258,12 @@ def _numbers(call: NestCall) -> list[int]:
     return [*call.sizes, *[s for strides in call.strides for s in strides]]
 
 
-def _joins(launches: Sequence[Launch]) -> bool:
-    """Whether the last launch is like the first one, and meets none of them in the plan."""
-    return _alike(launches[0], launches[-1]) and apart_in_plan(launches)
-
-
-def _alike(launch: Launch, other: Launch) -> bool:
-    """Whether two launches differ in their operands and sizes alone."""
+def _same_numbers(launch: Launch, other: Launch) -> bool:
+    """Whether two launches of one nest take the same numbers."""
     a, b = launch.call, other.call
-    return (
-        isinstance(a, NestCall) and isinstance(b, NestCall) and a.nest == b.nest
-        and launch.scalars == other.scalars and tuple(a.fixed) == tuple(b.fixed)
-    )  # fmt: skip
+    assert isinstance(a, NestCall)
+    assert isinstance(b, NestCall)
+    return launch.scalars == other.scalars and a.fixed == b.fixed
 
 
 def _from(step: Step, first: int, count: int) -> Step:

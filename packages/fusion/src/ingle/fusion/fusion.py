@@ -187,8 +187,13 @@ class Fusion:
         if handle.backend is self.hardware:
             return self.known(handle)
         if self.group is not None:
-            return self.known(self.group.carry(handle, self.hardware))
-        return self.known(carried(handle, self.hardware)[0])
+            found = self.group.carry(handle, self.hardware)
+        else:
+            found = carried(handle, self.hardware)[0]
+        log = current.get()
+        if isinstance(log, Tracer) and not log.interrupted():  # each recording moves it anew
+            log.uploaded(found, self.inner.download(found))
+        return self.known(found)
 
     def reduce(self, groups: Sequence[Sequence[LazyHandle]]) -> list[Handle] | None:
         """Sums of values of several devices, here, where the backend below can add them up."""

@@ -122,7 +122,7 @@ def _scheduled(
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
     sequence = joined_in_place(filled.sequence)
-    if getattr(device, "joins_maps", False):
+    if device.joins_maps:
         sequence = joined_maps(sequence)
     if device.joins_launches:
         sequence = side_by_side(sequence, {sequence.views.of(f).root for f in flags})

@@ -91,6 +91,9 @@ class Kernels(Protocol):
     @property
     def splits_sums(self) -> bool: ...
 
+    @property
+    def folds(self) -> bool: ...
+
     def supports(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
 
     def has_custom_kernel(self, op: Op, avals: Sequence[Aval], /) -> bool: ...
@@ -115,7 +118,7 @@ class Legality:
     def __init__(self, device: Kernels) -> None:
         self.device = device
         self._dtypes = device.dtypes
-        self._folds: bool = getattr(device, "folds", False)
+        self._folds = device.folds
         self._contracts_bytes: Callable[[Sequence[Aval]], bool] = getattr(
             device, "contracts_bytes", lambda _: False
         )

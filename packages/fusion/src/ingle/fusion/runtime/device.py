@@ -135,21 +135,22 @@ class KernelDevice(Protocol):
             have rows or columns.
         aligns_rows: whether large products of half types want rows that begin at multiples of 16
             bytes, so much so that values get longer rows.
+        folds: whether it renders nests that add up windows, without which each tap is added by
+            itself, and running sums that decay.
         joins_launches: whether its executables take neighbours of one small kernel in one launch.
+        joins_maps: whether maps of equal loops that write parts of one value become one kernel.
+        places_results: whether `launches_whole` looks at where results lie, and so is asked about
+            those in parts of other values, too.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
         plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
-    matrices of bytes in int32. Without one they are products of float32. And it may have `folds`:
-    whether it renders nests that add up windows, without which each tap is added by itself, and
-    running sums that decay. And
+    matrices of bytes in int32. Without one they are products of float32. And
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
-    operands that lie so, beside kernels; else `execute_native` does between them. With
-    `places_results` set it is asked about results that lie in parts of other values, too. With
-    `joins_maps` set, maps that write parts of one value are one kernel. If it splits sums,
-    `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that folds each
-    of these rows; else none. And `checks`, those of plans that have returned before
+    operands that lie so, beside kernels; else `execute_native` does between them. If it splits
+    sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that
+    folds each of these rows; else none. And `checks`, those of plans that have returned before
     they had run; without them plans wait for their flags.
     """
 
@@ -157,7 +158,10 @@ class KernelDevice(Protocol):
     spreads_products: bool
     splits_sums: bool
     aligns_rows: bool
+    folds: bool
     joins_launches: bool
+    joins_maps: bool
+    places_results: bool
     rates: Rates
     writes_over: bool
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..kernel.code import SIZES
-from ..kernel.joining import joins
 from ..lowering.nests import NestCall
+from ..lowering.one_nest import end_of_run
 from .device import Launch
 
 _FAR = 1 << 62
@@ -79,14 +79,8 @@ def neighbours(launches: Sequence[Launch], first: int, most: int) -> int:
     Args:
         most: so many at most.
     """
-    call, end = launches[first].call, first + 1
-    if not isinstance(call, NestCall) or not joins(call.nest):
-        return end
-    while end < len(launches) and end - first < most:
-        other = launches[end].call
-        if not isinstance(other, NestCall) or other.nest != call.nest:
-            break
-        if not apart_in_plan(launches[first : end + 1]):
-            break
+    run = first + end_of_run([launch.call for launch in launches[first : first + most]], 0)
+    end = first + 1
+    while end < run and apart_in_plan(launches[first : end + 1]):
         end += 1
     return end

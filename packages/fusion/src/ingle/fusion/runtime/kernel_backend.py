@@ -85,7 +85,10 @@ class KernelBackend(EagerBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    folds = False
     joins_launches = False
+    joins_maps = False
+    places_results = False
     plan_store: PlanStore | None = None
     rates = DESKTOP
     offers: Sequence[Offer] = ()

@@ -72,7 +72,7 @@ def device_calls(device: KernelDevice, sequence: KernelSequence) -> Placed:
     if takes is None:
         return Placed(sequence, {})
     made = whole_calls(sequence)
-    if getattr(device, "places_results", False):
+    if device.places_results:
         return placed_results(sequence, made, takes)
     return Placed(sequence, {n: call for n, call in made.items() if takes(call)})
 

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.joining import joins
 from ..kernel.nest import BLOCK, Dots, folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
+from ..lowering.one_nest import end_of_run
 from ..lowering.operands import Argument
 from ..support.time_slices import tick
 from .arena import LiveBuffer, packed
@@ -156,15 +156,11 @@ class _MemoryLayout:
         """For each call the first and the last of the neighbours that may be one launch."""
         found: list[tuple[int, int]] = []
         first = 0
-        for at, call in enumerate(self._calls):
-            before = self._calls[at - 1] if at else None
-            if not (
-                self._joins_launches and isinstance(call, NestCall) and joins(call.nest)
-                and isinstance(before, NestCall) and before.nest == call.nest
-            ):  # fmt: skip
-                found += [(first, at - 1)] * (at - first)
-                first = at
-        return found + [(first, len(self._calls) - 1)] * (len(self._calls) - first)
+        while first < len(self._calls):
+            end = end_of_run(self._calls, first) if self._joins_launches else first + 1
+            found += [(first, end - 1)] * (end - first)
+            first = end
+        return found
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""
