@@ -40,10 +40,11 @@ from .compiler import Kernel, machine_code
 from .convolution import Convolutions
 from .cublas_lt import CublasLt
 from .cudnn import LibraryOffer, Plans, Prepared
-from .decode_attention import DecodeAttention, Launches
+from .decode_attention import DecodeAttention
 from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
+from .kernel_offers import KernelOffer, Launches
 from .launches import Executable, executable
 from .libraries import cupy, driver, is_rocm
 from .memory import DeviceSource, speak_to
@@ -278,12 +279,12 @@ class CudaBackend(KernelBackend):
 
     def whole_step(
         self, call: WholeCall
-    ) -> tuple[LibraryOffer, Prepared] | tuple[DecodeAttention, Launches] | None:
+    ) -> tuple[LibraryOffer, Prepared] | tuple[KernelOffer, Launches] | None:
         """The offer that computes an operation within executables, and how."""
         if self.has_custom_kernel(call.op, call.avals):
             return None
         offer = taker(self.offers, call.op, call.avals)
-        if not isinstance(offer, LibraryOffer | DecodeAttention):
+        if not isinstance(offer, LibraryOffer | KernelOffer):
             return None
         found = offer.launched(call)
         return None if found is None else (offer, found)  # type: ignore[return-value]

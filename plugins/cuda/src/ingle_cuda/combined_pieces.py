@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, given_struct, rounded
 
-from .decode_attention_source import BATCH, HEAD, THREADS, WARP, WARPS
+from .decode_attention_source import HEAD, THREADS, WARP, WARPS
+from .head_axes import BATCH
 
 COMBINE = "combine_pieces"
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, given_struct, rounded
 
+from .head_axes import BATCH
 from .row_lines import Split, line_source, load_source, loads_ahead, split_of
 
 NAME = "decode_attention"
@@ -27,9 +28,6 @@ WARPS = 8
 PIECE = WARPS * WARP
 """Keys of a block."""
 THREADS = WARPS * WARP
-BATCH = 3
-"""Axes of the heads of keys and values."""
-
 SCALE_AT = BATCH + 5
 HEAD = SCALE_AT + 1
 """Where the strides of the operands begin among the numbers of an argument. Before them stand the

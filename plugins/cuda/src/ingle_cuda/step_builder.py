@@ -25,8 +25,8 @@ from .alignment import aligned
 from .copies import OperandCopy, copy_of
 from .cublas import Product, product_of
 from .cudnn import LibraryOffer
-from .decode_attention import SCRATCH as OF_LAUNCH
-from .decode_attention import KernelLaunch, Launches
+from .kernel_offers import SCRATCH as OF_LAUNCH
+from .kernel_offers import KernelLaunch, Launches
 from .library_steps import LibraryStep, library_step
 from .product_results import added_row, direct_result, dtype_of_sums
 

@@ -1,0 +1,165 @@
+"""Offers of kernels that are written for one operation: how these are launched, in plain code and
+within executables."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ingle.fusion.device import WholeCall
+from ingle.fusion.device.kernel_backend import MemoryHandle, StridedHandle
+from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.operation import Op, infer
+
+from .cudnn import Strides, strides_of
+from .errors import told
+from .row_lines import BYTES
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+
+SCRATCH = -1
+"""The number of a pointer to scratch memory."""
+_MOST = 1024
+"""Kinds of operands whose launches are kept."""
+
+
+class KernelLaunch(NamedTuple):
+    """A kernel with all but addresses.
+
+    Attributes:
+        source, name: of the kernel.
+        operands: numbers of its pointers among operands and results, or `SCRATCH`.
+        numbers: what follows the addresses in its argument.
+        blocks, threads: of the grid.
+    """
+
+    source: str
+    name: str
+    operands: tuple[int, ...]
+    numbers: tuple[int, ...]
+    blocks: int
+    threads: int
+
+    def argument(self) -> Any:
+        """The kernel's argument, with zeros in the place of addresses."""
+        first = len(self.operands) + 1
+        return (ctypes.c_int64 * (first + len(self.numbers)))(*[0] * first, *self.numbers)
+
+
+class Launches(NamedTuple):
+    """The kernels of an operation.
+
+    Attributes:
+        kernels: one behind the other.
+        nbytes: of the scratch memory that they share.
+        scale_at: the place of the scale's bits among the numbers of each.
+    """
+
+    kernels: tuple[KernelLaunch, ...]
+    nbytes: int
+    scale_at: int
+
+    def scaled(self, scale: Scalar) -> Launches:
+        """The same with a factor of the scores."""
+        bits, at = int(np.asarray(scale.value.real, np.float32).view(np.int32)), self.scale_at
+        kernels = [
+            k._replace(numbers=(*k.numbers[:at], bits, *k.numbers[at + 1 :])) for k in self.kernels
+        ]
+        return self._replace(kernels=tuple(kernels))
+
+
+class KernelOffer(ABC):
+    """What generated kernels compute, with one operand that is a number: a factor.
+
+    Args:
+        backend: of a GPU of NVIDIA's.
+    """
+
+    def __init__(self, backend: CudaBackend) -> None:
+        self.backend = backend
+        self._known: dict[Hashable, Launches | None] = {}
+
+    @abstractmethod
+    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
+        """Whether there are kernels for an operation."""
+
+    @abstractmethod
+    def launches(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],
+        results: Sequence[Strides] | None, offsets: Sequence[int],
+    ) -> Launches | None:  # fmt: skip
+        """The kernels, with any factor; None for operands that they do not take.
+
+        Args:
+            strides: of the tensors that have axes.
+            results: strides of the results; in C order if none are given.
+            offsets: of the tensors from a multiple of 16 bytes, in bytes.
+        """
+
+    @abstractmethod
+    def scale_of(self, op: Op) -> int:
+        """The operand that is the factor."""
+
+    def launched(self, call: WholeCall) -> Launches | None:
+        """The kernels of an operation within executables, whose inputs begin at multiples of 16
+        bytes; None where operands or results have to be copied."""
+        scale = call.numbers[self.scale_of(call.op)]
+        if not isinstance(scale, Scalar):
+            return None
+        given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
+        offsets = [
+            argument.offset * aval.dtype.itemsize % BYTES
+            for argument, aval in zip(call.operands, given, strict=True)
+        ]
+        results = tuple([a.strides for a in call.outputs])
+        found = self._of(call.op, call.avals, call.strides, results, offsets)
+        return None if found is None else found.scaled(scale)
+
+    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Puts the kernels into the stream."""
+        scale = inputs[self.scale_of(op)]
+        assert isinstance(scale, Scalar), "the scale of attention is a number"
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        handles = [x for x in inputs if isinstance(x, MemoryHandle | StridedHandle) and x.shape]
+        found = self._lying(op, avals, handles)
+        if found is None:
+            handles = [self.backend.in_order(x) for x in handles]
+            found = self._lying(op, avals, handles)
+        assert found is not None, "takes() has seen it"
+        made = [self.backend.empty(aval) for aval in infer(op, avals)]
+        self._put(op, found.scaled(scale), [h.address for h in (*handles, *made)])
+        return tuple(made)
+
+    def _put(self, op: Op, found: Launches, places: Sequence[int]) -> None:
+        backend = self.backend
+        kernels = [backend.kernel(launch.source, launch.name) for launch in found.kernels]
+        # The pool gives it to others only behind what the stream does until then.
+        scratch = backend.allocate(max(found.nbytes, 1))
+        with backend.lock, told(backend.device, f"{op.operation.name} was launched"):
+            for kernel, launch in zip(kernels, found.kernels, strict=True):
+                pointers = [scratch.address if n == SCRATCH else places[n] for n in launch.operands]
+                given = launch.argument()
+                given[: len(pointers)] = pointers
+                backend.enqueue(kernel, given, launch.blocks, launch.threads, backend.stream)
+
+    def _lying(
+        self, op: Op, avals: Sequence[Aval], handles: Sequence[MemoryHandle | StridedHandle]
+    ) -> Launches | None:
+        strides = [strides_of(h) for h in handles]
+        return self._of(op, avals, strides, None, [h.address % BYTES for h in handles])
+
+    def _of(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],
+        results: tuple[Strides, ...] | None, offsets: Sequence[int],
+    ) -> Launches | None:  # fmt: skip
+        key = op, *avals, *strides, results, *offsets
+        if key not in self._known:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[key] = self.launches(op, avals, strides, results, offsets)
+        return self._known[key]
