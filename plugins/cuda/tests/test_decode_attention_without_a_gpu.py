@@ -42,7 +42,7 @@ needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there
 def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
     """The backend of the device `played`, which takes attention by its own kernels alone."""
     made = opened(HostGpu(folder), PLAYED, monkeypatch)
-    made.offers = made.offers[-1:]
+    made.offers = (DecodeAttention(made),)
     return made
 
 

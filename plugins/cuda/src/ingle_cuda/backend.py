@@ -44,6 +44,7 @@ from .decode_attention import DecodeAttention
 from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
+from .flash_attention import FlashAttention
 from .kernel_offers import KernelOffer, Launches
 from .launches import Executable, executable
 from .libraries import cupy, driver, is_rocm
@@ -131,7 +132,7 @@ class CudaBackend(KernelBackend):
             plans = Plans(self, self._tensor_float)
             offers += [Convolutions(self, plans), Attention(self, plans)]
         if limits.architecture.startswith("sm_"):  # its kernels fold by shuffles of warps of 32
-            offers.append(DecodeAttention(self))
+            offers += [DecodeAttention(self), FlashAttention(self)]
         self.offers = tuple(offers)
         self._capture: Any = None
         self._library: cublas.Cublas | None = None

@@ -79,7 +79,7 @@ def source(shape: KernelShape) -> str:
     struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
     vectors = dict(zip(names, shape.vectors, strict=False))
     loads = "\n".join(
-        load_source(name, split, elements, vectors[name], of.stored)
+        load_source(name, split, elements, vectors[name], of.stored, missing=name == "query")
         for name, split, elements in (
             ("query", keys, shape.features), ("key", keys, shape.features),
             ("value", values, shape.columns),

@@ -62,18 +62,21 @@ struct line_t {{ uint32_t words[{BYTES // _WORD}]; }};
 static float element(const line_t &line, int n) {{ return {value}; }}"""
 
 
-def load_source(name: str, split: Split, elements: int, vector: int, stored: str) -> str:
+def load_source(
+    name: str, split: Split, elements: int, vector: int, stored: str, missing: bool = False
+) -> str:
     """A function that loads a line of a row, zeros in the place of elements that it has not.
 
     Args:
-        name: of the operand; rows of queries may be missing.
+        name: of the operand.
         split: of its rows.
         elements: of a row.
         vector: elements that are loaded at once.
         stored: the type of an element in memory.
+        missing: whether rows may be, all of whose elements are zeros then.
     """
     test = "" if split.full else f"first + n < {elements}"
-    if name == "query":
+    if missing:
         test = f"there && {test}" if test else "there"
     head = f"if ({test}) " if test else ""
     size, part = BYTES // split.each, "*(const {} *)(row + first + n)"
