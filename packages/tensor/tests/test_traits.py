@@ -13,8 +13,8 @@ CHEAP = {
 ROOT = {"divide", "reciprocal", "rsqrt", "sqrt"}
 EXPENSIVE = {
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
-    "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "sin", "sinh", "take",
-    "take_along_axis", "tan", "tanh",
+    "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "random_pairs", "sin",
+    "sinh", "take", "take_along_axis", "tan", "tanh",
 }  # fmt: skip
 DISCONTINUOUS = {
     "ceil", "equal", "floor", "floor_divide", "greater", "greater_equal", "isfinite", "isinf",
@@ -27,7 +27,8 @@ EXACTLY_ROUNDED = {
     "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "kthvalue",
     "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "max",
     "maximum", "matmul_integer", "min", "minimum", "multiply", "negative", "not_equal",
-    "random_bits", "round", "sort", "sqrt", "square", "subtract", "topk", "trunc", "where",
+    "random_bits", "random_pairs", "round", "sort", "sqrt", "square", "subtract", "topk", "trunc",
+    "where",
 }  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import backend_of
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.operation import OPERATIONS, Op, infer
+from ingle.tensor.ops.random.bits import random_bits
+from ingle.tensor.ops.random.pairs import random_pairs
 from ingle.tensor.sample import Draw
 
 ROUNDED = frozenset({
@@ -309,10 +311,12 @@ def test_fused_half_arithmetic_rounds_once_at_the_end(machine: Any) -> None:
     assert errors[0] < errors[1]
 
 
-def test_random_bits_are_those_of_the_numpy_backend(machine: Any) -> None:
+@pytest.mark.parametrize("draw", [random_bits, random_pairs])
+def test_random_bits_are_those_of_the_numpy_backend(machine: Any, draw: Any) -> None:
     place = (0x0123456789ABCDEF, (1 << 32) - 3)
-    expected = it.random_bits((5, 7), place, device="numpy").numpy()
-    op = OPERATIONS["random_bits"].op(shape=(5, 7))
+    drawn = draw((5, 7), place, device="numpy")
+    op = OPERATIONS[draw.__name__].op(shape=(5, 7))
     words = (place[0] & 0xFFFFFFFF, place[0] >> 32, place[1] & 0xFFFFFFFF, place[1] >> 32)
-    got = run(machine, op, [Scalar(w, it.uint32) for w in words], Aval((5, 7), it.uint32))
+    got = run(machine, op, [Scalar(w, it.uint32) for w in words], Aval((5, 7), drawn.dtype))
+    expected = drawn.numpy()
     np.testing.assert_array_equal(got, expected)

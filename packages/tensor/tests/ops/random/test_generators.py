@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -39,6 +40,75 @@ def test_kernel_equals_body_and_reference_across_parts_and_carries():
     (body,) = execute_body(op, place.scalars(), it.default_device())
     np.testing.assert_array_equal(kernel, it.Tensor(body).numpy())
     np.testing.assert_array_equal(kernel[:12_000], reference_bits(12_000, place))
+
+
+def test_pairs_are_the_words_of_bits_two_by_two():
+    from ingle.tensor.dispatch import execute_body
+    from ingle.tensor.ops.random.bits import Place
+    from ingle.tensor.ops.random.pairs import RANDOM_PAIRS, random_pairs
+
+    place = Place(0xDEADBEEF12345678, (1 << 32) - 5000)
+    words = it.random_bits((20_001, 2), place).numpy().astype(np.uint64)
+    expected = words[:, 0] << np.uint64(32) | words[:, 1]
+    np.testing.assert_array_equal(random_pairs(20_001, place).numpy(), expected)
+    op = RANDOM_PAIRS.op(shape=(20_001,))
+    (body,) = execute_body(op, place.scalars(), it.default_device())
+    np.testing.assert_array_equal(it.Tensor(body).numpy(), expected)
+
+
+def test_the_numbers_of_a_seed_stay():
+    def drawn(draw, *args, **named):
+        return draw(*args, **named, generator=random.Generator(7)).tolist()
+
+    assert drawn(random.randint, 0, 1000, 4) == [785, 696, 767, 372]
+    assert drawn(random.permutation, 6) == [2, 4, 3, 5, 1, 0]
+    assert drawn(random.uniform, 2, dtype="float64") == [0.9084802528512516, 0.6903172181654502]
+    assert drawn(random.multinomial, it.asarray([1.0, 2.0, 3.0, 4.0]), 6, True) == [
+        2,
+        0,
+        2,
+        3,
+        3,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "dtype", "checksum", "drawn"),
+    [
+        ("gamma", (0.6, 2.0), "float32", 4278204687, 4568),
+        ("gamma", (2.5, 1.0), "float64", 4149292439, 6104),
+        ("beta", (0.5, 2.0), "float32", 1101925731, 7626),
+        ("poisson", (40.0,), "int64", 4234337009, 7320),
+        ("poisson", (3.0,), "int64", 2901018938, 3000),
+    ],
+)
+def test_the_numbers_of_a_seed_stay_where_some_are_rejected(
+    name, parameters, dtype, checksum, drawn
+):
+    generator = random.Generator(7)
+    x = getattr(random, name)(*parameters, 3000, dtype=dtype, generator=generator)
+    assert zlib.crc32(x.numpy().tobytes()) == checksum
+    assert generator.state == (7, drawn)
+
+
+def test_rejected_numbers_are_drawn_again_in_few_sizes():
+    from ingle.tensor.random._elementary import until_accepted
+
+    sizes = []
+
+    def attempt(draws, goal):
+        sizes.append((draws.taken, draws.size))
+        x = draws.uniform(it.float32)
+        return x, x < goal
+
+    for count in range(900, 1100, 7):
+        x = until_accepted(attempt, random.Generator(count), it.full((count,), 0.4))
+        assert x.shape == (count,)
+        assert 0 < x.min().item() <= x.max().item() < 0.4
+    again = {size for count, size in sizes if count != size}
+    assert again <= {64, 128, 256, 512, 1024}
+    assert all(count <= size for count, size in sizes)
 
 
 def test_a_draw_continues_where_the_last_one_ended():

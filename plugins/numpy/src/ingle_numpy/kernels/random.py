@@ -29,6 +29,15 @@ def _random_bits(op: Op, *words: Array) -> Array:
     return out.reshape(op.attributes["shape"])
 
 
+def _random_pairs(op: Op, *words: Array) -> Array:
+    count = math.prod(op.attributes["shape"])
+    out = np.empty(count, np.uint64)
+    for here, bits in _parts(2 * count, words):
+        pairs = bits.astype(np.uint64)
+        out[here.start // 2 : here.stop // 2] = pairs[0::2] << np.uint64(32) | pairs[1::2]
+    return out.reshape(op.attributes["shape"])
+
+
 def _random_uniform(op: Op, *words: Array) -> Array:
     return _filled(op, words, op.attributes["dtype"], 0, lambda u: u)
 
@@ -97,5 +106,6 @@ def _threefry(keys: tuple[int, int, int], x0: Array, x1: Array) -> tuple[Array, 
 KERNELS: dict[str, Callable[..., Any]] = {
     "random_bits": _random_bits,
     "random_normal": _random_normal,
+    "random_pairs": _random_pairs,
     "random_uniform": _random_uniform,
 }

@@ -96,7 +96,7 @@ _BINARY = (
 )
 _UNARY_COMPOSITE = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf rsqrt sign"
+    "atanh erf rsqrt sign inverse_normal"
 )
 _BINARY_COMPOSITE = "floor_div rem pow atan2"
 

@@ -27,12 +27,23 @@ def _iota(op: Op, x: Sequence[Expression], out: str) -> Expression:
 
 def _random_bits(op: Op, x: Sequence[Expression], out: str) -> Expression:
     """Words 2i and 2i + 1 are those of the block at the counter + i."""
-    at, key_low, key_high, low, high = x
-    counter = (at >> 1).cast("uint64") + low.cast("uint64")
+    at = x[0]
+    words = _block(at >> 1, x[1:])
+    return where((at & 1).differs(0), words[1], words[0])
+
+
+def _random_pairs(op: Op, x: Sequence[Expression], out: str) -> Expression:
+    first, second = _block(x[0], x[1:])
+    return first.cast("uint64") << 32 | second.cast("uint64")
+
+
+def _block(number: Expression, place: Sequence[Expression]) -> tuple[Expression, Expression]:
+    """The two words of the block so many behind the place that a key and a counter name."""
+    key_low, key_high, low, high = place
+    counter = number.cast("uint64") + low.cast("uint64")
     x0 = counter.cast("uint32")
     x1 = (counter >> 32).cast("uint32") + high
-    words = _threefry((key_low, key_high), x0, x1)
-    return where((at & 1).differs(0), words[1], words[0])
+    return _threefry((key_low, key_high), x0, x1)
 
 
 def _threefry(
@@ -49,4 +60,9 @@ def _threefry(
     return x0, x1
 
 
-RULES: dict[str, Rule] = {"full": _full, "iota": _iota, "random_bits": _random_bits}
+RULES: dict[str, Rule] = {
+    "full": _full,
+    "iota": _iota,
+    "random_bits": _random_bits,
+    "random_pairs": _random_pairs,
+}

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import ops
 from ..contract import Shape
@@ -16,10 +19,12 @@ from ..dispatch import TensorLike, as_number, handle_of, wrap
 from ..dtypes import DType, as_dtype, default_float, float32, float64, int32, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._rules import as_shape, broadcast_shapes
+from ..ops.random.bits import Place, blocks
+from ..ops.random.uniform import words_of
 from ..tensor import Tensor
 from .basic import Shape as ShapeLike
 from .basic import uniform
-from .generator import Generator
+from .generator import Generator, draws_from
 
 Parameter = float | TensorLike
 """A parameter of a distribution: a number, or a tensor with one for each element."""
@@ -53,8 +58,12 @@ def open_uniform(
     shape: Shape, dtype: DType, device: Device | str | None, generator: Generator | None
 ) -> Tensor:
     """Uniform floats inside of (0, 1): where 0 comes, half the least step is taken instead."""
-    u = uniform(shape, dtype=dtype, device=device, generator=generator)
-    return ops.where(u == 0, 2.0**-54 if dtype is float64 else 2.0**-25, u)
+    return inside(uniform(shape, dtype=dtype, device=device, generator=generator))
+
+
+def inside(u: Tensor) -> Tensor:
+    """Uniform floats with half the least step in place of 0."""
+    return ops.where(u == 0, 2.0**-54 if u.dtype is float64 else 2.0**-25, u)
 
 
 def float_dtype(name: str, dtype: object) -> DType:
@@ -82,10 +91,11 @@ def parameters(
     for argument, value in given:
         value = as_number(value)
         if isinstance(value, (bool, int, float)):
-            tensor = ops.full((), float(value), dtype=dtype, device=device)
+            tensor, positive = ops.full((), float(value), dtype=dtype, device=device), value > 0
         else:
             tensor = ops.astype(wrap(handle_of(value, name, argument)).detach(), dtype)
-        if not bool(ops.all(tensor > 0)):
+            positive = bool(ops.all(tensor > 0))
+        if not positive:
             raise ArgumentError(f"{name}: {argument} must be positive, got {tensor.tolist()}")
         found.append(tensor)
     common = broadcast_shapes(name, *(p.shape for p in found))
@@ -95,19 +105,61 @@ def parameters(
     return size, [ops.broadcast_to(p, size) for p in found]
 
 
-def until_accepted(attempt: Callable[..., tuple[Tensor, Tensor]], *given: Tensor) -> Tensor:
+class Draws(NamedTuple):
+    """What one attempt at numbers draws from: it makes `size` of a kind and uses up `taken`.
+
+    The first `taken` are those that a draw of so many gives, since a number follows from its place
+    in the stream alone. So few sizes serve all counts, and devices have their plans for these.
+    """
+
+    taken: int
+    size: int
+    device: Device | str | None
+    generator: Generator | None
+
+    def uniform(self, dtype: DType) -> Tensor:
+        """As `open_uniform`."""
+        return inside(ops.random_uniform(self.size, self._place(dtype), **self._made(dtype)))
+
+    def normal(self, dtype: DType) -> Tensor:
+        """Standard normal numbers."""
+        return ops.random_normal(self.size, self._place(dtype), **self._made(dtype))
+
+    def _place(self, dtype: DType) -> Place:
+        generator = draws_from("random", self.generator)
+        return generator.draw(blocks((self.taken,), words_of(dtype)))
+
+    def _made(self, dtype: DType) -> dict[str, Any]:
+        return {"dtype": dtype, "device": self.device}
+
+
+def until_accepted(
+    attempt: Callable[..., tuple[Tensor, Tensor]], generator: Generator | None, *given: Tensor
+) -> Tensor:
     """Draws for parameters of one shape, and again for those elements that were rejected.
 
     Args:
-        attempt: from parameters along one axis to values and whether each is accepted.
+        attempt: from `Draws` and parameters along one axis to values and whether each is accepted.
+        generator: what the draws are from.
         given: the parameters.
     """
-    shape = given[0].shape
-    flat = [ops.reshape(p, (math.prod(shape),)) for p in given]
-    values, accepted = attempt(*flat)
-    left = ops.nonzero(~accepted)[0]
+    shape, device = given[0].shape, given[0].device
+    size = math.prod(shape)
+    flat = [ops.reshape(p, (size,)) for p in given]
+    values, accepted = attempt(Draws(size, size, device, generator), *flat)
+    left = np.flatnonzero(~accepted.numpy())
     while left.size:
-        again, accepted = attempt(*(ops.take(p, left) for p in flat))
-        values = ops.scatter_set(values, left, again)
-        left = ops.take(left, ops.nonzero(~accepted)[0])
+        count, last = left.size, left.size - 1
+        size = max(1 << last.bit_length(), _FEWEST)
+        # The last one is repeated, and its value with it.
+        places = ops.asarray(np.pad(left, (0, size - count), mode="edge"), device=device)
+        draws = Draws(count, size, device, generator)
+        again, accepted = attempt(draws, *(ops.take(p, places) for p in flat))
+        own = ops.minimum(ops.arange(size, device=device), last)
+        values = ops.scatter_set(values, places, ops.take(again, own))
+        left = left[~accepted.numpy()[:count]]
     return ops.reshape(values, shape)
+
+
+_FEWEST = 64
+"""How many are drawn again at least, so that the last few attempts are all of one size."""

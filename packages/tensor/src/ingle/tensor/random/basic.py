@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from .. import ops
 from ..device import Device, default_device
 from ..dispatch import TensorLike, handle_of
-from ..dtypes import as_dtype, default_float, default_int, float32, float64, uint64
+from ..dtypes import as_dtype, default_float, default_int, float32, float64
 from ..errors import ArgumentError, DTypeError
 from ..ops import _rules
 from ..ops.random.bits import blocks
+from ..ops.random.pairs import random_pairs
 from ..ops.random.uniform import words_of
 from ..tensor import Tensor
 from .generator import Generator, draws_from
@@ -175,9 +176,7 @@ def randint(
     if not 0 < span < 1 << 63:
         raise ArgumentError(f"randint: needs low < high, got low={low}, high={high}")
     place = draws_from("randint", generator).draw(blocks(size, 2))
-    words = ops.random_bits((*size, 2), place, device=device).astype(uint64)
-    wide = words[..., 0] << 32 | words[..., 1]
-    return (wide % span).astype(to) + low
+    return (random_pairs(size, place, device=device) % span).astype(to) + low
 
 
 def rand_like(
@@ -309,5 +308,4 @@ def permutation(
     """
     size = _rules.as_size(n, "permutation", "n")
     place = draws_from("permutation", generator).draw(blocks((size,), 2))
-    words = ops.random_bits((size, 2), place, device=device or default_device()).astype(uint64)
-    return ops.argsort(words[..., 0] << 32 | words[..., 1])
+    return ops.argsort(random_pairs(size, place, device=device or default_device()))

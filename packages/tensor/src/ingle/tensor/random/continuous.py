@@ -19,6 +19,7 @@ from ..ops._rules import as_shape, check_numbers
 from ..ops.random.normal import polynomial_log as log
 from ..tensor import Tensor
 from ._elementary import (
+    Draws,
     Parameter,
     exp,
     float_dtype,
@@ -295,9 +296,8 @@ def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
     dtype, device = a.dtype, a.device
     small = a < 1
 
-    def attempt(d: Tensor) -> tuple[Tensor, Tensor]:
-        x = normal(d.shape, dtype=dtype, device=device, generator=generator)
-        u = open_uniform(d.shape, dtype, device, generator)
+    def attempt(draws: Draws, d: Tensor) -> tuple[Tensor, Tensor]:
+        x, u = draws.normal(dtype), draws.uniform(dtype)
         root = x / ops.sqrt(d * 9.0) + 1.0
         cube = ops.where(root > 0, root * root * root, 1)
         logs = log(cube)
@@ -305,7 +305,7 @@ def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
         return log(d) + logs, accepted
 
     # A gamma float of a + 1, times u ** (1 / a), is one of a.
-    out = until_accepted(attempt, ops.where(small, a + 1.0, a) - 1 / 3)
+    out = until_accepted(attempt, generator, ops.where(small, a + 1.0, a) - 1 / 3)
     if not bool(ops.any(small)):
         return out
     extra = log(open_uniform(a.shape, dtype, device, generator)) / a

@@ -10,16 +10,27 @@ from ..dispatch import TensorLike, as_floating, wrap
 from ..dtypes import as_dtype, default_int, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._rules import as_int, as_shape, normalize_axis
-from ..ops.random.bits import blocks
+from ..ops.random.bits import MASK, blocks
 from ..ops.random.normal import polynomial_log as log
+from ..ops.random.pairs import random_pairs
 from ..tensor import Tensor
-from ._elementary import Parameter, exp, open_uniform, parameters, until_accepted, wide_dtype
+from ._elementary import (
+    Draws,
+    Parameter,
+    exp,
+    open_uniform,
+    parameters,
+    until_accepted,
+    wide_dtype,
+)
 from .basic import Shape as ShapeLike
 from .continuous import gumbel
 from .generator import Generator, draws_from
 
 _LARGE = 10.0
 """The rate from which on Poisson numbers are drawn by rejection."""
+_TOGETHER = 8
+"""How many probabilities are added between two looks at whether all have found their number."""
 _STEPS = 1 << 31
 """Weights count in multiples of the largest one over this: sums of integers have no rounding."""
 
@@ -183,8 +194,9 @@ def _with_replacement(rows: Tensor, count: int, generator: Generator | None) -> 
     ends = ops.cumulative_sum(ops.reshape(steps, (n * classes,)))
     begin = ops.cumulative_sum(total, axis=0) - total
     place = draws_from("multinomial", generator).draw(blocks((n, count), 2))
-    words = ops.random_bits((n, count, 2), place, device=rows.device).astype(int64)
-    wide = (words[..., 0] >> 1) << 32 | words[..., 1]
+    pairs = random_pairs((n, count), place, device=rows.device)
+    # Without the lowest bit of the first word, so that they are int64.
+    wide = (pairs >> 33 << 32 | pairs & MASK).astype(int64)
     found = ops.searchsorted(ends, wide % total + begin, side="right")
     first = ops.reshape(ops.arange(n, dtype=int64, device=rows.device) * classes, (n, 1))
     return found - first
@@ -196,20 +208,20 @@ def _by_addition(rate: Tensor, generator: Generator | None) -> Tensor:
     p = exp(-rate)
     total, k = p, ops.zeros(rate.shape, dtype=float64, device=rate.device)
     # More than 100 come with a probability below 1e-60, the rounding of the sum with one of 1e-16.
-    for i in range(1, 100):
-        beyond = u > total
-        if not bool(ops.any(beyond)):
+    for begin in range(1, 100, _TOGETHER):
+        if not bool(ops.any(u > total)):
             break
-        k = ops.where(beyond, float(i), k)
-        p = p * rate / float(i)
-        total = total + p
+        for i in range(begin, begin + _TOGETHER):
+            k = ops.where(u > total, float(i), k)
+            p = p * rate / float(i)
+            total = total + p
     return k
 
 
 def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
-    def attempt(rate: Tensor) -> tuple[Tensor, Tensor]:
-        u = open_uniform(rate.shape, float64, rate.device, generator) - 0.5
-        v = open_uniform(rate.shape, float64, rate.device, generator)
+    def attempt(draws: Draws, rate: Tensor) -> tuple[Tensor, Tensor]:
+        u = draws.uniform(float64) - 0.5
+        v = draws.uniform(float64)
         b = ops.sqrt(rate) * 2.53 + 0.931
         a = b * 0.02483 - 0.059
         us = 0.5 - ops.abs(u)
@@ -223,7 +235,7 @@ def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
         slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & below
         return k, fast | slow
 
-    return until_accepted(attempt, rate)
+    return until_accepted(attempt, generator, rate)
 
 
 def _log_factorial(k: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from . import (
     inverse_trigonometric,
     logarithm,
     narrow,
+    normal,
     power,
     rounding,
     special,
@@ -26,6 +27,7 @@ EXPANSIONS: dict[str, Callable[..., Expression]] = {
     **inverse_trigonometric.EXPANSIONS,
     **logarithm.EXPANSIONS,
     **narrow.EXPANSIONS,
+    **normal.EXPANSIONS,
     **power.EXPANSIONS,
     **rounding.EXPANSIONS,
     **special.EXPANSIONS,
@@ -66,4 +68,5 @@ ERRORS: dict[str, tuple[float, float]] = {
     "tanh": (1.4, 2.0),
 }
 """The largest errors in ulp in float32 and float64 where products are fused with additions;
-without that up to 0.4 more. `floor_div`, `rem`, `sign` and powers of integers are exact."""
+without that up to 0.4 more. `floor_div`, `rem`, `sign` and powers of integers are exact, and
+`inverse_normal` has the bits of its operation's body."""

@@ -95,12 +95,35 @@ def _residue(dtype: str, a: Expression, b: Expression) -> Expression:
 
 def _quotient(dtype: str, a: Expression, b: Expression) -> Expression:
     """Exact: with n bits of numerator and denominator a fraction is no nearer to 1 than 2**-n."""
+    if SIZES[dtype] == 8:
+        return _long_quotient(dtype, a, b)
     wide = "float32" if SIZES[dtype] < 4 else "float64"
     return (a.cast(wide) / b.cast(wide)).call("trunc").cast(dtype)
 
 
 def _modulo(dtype: str, a: Expression, b: Expression) -> Expression:
     return a - a.call("quotient", b) * b
+
+
+def _long_quotient(dtype: str, a: Expression, b: Expression) -> Expression:
+    """Of 64 bits, by two products with the inverse of the divisor in float64.
+
+    The inverse is too small by some 2**-50 of it, so that neither product exceeds the quotient of
+    what it divides. The first leaves less than b + 2**15, the second less than 2 b. The inverse is
+    the same for a whole row where the divisor is.
+    """
+    if dtype in SIGNED:
+        negative = (a ^ b) < 0
+        size = _long_quotient("uint64", *[abs(x).bitcast("uint64") for x in (a, b)])
+        whole = size.bitcast(dtype)
+        return where(negative, -whole, whole)
+    divisor = where(b.equals(0), 1, b)
+    inverse = (1.0 - 2.0**-50) / divisor.cast("float64")
+    first = (a.cast("float64") * inverse).cast(dtype)
+    rest = a - first * divisor
+    second = (rest.cast("float64") * inverse).cast(dtype)
+    rest = rest - second * divisor
+    return first + second + where(rest >= divisor, rest.constant(1), 0)
 
 
 def _fmod(a: Expression, b: Expression) -> Expression:

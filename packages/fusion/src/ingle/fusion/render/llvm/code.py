@@ -303,7 +303,8 @@ def native(target: Target, lanes: int, name: str, dtype: str, source: str) -> bo
     if name in ("scale", "scale_near"):
         return target.scale and lanes * SIZES[dtype] in (16, 32, 64)
     if name in ("quotient", "modulo"):
-        return SIZES[dtype] == 8
+        # AVX-512 alone converts vectors of 64-bit integers to floats and back.
+        return SIZES[dtype] == 8 and not (target.estimates and lanes > 1)
     if name == "cast" and (dtype in HALVES or source in HALVES) and dtype != source:
         return target.half and {dtype, source} == {"float16", "float32"}
     return True

@@ -18,7 +18,7 @@ from ...device import Device
 from ...dispatch import create, run
 from ...dtypes import uint32
 from ...errors import ArgumentError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Op, Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import as_shape
@@ -168,7 +168,12 @@ def bits_at(
     words: Sequence[int | Tensor], shape: Shape, device: Device | str | None = None
 ) -> Tensor:
     """Random bits at the place that four words name, numbers or 0-d uint32 tensors."""
-    op, inputs = RANDOM_BITS.op(shape=shape), as_words(words)
+    return drawn_at(RANDOM_BITS.op(shape=shape), words, device)
+
+
+def drawn_at(op: Op, words: Sequence[int | Tensor], device: Device | str | None) -> Tensor:
+    """The result of an operation that draws at the place that four words name."""
+    inputs = as_words(words)
     if any(isinstance(w, Handle) for w in inputs):
         return run(op, inputs)[0]
     return create(op, device, cast("list[Scalar]", inputs))

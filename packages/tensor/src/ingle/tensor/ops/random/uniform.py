@@ -16,7 +16,8 @@ from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import as_shape, dtype_argument
-from .bits import WORDS, Place, bits_at, reference_bits
+from .bits import MASK, WORDS, Place, bits_at, reference_bits
+from .pairs import pairs_at
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -65,10 +66,10 @@ def uniform_values(
     if dtype is not float64:
         bits = bits_at(words, shape) >> (32 - BITS[dtype]) | least
         return bits.astype(dtype) * 2.0 ** -BITS[dtype]
-    pairs = bits_at(words, (*shape, 2))
-    high, low = pairs[..., 0] >> 6, pairs[..., 1] >> 5 | least
-    # 26 high and 27 low bits: both products and the sum are exact.
-    return high.astype(float64) * 2.0**-26 + low.astype(float64) * 2.0**-53
+    # 26 bits of the first word above 27 of the second: a float64 holds them all.
+    pairs = pairs_at(words, shape)
+    bits = (pairs >> 38 << 27) | (pairs & MASK) >> 5 | least
+    return bits.astype(float64) * 2.0**-53
 
 
 def _body(*words: int, shape: Shape, dtype: DType) -> Tensor:
