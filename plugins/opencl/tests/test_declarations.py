@@ -37,6 +37,26 @@ def test_kernels_are_built_once(request: Any, wide: bool, dtype: str) -> None:
     assert backend.programs.rebuilt == before
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
+def test_products_are_built_once(request: Any, capfd: Any, wide: bool, dtype: str) -> None:
+    """Tiles of products, and windows and queries of attention, call what is declared as well; else
+    the compiler writes errors to a user's terminal."""
+    backend = request.getfixturevalue("wide_backend" if wide else "backend")
+    before = backend.programs.rebuilt
+    device, numbers = str(backend.device), np.arange(2 * 3 * 8 * 8).reshape(2, 3, 8, 8) % 5
+    x = it.asarray(numbers.astype(dtype), device=device)
+    np.testing.assert_array_equal((x @ x).numpy(), numbers @ numbers)
+    ones = it.ones((4, 3, 3, 3), dtype=dtype, device=device)
+    want = numbers[:, :, :3, :3].sum((1, 2, 3))
+    np.testing.assert_array_equal(it.conv2d(x, ones)[:, 0, 0, 0].numpy(), want)
+    mixed = it.scaled_dot_product_attention(x, x, it.ones_like(x)).numpy()
+    np.testing.assert_allclose(mixed, np.ones_like(mixed), rtol=2e-3)
+    assert backend.programs.rebuilt == before
+    assert "error" not in capfd.readouterr().err
+
+
 def test_what_is_not_declared_takes_the_header(backend: Any) -> None:
     """A kernel by hand that begins as generated ones do may call all of OpenCL C."""
     before = backend.programs.rebuilt

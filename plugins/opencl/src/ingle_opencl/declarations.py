@@ -1,8 +1,10 @@
 """Building a program without the 18,000 lines of declarations that PoCL reads in front of each.
 
-These are nine tenths of the time in which a small kernel is compiled. Generated kernels call a
-dozen functions of OpenCL C, which are declared here as clang's own header does, so that the
-machine code is the same. The header leaves itself out where the name of its guard is defined.
+These are nine tenths of the time in which a small kernel is compiled. Generated kernels and the
+templates of products call some twenty functions of OpenCL C, which are declared here as clang's own
+header does, so that the machine code is the same. The header leaves itself out where the name of
+its guard is defined. A source that calls others would be compiled twice, and the compiler would
+write its errors to the terminal.
 """
 
 from __future__ import annotations
@@ -16,8 +18,13 @@ WITHOUT = "-D _OPENCL_H_"
 """The option that leaves the header out."""
 
 _PLATFORM = "Portable Computing Language"
-_FLOATS = {"sqrt": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "fabs": 1, "fma": 3}
+_FLOATS = {
+    "sqrt": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "fabs": 1, "fma": 3, "fmax": 2,
+    "exp": 1, "log": 1,
+}  # fmt: skip
 """Functions of float and double, and how many they take."""
+_LANES = (2, 4, 8, 16)
+"""Elements of a vector."""
 _SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
 _PLACES = (
     "get_global_id", "get_global_size", "get_global_offset", "get_local_id", "get_local_size",
@@ -35,6 +42,8 @@ def _declarations() -> str:
                     for name, count in _FLOATS.items()
                 ],
                 *[f"{kind} {pure} {name}({kind}, {kind});" for name in ("min", "max")],
+                f"int {pure} isfinite({kind});",
+                *[line for lanes in _LANES for line in _vectors(kind, lanes)],
             ]
         )
         for kind in ("float", "double")
@@ -49,6 +58,17 @@ def _declarations() -> str:
         [floats["float"], "#ifdef cl_khr_fp64", floats["double"], "#endif", *whole, *places,
          barrier, ""]
     )  # fmt: skip
+
+
+def _vectors(kind: str, lanes: int) -> list[str]:
+    """What products do with a vector: tiles are loaded from memory and stored in registers."""
+    function, vector = "__attribute__((overloadable))", f"{kind}{lanes}"
+    return [
+        f"{vector} __attribute__((overloadable, const)) fma({vector}, {vector}, {vector});",
+        f"{vector} __attribute__((overloadable, pure)) "
+        f"vload{lanes}(size_t, const __global {kind} *);",
+        f"void {function} vstore{lanes}({vector}, size_t, {kind} *);",
+    ]
 
 
 DECLARATIONS = _declarations()
