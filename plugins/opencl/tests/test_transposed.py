@@ -97,6 +97,6 @@ def test_outputs_across_rows(machine: Any, dtype: str) -> None:
     handles = [backend.in_order(h._handle.computed()) for h in given]
     sizes, strides = (2, 40, 50), [(2000, 50, 1), (2000, 1, 40)]
     args = [*sizes, *strides[0], *strides[1]]
-    assert (backend.across(nest, args) is not None) == backend.wide
+    assert (backend.for_launch(nest, args) is not None) == backend.wide
     backend.run_nest(nest, sizes, [h.address for h in handles], args)
     np.testing.assert_array_equal(backend.download(handles[1]), -x.transpose(0, 2, 1))

@@ -16,8 +16,8 @@ from ingle.fusion.device.kernels import DTYPES, Nest, layout, units
 from ingle.fusion.device.opencl import (
     ScatterLaunch,
     Work,
+    for_launch,
     for_scatter,
-    for_strides,
     render_wide,
     work_of,
 )
@@ -181,9 +181,9 @@ class OpenCLBackend(KernelBackend):
     ) -> None:
         """Runs all units of a nest by itself, without a plan."""
         first = layout(nest).scalar(0)
-        across = self.across(nest, args)
-        source, (items, grain, group) = across or (nest, self.work_of(nest, sizes))
-        taken = items // group[0] if across and group else units(nest, sizes)
+        own = self.for_launch(nest, args)
+        source, (items, grain, group) = own or (nest, self.work_of(nest, sizes))
+        taken = items // group[0] if own and group else units(nest, sizes)
         given = np.array([*[0] * len(pointers), *args[first:], 0, 0, taken, grain], np.int64)
         table = self.table(args[:first])
         self.enqueue(self.kernel(source), pointers, table, given, (items,), group)
@@ -250,9 +250,10 @@ class OpenCLBackend(KernelBackend):
         """How a nest's units of work are cut into work items."""
         return work_of(nest, sizes, self.limits.processors, self.wide)
 
-    def across(self, nest: Nest, numbers: Sequence[int]) -> tuple[str, Work] | None:
-        """A launch by tiles, where operands lie across its rows, and its groups."""
-        return for_strides(nest, "nest", numbers) if self.wide else None
+    def for_launch(self, nest: Nest, numbers: Sequence[int]) -> tuple[str, Work] | None:
+        """A kernel for a launch's sizes and strides, and its work; None where that is the nest's
+        own."""
+        return for_launch(nest, "nest", numbers) if self.wide else None
 
     def scatter(self, nest: Nest, numbers: Sequence[int]) -> list[ScatterLaunch]:
         """The launches of a scatter whose updates are sorted; none where the nest's own is it."""

@@ -107,9 +107,9 @@ class StepBuilder:
     def _nest(self, launch: Launch, call: NestCall) -> Step:
         nest, sizes, numbers = call.nest, call.sizes, _numbers(call)
         assert len(numbers) == layout(nest).scalar(0)
-        across = self._backend.across(nest, numbers)
-        source, work = across or (nest, self._backend.work_of(nest, sizes))
-        taken = work.items // work.group[0] if across and work.group else units(nest, sizes)
+        own = self._backend.for_launch(nest, numbers)
+        source, work = own or (nest, self._backend.work_of(nest, sizes))
+        taken = work.items // work.group[0] if own and work.group else units(nest, sizes)
         pointers = tuple([(p.buffer, p.offset) for p in launch.pointers])
         return self._step(launch, source, pointers, numbers, call, taken, work)
 

@@ -14,8 +14,8 @@ from ..render.c.groups import groups_of_unit as groups_of_unit
 from ..render.c.opencl import EPILOGUE as EPILOGUE
 from ..render.c.opencl import MEMBER as MEMBER
 from ..render.c.opencl import PREAMBLE as PREAMBLE
+from ..render.c.opencl import for_launch as for_launch
 from ..render.c.opencl import for_scatter as for_scatter
-from ..render.c.opencl import for_strides as for_strides
 from ..render.c.opencl import render as render
 from ..render.c.opencl import render_wide as render_wide
 from ..render.c.opencl import rounded as rounded

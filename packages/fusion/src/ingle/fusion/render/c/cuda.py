@@ -20,13 +20,13 @@ from .group_scans import runs_alone
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
-from .row_vectors import row_vector_elements, row_vectors, threads_of, vectors_of_row
+from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
 from .shared_pieces import GROUP, shared_pieces, shares_pieces
-from .short_rows import Short, items_of, short_rows, short_rows_of
+from .short_rows import Short, items_of, row_of_item, short_rows, short_rows_of
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .transposed import tiled
-from .vectors import VectorNest, vector_elements, vectors_in_flight
+from .vectors import VectorNest, vector_elements, vector_items
 from .warp_rows import takes_rows, warp_rows
 from .work import work_of
 
@@ -94,6 +94,7 @@ class Cuda:
     table = "static __device__ const"
     lane = "threadIdx.x"
     group = "(int64_t)blockIdx.x"
+    width = "blockDim.x"
     local = "__shared__"
     local_barrier = "__syncthreads();"
     barrier = "__syncthreads();"
@@ -142,10 +143,7 @@ class Alone(Cuda):
         self._short = short
 
     def item(self, nest: Nest) -> str:
-        if self._short.each == "row":
-            return THREAD
-        inner = self.argument(layout(nest).inner, nest)
-        return f"((uint32_t){THREAD} / (uint32_t){inner})"
+        return row_of_item(self._short, THREAD, self.argument(layout(nest).inner, nest))
 
 
 class OfWarp(Cuda):
@@ -165,8 +163,7 @@ class AlongRows(Cuda):
         self._each = each
 
     def item(self, nest: Nest) -> str:
-        inner = self.argument(layout(nest).inner, nest)
-        return f"((uint32_t){THREAD} / {vectors_of_row(inner, self._each)})"
+        return row_of_vector(THREAD, self.argument(layout(nest).inner, nest), self._each)
 
 
 class Member(Cuda):
@@ -324,7 +321,7 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
     each = row_vector_elements(nest, numbers)
     if not each:
         return None
-    blocks = -(-threads_of(numbers, nest.outer, each) // THREADS)
+    blocks = -(-row_vector_items(numbers, nest.outer, each) // THREADS)
     taken = units(nest, numbers[: nest.outer + 1])
     return _along_rows(nest, name, each), Grid(blocks, THREADS, 1), taken
 
@@ -357,11 +354,9 @@ def for_rows(
     """The source of a launch's kernel by how its rows are taken, None where that is the nest's own,
     and its grid. Bits are those of the nest's own; arguments are those of `launch_of`."""
     sizes = numbers[: nest.outer + 1]
-    each = vector_elements(nest)
-    if each:
-        count = sizes[-1]
-        blocks = -(-count // (THREADS * each * vectors_in_flight(nest)))
-        return None, Grid(blocks, THREADS, count)
+    if vector_elements(nest):
+        blocks = -(-vector_items(nest, sizes[-1]) // THREADS)
+        return None, Grid(blocks, THREADS, sizes[-1])
     if runs_alone(nest, sizes):
         return _of_thread(nest, name), Grid(-(-units(nest, sizes) // THREADS), THREADS, 1)
     short = short_rows_of(nest, sizes)

@@ -59,6 +59,16 @@ class GroupDialect(Dialect, Protocol):
     barrier: str
 
 
+class VectorDialect(GroupDialect, Protocol):
+    """A language whose work items load and store 16 bytes at a time.
+
+    Attributes:
+        width: how many work items a group has.
+    """
+
+    width: str
+
+
 class WaitingDialect(GroupDialect, Protocol):
     """A language whose kernels begin while those before them end, and wait for these."""
 

@@ -13,17 +13,22 @@ bytes of a register, long loops take all of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ...kernel.code import SIZES
 from ...kernel.nest import NARROW, Nest, accumulator_dtype, is_flat, layout, units
+from ...kernel.validation import validate
 from . import elements
 from .elements import Widened
 from .group_scans import runs_alone
 from .groups import MOST, group_item, grouped, is_wide
+from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
+from .short_rows import Short, items_of, row_of_item, short_rows, short_rows_of
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
 from .text import value_type
 from .transposed import tiled
+from .vectors import VectorNest, vector_elements
 from .work import Work
 
 PREAMBLE = """\
@@ -68,6 +73,10 @@ typedef ulong uint64_t;
 """
 
 
+ITEM = "get_global_id(0)"
+"""The number of a work item."""
+
+
 class OpenCL:
     """The narrow family in OpenCL C 1.2."""
 
@@ -76,7 +85,7 @@ class OpenCL:
 
     def item(self, nest: Nest) -> str:
         """The number of what takes a range of units."""
-        return "get_global_id(0)"
+        return ITEM
 
     def memory(self, k: int) -> str:
         return "__global "
@@ -127,12 +136,34 @@ class Wide(OpenCL):
 
     lane = "get_local_id(0)"
     group = "get_group_id(0)"
+    width = "get_local_size(0)"
     local = "__local"
     local_barrier = "barrier(CLK_LOCAL_MEM_FENCE);"
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
     def item(self, nest: Nest) -> str:
         return group_item(nest, self.group, f"args[{nest.outer - 1}]")
+
+
+class Alone(OpenCL):
+    """A work item takes a row, or an element of one."""
+
+    def __init__(self, short: Short) -> None:
+        self._short = short
+
+    def item(self, nest: Nest) -> str:
+        inner = self.argument(layout(nest).inner, nest)
+        return row_of_item(self._short, ITEM, inner)
+
+
+class AlongRows(OpenCL):
+    """A work item takes so many neighbours of a row."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+
+    def item(self, nest: Nest) -> str:
+        return row_of_vector(ITEM, self.argument(layout(nest).inner, nest), self._each)
 
 
 class MemberFunction(OpenCL):
@@ -202,15 +233,21 @@ def render(nest: Nest, name: str) -> str:
 
 def render_wide(nest: Nest, name: str) -> str:
     """The source for a device with many small work items; a group takes a unit of work."""
-    if not is_wide(nest):
-        return render(nest, name)
-    return grouped(nest, name, WIDE)
+    if is_wide(nest):
+        return grouped(nest, name, WIDE)
+    if vector_elements(nest):
+        validate(nest)
+        return VectorNest(nest, name, WIDE).render()
+    return render(nest, name)
 
 
-def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Work] | None:
-    """The source for such a device where operands lie across the rows of a launch, and its work,
+def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Work] | None:
+    """The source for such a device that suits the sizes and strides of a launch, and its work,
     where a group is a unit, or each work item takes one; None where that is the nest's own. Bits
     are those of the nest's own.
+
+    Operands that lie across the rows are taken in tiles, rows that begin at multiples of a vector
+    in vectors, and of rows that are too short for a group each work item takes one.
 
     Args:
         nest: of any kind.
@@ -221,7 +258,29 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Wor
     if runs_alone(nest, sizes):
         return render(nest, name), Work(units(nest, sizes), 1)
     found = tiled(nest, name, numbers, WIDE, MOST)
-    return None if found is None else (found[0], Work(found[1] * MOST, 1, (MOST,)))
+    if found is not None:
+        return found[0], Work(found[1] * MOST, 1, (MOST,))
+    vector = row_vector_elements(nest, numbers)
+    if vector:
+        items = row_vector_items(numbers, nest.outer, vector)
+        return _along_rows(nest, name, vector), Work(items, 1)
+    short = short_rows_of(nest, sizes)
+    if short is None:
+        return None
+    return _short(nest, name, short), Work(items_of(short, nest, sizes), 1)
+
+
+# Code that runs operation by operation asks for a source in each launch.
+
+
+@lru_cache(maxsize=1024)
+def _along_rows(nest: Nest, name: str, each: int) -> str:
+    return row_vectors(nest, name, AlongRows(each), each, ITEM)
+
+
+@lru_cache(maxsize=1024)
+def _short(nest: Nest, name: str, short: Short) -> str:
+    return short_rows(nest, name, Alone(short), short, ITEM)
 
 
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[ScatterLaunch]:

@@ -1,9 +1,9 @@
-"""Maps over rows in CUDA C++ whose threads load and store up to 16 bytes of a row at a time.
+"""Maps over rows whose work items load and store up to 16 bytes of a row at a time.
 
-A thread takes neighbours along the inner axis: it loads them of every operand before it computes,
-and finds its row once. Rows have to begin at multiples of a vector in each operand that is read
-along them, which a launch's strides tell; whether memory does, the kernel asks. The last vector of
-a row may be a part of one. Each element is computed as in a kernel without vectors.
+A work item takes neighbours along the inner axis: it loads them of every operand before it
+computes, and finds its row once. Rows have to begin at multiples of a vector in each operand that
+is read along them, which a launch's strides tell; whether memory does, the kernel asks. The last
+vector of a row may be a part of one. Each element is computed as in a kernel without vectors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS = {16: "uint4", 8: "uint64_t", 4: "uint32_t", 2: "uint16_t", 1: "uint8_t"
 
 
 def row_vector_elements(nest: Nest, numbers: Sequence[int]) -> int:
-    """How many neighbours a thread takes of a launch; 0 where it has no vectors.
+    """How many neighbours a work item takes of a launch; 0 where it has no vectors.
 
     Args:
         nest: its kernel's.
@@ -52,8 +52,8 @@ def row_vector_elements(nest: Nest, numbers: Sequence[int]) -> int:
     return 0
 
 
-def threads_of(numbers: Sequence[int], outer: int, each: int) -> int:
-    """How many threads take a launch's vectors."""
+def row_vector_items(numbers: Sequence[int], outer: int, each: int) -> int:
+    """How many work items take a launch's vectors."""
     return math.prod(numbers[:outer]) * -(-numbers[outer] // each)
 
 
@@ -74,6 +74,11 @@ def vectors_of_row(inner: str, each: int) -> str:
     return f"(({COUNTED}{inner} + {each - 1}) / {each})"
 
 
+def row_of_vector(item: str, inner: str, each: int) -> str:
+    """The number of the row of a work item's vector."""
+    return f"({COUNTED}{item} / {vectors_of_row(inner, each)})"
+
+
 def _may_have_vectors(nest: Nest) -> bool:
     stage = nest.stages[0]
     return (
@@ -87,7 +92,7 @@ def _may_have_vectors(nest: Nest) -> bool:
 
 
 class RowVectorNest(InnerNest):
-    """Writes a kernel whose threads take a vector each."""
+    """Writes a kernel whose work items take a vector each."""
 
     counted = COUNTED
 
@@ -120,12 +125,12 @@ class RowVectorNest(InnerNest):
             words, kind = max(1, bytes_of // BYTES), self.source.stored(operand.dtype)
             word = _WORDS[min(bytes_of, BYTES)]
             found.add(f"union {{ {word} whole[{words}]; {kind} at[{self._each}]; }} part{k};")
-            start = f"({self.row_pointer(k)} + first)"
+            start, memory = f"({self.row_pointer(k)} + first)", self.dialect.memory(k)
             for n in range(words):
                 if k in read:
-                    found.add(f"part{k}.whole[{n}] = ((const {word} *){start})[{n}];")
+                    found.add(f"part{k}.whole[{n}] = (({memory}const {word} *){start})[{n}];")
                 if operand.output:
-                    stores.add(f"(({word} *){start})[{n}] = part{k}.whole[{n}];")
+                    stores.add(f"(({memory}{word} *){start})[{n}] = part{k}.whole[{n}];")
         element = Scope()
         element.add("const int64_t i = first + n;")
         done = self.code.render(

@@ -60,6 +60,11 @@ def short_rows_of(nest: Nest, sizes: Sequence[int]) -> Short | None:
     return Short("row", count) if 0 < count <= min(many, default=count) else None
 
 
+def row_of_item(short: Short, item: str, inner: str) -> str:
+    """The number of a work item's row."""
+    return item if short.each == "row" else f"({COUNTED}{item} / {COUNTED}{inner})"
+
+
 def items_of(short: Short, nest: Nest, sizes: Sequence[int]) -> int:
     """How many work items there are."""
     return math.prod(sizes) if short.each == "element" else units(nest, sizes)

@@ -1,9 +1,9 @@
-"""Flat maps in CUDA C++ whose threads load and store 16 bytes at a time.
+"""Flat maps whose work items load and store 16 bytes at a time.
 
-A thread takes some vectors, a block's width apart, so that neighbours read neighbours: it loads all
-of them before it computes, which keeps enough reads in flight, and an output in an input's memory
-is written after that was read. Where an address is not aligned, and at the end, elements go one by
-one.
+A work item takes some vectors, a group's width apart, so that neighbours read neighbours: it loads
+all of them before it computes, which keeps enough reads in flight, and an output in an input's
+memory is written after that was read. Where an address is not aligned, and at the end, elements go
+one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, is_copy, is_flat
-from .dialect import GroupDialect
+from .dialect import VectorDialect
 from .inner import InnerNest, RowPlace
 from .prepared import VARYING
 from .text import Scope
@@ -20,13 +20,13 @@ from .text import Scope
 BYTES = 16
 """Of a load or store."""
 _IN_FLIGHT = 2
-"""Vectors of the smallest operand that a thread loads before it computes."""
+"""Vectors of the smallest operand that a work item loads before it computes."""
 MOST_REGISTERS = 64
-"""For what is loaded and stored: more would leave room for few threads."""
+"""For what is loaded and stored: more would leave room for few work items."""
 
 
 def vector_elements(nest: Nest) -> int:
-    """How many elements make a vector of a thread; 0 for a nest whose elements go one by one."""
+    """How many elements make a vector of a work item; 0 for a nest whose elements go one by one."""
     if not is_flat(nest) or is_copy(nest) or len(nest.stages) > 1:
         return 0
     stage = nest.stages[0]
@@ -39,10 +39,15 @@ def vector_elements(nest: Nest) -> int:
 
 
 def vectors_in_flight(nest: Nest) -> int:
-    """How many vectors a thread takes."""
+    """How many vectors a work item takes."""
     each = vector_elements(nest)
     registers = sum(each * SIZES[o.dtype] // 4 for o in nest.operands if o.lane == "unit")
     return _IN_FLIGHT if registers * _IN_FLIGHT <= MOST_REGISTERS else 1
+
+
+def vector_items(nest: Nest, count: int) -> int:
+    """How many work items take the vectors of so many elements."""
+    return -(-count // (vector_elements(nest) * vectors_in_flight(nest)))
 
 
 @dataclass
@@ -62,11 +67,11 @@ class LoadedVector(RowPlace):
 
 
 class VectorNest(InnerNest):
-    """Writes a flat map whose threads take vectors."""
+    """Writes a flat map whose work items take vectors."""
 
-    dialect: GroupDialect
+    dialect: VectorDialect
 
-    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: VectorDialect) -> None:
         super().__init__(nest, name, dialect)
         self._each, self._many = vector_elements(nest), vectors_in_flight(nest)
         self._units = [k for k, o in enumerate(nest.operands) if o.lane == "unit"]
@@ -75,9 +80,10 @@ class VectorNest(InnerNest):
         one_by_one = super().body()
         each, many = self._each, self._many
         addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in self._units])
+        lane, group = self.dialect.lane, self.dialect.group
         self.head.add(
-            f"const int64_t apart = (int64_t)blockDim.x * {each};",
-            f"const int64_t first = {many} * apart * {self.dialect.group} + threadIdx.x * {each};",
+            f"const int64_t apart = (int64_t){self.dialect.width} * {each};",
+            f"const int64_t first = {many} * apart * {group} + {lane} * {each};",
             f"const bool whole = first + {many - 1} * apart + {each} <= end",
             f"    && (({addresses}) & {BYTES - 1}) == 0;",
         )
@@ -107,11 +113,12 @@ class VectorNest(InnerNest):
             union = f"union {{ uint4 whole[{size}]; {kind} at[{self._each}]; }}"
             found.add(f"{union} part{k}[{self._many}];")
             start = f"({self.pointer(k)} + first + u * apart)"
+            word = f"{self.dialect.memory(k)}{{}}uint4 *"
             for n in range(size):
                 if k in read:
-                    loads.add(f"part{k}[u].whole[{n}] = ((const uint4 *){start})[{n}];")
+                    loads.add(f"part{k}[u].whole[{n}] = (({word.format('const ')}){start})[{n}];")
                 if self.nest.operands[k].output:
-                    stores.add(f"((uint4 *){start})[{n}] = part{k}[u].whole[{n}];")
+                    stores.add(f"(({word.format('')}){start})[{n}] = part{k}[u].whole[{n}];")
         element = Scope()
         element.add("const int64_t i = first + u * apart + n;")
         known = self.known[0]

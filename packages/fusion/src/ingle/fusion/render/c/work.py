@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...kernel.nest import Nest, is_flat, units
 from .groups import group_size, groups_of_unit, is_wide
+from .vectors import vector_elements, vector_items
 
 _ITEMS = 16
 """Work items for each compute unit of a processor: so many that the last ones are soon done."""
@@ -48,6 +49,8 @@ def work_of(nest: Nest, sizes: Sequence[int], processors: int, wide: bool) -> Wo
         takers = min(count, processors * _GROUPS if nest.scattered else _MOST_GROUPS)
         groups = takers * (groups_of_unit(nest, sizes[-2]) if nest.outer else 1)
         return Work(groups * size, -(-count // max(takers, 1)), (size,))
+    if wide and vector_elements(nest):
+        return Work(vector_items(nest, count), count)
     if wide:
         return Work(count, 1)
     items = max(1, min(count, processors * _ITEMS, elements // _ENOUGH))
