@@ -27,6 +27,7 @@ from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
+from .arguments import set_bytes
 from .attention import Attention
 from .autotune import Tiles
 from .declarations import Programs
@@ -133,7 +134,7 @@ class OpenCLBackend(KernelBackend):
                     buffer = buffer.get_sub_region(offset, buffer.size - offset)
                 kernel.set_arg(k, buffer)
             for k, number in enumerate(args, len(pointers)):
-                kernel.set_arg(k, np.int64(number))
+                set_bytes(kernel, k, np.array(number, np.int64))
             event = self._cl.enqueue_nd_range_kernel(
                 self._queue, kernel, (end - begin,), None, (begin,)
             )
@@ -297,7 +298,7 @@ class OpenCLBackend(KernelBackend):
                 buffer, given[k] = self._space.find(address)
                 kernel.set_arg(k, buffer)
             kernel.set_arg(count, table)
-            kernel.set_arg(count + 1, given)
+            set_bytes(kernel, count + 1, given)
             if group is None:
                 group = _GROUPS[len(items)] if self.wide else (1,) * len(items)
             whole = tuple([-(-n // g) * g for n, g in zip(items, group, strict=True)])

@@ -145,7 +145,7 @@ class Wide(OpenCL):
         return group_item(nest, self.group, f"args[{nest.outer - 1}]")
 
 
-class Alone(OpenCL):
+class ShortRowItems(OpenCL):
     """A work item takes a row, or an element of one."""
 
     def __init__(self, short: Short) -> None:
@@ -156,7 +156,7 @@ class Alone(OpenCL):
         return row_of_item(self._short, ITEM, inner)
 
 
-class AlongRows(OpenCL):
+class VectorItems(OpenCL):
     """A work item takes so many neighbours of a row."""
 
     def __init__(self, each: int) -> None:
@@ -275,12 +275,12 @@ def for_launch(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Work
 
 @lru_cache(maxsize=1024)
 def _along_rows(nest: Nest, name: str, each: int) -> str:
-    return row_vectors(nest, name, AlongRows(each), each, ITEM)
+    return row_vectors(nest, name, VectorItems(each), each, ITEM)
 
 
 @lru_cache(maxsize=1024)
 def _short(nest: Nest, name: str, short: Short) -> str:
-    return short_rows(nest, name, Alone(short), short, ITEM)
+    return short_rows(nest, name, ShortRowItems(short), short, ITEM)
 
 
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[ScatterLaunch]:
