@@ -1,13 +1,25 @@
 """Contractions of any shape and strides against NumPy in float64."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
+from array_products import (
+    LAYOUTS,
+    aligned,
+    assert_guarded,
+    elements,
+    laid_out,
+    multiply,
+    problem_of,
+    random,
+    some_bytes,
+    table_of,
+)
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +32,10 @@ from ingle_cpu.jit.host import Host, host
 from ingle_cpu.jit.object_symbols import undefined_symbols
 from ingle_cpu.matmul import blocking, machine, pack_launches
 from ingle_cpu.matmul import launches as whole
+from ingle_cpu.matmul import problem as matmul_problem
 from ingle_cpu.matmul.driver import driver_source
-from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.launches import (
     Choice,
-    Contraction,
     Epilogue,
     Problem,
     choose,
@@ -34,95 +45,11 @@ from ingle_cpu.matmul.launches import (
 from ingle_cpu.matmul.microkernel import QUADS, Tile, micro_source, most_rows, most_vectors
 from ingle_cpu.matmul.pack import pack_source
 from ingle_cpu.matmul.padded import PHASES, pad_source
-from ingle_cpu.matmul.plan import A, B, Pointer
-from ingle_cpu.threads.pool import thread_pool
-from ingle_cpu.threads.table import Table
-
-
-def elements(array: np.ndarray) -> tuple[int, ...]:
-    """Strides in elements."""
-    return tuple(s // array.itemsize for s in array.strides)
-
-
-def problem_of(a: np.ndarray, b: np.ndarray) -> Problem:
-    batch = a.shape[:-2]
-    return Problem(
-        a.dtype.name, b.dtype.name, batch, a.shape[-2], b.shape[-1], a.shape[-1],
-        elements(a), elements(b),
-    )  # fmt: skip
-
-
-GUARD = 512
-
-
-def aligned(size: int) -> np.ndarray:
-    """Scratch memory of NaNs, to see what is read before it is written, with a guard around it."""
-    memory = np.full(size + 2 * GUARD + 64, 0xFF, np.uint8)
-    start = GUARD - (memory.ctypes.data + GUARD) % 64 + 64
-    return memory[start : start + size]
-
-
-def assert_guarded(part: np.ndarray) -> None:
-    """Nothing was written around a part of a larger array."""
-    whole = part.base
-    assert whole is not None
-    start = part.ctypes.data - whole.ctypes.data
-    assert (whole[:start] == 0xFF).all()
-    assert (whole[start + part.nbytes :] == 0xFF).all()
-
-
-def table_of(made: Contraction, buffers: dict[Pointer, np.ndarray]) -> Table:
-    table = entries_table(made.entries, {p: (number, 0) for number, p in enumerate(buffers)})
-    table.bases[:] = [array.ctypes.data for array in buffers.values()]
-    return table
-
-
-def multiply(
-    a: np.ndarray,
-    b: np.ndarray,
-    outputs: Sequence[np.ndarray],
-    epilogue: Epilogue | None = None,
-    scalars: Sequence[int] = (),
-    *,
-    choice: Choice | None = None,
-    packed_b: np.ndarray | None = None,
-) -> Contraction:
-    """Runs the contraction of two arrays into `outputs` (the epilogue's operands)."""
-    workers = thread_pool().threads
-    made = contraction(
-        problem_of(a, b), epilogue or identity(outputs[0].dtype.name),
-        [elements(o) for o in outputs], scalars,
-        workers=workers, choice=choice, b_is_packed=packed_b is not None,
-    )  # fmt: skip
-    buffers = {A: a, B: b if packed_b is None else packed_b}
-    buffers |= {Pointer("operand", i): o for i, o in enumerate(outputs)}
-    scratch = {Pointer("scratch", i): aligned(n) for i, n in enumerate(made.scratch)}
-    table_of(made, buffers | scratch).run()
-    for part in scratch.values():
-        assert_guarded(part)
-    return made
-
+from ingle_cpu.matmul.plan import B, Pointer
 
 SIZES = st.integers(0, 100)
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-
-
-def random(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
-    """The same numbers with other strides."""
-    if layout == "transposed":
-        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
-    if layout == "strided":
-        wide = np.zeros((*array.shape[:-2], array.shape[-2] * 2, array.shape[-1] * 3), array.dtype)
-        wide[..., ::2, ::3] = array
-        return wide[..., ::2, ::3]
-    if layout == "reversed":
-        return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
-    return np.ascontiguousarray(array)
 
 
 def check(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -136,9 +63,6 @@ def check(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     # Half types round small results to multiples of their smallest number.
     smallest = {"float16": 2.0**-25, "bfloat16": 2.0**-134}.get(c.dtype.name, 0.0)
     np.testing.assert_array_less(np.abs(c.astype(np.float64) - expected), bound + smallest + 1e-307)
-
-
-LAYOUTS = ["rows", "transposed", "strided", "reversed"]
 
 
 class TestProducts:
@@ -289,6 +213,15 @@ HAS_PAIRS = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="class")
+def without_tiles() -> Iterator[None]:
+    """A processor without registers of tiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matmul_problem, "multiplies_tiles", lambda dtype: False)
+        yield
+
+
+@pytest.mark.usefixtures("without_tiles")
 class TestPairs:
     """Products of bfloat16 whose k is even, by the processor's instruction for two of them."""
 
@@ -360,12 +293,7 @@ HAS_QUADS = pytest.mark.skipif(
 )
 
 
-def some_bytes(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
-    limits = np.iinfo(dtype)
-    numbers = np.random.default_rng(seed)
-    return numbers.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
-
-
+@pytest.mark.usefixtures("without_tiles")
 @pytest.mark.parametrize("b_dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("a_dtype", ["int8", "uint8"])
 class TestBytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import itertools
@@ -82,16 +83,35 @@ _FEATURES = re.compile(r"([+-][A-Za-z0-9._-]+(,|$))*", re.ASCII)
 
 @functools.cache
 def host() -> Host:
-    """The machine that this process runs on: as LLVM says, or as it said to an earlier process."""
+    """The machine that this process runs on: as LLVM says, or as it said to an earlier process.
+
+    What this process may not use is not among its features.
+    """
     processor = _processor()
     key = f"host-{processor}"
     known = _known(disk().get(key) if processor else None)
-    if known is not None:
+    if known is None:
+        known = _asked()
+        if processor:
+            disk().put(key, json.dumps(known).encode())
+    if "amx-tile" not in known.present or _may_use_tiles():
         return known
-    asked = _asked()
-    if processor:
-        disk().put(key, json.dumps(asked).encode())
-    return asked
+    return known._replace(features=known.features.replace("+amx", "-amx"))
+
+
+def _may_use_tiles() -> bool:
+    """Asks the system for registers of tiles (AMX), which Linux saves for those who asked alone.
+
+    Whoever uses them without leave is ended. Threads and forks have what their process has.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    system = ctypes.CDLL(None)
+    return bool(system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
+
+
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+"""The call's number on x86-64, what is asked of it, and the part of a processor's state."""
 
 
 def _known(entry: bytes | None) -> Host | None:

@@ -7,9 +7,10 @@ import math
 
 from ingle.fusion.device.kernels import SIZES
 
+from .amx import tile_cycles
 from .dot import COLUMNS
 from .machine import target
-from .microkernel import Tile, lanes_of, most_rows, most_vectors
+from .microkernel import TILES, Tile, lanes_of, most_rows, most_vectors
 from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
 from .panel_elements import compute_dtype
 from .problem import DEPTH, Choice, Problem, Variation
@@ -18,6 +19,8 @@ DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
 NEAR_BYTES = 256 << 10
 """Columns of b that stay in the second-level cache while rows of a go by."""
+TILES_NEAR_BYTES = 512 << 10
+"""The same for registers of tiles, whose processors have more of it."""
 ALL_NEAR = 2
 """Columns may take so many times as much if they all fit: then tiles fetch something else."""
 ROWS_BYTES = 320 << 10
@@ -70,7 +73,8 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     tiles = -(-max(problem.m, 1) // tile.rows)
     panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
     deep = max(1, min(problem.k // tile.numbers, DEPTH)) * SIZES[dtype]
-    near = _near(int(NEAR_BYTES * made.scale) // (deep * tile.vectors * lanes), panels)
+    kept = TILES_NEAR_BYTES if tile.in_tiles else NEAR_BYTES
+    near = _near(int(kept * made.scale) // (deep * tile.vectors * lanes), panels)
     if pack_b == "local":
         # With few tiles, a panel is used while it is in the first-level cache.
         near = near if tiles > FEW else 1
@@ -244,10 +248,13 @@ def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
 
     def cycles(tile: Tile) -> float:
         whole, rest = divmod(vectors, tile.vectors)
-        row = whole * _cycles(tile.rows, tile.vectors) + (_cycles(tile.rows, rest) if rest else 0)
+        each = tile_cycles if tile.in_tiles else _cycles
+        row = whole * each(tile.rows, tile.vectors) + (each(tile.rows, rest) if rest else 0)
         return -(-m // tile.rows) * row
 
-    tiles = [_tile(kind, m, vectors, widest - fewer) for fewer in range(-(-widest // 2))]
+    # Registers of tiles are best used as squares.
+    fewest = widest // 2 if kind in TILES.values() else widest // 2 + 1
+    tiles = [_tile(kind, m, vectors, wide) for wide in range(widest, fewest - 1, -1)]
     best = min(tiles, key=cycles)
     return best, cycles(best)
 
@@ -297,6 +304,8 @@ def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
         return max(problem.k, 1), max(problem.k, 1)
     if choice.pack_b == "padded":  # There are no panels to keep near.
         return max(problem.k, 1), DEPTH_BLOCK
+    if choice.tile.in_tiles:  # Its registers take long to get ready.
+        return DEPTH, DEPTH
     return DEPTH, DEPTH_BLOCK // 2 if choice.tile.kind == "pairs" else DEPTH_BLOCK
 
 

@@ -21,6 +21,12 @@ def multiplies_pairs() -> bool:
     return target() == AVX512 and "avx512bf16" in engine().machine.present
 
 
+def multiplies_tiles(dtype: str) -> bool:
+    """Whether it multiplies whole tiles of bfloat16 or bytes, and this process may use them."""
+    products = "amx-bf16" if dtype == "bfloat16" else "amx-int8"
+    return target() == AVX512 and {"amx-tile", products} <= engine().machine.present
+
+
 def takes_bytes(k: int) -> bool:
     """Whether there are tiles for bytes, four of which this machine's processor takes at once."""
     has = engine().machine.present

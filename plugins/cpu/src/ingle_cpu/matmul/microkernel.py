@@ -21,6 +21,8 @@ along k, as `pack.py` makes it, and `depth` counts pairs. The first of a pair is
 which the processor adds first: so it gives the bits of *packed*, but for numbers below the smallest
 normal one, which it takes for zeros.
 
+The kinds of `TILES` are for registers of tiles (AMX): `amx.py` says how they read `a` and sum.
+
 The kinds of `QUADS` do the same for bytes (AVX512-VNNI, AVX-VNNI): an element is four numbers, and
 sums are int32. The instruction multiplies bytes without a sign by such with one. Where both
 operands have signs, or neither has, the uppermost bits of `a` are turned over when it is packed,
@@ -47,6 +49,7 @@ from ingle.fusion.device.llvm import NEON, Target, Values, Writer, scalar_type, 
 
 from ..jit.engine import IRSource
 from .abi import parameters
+from .amx import most_tile_rows, tiles_text
 from .dot import dot_text
 
 QUADS = {
@@ -54,6 +57,12 @@ QUADS = {
     ("int8", "int8"): "quads_flipped", ("uint8", "uint8"): "quads_flipped_swapped",
 }  # fmt: skip
 """Kinds by the dtypes of both operands."""
+_HALVES = "bfloat16", "bfloat16"
+TILES = {
+    _HALVES: "bf16ps", ("int8", "int8"): "bssd", ("int8", "uint8"): "bsud",
+    ("uint8", "int8"): "busd", ("uint8", "uint8"): "buud",
+}  # fmt: skip
+"""Kinds in registers of tiles, named as their instructions are."""
 PACKED = ("packed", "pairs", *QUADS.values())
 """Kinds that read panels of both operands."""
 UNROLL = 4
@@ -70,8 +79,8 @@ class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, one of `QUADS`, `"direct"`, `"columns"`, `"sliding"` or
-            `"dot"`.
+        kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
+            `"sliding"` or `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -83,7 +92,14 @@ class Tile(NamedTuple):
     @property
     def numbers(self) -> int:
         """Of how many steps of k an element of a panel is made."""
-        return 4 if self.kind in QUADS.values() else 2 if self.kind == "pairs" else 1
+        if self.kind in QUADS.values() or (self.in_tiles and self.kind != TILES[_HALVES]):
+            return 4
+        return 2 if self.kind in ("pairs", TILES[_HALVES]) else 1
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether it is in registers of tiles."""
+        return self.kind in TILES.values()
 
     @property
     def flips(self) -> bool:
@@ -98,6 +114,8 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     >>> most_rows(NEON, 4), most_rows(NEON, 1)
     (6, 12)
     """
+    if kind in TILES.values():
+        return most_tile_rows(vectors)
     if "flipped" in kind:
         return min(12, (target.registers - 1) // vectors - 2)
     if kind in PACKED:
@@ -122,6 +140,10 @@ def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
     if tile.kind == "dot":
         name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
         return IRSource(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
+    if tile.in_tiles:
+        name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{target.name}"
+        text = tiles_text(tile.rows, tile.vectors, tile.kind, name)
+        return IRSource(text, (name,), reduced=False)
     name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{dtype}_{target.name}"
     return IRSource(_Micro(tile, dtype, target, name).text(), (name,), reduced=False)
 

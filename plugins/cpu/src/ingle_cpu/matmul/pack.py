@@ -30,6 +30,7 @@ from ingle.fusion.device.llvm import (
 from ..jit.engine import IRSource
 from .microkernel import FLIPPED_BITS
 from .pack_rows import RowsCode
+from .pack_tiles import TileRowsCode
 from .panel_elements import NUMBERS, Form, compute_dtype
 from .panels import write_panels
 
@@ -42,11 +43,13 @@ RUN = 32
 def pack_source(dtype: str, target: Target, form: Form = "single") -> IRSource:
     """The module with `pack` and `pack_panels` for a dtype in memory."""
     names = tuple(f"{n}_{dtype}_{form}_{target.name}" for n in ("pack", "pack_panels"))
-    pack = (
-        _Pack(dtype, target, names[0])
-        if form == "single"
-        else (_PackSeveral(dtype, target, names[0], form))
-    )
+    pack: _Pack | TileRowsCode
+    if form == "single":
+        pack = _Pack(dtype, target, names[0])
+    elif form in ("row_pairs", "row_quads"):
+        pack = TileRowsCode(dtype, target, names[0], NUMBERS[form])
+    else:
+        pack = _PackSeveral(dtype, target, names[0], form)
     text = pack.text()
     panels = Writer(names[1])
     panels.declared = pack.writer.declared
@@ -233,7 +236,9 @@ class _PackSeveral(_Pack):
 
     def _bits_below(self, number: int) -> int:
         """Where a number's bits begin in its element."""
-        return 16 * (1 - number) if self.form == "pairs" else 8 * number
+        if self.form == "pairs":
+            return 16 * (1 - number)
+        return 32 // self.numbers * number
 
     def _each(self, number: int, lanes: int) -> str:
         return self.writer.splat("each", "i32", str(number), lanes)

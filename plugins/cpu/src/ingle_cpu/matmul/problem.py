@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from ingle.fusion.device.kernels import Windows
 
-from .machine import multiplies_pairs
-from .microkernel import QUADS, Tile
+from .machine import multiplies_pairs, multiplies_tiles
+from .microkernel import QUADS, TILES, Tile
 from .panel_elements import BYTES
 
 DEPTH = 1024
 """How much of k is packed at once."""
+FEWEST_OF_TILES = 4
+"""Rows and columns from which on registers of tiles, which have 16 of each, are worth filling."""
 
 
 class Problem(NamedTuple):
@@ -44,11 +46,22 @@ class Problem(NamedTuple):
     @property
     def packed_kind(self) -> str:
         """The kind of tile that takes it from panels; its sizes and dtypes decide."""
+        dtypes = self.a_dtype, self.b_dtype
+        if self._fills_tiles and dtypes in TILES and multiplies_tiles(self.a_dtype):
+            return TILES[dtypes]
         if self.a_dtype in BYTES:
-            return QUADS[self.a_dtype, self.b_dtype]
-        halves = self.a_dtype == self.b_dtype == "bfloat16"
-        whole = self.k > 0 and self.k % 2 == 0 and self.windows is None
-        return "pairs" if halves and whole and multiplies_pairs() else "packed"
+            return QUADS[dtypes]
+        pairs = dtypes == ("bfloat16", "bfloat16") and self._is_even and multiplies_pairs()
+        return "pairs" if pairs else "packed"
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether k is made of pairs."""
+        return self.k > 0 and self.k % 2 == 0 and self.windows is None
+
+    @property
+    def _fills_tiles(self) -> bool:
+        return self._is_even and min(self.m, self.n) >= FEWEST_OF_TILES
 
     @property
     def at_once(self) -> int:

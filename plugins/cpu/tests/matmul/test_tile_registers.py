@@ -1,0 +1,131 @@
+"""Products in registers of tiles (AMX), against NumPy and against each other."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import ml_dtypes
+import numpy as np
+import pytest
+from array_products import LAYOUTS, laid_out, multiply, problem_of, some_bytes
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ingle.fusion.render.llvm.targets import AVX512
+from ingle_cpu.jit import host
+from ingle_cpu.jit.object_symbols import undefined_symbols
+from ingle_cpu.matmul import machine
+from ingle_cpu.matmul.launches import Choice, choose
+from ingle_cpu.matmul.microkernel import TILES, Tile, micro_source
+from ingle_cpu.matmul.pack import pack_source
+from ingle_cpu.matmul.panel_elements import a_form, compute_dtype
+
+SIZES = st.integers(4, 100)
+HAS_TILES = pytest.mark.skipif(
+    not machine.multiplies_tiles("bfloat16"), reason="this processor has no registers of tiles"
+)
+HAS_BYTES = pytest.mark.skipif(
+    not machine.multiplies_tiles("int8"), reason="this processor has no registers of tiles"
+)
+
+
+def halves(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(ml_dtypes.bfloat16)
+
+
+@HAS_TILES
+@settings(max_examples=100, deadline=None)
+@given(
+    m=SIZES, n=SIZES, half=st.integers(1, 80), layout_a=st.sampled_from(LAYOUTS),
+    layout_b=st.sampled_from(LAYOUTS),
+)  # fmt: skip
+@example(m=13, n=70, half=1025, layout_a="rows", layout_b="rows")
+@example(m=33, n=7, half=600, layout_a="transposed", layout_b="transposed")
+@example(m=4, n=65, half=15, layout_a="reversed", layout_b="strided")
+def test_halves_are_summed_in_float32(
+    m: int, n: int, half: int, layout_a: str, layout_b: str
+) -> None:
+    a, b = halves((m, 2 * half)), halves((2 * half, n), 1)
+    c = np.full((m, n), np.nan, np.float32)
+    multiply(laid_out(a, layout_a), laid_out(b, layout_b), [c])
+    assert choose(problem_of(a, b), 1).tile.kind == TILES["bfloat16", "bfloat16"]
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    size = abs(a.astype(np.float64)) @ abs(b.astype(np.float64))
+    assert (abs(c - exact) <= 2 * half * 2.0**-24 * size).all()
+    # The order of sums is that of k, however the operands lie.
+    plain = np.full((m, n), np.nan, np.float32)
+    multiply(a, b, [plain])
+    np.testing.assert_array_equal(c, plain)
+
+
+@HAS_TILES
+@pytest.mark.parametrize("tile", [(32, 2), (16, 4), (20, 1), (5, 3), (17, 2)])
+@pytest.mark.parametrize("blocks", [(1, 1, 1), (3, 2, 2), (100, 100, 1), (4, 1, 100)])
+def test_all_choices_give_the_same_bits(
+    tile: tuple[int, int], blocks: tuple[int, int, int]
+) -> None:
+    a, b = halves((2, 50, 2300)), halves((2, 2300, 101), 1)
+    expected = np.full((2, 50, 101), np.nan, np.float32)
+    multiply(a, b, [expected])
+    for pack_a in ("local", "before"):
+        for pack_b in ("local", "before"):
+            c = np.full((2, 50, 101), np.nan, np.float32)
+            kind = TILES["bfloat16", "bfloat16"]
+            multiply(a, b, [c], choice=Choice(Tile(kind, *tile), pack_a, pack_b, *blocks))
+            np.testing.assert_array_equal(c, expected)
+
+
+@HAS_TILES
+def test_what_is_no_number_spreads_to_its_row_alone() -> None:
+    a, b = halves((37, 50)), np.ones((50, 33), ml_dtypes.bfloat16)
+    a[7, 3], a[8, 49], a[9] = np.nan, np.inf, 1e-39
+    c = np.zeros((37, 33), np.float32)
+    multiply(a, b, [c])
+    assert np.isnan(c[7]).all()
+    assert np.isposinf(c[8]).all()
+    assert not c[9].any()
+    assert np.isfinite(np.delete(c, (7, 8), 0)).all()
+
+
+@HAS_BYTES
+@settings(max_examples=40, deadline=None)
+@given(
+    m=SIZES, n=SIZES, quads=st.integers(1, 40), layout_a=st.sampled_from(LAYOUTS),
+    layout_b=st.sampled_from(LAYOUTS), dtypes=st.sampled_from([k for k in TILES if "int8" in k[0]]),
+)  # fmt: skip
+@example(m=13, n=70, quads=1025, layout_a="rows", layout_b="rows", dtypes=("int8", "int8"))
+@example(m=33, n=7, quads=601, layout_a="transposed", layout_b="rows", dtypes=("uint8", "int8"))
+def test_bytes_are_exact(
+    m: int, n: int, quads: int, layout_a: str, layout_b: str, dtypes: tuple[str, str]
+) -> None:
+    a = laid_out(some_bytes((m, 4 * quads), dtypes[0]), layout_a)
+    b = laid_out(some_bytes((4 * quads, n), dtypes[1], 1), layout_b)
+    c = np.zeros((m, n), np.int32)
+    multiply(a, b, [c])
+    assert choose(problem_of(a, b), 1).tile.kind == TILES[dtypes]
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.parametrize("dtypes", TILES)
+def test_tiles_are_instructions_of_the_processor(dtypes: tuple[str, str]) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    generator = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+        cpu="sapphirerapids", opt=3, jit=True
+    )
+    tile = Tile(TILES[dtypes], 20, 2)
+    pack = pack_source(dtypes[0], AVX512, a_form(tile))
+    micro = micro_source(tile, compute_dtype(dtypes[0]), AVX512)
+    modules = [llvm.parse_assembly(source.text) for source in (pack, micro)]
+    for module in modules:
+        assert not undefined_symbols(generator.emit_object(module))
+    assert generator.emit_assembly(modules[1]).count(f"tdp{tile.kind}") >= 4
+
+
+def test_who_may_not_use_tiles_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system ends a process that uses them without leave."""
+    known = host.Host("x86_64-linux", "sapphirerapids", "+avx512f,+amx-tile,+amx-bf16,-amx-fp16")
+    monkeypatch.setattr(host, "_known", lambda entry: known)
+    monkeypatch.setattr(host, "_may_use_tiles", lambda: False)
+    assert host.host.__wrapped__().present == {"avx512f"}
+    monkeypatch.setattr(host, "_may_use_tiles", lambda: True)
+    assert host.host.__wrapped__() == known
