@@ -27,6 +27,16 @@ def copy_nest(dtype: str, outer: int, length: int = 0) -> Nest:
     return nest._replace(row_length=length if outer and length <= SHORT else 0)
 
 
+def turns_nest(dtype: str, outer: int, length: int = 0) -> Nest:
+    """The elements of two rows in turns."""
+    b = CodeBuilder()
+    code, roots = b.finish(b.load(0, dtype), b.load(1, dtype))
+    second = Operand(dtype, True, "strided", by_two=True, beside=2)
+    operands = [*[Operand(dtype)] * 2, second._replace(beside=None), second]
+    nest = map_nest(outer, operands, [], code, (2, roots[0]), (3, roots[1]))
+    return nest._replace(row_length=length if outer and length <= SHORT else 0)
+
+
 def narrowing_nest(source: str, target: str, length: int) -> Nest:
     """Every second element as a smaller number."""
     b = CodeBuilder()
@@ -70,6 +80,40 @@ def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int) 
     del held, more
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 12, 15, 16, 17, 31, 33, 65])
+def test_elements_of_two_take_turns(machine: Any, dtype: str, length: int) -> None:
+    kind = as_dtype(dtype).dtype
+    rng = np.random.default_rng(length)
+    rows, wide = 3, 2 * length + 1
+    held, y = before_a_wall(rows * wide - 1, kind)
+    a, b = (
+        rng.integers(0, 2, (rows, length)).astype(kind)
+        if dtype == "bool"
+        else rng.integers(0, 256, (rows, length * kind.itemsize)).astype(np.uint8).view(kind)
+        for _ in range(2)
+    )
+    y.view(np.uint8)[:] = rng.integers(0, 2 if dtype == "bool" else 256, y.nbytes)
+    before = y.copy()
+    first, second = (
+        np.lib.stride_tricks.as_strided(
+            y[k:], (rows, length), (wide * kind.itemsize, 2 * kind.itemsize)
+        )
+        for k in (0, 1)
+    )
+    machine.kernel(turns_nest(dtype, 1, length))(a, b, first, second)
+    assert same_bits(first, a)
+    assert same_bits(second, b)
+    between = np.arange(wide - 1, y.size, wide)
+    assert same_bits(y[between], before[between])
+    machine.kernel(turns_nest(dtype, 0))(b[0], a[0], first[0], second[0])
+    assert same_bits(first[0], b[0])
+    assert same_bits(second[0], a[0])
+    assert same_bits(y[between], before[between])
+    del held
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("length", range(1, 36))
 @pytest.mark.parametrize(("source", "target"), [("int64", "int8"), ("int32", "int16")])
@@ -100,3 +144,20 @@ def test_a_stride_of_two_is_one_along_the_lanes() -> None:
     unit = nest._replace(operands=(nest.operands[0]._replace(lane="unit"), nest.operands[1]))
     with pytest.raises(ValueError, match="operand 0 is by two"):
         validate(unit)
+
+
+def test_turns_are_of_two_outputs_of_one_stage() -> None:
+    nest = turns_nest("float32", 1)
+    validate(nest)
+    *others, last = nest.operands
+    for wrong in (last._replace(beside=3), last._replace(beside=0), last._replace(dtype="int32")):
+        with pytest.raises(ValueError, match="operand 3 takes turns with operand"):
+            validate(nest._replace(operands=(*others, wrong)))
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_turns_are_stored_by_whole_vectors(machine: Any, name: str) -> None:
+    text = render(turns_nest("float32", 1, 100), "kernel", TARGETS[name])
+    assert "masked.scatter" not in text
+    assert f"store <{TARGETS[name].width // 4} x float>" in text
+    assert machine.object(text) if TARGETS[name] in (AVX512, AVX2) else True

@@ -1,4 +1,4 @@
-"""Maps that write parts of one value are one kernel where launches are dear, and bits stay."""
+"""Maps that write parts of one value are one kernel, and bits stay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import ingle.tensor as it
 from ingle.fusion import compile, explain, pipeline
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule.joined_maps import joined_maps
-from ingle.tensor.device import backend_of
 from ingle.testkit.bits import same_bits
 
 RNG = np.random.default_rng(5)
@@ -21,7 +20,6 @@ RNG = np.random.default_rng(5)
 @pytest.fixture(autouse=True)
 def _joining(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
-    monkeypatch.setattr(backend_of("cpu").inner, "joins_maps", True)
     with it.device("cpu"):
         yield
 
@@ -46,6 +44,17 @@ def unequal(x: Any, cos: Any, sin: Any) -> Any:
     return it.concat([x * 2.0, it.split(x, x.shape[-1] // 2, axis=-1)[0] * cos], axis=-1)
 
 
+def even_and_odd(x: Any, cos: Any, sin: Any) -> Any:
+    """Elements of two that take turns and have nothing in common."""
+    return it.reshape(it.stack([cos * 2.0, sin * sin], axis=-1), (cos.shape[0], -1))
+
+
+def in_squares(x: Any, cos: Any, sin: Any) -> Any:
+    """Images twice as large, whose rows and columns take turns."""
+    rows = [it.stack([cos * a, sin + a], axis=-1) for a in (2.0, 3.0)]
+    return it.reshape(it.stack(rows, axis=-3), (2 * cos.shape[0], -1))
+
+
 def of_nothing_in_common(x: Any, cos: Any, sin: Any) -> Any:
     return it.concat([cos * 2.0, sin * sin], axis=-1)
 
@@ -59,7 +68,7 @@ def in_turn(x: Any, cos: Any, sin: Any) -> Any:
 
 CASES = [
     (turned, 1), (turned_by_numbers, 1), (in_three, 1), (unequal, 2), (of_nothing_in_common, 2),
-    (in_turn, 0),
+    (in_turn, 0), (even_and_odd, 1), (in_squares, 1),
 ]  # fmt: skip
 
 
@@ -92,6 +101,43 @@ def test_what_both_read_is_one_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     compile(turned)(it.ones((2, 3, 22)), it.ones((3, 11)), it.ones((3, 11)))
     (call,) = found[-1].calls
     assert [o.output for o in call.nest.operands] == [False] * 4 + [True] * 2
+
+
+@pytest.mark.parametrize("f", [even_and_odd, in_squares])
+def test_outputs_that_take_turns_know_it(
+    monkeypatch: pytest.MonkeyPatch, f: Callable[..., Any]
+) -> None:
+    found: list[Any] = []
+
+    def noted(sequence: Any) -> Any:
+        found.append(joined_maps(sequence))
+        return found[-1]
+
+    monkeypatch.setattr(pipeline, "joined_maps", noted)
+    compile(f)(it.ones((3, 11)), it.ones((5, 9)), it.ones((5, 9)))
+    (call,) = found[-1].calls
+    outputs = [k for k, o in enumerate(call.nest.operands) if o.output]
+    pairs = {o.beside: k for k, o in enumerate(call.nest.operands) if o.beside is not None}
+    assert sorted([*pairs, *pairs.values()]) == outputs
+    for first, second in pairs.items():
+        places = [call.arguments[k].offset for k in (first, second)]
+        assert places[1] == places[0] + 1
+
+
+@pytest.mark.parametrize("length", [1, 7, 12, 16, 33, 100])
+@pytest.mark.parametrize("stride", [2, 3])
+def test_gradients_of_poolings_and_strides(stride: int, length: int) -> None:
+    """The bits are those of operations one by one, and of parts that are stored apart."""
+    x = RNG.standard_normal((2, 3, 4, stride * length)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        leaf = x.require_grad()
+        y = it.max_pool2d(leaf, (2, stride), stride=(2, stride))
+        g = it.arange(y.size, dtype="float32", device=x.device)
+        return y.backward(it.reshape(g, y.shape) - 7.0)[leaf]
+
+    found = compile(f)(it.asarray(x)).numpy()
+    assert same_bits(found, f(it.asarray(x, device="numpy")).numpy())
 
 
 def test_a_rate_that_changes() -> None:

@@ -86,7 +86,7 @@ class Cpu(NumpyBackend):
     aligns_rows = False
     folds = True
     joins_launches = False
-    joins_maps = False
+    joins_maps = True
     places_results = False
     rates = DESKTOP
     checks = None

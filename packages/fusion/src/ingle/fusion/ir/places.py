@@ -107,21 +107,30 @@ class Box(NamedTuple):
         """Whether both may have an element: what is not seen to be apart counts as met.
 
         They are apart if one ends before the other begins, or if all rows of both lie in windows
-        of one length, such as the rows of a matrix, in different parts of these.
+        of one length, such as the rows of a matrix, in different parts of these. A row is what the
+        axes of strides below some number walk.
 
         >>> left, right = Box((4, 3), (8, 1), 0), Box((4, 5), (8, 1), 3)
         >>> left.meets(right), left.meets(right._replace(offset=2)), left.meets(left)
         (False, True, True)
+        >>> even, odd = Box((4, 3), (12, 2), 0), Box((4, 3), (12, 2), 1)
+        >>> even.meets(odd), even.meets(even._replace(offset=6)), even.meets(odd._replace(offset=4))
+        (False, False, True)
         """
         (first, last), (begin, end) = self._reach(), other._reach()
         if last < begin or end < first:
             return False
-        (run, steps), (length, others) = self._runs(), other._runs()
+        widths = {abs(s) for s in (*self.strides, *other.strides)}
+        return not any(self._is_beside(other, width) for width in widths)
+
+    def _is_beside(self, other: Box, width: int) -> bool:
+        """Whether rows, of axes with strides below a width, lie in different parts of windows."""
+        (run, steps), (length, others) = self._rows(width), other._rows(width)
         window = math.gcd(*steps, *others)
         at, there = self.offset % window if window else 0, other.offset % window if window else 0
         if not window or at + run > window or there + length > window:
-            return True
-        return at < there + length and there < at + run
+            return False
+        return at >= there + length or there >= at + run
 
     def _reach(self) -> tuple[int, int]:
         steps = [(n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)]
@@ -130,11 +139,8 @@ class Box(NamedTuple):
             self.offset + sum([max(s, 0) for s in steps]),
         )
 
-    def _runs(self) -> tuple[int, list[int]]:
-        """How many elements lie side by side at most, and the distances of such runs."""
-        pairs = zip(self.strides, self.sizes, strict=True)
-        wide = sorted([(s, n) for s, n in pairs if n != 1], reverse=True)
-        axes = merged([n for _, n in wide], [[s for s, _ in wide]])
-        loops = list(zip(axes.sizes, axes.strides[0], strict=True))
-        run = 1 + sum([n - 1 for n, s in loops if s == 1])
-        return run, [abs(s) for _, s in loops if s not in (0, 1)]
+    def _rows(self, width: int) -> tuple[int, list[int]]:
+        """How many elements a row spans, and how far these are apart along each other axis."""
+        pairs = [(s, n) for s, n in zip(self.strides, self.sizes, strict=True) if n != 1 and s]
+        run = 1 + sum([(n - 1) * s for s, n in pairs if 0 < s < width])
+        return run, [abs(s) for s, _ in pairs if not 0 < s < width]

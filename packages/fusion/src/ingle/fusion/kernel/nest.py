@@ -70,6 +70,8 @@ class Operand(NamedTuple):
         by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
         alike: an operand before this one, whose strides along the outer axes are the same, so that
             rows begin as far from its place.
+        beside: an output before this one, with whose elements this output's take turns: both have
+            a stride of 2, are alike and stored by one stage, and this one begins one element later.
     """
 
     dtype: str
@@ -78,6 +80,7 @@ class Operand(NamedTuple):
     row_base: int | None = None
     by_two: bool = False
     alike: int | None = None
+    beside: int | None = None
 
 
 class Reduce(NamedTuple):

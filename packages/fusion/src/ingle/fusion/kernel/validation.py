@@ -49,6 +49,11 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} is by two: its lane must be 'strided', along the inner axis"
         if operand.alike is not None and not 0 <= operand.alike < k:
             yield f"operand {k} is like operand {operand.alike}, which does not come before it"
+        if operand.beside is not None and not _takes_turns(nest, k, operand.beside):
+            yield (
+                f"operand {k} takes turns with operand {operand.beside}: both must be outputs "
+                "by two of one dtype, the other one before it, stored by the same stage"
+            )
         if operand.row_base is not None and not _is_place(nest, operand.row_base):
             yield f"operand {k} begins beyond value {operand.row_base}; stage 0 has no such int64"
     if nest.scattered and not (nest.outer and _is_place(nest, 0)):
@@ -125,6 +130,17 @@ def _dots_alone(nest: Nest) -> bool:
     floats = len(dtypes) == 1 and dtypes <= {"float32", "float64"}
     right = isinstance(stage, Dots) and stage.taps > 0 and nest.operands[2].lane == "unit"
     return product and floats and outputs and right and not moved
+
+
+def _takes_turns(nest: Nest, number: int, other: int) -> bool:
+    """Whether an output may take turns with another one, element by element."""
+    if not 0 <= other < number:
+        return False
+    pair = nest.operands[other], nest.operands[number]
+    if not all(operand.output and operand.by_two for operand in pair):
+        return False
+    stored = [{k for k, _ in stage.stores} for stage in nest.stages]
+    return pair[0].dtype == pair[1].dtype and any({other, number} <= outputs for outputs in stored)
 
 
 def _is_place(nest: Nest, number: int) -> bool:

@@ -5,11 +5,15 @@ part of what is joined. A grouping of operations makes two kernels of them, sinc
 kernel have one shape each and lie each in its own value. Calls know memory: neighbours of equal
 sizes that write different places of one value and read something in common become one, which reads
 that once. On a GPU such a kernel takes less time than a launch.
+
+Neighbours whose elements take turns, as those of the even and the odd columns of an image do,
+become one whatever they read. Kernels may then store both by whole vectors, where each alone would
+store every second element.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import NamedTuple
 
 from ..ir.places import Box
@@ -77,7 +81,8 @@ def _shell(call: NestCall) -> object:
 
 
 def _meet_in_reads_alone(one: NestCall, other: NestCall) -> bool:
-    """Whether calls write different places of one value that neither reads, and read one alike."""
+    """Whether calls write different places of one value that neither reads, and read one alike or
+    take turns."""
     calls = one, other
     written = [{a.root for a in call.arguments if a.output} for call in calls]
     read = [
@@ -92,7 +97,15 @@ def _meet_in_reads_alone(one: NestCall, other: NestCall) -> bool:
         for argument, strides in zip(call.arguments, call.strides, strict=True)
         if argument.output
     ]
-    return bool(read[0] & read[1]) and not any(a.meets(b) for a, b in combinations(boxes, 2))
+    if any(a.meets(b) for a, b in combinations(boxes, 2)):
+        return False
+    outputs = [
+        [p for p, a in zip(_places(call), call.arguments, strict=True) if a.output]
+        for call in calls
+    ]
+    return bool(read[0] & read[1]) or any(
+        a.turns_with(b) or b.turns_with(a) for a, b in product(*outputs)
+    )
 
 
 class _LoopOperand(NamedTuple):
@@ -109,12 +122,26 @@ class _LoopOperand(NamedTuple):
     strides: tuple[int, ...]
     operand: Operand
 
+    def turns_with(self, other: _LoopOperand) -> bool:
+        """Whether the elements of another output lie between those of this one, each behind it."""
+        if (self.root, self.strides) != (other.root, other.strides) or self.strides[-1] != 2:
+            return False
+        return other.offset == self.offset + 1
+
+
+def _output_and_offset(place: _LoopOperand) -> tuple[bool, int]:
+    """Outputs last, in the order in which they lie."""
+    return place.operand.output, place.offset if place.operand.output else 0
+
 
 def _places(call: NestCall) -> list[_LoopOperand]:
     """Those of a call's operands."""
     return [
         _LoopOperand(
-            argument.root, argument.offset, strides, operand._replace(by_two=False, alike=None)
+            argument.root,
+            argument.offset,
+            strides,
+            operand._replace(by_two=False, alike=None, beside=None),
         )
         for argument, strides, operand in zip(
             call.arguments, call.strides, call.nest.operands, strict=True
@@ -134,7 +161,7 @@ class _Joined:
         }
         self._arguments = {
             place: seen[place]
-            for place in sorted([*_places(one), *_places(other)], key=lambda p: p.operand.output)
+            for place in sorted([*_places(one), *_places(other)], key=_output_and_offset)
         }
         self._number = {place: number for number, place in enumerate(self._arguments)}
         self._scalars = list(dict.fromkeys([*one.scalars, *other.scalars]))
@@ -152,7 +179,7 @@ class _Joined:
         dtypes |= dict(zip(other.scalars, other.nest.scalars, strict=True))
         strides = tuple([place.strides for place in self._arguments])
         nest = one.nest._replace(
-            operands=tuple([place.operand for place in self._arguments]),
+            operands=self._operands(),
             scalars=tuple([dtypes[n] for n in self._scalars]), stages=(Map(code, stores),),
         )  # fmt: skip
         return one._replace(
@@ -160,6 +187,19 @@ class _Joined:
             arguments=tuple(self._arguments.values()), scalars=tuple(self._scalars),
             nodes=tuple(dict.fromkeys([*one.nodes, *other.nodes])),
         )  # fmt: skip
+
+    def _operands(self) -> tuple[Operand, ...]:
+        """Those of the loops; outputs know which one they take turns with."""
+        found: list[Operand] = []
+        places = list(self._arguments)
+        for number, place in enumerate(places):
+            before = (
+                k for k in range(number)
+                if place.operand.output and places[k].operand.output and found[k].beside is None
+                and places[k].turns_with(place)
+            )  # fmt: skip
+            found.append(place.operand._replace(beside=next(before, None)))
+        return tuple(found)
 
     def _append(self, call: NestCall) -> None:
         """Adds the code and the stores of a call."""

@@ -2,7 +2,8 @@
 
 Gathers and scatters take an access to memory for each lane. Two vectors of neighbours hold every
 second element of as many places, which a shuffle brings together. Nothing is touched that lies
-behind the last of these elements, and nothing is written between them.
+behind the last of these elements, and nothing is written between them. Where the elements between
+are those of another output, a shuffle puts both in turns.
 """
 
 from __future__ import annotations
@@ -54,6 +55,30 @@ def store(r: CodeRenderer, dtype: str, pointer: str, value: str, mask: str | Non
         w.call_nothing(
             f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {spread}", f"ptr {place}",
             f"i32 {SIZES[dtype]}", f"<{lanes} x i1> {each}",
+        )  # fmt: skip
+
+
+def store_turns(
+    r: CodeRenderer, dtype: str, pointer: str, values: tuple[str, str], mask: str | None
+) -> None:
+    """Stores lanes of two values (where the mask is set) in turns, from a pointer on."""
+    w, lanes = r.writer, r.lanes
+    kind = memory_type(dtype)
+    vector, align = vector_type(kind, lanes), SIZES[dtype]
+    for number in (0, 1):
+        first = number * (lanes // 2)
+        taken = [first + n // 2 + lanes * (n % 2) for n in range(lanes)]
+        place = pointer
+        if number:
+            place = w.let("place", f"getelementptr {kind}, ptr {pointer}, i64 {lanes}")
+        both = _shuffled(r, kind, *values, taken)
+        if mask is None:
+            w.do(f"store {vector} {both}, ptr {place}, align {align}")
+            continue
+        each = _shuffled(r, "i1", mask, mask, taken)
+        w.call_nothing(
+            f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {both}", f"ptr {place}",
+            f"i32 {align}", f"<{lanes} x i1> {each}",
         )  # fmt: skip
 
 

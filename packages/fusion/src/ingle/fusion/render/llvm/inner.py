@@ -228,9 +228,15 @@ class InnerNest(NestRenderer):
         done = [[v or "" for v in values] for values in copies]
         if number == self.fetching and masks[0] is None:
             self._prefetch(start, count)
+        second = {self.nest.operands[k].beside: (k, at) for k, at in stage.stored}
         for place, ready in zip(places, done, strict=True):
             for k, at in stage.stored:
-                self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
+                if k in second:
+                    other, there = second[k]
+                    pair, here = (ready[at], ready[there]), self.at(k, start)
+                    self.store_turns((k, other), here, pair, place.mask, place.ahead)
+                elif self.nest.operands[k].beside is None:
+                    self.store_lanes(k, self.at(k, start), ready[at], place.mask, place.ahead)
             for k, at in stage.columns:
                 self._grow(k, self.at(k, start), ready[at], place)
         return done

@@ -339,6 +339,17 @@ class NestRenderer:
                 f"i32 {align}", f"<{lanes} x i1> {mask}",
             )  # fmt: skip
 
+    def store_turns(
+        self, ks: tuple[int, int], pointer: str, values: tuple[str, str], mask: str | None,
+        ahead: int,
+    ) -> None:  # fmt: skip
+        """Stores lanes of two operands that take turns, from the place of the first one on; the
+        arguments are otherwise those of `load_lanes`."""
+        dtype = self.nest.operands[ks[0]].dtype
+        first, second = (self.vector.as_memory(dtype, value) for value in values)
+        place = self.ahead(ks[0], pointer, ahead)
+        every_second.store_turns(self.vector, dtype, place, (first, second), mask)
+
     def ahead(self, k: int, pointer: str, vectors: int) -> str:
         """A pointer some vectors further along the lanes."""
         if not vectors or self.nest.operands[k].lane == "zero":

@@ -51,6 +51,14 @@ class ShortNest(InnerNest):
             super().store_lanes(k, pointer, value, mask, ahead)
         self._held[k, ahead] = value
 
+    def store_turns(
+        self, ks: tuple[int, int], pointer: str, values: tuple[str, str], mask: str | None,
+        ahead: int,
+    ) -> None:  # fmt: skip
+        super().store_turns(ks, pointer, values, mask, ahead)
+        for k, value in zip(ks, values, strict=True):
+            self._held[k, ahead] = value
+
     def _store_first(self, k: int, pointer: str, value: str, ahead: int) -> None:
         """Stores lane 0 by itself.
 
