@@ -1,10 +1,11 @@
 """Times every operation on Ingle beside PyTorch: `python bench/operations.py --only norm,conv`.
 
 One process, one thread each. A case is timed in turn on both, in rounds, so that a disturbance
-meets both; what counts is the round that took the processor the least time. Columns: milliseconds
-of the call and of the call with the gradients of all float inputs, and how many times longer Ingle
-takes, worst first. With `--growth` the size is doubled too, and the ratio of times printed: about 2
-where work is proportional to size, 4 where it is quadratic.
+meets both; what counts is the round that took the processor the least time. Plain code of many
+operations is planned little by little while it runs: `--warm` runs each for so long first.
+Columns: milliseconds of the call and of the call with the gradients of all float inputs, and how
+many times longer Ingle takes, worst first. With `--growth` the size is doubled too, and the ratio
+of times printed: about 2 where work is proportional to size, 4 where it is quadratic.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ POOLS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
     "INGLE_NUM_THREADS",
 )
+
+MOST_WARM = 100
+"""Runs of a call before it is measured."""
 
 
 class Row(NamedTuple):
@@ -130,7 +134,16 @@ def fastest(runs: list[Run], seconds: float) -> list[float]:
     return best
 
 
-def measure(case: Case, seconds: float, growth: bool) -> list[Row]:
+def warm_up(run: Run, seconds: float) -> None:
+    """Runs a call for so long, or as often as plans need that are made beside the runs."""
+    end = time.perf_counter() + seconds
+    for _ in range(MOST_WARM):
+        if time.perf_counter() > end:
+            return
+        run()
+
+
+def measure(case: Case, seconds: float, growth: bool, warm: float = 0.0) -> list[Row]:
     """The rows of a case: forward, and with gradients where both libraries have them."""
     rows = []
     pairs = zip(ingle_runs(case, case.n), torch_runs(case, case.n), strict=True)
@@ -138,6 +151,7 @@ def measure(case: Case, seconds: float, growth: bool) -> list[Row]:
     for kind, (mine, peer), larger in zip(("forward", "gradient"), pairs, doubled, strict=True):
         if mine is None or peer is None:
             continue
+        warm_up(mine, warm)
         found = fastest([mine, peer], seconds)
         more = fastest([larger], seconds)[0] / found[0] if larger else None
         rows.append(Row(case.name, kind, found[0], found[1], more))
@@ -156,6 +170,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time every operation beside PyTorch.")
     parser.add_argument("--only", default="", help="comma-separated parts of names")
     parser.add_argument("--seconds", type=float, default=0.2, help="spent on each row")
+    parser.add_argument("--warm", type=float, default=0.0, help="seconds of runs before")
     parser.add_argument("--device", default="numpy", help="the backend to measure")
     parser.add_argument("--growth", action="store_true", help="double the size too")
     parser.add_argument("--json", help="write the rows to this file")
@@ -180,7 +195,7 @@ def main() -> None:
         for case in ALL:
             if any(part in case.name for part in wanted):
                 try:
-                    rows += measure(case, asked.seconds, asked.growth)
+                    rows += measure(case, asked.seconds, asked.growth, asked.warm)
                 except Exception as error:  # one case's failure must not end the others
                     print(f"{case.name}: {type(error).__name__}: {error}".splitlines()[0])
                 gc.collect()

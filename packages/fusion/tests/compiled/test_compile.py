@@ -389,3 +389,10 @@ def test_groups_of_cells_are_never_torn(device):
         sys.setswitchinterval(interval)
     assert sorted(numbers) == list(range(1, calls * threads + 1))
     assert count.value == total.value.item() == twin.value.item() == calls * threads
+
+
+def test_the_indices_of_a_triangle_follow_from_sizes_alone() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    rows, columns = np.triu_indices(3, 1, 4)
+    found = compile(lambda x: x[tuple(it.triu_indices(3, 4, offset=1))])(it.asarray(x))
+    np.testing.assert_array_equal(found.numpy(), x[rows, columns])

@@ -10,10 +10,8 @@ import numpy as np
 from ...dispatch import Operand, TensorLike, as_floating, call2_floating, run1, wrap
 from .._families import binary, unary
 from .._guarding import guarded
-from .arithmetic import abs
-from .exponential import log
+from .exponential import log, log1p
 from .extrema import clip
-from .trigonometry import atanh
 from .where import where
 
 if TYPE_CHECKING:
@@ -89,9 +87,12 @@ def logit(x: TensorLike, /, eps: float | None = None) -> Tensor:
 
 
 def _logit(x: Tensor) -> Tensor:
-    # Around 1/2 the quotient is near 1, and its logarithm would have few digits.
-    middle = abs(x - 0.5) < 0.25
-    return where(middle, atanh(where(middle, x * 2 - 1, 0)) * 2, log(x / (1 - x)))
+    """`log1p((1 - 2 m) / m)` for the smaller m of x and 1 - x: both differences are exact where
+    they are small, so that no digits are lost around 1/2."""
+    upper = x > 0.5
+    least = where(upper, 1 - x, x)
+    size = log1p((1 - least * 2) / least)
+    return where(x < 0.5, -size, size)
 
 
 def _logit_reference(x: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,7 @@ from .._guarding import guarded
 from .._rules import as_shape, widened
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
-from ..linear_algebra.products import matmul, matrix_transpose
-from ..movement.joining import stack
-from ..movement.shapes import broadcast_to, reshape
+from ..movement.shapes import reshape
 from ..movement.slicing import slice_axis
 from ._sampling import out_of, sampled
 
@@ -185,17 +182,17 @@ def _affine_rule(theta: Aval, *, size: tuple[int, ...], corners: bool) -> Aval:
 
 
 def _affine_body(theta: Tensor, *, size: tuple[int, ...], corners: bool) -> Tensor:
+    """Each coordinate of the places times a column of theta: products of two or three terms."""
     wide, rank = widened(theta), len(size)
-    parts = []
-    for axis, n in reversed(list(enumerate(size))):
+    columns = (theta.shape[0], *(1,) * rank, rank)
+    out = reshape(wide[..., rank], columns)
+    for column, axis in enumerate(reversed(range(rank))):
+        n = size[axis]
         at = arange(n, dtype=wide.dtype, device=theta.device)
         line = at * (2 / max(1, n - 1)) - int(n > 1) if corners else (at * 2 + 1) / n - 1
-        parts.append(broadcast_to(reshape(line, (n, *(1,) * (rank - 1 - axis))), size))
-    one = arange(1, dtype=wide.dtype, device=theta.device) + 1
-    points = stack([*parts, broadcast_to(one, size)], axis=-1)
-    flat = reshape(points, (math.prod(size), rank + 1))
-    out = matmul(flat, matrix_transpose(wide))
-    return astype(reshape(out, (theta.shape[0], *size, rank)), theta.dtype)
+        places = reshape(line, (n, *(1,) * (rank - axis)))
+        out = out + places * reshape(wide[..., column], columns)
+    return astype(out, theta.dtype)
 
 
 def _affine_samples(draw: Draw) -> Iterator[Sample]:

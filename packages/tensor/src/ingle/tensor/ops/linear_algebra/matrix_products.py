@@ -8,7 +8,7 @@ from ...dispatch import TensorLike, handle_of, promote_tensors, wrap
 from ...errors import DTypeError, ShapeError
 from .._guarding import guarded
 from .._rules import NUMERIC, as_int, broadcast_shapes, normalize_axis
-from ..movement.rearranging import roll
+from ..movement.joining import stack, unstack
 from ..movement.shapes import broadcast_to
 from ..movement.triangular import diagonal, eye
 from ..reductions.basic import sum as reduce_sum
@@ -97,6 +97,5 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
             f"cross: vectors along axis {axis} of {a.shape} and {b.shape} must have 3 elements"
         )
     broadcast_shapes("cross", a.shape, b.shape, arguments=("x1", "x2"))
-    a1, b1 = roll(a, -1, axis=back), roll(b, -1, axis=back)
-    a2, b2 = roll(a, 1, axis=back), roll(b, 1, axis=back)
-    return a1 * b2 - a2 * b1
+    (a0, a1, a2), (b0, b1, b2) = (unstack(x, axis=back) for x in (a, b))
+    return stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=back)

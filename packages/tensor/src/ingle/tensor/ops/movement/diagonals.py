@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...device import Device
 from ...dispatch import TensorLike, handle_of, wrap
 from ...dtypes import default_float, default_int
 from ...errors import ShapeError
 from .._guarding import guarded
 from .._rules import as_int, dtype_argument, matrix_shape, normalize_axis
+from ..creation.conversion import asarray
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
 from ..elementwise.comparison import equal, greater_equal
 from ..elementwise.where import where
-from ..indexing.nonzero import nonzero
 from .axes import moveaxis
-from .joining import concat, stack
+from .joining import concat
 from .padding import pad
 from .shapes import reshape
 from .triangular import diagonal
@@ -201,6 +203,13 @@ def _indices(
 ) -> Tensor:  # fmt: skip
     shape = matrix_shape(name, n_rows, n_cols)
     k = as_int(offset, name, "offset")
-    mask = tri(*shape, k=k if lower else k - 1, dtype="bool", device=device)
-    found = nonzero(mask if lower else ~mask)
-    return astype(stack(found, axis=0), default_int())
+    rows, columns = shape
+    # On the host: the numbers follow from the sizes alone.
+    ends = np.clip(np.arange(rows) + (k + 1 if lower else k), 0, columns)
+    first, counts = (0 * ends, ends) if lower else (ends, columns - ends)
+    total = int(counts.sum())
+    behind = first - (np.cumsum(counts) - counts)
+    found = np.empty((2, total), np.int64)
+    found[0] = np.repeat(np.arange(rows), counts)
+    found[1] = np.arange(total) + np.repeat(behind, counts)
+    return asarray(found, dtype=default_int(), device=device)
