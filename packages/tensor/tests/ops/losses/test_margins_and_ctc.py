@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ingle.autodiff as autodiff
+import ingle.fusion as fusion
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
@@ -151,6 +153,73 @@ def test_ctc_takes_tensors_and_ignores_what_is_behind() -> None:
     lengths = it.asarray([5, 4]), it.asarray([1, 2])
     got = it.ctc_loss(x, it.asarray([[1, -1], [2, 1]]), *lengths).item()
     assert got == it.ctc_loss(x, it.asarray([[1, 2], [2, 1]]), *lengths).item()
+
+
+TIMES, COUNTS = np.asarray([5, 4, 1]), np.asarray([2, 3, 0])
+
+
+def of_lengths(reduction: str) -> Any:
+    """The loss as a function of scores, labels and both lengths."""
+
+    def loss(x: it.Tensor, targets: it.Tensor, times: it.Tensor, counts: it.Tensor) -> it.Tensor:
+        logs = it.log_softmax(x, axis=-1)
+        return it.ctc_loss(logs, targets, times, counts, reduction=reduction)
+
+    return loss
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_ctc_of_lengths_that_a_compiled_function_is_given(like_torch: Any, reduction: str) -> None:
+    """The lengths of the next batch are other ones, of the same function."""
+    compiled = fusion.compile(of_lengths(reduction))
+    targets = RNG.integers(1, 4, (3, 3))
+    for times, counts in ((TIMES, COUNTS), (TIMES[::-1], COUNTS[::-1])):
+        theirs = aligned(targets, tuple(times), tuple(counts), reduction=reduction)[1]
+        given = [it.asarray(np.ascontiguousarray(a)) for a in (targets, times, counts)]
+        scores = [RNG.standard_normal((5, 3, 4))]
+        like_torch(lambda x, given=given: compiled(x, *given), theirs, scores, second=False)
+
+
+def test_ctc_of_one_sequence_whose_lengths_have_no_value(like_torch: Any) -> None:
+    compiled = fusion.compile(of_lengths("mean"))
+    theirs = aligned(np.asarray([1, 2, 2]), (9,), (3,))[1]
+    given = it.asarray([1, 2, 2]), it.asarray(9), it.asarray(3)
+    like_torch(lambda x: compiled(x, *given), theirs, [RNG.standard_normal((9, 4))], second=False)
+
+
+def test_ctc_of_lengths_of_each_element() -> None:
+    loss = of_lengths("none")
+    given = [it.asarray(a) for a in (RNG.integers(1, 4, (3, 3)), TIMES, COUNTS)]
+    x = it.asarray(RNG.standard_normal((5, 3, 4)))
+    batched = autodiff.vmap(loss, in_axes=(1, 0, 0, 0))(x, *given)
+    np.testing.assert_allclose(batched.numpy(), loss(x, *given).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("times", "counts"),
+    [
+        ([6, 4, 1], COUNTS),
+        ([0, 4, 1], COUNTS),
+        ([-1, 4, 1], COUNTS),
+        (TIMES, [4, 3, 0]),
+        (TIMES, [-1, 3, 0]),
+    ],
+)
+def test_lengths_out_of_range_are_errors_of_the_run(times: Any, counts: Any) -> None:
+    given = it.ones((3, 3), dtype="int64"), it.asarray(times), it.asarray(counts)
+    with pytest.raises(OutOfRangeError):
+        fusion.compile(of_lengths("sum"))(it.zeros((5, 3, 4)), *given).item()
+
+
+def test_errors_of_lengths_that_have_no_value() -> None:
+    compiled, x = fusion.compile(of_lengths("sum")), it.zeros((5, 3, 4))
+    targets, times, counts = it.ones((3, 3), dtype="int64"), it.asarray(TIMES), it.asarray(COUNTS)
+    with pytest.raises(ShapeError, match="pad them, or give the lengths as numbers"):
+        compiled(x, it.ones(5, dtype="int64"), times, counts)
+    with pytest.raises(ShapeError, match="one length for each of the 3"):
+        compiled(x, targets, times[:2], counts)
+    with pytest.raises(DTypeError, match="target_lengths must be integers"):
+        compiled(x, targets, times, it.zeros(3))
 
 
 def test_errors() -> None:

@@ -8,7 +8,7 @@ logarithms of the probabilities of all ways to an extended label at a time, and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,19 +26,20 @@ from ..creation.filled import full, zeros
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
 from ..elementwise.exponential import exp, logaddexp
+from ..elementwise.extrema import maximum
 from ..elementwise.where import where
-from ..indexing.gathering import take, take_along_axis
+from ..indexing.gathering import take_along_axis
 from ..indexing.scatter_reductions import put_along_axis
 from ..movement.joining import concat, stack
 from ..movement.shapes import broadcast_to, reshape
 from ..movement.slicing import slice_axis
 from ..reductions.basic import logsumexp
+from ._labels import Lengths, lengths_of, padded_labels
 from ._pairs import reduced, require_reduction
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-Lengths = TensorLike | Sequence[int]
 _NEVER = float("-inf")
 
 
@@ -61,7 +62,8 @@ def ctc_loss(
         targets: (batch, longest) integers in [0, classes), of which those behind each length do
             not matter; or all sequences in a row. None of them the blank.
         input_lengths, target_lengths: (batch,) integers, tensors or sequences; 0-d or (1,) for
-            one sequence.
+            one sequence. Where tensors have no values, in `compile` and `vmap`, they stay tensors:
+            targets are (batch, longest) then, and a length beyond its axis is an error of the run.
         blank: the class that stands for no label.
         reduction: `"mean"` divides each loss by its target's length before averaging, `"sum"`, or
             `"none"` for a loss for each sequence.
@@ -92,59 +94,16 @@ def ctc_loss(
     silent = as_int(blank, name, "blank")
     if not 0 <= silent < classes:
         raise ArgumentError(f"{name}: blank must be in [0, {classes}), got {silent}")
-    times = _lengths(name, "input_lengths", input_lengths, batch, 1, time)
-    counts = _lengths(name, "target_lengths", target_lengths, batch, 0, None)
-    labels = _padded(name, targets, counts, single)
+    times = lengths_of(name, "input_lengths", input_lengths, batch, 1, time)
+    labels, counts = padded_labels(name, targets, target_lengths, batch, single)
     ends = [asarray(n, dtype=int64, device=scores.device) for n in (times, counts)]
     op = CTC_LOSS.op(blank=silent, zero_infinity=bool(zero_infinity))
     loss = run(op, [x._handle for x in (scores, labels, *ends)])[0]
     if reduction == "mean":
-        loss = loss / asarray([max(n, 1) for n in counts], device=loss.device, dtype=loss.dtype)
+        loss = loss / astype(maximum(ends[1], 1), loss.dtype)
     if single and reduction == "none":
         return reshape(loss, ())
     return reduced(loss, reduction)
-
-
-def _lengths(
-    name: str, argument: str, given: Lengths, batch: int, least: int, most: int | None
-) -> list[int]:
-    """The lengths as numbers; they decide what is read, and so are checked here."""
-    if hasattr(given, "_handle") or hasattr(type(given), "__ingle_tensor__"):
-        given = wrap(handle_of(given, name, argument)).tolist()
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
-    found = [as_int(n, name, argument) for n in several]
-    if len(found) != batch:
-        raise ShapeError(
-            f"{name}: {argument} must have one length for each of the {batch} sequences, got "
-            f"{len(found)}: {given!r:.60}"
-        )
-    for i, n in enumerate(found):
-        if n < least or (most is not None and n > most):
-            limit = f"at least {least}" if most is None else f"between {least} and {most}"
-            raise ArgumentError(f"{name}: {argument}[{i}] must be {limit}, got {n}")
-    return found
-
-
-def _padded(name: str, targets: TensorLike, counts: list[int], single: bool) -> Tensor:
-    """The targets as (batch, longest), from that or from all in a row."""
-    handle = handle_of(targets, name, "targets")
-    if not handle.dtype.is_integer:
-        raise DTypeError(f"{name}: targets must be integers, got {handle.dtype}")
-    labels = astype(wrap(handle), int64)
-    longest = max(counts, default=0)
-    if labels.ndim == 2 and labels.shape[0] == len(counts) and labels.shape[1] >= longest:
-        return slice_axis(labels, 1, 0, longest)
-    spare = labels.shape[0] - sum(counts) if labels.ndim == 1 else -1
-    if spare < 0 or (spare and not single):
-        raise ShapeError(
-            f"{name}: for target_lengths {counts} targets must be ({len(counts)}, at least "
-            f"{longest}), or all {sum(counts)} labels in a row, got shape {labels.shape}"
-        )
-    begins = [0, *itertools.accumulate(counts)][:-1]
-    places = np.zeros((len(counts), longest), np.int64)
-    for row, begin, count in zip(places, begins, counts, strict=True):
-        row[:count] = np.arange(begin, begin + count)
-    return take(labels, places, axis=0) if labels.shape[0] else reshape(labels, places.shape)
 
 
 def _body(
