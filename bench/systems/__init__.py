@@ -108,23 +108,30 @@ def repeated(call: Run, times: int) -> Run:
 def import_seconds(library: str) -> float:
     """How long a fresh process takes to import a library whose bytecode is cached."""
     code = f"import time; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
+    environment = keeping_bytecode()
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)
+
+
+def keeping_bytecode() -> dict[str, str]:
+    """The environment of a process that finds its libraries compiled to bytecode, as all but the
+    first one after an installation do."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def first_calls(name: str, workload: Workload, cache: Mapping[str, str]) -> Run:
     """A function that says how long the first steps in a fresh process take, or stall.
 
     With `cache` "cold" in the workload's options each process begins with an empty folder of
-    compiled code, with "warm" it finds what an earlier one left there.
+    compiled code, with "warm" it finds what an earlier one left there. Both find the library's
+    bytecode: one process runs before them.
     """
 
     def seconds(folder: str) -> float:
         variables = {k: v.format(folder=folder) for k, v in cache.items()}
         command = [sys.executable, str(WORKER), name, workload.name]
-        environment = {**os.environ, **variables}
+        environment = {**keeping_bytecode(), **variables}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise SkipError(f"the first call failed: {done.stderr.strip().splitlines()[-1][:160]}")
@@ -134,8 +141,6 @@ def first_calls(name: str, workload: Workload, cache: Mapping[str, str]) -> Run:
         with tempfile.TemporaryDirectory() as folder:
             return seconds(folder)
 
-    if workload.options["cache"] == "cold":
-        return cold
     kept = tempfile.TemporaryDirectory()
     seconds(kept.name)
-    return lambda: seconds(kept.name)
+    return cold if workload.options["cache"] == "cold" else lambda: seconds(kept.name)

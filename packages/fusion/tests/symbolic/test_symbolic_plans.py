@@ -236,7 +236,7 @@ def test_what_serves_nobody_is_not_made_for_ever(monkeypatch):
         def __init__(self, general, sequence):
             self._sequence = pipeline.FilledSequence(sequence, None)
 
-        def at(self, graph, numbers):
+        def at(self, numbers, constants):
             return self._sequence if numbers == attempts[-1][-1] else None
 
     monkeypatch.setattr(families, "_of", type(families._of)())

@@ -22,7 +22,7 @@ from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
 from .passes.aligned_rows import with_aligned_rows
 from .passes.concat_of_pads import with_concat_of_pads
-from .passes.decompose import Decomposed, decompose
+from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .runtime.custom_kernels import registrations
@@ -41,7 +41,17 @@ from .schedule.scheduler import Scheduler
 from .schedule.side_by_side import side_by_side
 from .support.settings import is_exact
 from .support.time_slices import beside
+from .symbolic.decompositions import (
+    Remainder,
+    SymbolicDecomposition,
+    WrittenOut,
+    constants_of,
+    decompositions_of,
+    symbolic_decomposition,
+    written_out,
+)
 from .symbolic.families import Family, families_of
+from .symbolic.form import Form, form_of
 from .symbolic.sequences import FilledSequence, SymbolicSequence, generalized, symbolic_sequence
 
 if TYPE_CHECKING:
@@ -62,9 +72,9 @@ def compile_graph(
         examples: its scalars in the run at hand.
         passing: whether the graph may well come once; see `GraphPlans`.
     """
-    decomposed = _decomposed(device, fusion, graph, examples)
-    filled = filled_sequence(device, decomposed.graph, _pairs(device, graph))
-    return _scheduled(device, fusion, graph, decomposed, filled, passing)
+    decomposed, rest = _decomposed(device, fusion, graph, examples)
+    filled = filled_sequence(device, decomposed, _pairs(device, graph))
+    return _scheduled(device, fusion, graph, rest, filled, passing)
 
 
 @suspended()
@@ -75,30 +85,60 @@ def filled_graph(
 
     The arguments are those of `compile_graph`; the graph may well come once.
     """
-    decomposed = _decomposed(device, fusion, graph, examples)
-    family, numbers = _family(device, decomposed.graph, _pairs(device, graph))
-    found = family.found(decomposed.graph, numbers)
+    written = _written_out(device, fusion, graph, examples)
+    family = _family(device, written.form, _pairs(device, graph))
+    found = family.found(written.form.numbers, written.constants)
     if found is None:
         return None
-    return _scheduled(device, fusion, graph, decomposed, found, passing=True)
+    return _scheduled(device, fusion, graph, written.rest, found, passing=True)
 
 
 @suspended()
 def note_alike(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]) -> None:
     """Makes a graph an example for a plan for all sizes of its form."""
-    decomposed = _decomposed(device, fusion, graph, examples)
-    family, numbers = _family(device, decomposed.graph, _pairs(device, graph))
-    family.note(numbers)
+    form = _written_out(device, fusion, graph, examples).form
+    _family(device, form, _pairs(device, graph)).note(form.numbers)
+
+
+def _written_out(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
+) -> WrittenOut:
+    """A graph in operations that kernels are generated for, as numbers: written out once for all
+    of its form, where that goes, else by itself."""
+    skeleton, numbers = form_of(graph)
+    known = decompositions_of(device).family_of(skeleton, _surroundings())
+    found = known.found(numbers)
+    if found is not None:
+        return found
+    written = written_out(*_decomposed(device, fusion, graph, examples))
+    alike = known.note(numbers, written)
+    if alike:
+        known.keep(_decomposed_for_all(device, fusion, graph, examples, alike))
+    return written
+
+
+def _decomposed_for_all(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any],
+    alike: Sequence[tuple[Any, ...]],
+) -> SymbolicDecomposition | None:  # fmt: skip
+    """The decomposition of all graphs of a form, by the numbers of some; None where bodies do not
+    work on symbols. They may be anybody's, and raise what they like."""
+    general = generalized(graph, alike, apart=True)
+    try:
+        decomposed, rest = _decomposed(device, fusion, general.graph, examples)
+    except Exception:
+        return None
+    return symbolic_decomposition(general, decomposed, rest)
 
 
 def _decomposed(
     device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
-) -> Decomposed:
-    """The graph in operations that kernels are generated for."""
+) -> tuple[Graph, Remainder]:
+    """The graph in operations that kernels are generated for, and what else a plan takes of it."""
     found = decompose(graph, examples, fusion, Legality(device))
-    if device.aligns_rows:
-        return found._replace(graph=with_aligned_rows(found.graph))
-    return found
+    new = with_aligned_rows(found.graph) if device.aligns_rows else found.graph
+    rest = found.scalars, tuple(found.checks), tuple(found.constants)
+    return new, Remainder(*rest, read_by_products(new))
 
 
 def _pairs(device: KernelDevice, graph: Graph) -> Donors:
@@ -106,18 +146,23 @@ def _pairs(device: KernelDevice, graph: Graph) -> Donors:
     return graph.donors if device.writes_over else ()
 
 
-def _family(device: KernelDevice, graph: Graph, pairs: Donors) -> tuple[Family, tuple[Any, ...]]:
-    """Graphs like a decomposed one, whatever their sizes, and its numbers; kernels depend on what
-    may share memory, on the promise of bits and on what others have registered, too."""
-    return families_of(device).family_of(graph, (pairs, is_exact(), registrations()))
+def _family(device: KernelDevice, form: Form, pairs: Donors) -> Family:
+    """Graphs like a decomposed one, whatever their sizes; kernels depend on what may share memory,
+    too."""
+    return families_of(device).family_of(form.skeleton, (pairs, *_surroundings()))
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What passes depend on besides the graph: the promise of bits, what others have registered."""
+    return is_exact(), registrations()
 
 
 def _scheduled(
-    device: KernelDevice, fusion: Fusion, graph: Graph, decomposed: Decomposed,
-    filled: FilledSequence, passing: bool,
+    device: KernelDevice, fusion: Fusion, graph: Graph, rest: Remainder, filled: FilledSequence,
+    passing: bool,
 ) -> ScheduledPlan:  # fmt: skip
     """The plan of a graph whose kernels are known."""
-    scalars = decomposed.scalars
+    scalars = rest.scalars
     if filled.sources is not None:
         scalars = scalars.taking(filled.sources, filled.constants)
     flags = filled.sequence.graph.outputs[len(graph.outputs) :]
@@ -131,9 +176,9 @@ def _scheduled(
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(
-        device, schedule, scalars, [device.in_order(h) for h in decomposed.constants],
-        decomposed.checks, donations.taken,
-        tuple([i for i in read_by_products(decomposed.graph) if i < len(graph.inputs)]),
+        device, schedule, scalars, [device.in_order(h) for h in rest.tensors],
+        [(check.text, check.node) for check in rest.checks], donations.taken,
+        tuple([i for i in rest.products if i < len(graph.inputs)]),
     )  # fmt: skip
     operations = host_ops(device, fusion, data.steps, graph)
     return ScheduledPlan(device, data, operations, schedule, passing, graph.lines)
@@ -144,8 +189,9 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
 
     The arguments are those of `kernel_sequence`.
     """
-    family, numbers = _family(device, graph, pairs)
-    found = family.found(graph, numbers)
+    form, constants = form_of(graph), constants_of(graph)
+    family, numbers = _family(device, form, pairs), form.numbers
+    found = family.found(numbers, constants)
     if found is not None:
         return found
     examples = family.worth_a_symbol(numbers)
@@ -153,7 +199,7 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
     if general is None:
         return FilledSequence(kernel_sequence(device, graph, pairs))
     family.keep(general)
-    found = general.at(graph, numbers)
+    found = general.at(numbers, constants)
     assert found is not None, "the example answers like itself"
     return found
 

@@ -322,6 +322,13 @@ class Static:
     __slots__ = ()
 
 
+class SymbolicInt(Static):
+    """A base for whole numbers that stand for many, as a size that is not known yet does: they
+    compute like the `int` that they are an example of, and note what is decided by it."""
+
+    __slots__ = ()
+
+
 def typed_key(value: Any) -> Any:
     """A hashable key in which `1`, `1.0` and `True` differ and NaN equals itself."""
     kind = type(value)

@@ -15,6 +15,7 @@ from . import ops
 from .device import Device
 from .dtypes import DType, as_dtype
 from .errors import ArgumentError, DTypeError
+from .operation import SymbolicInt
 
 if TYPE_CHECKING:
     from .contract import Shape
@@ -73,7 +74,9 @@ class Elements(int):
 
 
 def elements(count: int, shape: Shape) -> Elements:
-    """A number of elements that knows the shape."""
+    """A number of elements that knows the shape; of a size that stands for many, that alone."""
+    if isinstance(count, SymbolicInt):
+        return count  # type: ignore[return-value]
     made = Elements(count)
     made.shape = shape
     return made

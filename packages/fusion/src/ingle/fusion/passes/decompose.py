@@ -61,7 +61,7 @@ class _Unfolding(Tracer):
         self._foreign = 0
         self.position = 0
         """Which node of the graph is being recorded."""
-        self.checks: list[tuple[Tensor, str, int]] = []
+        self.checks: list[tuple[Tensor, FlagText]] = []
         self._within: list[Operation] = []
         self._ends: list[int] = []
         """How many operations there may be before a body that is being written is too long."""
@@ -183,11 +183,12 @@ class _Unfolding(Tracer):
         self._anew = True
         outside = it.logical_or(place >= size, place < -size)
         self._anew = False
-        text = (
-            f"{op.operation.name}: the indices hold a value outside of -{size} to {size - 1}, but "
-            f"axis {axis} has size {size} (shapes {inputs[0].shape}, {indices.shape})"
+        form = (
+            op.operation.name + ": the indices hold a value outside of -{0} to {1}, but axis {2} "
+            "has size {0} (shapes {3}, {4})"
         )
-        self.checks.append((it.any(outside), text, self.position))
+        parts = (size, size - 1, axis, inputs[0].shape, indices.shape)
+        self.checks.append((it.any(outside), FlagText(form, parts, self.position)))
 
     def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Adds the same flag for a piece whose place is computed."""
@@ -198,11 +199,9 @@ class _Unfolding(Tracer):
         self._anew = False
         if wrong is not None:
             piece = infer(op, inputs)[0] if op.operation.traits.access == "slice" else inputs[1]
-            text = (
-                f"{op.operation.name}: the piece of shape {piece.shape} does not lie inside of "
-                f"shape {inputs[0].shape}"
-            )
-            self.checks.append((wrong, text, self.position))
+            form = op.operation.name + ": the piece of shape {} does not lie inside of shape {}"
+            parts = (piece.shape, inputs[0].shape)
+            self.checks.append((wrong, FlagText(form, parts, self.position)))
 
     def _rewind(self, log: int, count: int, given: int, numbers: int, checks: int) -> None:
         del self.written[log:], self.given[given:], self.numbers[numbers:], self.sources[given:]
@@ -222,21 +221,38 @@ class _Unfolding(Tracer):
         """Does nothing: the operations of a body belong to no line of the user's code."""
 
 
+class FlagText(NamedTuple):
+    """What is wrong where a flag is set.
+
+    Attributes:
+        form, parts: the text, and what stands in its gaps, where sizes may be symbols.
+        node: which node of the graph that was decomposed has failed then.
+    """
+
+    form: str
+    parts: tuple[Any, ...]
+    node: int
+
+    @property
+    def text(self) -> str:
+        """The text with nothing left out."""
+        return self.form.format(*self.parts)
+
+
 class Decomposed(NamedTuple):
     """A graph of what kernels are made of.
 
     Attributes:
         graph: its inputs are those of the graph that was decomposed, then the constants.
         constants: handles, of the backend below, of what bodies made.
-        checks: what to say if a flag is set, and which node of the graph that was decomposed has
-            failed then; the flags are the last outputs.
+        checks: what to say if a flag is set; the flags are the last outputs.
         scalars: computes the graph's scalars from those of the graph that was decomposed, or None
             where a guard fails.
     """
 
     graph: Graph
     constants: list[Handle]
-    checks: list[tuple[str, int]]
+    checks: list[FlagText]
     scalars: ScalarProgram
 
 
@@ -266,10 +282,10 @@ def decompose(
             results = unfolding.record(node.op, [known[a] for a in node.args])
             known.update(zip(node.results, results, strict=False))
     outputs = [known[o].number for o in graph.outputs]  # type: ignore[union-attr]
-    outputs += [flag._handle.number for flag, _, _ in unfolding.checks]  # type: ignore[attr-defined]
+    outputs += [flag._handle.number for flag, _ in unfolding.checks]  # type: ignore[attr-defined]
     found = Decomposed(
         read_log(unfolding.written, outputs), list(unfolding.given),
-        [(text, node) for _, text, node in unfolding.checks],
+        [check for _, check in unfolding.checks],
         ScalarProgram.of(tape, unfolding.numbers),
     )  # fmt: skip
     for handle in unfolding.living():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from ingle.tensor.locks import renewed
 
-from ..ir.graph import Graph
-from .form import form_of
 from .sequences import FilledSequence, SymbolicSequence
+
+T = TypeVar("T")
 
 EXAMPLES = 3
 """Sizes of a graph from which on the next ones are taken to vary: two are a batch and the rest."""
@@ -21,40 +21,37 @@ MOST_FAMILIES, MOST_PLANS, MOST_EXAMPLES = 512, 8, 4
 """How many forms are known, and of each how many plans and examples."""
 
 
-class Families:
-    """Kernel sequences of graphs, by the form of these.
+class Families(Generic[T]):
+    """What is known of graphs, by the form of these.
 
     The first sizes of a graph are planned for themselves. Then sizes are taken to vary, and what
     was made holds for all of those that answer the passes' questions alike.
+
+    Args:
+        begin: makes what is known of a form that comes for the first time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[], T]) -> None:
         self._lock = renewed(self, "_lock")
-        self._families: OrderedDict[Any, Family] = OrderedDict()
+        self._begin = begin
+        self._families: OrderedDict[Any, T] = OrderedDict()
 
-    def family_of(self, graph: Graph, surroundings: Hashable) -> tuple[Family, tuple[Any, ...]]:
-        """What is known of graphs of a graph's form, and the graph's own numbers.
+    def family_of(self, skeleton: Any, surroundings: Hashable) -> T:
+        """What is known of graphs of a form.
 
         Args:
-            graph: with composites expanded.
-            surroundings: what else sequences depend on.
+            skeleton: of the form.
+            surroundings: what else the results of passes depend on.
         """
-        skeleton, numbers = form_of(graph)
         key = skeleton, surroundings
         with self._lock:
-            family = self._families.setdefault(key, Family())
+            family = self._families.get(key)
+            if family is None:
+                family = self._families[key] = self._begin()
             self._families.move_to_end(key)
             while len(self._families) > MOST_FAMILIES:
                 self._families.popitem(last=False)
-        return family, numbers
-
-
-_of: WeakKeyDictionary[Any, Families] = WeakKeyDictionary()
-
-
-def families_of(device: Any) -> Families:
-    """The sequences that were made for a device."""
-    return _of.setdefault(device, Families())
+        return family
 
 
 class Family:
@@ -66,10 +63,13 @@ class Family:
         self._plans: list[SymbolicSequence] = []
         self._made = self._served = self._fixed = 0
 
-    def found(self, graph: Graph, numbers: tuple[Any, ...]) -> FilledSequence | None:
-        """The sequence of a graph of the form, if one that was kept holds for its numbers."""
+    def found(
+        self, numbers: tuple[Any, ...], constants: Sequence[Any]
+    ) -> FilledSequence | None:  # fmt: skip
+        """The sequence of a graph of the form, if one that was kept holds for its numbers; see
+        `SymbolicSequence.at`."""
         for plan in self._plans:
-            found = plan.at(graph, numbers)
+            found = plan.at(numbers, constants)
             if found is not None:
                 self._served += 1
                 return found
@@ -106,3 +106,11 @@ class Family:
         if len(self._examples) == MOST_EXAMPLES:
             del self._examples[2]
         self._examples.append(numbers)
+
+
+_of: WeakKeyDictionary[Any, Families[Family]] = WeakKeyDictionary()
+
+
+def families_of(device: Any) -> Families[Family]:
+    """The sequences that were made for a device, by the forms of decomposed graphs."""
+    return _of.setdefault(device, Families(Family))

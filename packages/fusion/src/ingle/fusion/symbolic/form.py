@@ -34,8 +34,8 @@ def form_of(graph: Graph) -> Form:
     for number, (kind, (shape, dtype), data) in enumerate(graph.values):
         numbers.extend(shape)
         if kind == "constant":
-            numbers.append(data if number in starts else typed_key(data))
-            data = type(data)
+            numbers.append(data if number in starts else _key(data))
+            data = int if type(data) is Size else type(data)
         values.append((kind, len(shape), dtype, data))
     nodes: list[Any] = []
     for op, args, results in graph.nodes:
@@ -53,7 +53,7 @@ SIZED = frozenset({"shape", "sizes", "size"})
 @lru_cache(maxsize=1 << 14)
 def _parts(op: Op) -> tuple[Any, tuple[int, ...]]:
     """An operation's name and attributes without the sizes in these, and the sizes."""
-    numbers: list[int] = []
+    numbers: list[Any] = []
     shell = [
         _without_sizes(op.attributes[name], numbers)
         if name in SIZED
@@ -63,8 +63,13 @@ def _parts(op: Op) -> tuple[Any, tuple[int, ...]]:
     return (op.operation.name, *shell), tuple(numbers)
 
 
-def _without_sizes(value: Any, numbers: list[int]) -> Any:
-    if type(value) is int:
+def _key(number: Any) -> Any:
+    """A constant's key; a symbol's is that of the number that it stands for."""
+    return (int, number) if type(number) is Size else typed_key(number)
+
+
+def _without_sizes(value: Any, numbers: list[Any]) -> Any:
+    if type(value) is int or type(value) is Size:
         numbers.append(value)
         return int
     if type(value) is tuple:
@@ -127,7 +132,7 @@ def _starts(graph: Graph) -> set[int]:
         first = op.operation.traits.starts
         others.update(args[:first])
         found.update(() if first is None else args[first:])
-    return {k for k in found - others if type(graph.values[k].data) is int}
+    return {k for k in found - others if type(graph.values[k].data) in (int, Size)}
 
 
 def _filled(op: Op, numbers: Iterator[Any]) -> Op:

@@ -15,11 +15,16 @@ from .sizes import Size, Terms, written
 class Inquiry:
     """Notes what is asked of sizes.
 
+    Args:
+        examples: the values of the symbols.
+        apart: whether its sizes meet no numbers in dictionaries; see `Size.__hash__`.
+
     Attributes:
         symbols: the sizes that everything is a polynomial of.
     """
 
-    def __init__(self, examples: Sequence[int]) -> None:
+    def __init__(self, examples: Sequence[int], apart: bool = False) -> None:
+        self.apart = apart
         self.symbols = [Size(self, (((k,), 1),), n) for k, n in enumerate(examples)]
         self._atoms = len(examples)
         self._quotients: dict[tuple[Terms, Terms], int] = {}

@@ -10,13 +10,16 @@ from .inquiry import Inquiry
 Examples = tuple[int, ...]
 
 
-def symbols_for(examples: Sequence[Sequence[int]]) -> tuple[Inquiry, list[Any], list[int]]:
+def symbols_for(
+    examples: Sequence[Sequence[int]], apart: bool = False
+) -> tuple[Inquiry, list[Any], list[int]]:
     """Symbols for places whose numbers vary, and what the other places are in terms of these.
 
     That they are this in every case is not certain: the caller has to check each place.
 
     Args:
         examples: for each example the numbers at the places; the last one is the inquiry's.
+        apart: of the inquiry.
 
     Returns:
         The inquiry; for each place its size; for each symbol the place whose number it is.
@@ -26,7 +29,7 @@ def symbols_for(examples: Sequence[Sequence[int]]) -> tuple[Inquiry, list[Any], 
     for column in sorted(set(columns), key=lambda c: (abs(c[-1]), c)):
         if _in_terms_of(chosen, column) is None:
             chosen.append(column)
-    inquiry = Inquiry([c[-1] for c in chosen])
+    inquiry = Inquiry([c[-1] for c in chosen], apart)
     known: dict[Examples, Any] = {}
     for column in set(columns):
         factors, by, rest = _in_terms_of(chosen, column) or ((), 0, 0)

@@ -43,6 +43,7 @@ class Generalization(NamedTuple):
         sizes: all sizes that vary, in terms of the symbols.
         fixed: places of the numbers that do not vary, with these.
         symbols, whole: places of the symbols, and of all sizes that vary.
+        varies: whether numbers vary that are no sizes; they are scalars of the graph.
     """
 
     graph: Graph
@@ -52,19 +53,40 @@ class Generalization(NamedTuple):
     fixed: Sequence[tuple[int, Any]]
     symbols: Sequence[int]
     whole: Sequence[int]
+    varies: bool
+
+    def answer(
+        self, sizes: Callable[..., Any], numbers: Sequence[Any]
+    ) -> Sequence[Any] | None:  # fmt: skip
+        """What becomes of what symbols stand in; None if a graph does not answer alike.
+
+        Args:
+            sizes: computes all sizes, and what symbols stand in, from values of the symbols; made
+                by the inquiry.
+            numbers: those of a graph of the form.
+        """
+        if any(numbers[k] != expected for k, expected in self.fixed):
+            return None
+        found = sizes(*[numbers[k] for k in self.symbols])
+        if found is None or found[0] != tuple([numbers[k] for k in self.whole]):
+            return None
+        return found[1:]  # type: ignore[no-any-return]
 
 
-def generalized(graph: Graph, examples: Sequence[tuple[Any, ...]]) -> Generalization:
+def generalized(
+    graph: Graph, examples: Sequence[tuple[Any, ...]], apart: bool = False
+) -> Generalization:
     """A graph with a symbol for each size that varies.
 
     Args:
         graph: the last of the examples.
         examples: numbers of graphs of the form.
+        apart: of the inquiry.
     """
     columns = list(zip(*examples, strict=True))
     places = [k for k, column in enumerate(columns) if len({*column}) > 1]
     whole = [k for k in places if all(type(n) is int for n in columns[k])]
-    inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples])
+    inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples], apart)
     known = list(examples[-1])
     for k in places:
         known[k] = VARYING
@@ -73,7 +95,8 @@ def generalized(graph: Graph, examples: Sequence[tuple[Any, ...]]) -> Generaliza
     fixed = [(k, known[k]) for k in sorted(set(range(len(known))).difference(places))]
     symbols = [whole[c] for c in chosen]
     new, sources = with_numbers(graph, known)
-    return Generalization(new, sources, inquiry, tuple(sizes), fixed, symbols, whole)
+    varies = len(whole) < len(places)
+    return Generalization(new, sources, inquiry, tuple(sizes), fixed, symbols, whole, varies)
 
 
 class _Places(NamedTuple):
@@ -138,21 +161,17 @@ class SymbolicSequence:
         self._places = places
         self._sizes = sizes
 
-    def at(self, graph: Graph, numbers: Sequence[Any]) -> FilledSequence | None:
-        """The kernel sequence of a graph, if its numbers answer alike.
+    def at(self, numbers: Sequence[Any], constants: Sequence[Any]) -> FilledSequence | None:
+        """The kernel sequence of a graph of the form, if its numbers answer alike.
 
         Args:
-            graph: of the form.
-            numbers: its own.
+            numbers: the graph's own.
+            constants: those among them, as they are.
         """
-        general = self._general
-        if any(numbers[k] != expected for k, expected in general.fixed):
+        found = self._general.answer(self._sizes, numbers)
+        if found is None:
             return None
-        found = self._sizes(*[numbers[k] for k in general.symbols])
-        if found is None or found[0] != tuple([numbers[k] for k in general.whole]):
-            return None
-        constants = [v.data for v in graph.values if v.kind == "constant"]
-        return FilledSequence(self._filled(*found[1:]), general.sources, constants)
+        return FilledSequence(self._filled(*found), self._general.sources, constants)
 
     def _filled(
         self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],

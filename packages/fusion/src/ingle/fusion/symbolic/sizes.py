@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingle.tensor.operation import Static
+from ingle.tensor.operation import SymbolicInt
 
 if TYPE_CHECKING:
     from .inquiry import Inquiry
@@ -23,7 +23,7 @@ Terms: TypeAlias = "tuple[tuple[Monomial, int], ...]"
 """Monomials and how often they count, sorted, none of them 0 times."""
 
 
-class Size(Static):
+class Size(SymbolicInt):
     """A polynomial with whole coefficients.
 
     Attributes:
@@ -142,8 +142,9 @@ class Size(Static):
     def __hash__(self) -> int:
         # What has the same example meets in a dictionary, which then asks whether it is the same.
         # That something is missing there is no question: where this decides anything, it has to
-        # be right for things that are different only in general.
-        return hash(self.example)
+        # be right for things that are different only in general. Tables that outlive a plan, such
+        # as those of shape rules, hold numbers as well: no symbol of what stands apart meets one.
+        return hash(self.terms) if self.inquiry.apart else hash(self.example)
 
     def __index__(self) -> int:
         self.inquiry.settle(self)

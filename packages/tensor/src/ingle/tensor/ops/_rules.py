@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..contract import Aval, Shape
 from ..dtypes import DType, as_dtype, bool_, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..operation import OPERATIONS, Rule
+from ..operation import OPERATIONS, Rule, SymbolicInt
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -110,6 +110,8 @@ def normalize_axes(axis: object, ndim: int, name: str, argument: str = "axis") -
 def as_int(value: object, name: str, argument: str) -> int:
     """A Python integer; refuses bools, floats and tensors, with the argument's name."""
     try:
+        if isinstance(value, SymbolicInt):
+            return value  # type: ignore[return-value]
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]
     except TypeError:  # Arrays and tensors have the method, whatever they hold.

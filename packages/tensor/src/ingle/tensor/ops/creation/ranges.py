@@ -23,7 +23,7 @@ from ...dtypes import (
     uint64,
 )
 from ...errors import ArgumentError, DTypeError, OperandError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Operation, SymbolicInt, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import LARGEST, as_int, dtype_argument
@@ -69,7 +69,7 @@ def arange(
     )
     if by == 0:
         raise ArgumentError("arange: step must not be 0")
-    whole = all(isinstance(v, int) for v in (first, end, by))
+    whole = all(isinstance(v, (int, SymbolicInt)) for v in (first, end, by))
     to = dtype_argument(dtype, "arange", default_int if whole else default_float)
     if to.kind == "bool" or to.is_storage:
         cure = "cast them" if to.is_storage else "compare them"
@@ -244,6 +244,8 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
 def _real(name: str, value: Any, argument: str) -> int | float:
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, SymbolicInt):
+        return value  # type: ignore[return-value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise OperandError(f"{name}: {argument} must be a real number, got {value!r}")
     if not math.isfinite(value):
@@ -254,8 +256,8 @@ def _real(name: str, value: Any, argument: str) -> int | float:
 
 
 def _count(start: int | float, stop: int | float, step: int | float) -> int:
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-        return -((start - stop) // step)
+    if all(isinstance(n, (int, SymbolicInt)) for n in (start, stop, step)):
+        return -((start - stop) // step)  # type: ignore[return-value]
     return math.ceil((stop - start) / step)
 
 

@@ -1,0 +1,189 @@
+"""Graphs without their composites, written out once for all graphs of a form.
+
+Bodies of composites are Python that computes with sizes, as passes do, and decides by them. So they
+run on symbols, too, and their `Inquiry` notes what was asked. A body that needs a size as a number,
+to make a table of it or a float, holds for that size only; one that refuses symbols raises. Graphs
+of such a form are decomposed one by one.
+
+What the bodies write for symbols is compared with what they wrote for the examples. Elsewhere a
+size may happen to be equal to a number of the code: these stay two constants of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from ingle.tensor.locks import renewed
+from ingle.tensor.operation import typed_key
+
+from ..ir.graph import Graph
+from ..ir.scalar_program import ScalarProgram
+from ..passes.decompose import FlagText
+from .families import EXAMPLES, Families
+from .form import Form, form_of
+from .sequences import Generalization
+
+MOST_MADE, IN_VAIN = 4, 4
+"""Decompositions that are kept for a form, and how many may serve a single size until no more are
+made."""
+
+
+class Remainder(NamedTuple):
+    """What a plan takes of a decomposed graph besides its kernels.
+
+    Attributes:
+        scalars, checks: as those of `Decomposed`.
+        tensors: the constants that bodies made, as handles.
+        products: positions of the inputs whose order of axes in memory decides bits.
+    """
+
+    scalars: ScalarProgram
+    checks: tuple[FlagText, ...]
+    tensors: tuple[Any, ...]
+    products: tuple[int, ...]
+
+
+class WrittenOut(NamedTuple):
+    """A decomposed graph in numbers.
+
+    Attributes:
+        form: of the graph.
+        constants: the numbers that are part of it, in order.
+        rest: what a plan takes of it besides.
+    """
+
+    form: Form
+    constants: tuple[Any, ...]
+    rest: Remainder
+
+
+def written_out(graph: Graph, rest: Remainder) -> WrittenOut:
+    """A decomposed graph in numbers.
+
+    Args:
+        graph: the decomposed graph.
+        rest: what a plan takes of it besides.
+    """
+    return WrittenOut(form_of(graph), constants_of(graph), rest)
+
+
+def constants_of(graph: Graph) -> tuple[Any, ...]:
+    """The numbers that are part of a graph, in order."""
+    return tuple([v.data for v in graph.values if v.kind == "constant"])
+
+
+class SymbolicDecomposition:
+    """A decomposition in which sizes are symbols.
+
+    Args:
+        general: the graph for all of its form, before it is decomposed.
+        example: what comes of it, in which symbols stand for sizes.
+    """
+
+    def __init__(self, general: Generalization, example: WrittenOut) -> None:
+        self._general = general
+        self._example = example
+        rest = example.rest
+        sized = rest.scalars.results, tuple([check.parts for check in rest.checks])
+        self._sizes = general.inquiry.function(
+            (general.sizes, example.form.numbers, example.constants, *sized)
+        )
+
+    def at(self, numbers: Sequence[Any]) -> WrittenOut | None:
+        """What comes of a graph of the form with these numbers, if they answer alike."""
+        found = self._general.answer(self._sizes, numbers)
+        if found is None:
+            return None
+        inside, constants, results, parts = found
+        form, _, rest = self._example
+        checks = zip(rest.checks, parts, strict=True)
+        rest = rest._replace(
+            scalars=rest.scalars._replace(results=results),
+            checks=tuple([check._replace(parts=its) for check, its in checks]),
+        )
+        return WrittenOut(Form(form.skeleton, inside), constants, rest)
+
+
+class Decompositions:
+    """Decompositions of graphs of one form."""
+
+    def __init__(self) -> None:
+        self._lock = renewed(self, "_lock")
+        self._made: list[SymbolicDecomposition] = []
+        self._examples: list[tuple[tuple[Any, ...], WrittenOut]] = []
+        self._failed = 0
+
+    def found(self, numbers: Sequence[Any]) -> WrittenOut | None:
+        """What comes of a graph with these numbers, if one that was made holds for it."""
+        for made in self._made:
+            found = made.at(numbers)
+            if found is not None:
+                return found
+        return None
+
+    def note(self, numbers: tuple[Any, ...], written: WrittenOut) -> list[tuple[Any, ...]]:
+        """Makes an example of a graph that was decomposed by itself.
+
+        Returns:
+            The numbers of the examples that a decomposition for all sizes is to be made of, this
+            one last; none if it is not worth while.
+        """
+        with self._lock:
+            if self._failed >= IN_VAIN or any(known == numbers for known, _ in self._examples):
+                return []
+            self._examples = [*self._examples[1 - EXAMPLES :], (numbers, written)]
+            return [known for known, _ in self._examples] if len(self._examples) == EXAMPLES else []
+
+    def keep(self, made: SymbolicDecomposition | None) -> None:
+        """Has a decomposition serve the next graphs, if it holds for several of the examples, and
+        agrees with them; None: none can be made."""
+        with self._lock:
+            if made is None:
+                self._failed = IN_VAIN
+            elif self._agrees(made):
+                self._made = [made, *self._made[: MOST_MADE - 1]]
+            else:
+                self._failed += 1
+            self._examples = []
+
+    def _agrees(self, made: SymbolicDecomposition) -> bool:
+        found = [(made.at(numbers), written) for numbers, written in self._examples]
+        served = [(one, other) for one, other in found if one is not None]
+        return len(served) > 1 and all(_content(one) == _content(other) for one, other in served)
+
+
+def _content(written: WrittenOut) -> Hashable:
+    """Equal for what is the same, number by number."""
+    scalars, checks, _, products = written.rest
+    results = [r if isinstance(r, str) else typed_key(r) for r in scalars.results]
+    texts = [(check.node, check.text) for check in checks]
+    return (
+        written.form, typed_key(written.constants), scalars.given, scalars.lines, tuple(results),
+        tuple(texts), products,
+    )  # fmt: skip
+
+
+def symbolic_decomposition(
+    general: Generalization, decomposed: Graph, rest: Remainder
+) -> SymbolicDecomposition | None:
+    """The decomposition of all graphs of one form; None where numbers vary that are no sizes, or
+    bodies bring tensors of their own.
+
+    Args:
+        general: the graph for all of them.
+        decomposed: what comes of its graph.
+        rest: what a plan takes of that besides.
+    """
+    if rest.tensors or rest.scalars.functions or general.varies:
+        return None
+    return SymbolicDecomposition(general, written_out(decomposed, rest))
+
+
+_of: WeakKeyDictionary[Any, Families[Decompositions]] = WeakKeyDictionary()
+
+
+def decompositions_of(device: Any) -> Families[Decompositions]:
+    """The decompositions that were made for a device, by the forms of graphs."""
+    return _of.setdefault(device, Families(Decompositions))
