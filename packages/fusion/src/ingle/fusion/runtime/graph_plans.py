@@ -16,6 +16,7 @@ from ingle.tensor.programs import Program
 from ..fusion import Fusion
 from ..ir.graph import Graph
 from ..pipeline import compile_graph, filled_graph, note_alike
+from ..support.gc_pauses import uncollected
 from ..support.run_ahead import setting
 from ..support.settings import is_logged, is_sliced
 from ..support.time_slices import TimeSlices, WaitNotice
@@ -184,6 +185,7 @@ class GraphPlans:
             return False
         return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
 
+    @uncollected()
     def filled(self, numbers: Sequence[Any]) -> bool:
         """Whether a plan for all sizes serves the graph, which is filled in now."""
         self.fills = False

@@ -13,7 +13,7 @@ from ingle.tensor.contract import Aval, Backend, Handle
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import typed_key
 
-from ..ir.graph import Graph, LogEntry, constant_entry, read_log
+from ..ir.graph import Graph, LogEntry, Value, read_log
 from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
@@ -70,6 +70,7 @@ def with_donors(graph: Graph) -> Graph:
     return graph
 
 
+@uncollected()
 def _form_of(
     key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
 ) -> _Form:
@@ -243,9 +244,9 @@ class PlanCache:
     def _planned(
         self, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any], form: _Form
     ) -> Executable:  # fmt: skip
-        fixed = _with_constants(log, numbers, form.varying)
         try:
-            made = prepare(self._backend, with_donors(read_log(fixed, outputs)))
+            graph = _with_constants(read_log(log, outputs), numbers, form.varying)
+            made = prepare(self._backend, with_donors(graph))
             if isinstance(made, SizedPlans):  # no step of plain code stalls
                 made.in_slices = True
                 made.fills = form.family is not None and form.family.serves
@@ -260,27 +261,26 @@ class PlanCache:
         """Finds a plan for what is new here, if there is one: for all sizes, where logs of the form
         have come on others, or from another process."""
         family = None
+        graph = form.graph or read_log(log, outputs)
         if hasattr(self._backend, "prepare"):
-            family = form.family = self._families.of(form.graph or read_log(log, outputs))
+            family = form.family = self._families.of(graph)
         if family is None or family.recalls:
-            self._recall(form, log, outputs, numbers)
+            self._recall(form, graph, log, numbers)
         if family is not None:
             family.note_recall(form.executable is not None)
             if form.executable is None:
-                self._fill(form, family, log, outputs, numbers)
+                self._fill(form, family, graph, numbers)
 
     def _fill(
-        self, form: _Form, family: LogFamily, log: Sequence[LogEntry], outputs: Sequence[int],
-        numbers: Sequence[Any],
+        self, form: _Form, family: LogFamily, graph: Graph, numbers: Sequence[Any]
     ) -> None:  # fmt: skip
         """Takes up a plan for all sizes, and helps to make one."""
         if family.varying is not None:
             form.varying = list(family.varying)
-        fixed = _with_constants(log, numbers, form.varying)
         try:
-            graph = with_donors(read_log(fixed, outputs))
-            example = graph, _those(numbers, form.varying)
-            plans = family.planned(example, lambda: prepare(self._backend, graph))
+            fixed = with_donors(_with_constants(graph, numbers, form.varying))
+            example = fixed, _those(numbers, form.varying)
+            plans = family.planned(example, lambda: prepare(self._backend, fixed))
         except Exception as error:
             raise PlanError(error) from error
         if plans is not None:
@@ -303,19 +303,19 @@ class PlanCache:
                 self._keep(form)
 
     def _recall(
-        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
+        self, form: _Form, graph: Graph, log: Sequence[LogEntry], numbers: Sequence[Any]
     ) -> None:
         """Takes up the plan that another process has made of what is new here."""
         plan_store = getattr(self._backend, "plan_store", None)
         if plan_store is None:
             return
-        form.key = key_of_log(log, outputs, numbers, plan_store.description())
+        form.key = key_of_log(log, graph.outputs, numbers, plan_store.description())
         content = None if form.key is None else plan_store.get(f"form-{form.key}")
         if content is None or len(content) != len(numbers):
             return
         varying = [flag != 0 for flag in content]
-        fixed = _with_constants(log, numbers, varying)
-        executable = prepare(self._backend, with_donors(read_log(fixed, outputs)))
+        fixed = _with_constants(graph, numbers, varying)
+        executable = prepare(self._backend, with_donors(fixed))
         recalled = getattr(executable, "recalled", None)
         if recalled is not None and recalled(_those(numbers, varying)):
             form.varying = varying
@@ -344,16 +344,14 @@ def _those(numbers: Sequence[Any], varying: Sequence[bool]) -> list[Any]:
     return [n for n, varies in zip(numbers, varying, strict=True) if varies]
 
 
-def _with_constants(
-    log: Sequence[LogEntry], numbers: Sequence[Any], varying: Sequence[bool]
-) -> list[LogEntry]:
-    """The log with those numbers written in that do not vary."""
-    rest = iter(zip(numbers, varying, strict=True))
-    fixed: list[LogEntry] = []
-    for entry in log:
-        if entry[0] == "scalar":
-            number, varies = next(rest)
-            fixed.append(entry if varies else constant_entry(number, entry[1]))
+def _with_constants(graph: Graph, numbers: Sequence[Any], varying: Sequence[bool]) -> Graph:
+    """The graph of a log with those numbers written in that do not vary."""
+    values, scalars = list(graph.values), list[int]()
+    for value, number, varies in zip(graph.scalars, numbers, varying, strict=True):
+        aval = values[value].aval
+        if varies:
+            values[value] = Value("scalar", aval, len(scalars))
+            scalars.append(value)
         else:
-            fixed.append(entry)
-    return fixed
+            values[value] = Value("constant", aval, number)
+    return Graph(values, list(graph.nodes), graph.inputs, scalars, graph.outputs)
