@@ -204,12 +204,13 @@ class GraphPlans:
                 self._kept.put(numbers, plan.data)
                 return
 
-    def advanced(self, numbers: Sequence[Any]) -> bool:
-        """Goes on with making a plan that others wait for; returns whether it is there."""
+    def advanced(self, numbers: Sequence[Any], slices: int = SLICES_OF_A_FORM) -> bool:
+        """Goes on with making a plan by some slices, of one that others wait for by many; returns
+        whether it is there."""
         if not is_sliced() or parts_of(self._graph) < SLICED:
             self.serving(numbers)
             return True
-        return self._advanced(numbers, SLICES_OF_A_FORM)
+        return self._advanced(numbers, slices)
 
     def _advanced(self, numbers: Sequence[Any], slices: int = 0) -> bool:
         """Runs slices of planning, so many or what there is time for; returns whether there is a

@@ -62,8 +62,8 @@ class SizedPlans(Protocol):
         """Whether there is one, which is filled in now."""
         ...
 
-    def advanced(self, numbers: Sequence[Any]) -> bool:
-        """Goes on with making one; whether it is there now."""
+    def advanced(self, numbers: Sequence[Any], slices: int = ...) -> bool:
+        """Goes on with making one by some slices; whether it is there now."""
         ...
 
     def keep(self, numbers: Sequence[Any]) -> None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 
 from ingle.tensor.blocks import holding
@@ -18,6 +19,7 @@ from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
 from ..support.share_of_time import ShareOfTime
+from .later_plans import FEWEST, LaterPlans
 from .log_families import LogFamilies, LogFamily, SizedPlans
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
@@ -143,6 +145,7 @@ class PlanCache:
     Attributes:
         ends: for logs that were looked through for loops, after how many entries to run them.
         keeping: the time in which plans are kept on disk that were filled in.
+        later: plans that are made for later processes.
     """
 
     def __init__(self, backend: Backend, most: int = 1024) -> None:
@@ -152,6 +155,7 @@ class PlanCache:
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
         self._families = LogFamilies()
         self.keeping = ShareOfTime(KEEPING)
+        self.later = LaterPlans()
         self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
@@ -239,6 +243,8 @@ class PlanCache:
             outcome: list[Handle] = run_donating(given, rest, donatable, donation)
         except Exception as error:
             raise PlanError(error) from error
+        if self.later.waiting:
+            self.later.go_on()
         return outcome
 
     def _planned(
@@ -270,6 +276,34 @@ class PlanCache:
             family.note_recall(form.executable is not None)
             if form.executable is None:
                 self._fill(form, family, graph, numbers)
+        if form.executable is None and form.key is not None:
+            self._note_once(form, graph, numbers)
+
+    def _note_once(self, form: _Form, graph: Graph, numbers: Sequence[Any]) -> None:
+        """Leaves a mark for a log that had no plan; makes one for later processes where an earlier
+        one has left it."""
+        plan_store = getattr(self._backend, "plan_store", None)
+        if plan_store is None or len(graph.nodes) < FEWEST:
+            return
+        mark = f"once-{form.key}"
+        if plan_store.get(mark) is None:
+            plan_store.put(mark, b"")
+            return
+        plans = prepare(
+            self._backend, with_donors(_with_constants(graph, numbers, form.varying))
+        )  # fmt: skip
+        if isinstance(plans, SizedPlans):
+            rest = _those(numbers, form.varying)
+            self.later.add(partial(self._made_for_later, form, plans, rest))
+
+    def _made_for_later(self, form: _Form, plans: SizedPlans, numbers: Sequence[Any]) -> bool:
+        """Goes on with a plan for later processes; whether it is done, or the log has come again
+        and has one."""
+        if form.executable is None:
+            if not plans.advanced(numbers, 1):
+                return False
+            self._keep(form)
+        return True
 
     def _fill(
         self, form: _Form, family: LogFamily, graph: Graph, numbers: Sequence[Any]
