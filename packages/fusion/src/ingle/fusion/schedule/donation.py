@@ -7,12 +7,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..ir.graph import Donors
-from ..kernel.code import Code
-from ..kernel.nest import folds
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
-from .schedule import Call, HostStep, Schedule, arguments_of, whole
+from .in_place import in_place, operands_with_strides
+from .schedule import Call, HostStep, Schedule, whole
 from .whole_calls import WholeCall
 
 Step = NestCall | ContractionCall | WholeCall
@@ -115,7 +114,7 @@ def donors(
             for number in waiting.until(at):
                 call = calls[at]
                 assert not isinstance(call, (HostStep, WholeCall))
-                if _in_place(call, sources[number], root):
+                if in_place(call, sources[number], root):
                     taken[root] = given[number]
                     gone.add(sources[number])
                     waiting.give(number)
@@ -158,43 +157,5 @@ class _Waiting:
 
 
 def _operands(call: Step | HostStep) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
-    """Each operand's root, itself, and its strides along the axes of the call."""
-    if isinstance(call, HostStep):  # which comes before all that writes over something
-        return
-    if isinstance(call, NestCall):
-        for argument, strides in zip(call.arguments, call.strides, strict=True):
-            yield argument.root, argument, strides
-        return
-    for argument in arguments_of(call):
-        yield argument.root, argument, argument.strides
-
-
-def _in_place(call: Call, source: int, made: int) -> bool:
-    """Whether a call may write a value where it reads another: each place after it was read."""
-    operands = list(_operands(call))
-    writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
-    if len(writes) > 1:
-        return False
-    (write,) = writes
-    target = operands[write][1].offset, operands[write][2]
-    reads = [k for k, (root, _, _) in enumerate(operands) if root == source]
-    if any((operands[k][1].offset, operands[k][2]) != target for k in reads):
-        return False
-    if isinstance(call, ContractionCall):
-        return not any(k < 2 for k in reads) and not _loads(call.code, [k - 2 for k in reads], True)
-    if folds(call.nest):
-        return not reads
-    written = False
-    for stage in call.nest.stages:
-        if _loads(stage.code, reads, gathered=not written):
-            return False
-        written = written or any(k == write for k, _ in stage.stores)
-    return True
-
-
-def _loads(code: Code, operands: Sequence[int], gathered: bool) -> bool:
-    """Whether code reads any of some operands; with `gathered`, at other places than its own."""
-    return any(
-        i.value in operands and (i.name == "gather" or (i.name == "load" and not gathered))
-        for i in code
-    )
+    """Those of a kernel; a host's operation comes before all that writes over something."""
+    return iter(()) if isinstance(call, HostStep) else operands_with_strides(call)

@@ -19,6 +19,7 @@ from ..lowering.operands import Argument
 from ..support.time_slices import tick
 from .arena import LiveBuffer, packed
 from .whole_calls import WholeCall
+from .written_over import written_over
 
 MOST_BYTES = 1 << 23
 """Of a value that waits for others of its kind, so that their kernels can be one launch."""
@@ -141,7 +142,9 @@ class _MemoryLayout:
             for v, at in first.items()
             if v not in own and v not in self._by_host
         ]
+        spans, over = written_over(spans, calls)
         offsets, arena = packed(spans)
+        offsets.update({value: offsets[first] for value, first in over.items()})
         steps: list[list[Call | WholeCall] | HostStep] = []
         for call in calls:
             if isinstance(call, HostStep):
