@@ -40,6 +40,8 @@ FLAGS += ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC"]
 FLAGS += ["-Wno-tautological-compare"]  # random code compares values with themselves
 WIDE = ("float32", "float64")
 NUMBERS = sorted((FLOATS | INTEGERS) - HALVES)
+LEFT_TO_THE_MACHINE: set[tuple[str, str]] = set()
+"""Functions, with their dtypes, of which a renderer writes no polynomial."""
 
 
 def module(name: str) -> Any:
@@ -237,6 +239,8 @@ def test_shifts_and_division(machine: Any, llvm: Any, name: str, dtype: str) -> 
 def test_composites_are_expanded_the_same(machine: Any, llvm: Any, name: str) -> None:
     arity = 2 if name in ("floor_div", "rem", "pow", "atan2", "scale", "scale_near") else 1
     for dtype in ("float32", "float64"):
+        if (name, dtype) in LEFT_TO_THE_MACHINE:
+            continue
         nest = of_one(name, dtype, *[dtype] * arity)
         values = [draw(dtype, (3001,), seed) for seed in range(arity)]
         if name == "scale_near":

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-from ...kernel.code import COMPOSITE, FLOATS, HALVES, INTEGERS, SIZES, UNSIGNED, Code, Instruction
-from ...kernel.expand import expand, function_code
+from ...kernel.code import (
+    COMPOSITE,
+    FLOATS,
+    HALVES,
+    INTEGERS,
+    SIZES,
+    UNSIGNED,
+    Code,
+    CodeBuilder,
+    Instruction,
+)
+from ...kernel.expand import Native, expand, function_code
 from ..leaves import LEAVES, Environment
 from . import helpers
+from .dialect import Dialect, functions_of
 from .text import Scope, Source, literal, memory_type, unsigned_type, value_type
 
 
@@ -16,9 +28,19 @@ def native(name: str, dtype: str, source: str) -> bool:
     return name not in COMPOSITE and name not in ("scale", "permute")
 
 
-def expanded(code: Code, roots: Iterable[int]) -> tuple[Code, tuple[int, ...]]:
-    """The code in terms of what C has."""
-    return expand(code, roots, native)
+@lru_cache(maxsize=8)
+def _native_to(functions: frozenset[str]) -> Native:
+    """Whether a dialect has an operation of the code, or such a function in its place."""
+
+    def found(name: str, dtype: str, source: str) -> bool:
+        return (name in functions and dtype == "float32") or native(name, dtype, source)
+
+    return found
+
+
+def expanded(code: Code, roots: Iterable[int], dialect: Dialect) -> tuple[Code, tuple[int, ...]]:
+    """The code in terms of what a dialect of C has."""
+    return expand(code, roots, _native_to(functions_of(dialect)))
 
 
 class CodeRenderer:
@@ -43,7 +65,7 @@ class CodeRenderer:
         """Writes the instructions at `places` and returns all expressions by position.
 
         Args:
-            code: in terms of what C has.
+            code: in terms of what the dialect has.
             known: expressions of positions that were written before.
         """
         found = dict(known)
@@ -107,6 +129,8 @@ class CodeRenderer:
             return f"{args[0]} {_OPERATORS[name]} {args[1]}"
         if name == "neg":
             return f"-{args[0]}"
+        if name in COMPOSITE:
+            return f"{self._machines(name, dtype)}({args[0]})"
         if name in _LIBRARY:
             return f"{_LIBRARY[name]}{'f' if dtype == 'float32' else ''}({args[0]})"
         function = _FUNCTIONS.get(name)
@@ -186,15 +210,31 @@ class CodeRenderer:
 
     def _function(self, name: str, dtypes: tuple[str, ...]) -> str:
         """A function for a rare case, written if it is not there yet."""
-        code, (root,) = expanded(*function_code(name, dtypes))
+        code, (root,) = expanded(*function_code(name, dtypes), self.source.dialect)
         kind, symbol = value_type(code[root].dtype), f"{name}_{dtypes[0]}"
         parameters = ", ".join([f"{value_type(d)} x{n}" for n, d in enumerate(dtypes)])
+        lines = self._returned(code, root)
+        text = "\n".join([f"static {kind} {symbol}({parameters})", "{", *lines, "}"])
+        return self.source.need(symbol, text)
+
+    def _machines(self, name: str, dtype: str) -> str:
+        """A function that the machine may have, and as a polynomial if it has none."""
+        builder = CodeBuilder()
+        argument = builder.append("argument", dtype, (), 0)
+        code, (root,) = expand(*builder.finish(builder.append(name, dtype, (argument,))), native)
+        kind, symbol = value_type(dtype), f"{name}_{dtype}"
+        own = f"INGLE_{symbol.upper()}"
+        head = [f"static inline {kind} {symbol}({kind} x0)", "{", f"#ifdef {own}"]
+        lines = self._returned(code, root)
+        text = "\n".join([*head, f"    return {own}(x0);", "#else", *lines, "#endif", "}"])
+        return self.source.need(symbol, text)
+
+    def _returned(self, code: Code, root: int) -> list[str]:
+        """The lines of a function's body, which computes a code of its arguments."""
         scope = Scope()
         done = CodeRenderer(self.source).render(code, _NOTHING, scope, {}, range(len(code)))
         scope.add(f"return {done[root]};")
-        lines = [f"    {line}" for line in scope.lines()]
-        text = "\n".join([f"static {kind} {symbol}({parameters})", "{", *lines, "}"])
-        return self.source.need(symbol, text)
+        return [f"    {line}" for line in scope.lines()]
 
 
 def hash_of(text: str) -> str:

@@ -42,6 +42,14 @@ class Dialect(Protocol):
         ...
 
 
+def functions_of(dialect: Dialect) -> frozenset[str]:
+    """Functions of float32 that a dialect's machines may have instructions for: its `functions`, if
+    it has any. Where its preamble defines `INGLE_EXP_FLOAT32`, that is what `exp` calls; the others
+    are polynomials."""
+    found: frozenset[str] = getattr(dialect, "functions", frozenset())
+    return found
+
+
 class GroupDialect(Dialect, Protocol):
     """A language in which work items form groups with memory of their own.
 

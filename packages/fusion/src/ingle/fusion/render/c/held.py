@@ -247,15 +247,7 @@ class HeldNest(PairNest):
             parts = [f"{inner} == {self._length}"]
         elif not self._streams:
             parts.append(f"{inner} <= {most}")
-        units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
-        strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
-        if strides:
-            parts.append(f"(({' | '.join(strides)}) & 1) == 0")
-        for size in sorted({SIZES[self.nest.operands[k].dtype] for k in units}):
-            those = [k for k in units if SIZES[self.nest.operands[k].dtype] == size]
-            addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in those])
-            parts.append(f"(({addresses}) & {2 * size - 1}) == 0")
-        return " && ".join(parts)
+        return " && ".join([*parts, *self.aligned_pairs()])
 
     def _written(self, number: int, level: int, scope: Scope) -> None:
         super()._written(number, level, scope)
@@ -369,7 +361,7 @@ class HeldNest(PairNest):
             loads.add(self.load_pair(f"near{k}[q]", k, f"from + (p + q) * {SPAN}"))
         if loads.lines():
             self.in_chunks(chunk, pairs, loads)
-        element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;")
+        element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;", *self.guard())
         kept = self._kept[number]
         own = {at for at, name in kept.items() if name == f"kept_{number}_{at}"}
         earlier = {at: f"{name}[p + q][n]" for at, name in kept.items() if at not in own}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernel.code import Code
+from ...kernel.code import COMPOSITE, Code
 from ...kernel.nest import Row
 from .prepared import VARYING, Prepared
 
@@ -47,5 +47,6 @@ def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for name, dtype, args, value in code:
         key = (name, dtype, value, tuple([found[a][0] for a in args]))
-        found.append((numbers.setdefault(key, len(numbers)), 1 + sum(found[a][1] for a in args)))
+        own = _DEAR if name in COMPOSITE else 1
+        found.append((numbers.setdefault(key, len(numbers)), own + sum(found[a][1] for a in args)))
     return found

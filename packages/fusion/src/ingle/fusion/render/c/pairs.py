@@ -73,3 +73,18 @@ class PairNest(GroupNest):
     def store_pair(self, k: int, place: str, pair: str) -> str:
         """The reverse."""
         return f"{self.pair(k, place)} = {pair}.whole;"
+
+    def aligned_pairs(self) -> list[str]:
+        """Conditions of pairs that begin at multiples of their size."""
+        units = [k for k, o in enumerate(self.nest.operands) if o.lane == "unit"]
+        strides = [self.stride(k, a) for k in units for a in range(self.nest.outer)]
+        found = [f"(({' | '.join(strides)}) & 1) == 0"] if strides else []
+        for size in sorted({SIZES[self.nest.operands[k].dtype] for k in units}):
+            those = [k for k in units if SIZES[self.nest.operands[k].dtype] == size]
+            addresses = " | ".join([f"(uint64_t){self.pointer(k)}" for k in those])
+            found.append(f"(({addresses}) & {2 * size - 1}) == 0")
+        return found
+
+    def guard(self) -> list[str]:
+        """What keeps an element of a pair, `i`, within the row, where it may be outside of it."""
+        return []

@@ -81,7 +81,7 @@ class NestRenderer:
             roots += [at for _, at in stage.reductions]
         elif isinstance(stage, Row):
             roots += stage.values
-        code, found = expanded(stage.code, roots)
+        code, found = expanded(stage.code, roots, self.dialect)
         levels: list[int] = []
         for at in code:
             level = max([levels[a] for a in at.args], default=UNIFORM)
