@@ -104,7 +104,7 @@ float expf(float); float logf(float); float fmaxf(float, float);
 #define __device__
 #define __shared__ static
 #define __grid_constant__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __syncthreads barrier_of_block
 #define __syncwarp barrier_of_block
 struct alignas(16) uint4 { unsigned x, y, z, w; };

@@ -11,7 +11,7 @@ import pytest
 from host_gpu import HostBackend, HostGpu, opened
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 
 pytestmark = [
     pytest.mark.slow,
@@ -80,15 +80,18 @@ def test_what_goes_on_with_rounded_sums_reads_these(backend: HostBackend) -> Non
         return [found, it.gelu(found) * 2.0]
 
     def gated(x: it.Tensor, w: it.Tensor, bias: it.Tensor, gate: it.Tensor) -> list[it.Tensor]:
-        """Which may lie in the memory that the library writes, for all that is known."""
+        """With what might lie in the memory that the library writes: a kernel apart reads both."""
         found = it.linear(x, w, bias)
         return [found, it.tanh(found) * gate]
+
+    def scaled(x: it.Tensor, w: it.Tensor, bias: it.Tensor, _: it.Tensor) -> list[it.Tensor]:
+        return [it.linear(x, w, bias) * 2.0]
 
     def unrounded(x: it.Tensor, w: it.Tensor, bias: it.Tensor, _: it.Tensor) -> list[it.Tensor]:
         found = it.astype(it.matmul(x, it.permute_dims(w, (1, 0))), "float32")
         return [it.astype(found, "float16"), found + it.astype(bias, "float32")]
 
-    for f, counted in ((gelu, 4), (gated, 4), (unrounded, 4)):
+    for f, counted in ((gelu, 4), (gated, 8), (scaled, 12), (unrounded, 12)):
         compiled = compile(lambda *x, f=f: f(*x))
         wanted = f(*[it.asarray(a.astype(np.float64), device="numpy") for a in arrays])
         for _ in range(4):
@@ -98,7 +101,29 @@ def test_what_goes_on_with_rounded_sums_reads_these(backend: HostBackend) -> Non
         assert backend.gpu.counts["added a row"] == counted
 
 
-@pytest.mark.parametrize("way", ["scaled", "columns", "float32", "batch", "refused"])
+def test_a_residual_sum_is_computed_where_a_norm_folds_it(backend: HostBackend) -> None:
+    """It is stored there, too, for what reads it later."""
+    rng = np.random.default_rng(0)
+    shapes = (2, 4, 256), (2, 4, 16), (256, 16), (256,), (256,), (256,)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+    def block(*given: it.Tensor) -> list[it.Tensor]:
+        with it.precision("float16"):
+            found = given[0] + it.linear(*given[1:4])
+            return [found, it.layer_norm(found, (256,), *given[4:])]
+
+    steps = explain(compile(block), *there(arrays), runs=0).steps
+    (norm,) = [step.operations for step in steps if "rsqrt" in step.operations]
+    assert "add" in norm[: norm.index("sum")]
+    assert all(
+        set(s.operations) <= {"astype"} for s in steps if s.kind == "nest" and s.operations != norm
+    )
+    wanted = block(*[it.asarray(a.astype(np.float64), device="numpy") for a in arrays])
+    for one, other in zip(compile(block)(*there(arrays)), wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("way", ["columns", "float32", "batch", "refused"])
 def test_what_is_a_kernel_of_its_own(backend: HostBackend, way: str) -> None:
     dtype: Any = np.float32 if way == "float32" else np.float16
     x, w, bias = given((6, 16), (16, 24), (24,), dtype=dtype)
@@ -110,8 +135,7 @@ def test_what_is_a_kernel_of_its_own(backend: HostBackend, way: str) -> None:
         backend.gpu.fails["cublasLtMatmulAlgoGetHeuristic"] = 15
 
     def f(x: it.Tensor, w: it.Tensor, bias: it.Tensor) -> it.Tensor:
-        found = it.matmul(x, w) + bias
-        return found * 2.0 if way == "scaled" else found
+        return it.matmul(x, w) + bias
 
     found = compile(f)(*there([x, w, bias]))
     wanted = f(*[it.asarray(a.astype(np.float64), device="numpy") for a in (x, w, bias)])

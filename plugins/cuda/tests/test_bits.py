@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 
 import ingle.tensor as it
-from ingle.fusion.device.cuda import CUDA
+from ingle.fusion.render.c.cuda import CUDA
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ globals().update({
 
 
 @pytest.mark.parametrize(
-    ("function", "reference", "ulps"), [(it.exp, np.exp, 1.5), (it.erf, special.erf, 2.5)]
+    ("function", "reference", "ulps"), [(it.exp, np.exp, 2.0), (it.erf, special.erf, 2.5)]
 )
 def test_functions_of_the_machine_are_exact(function: Any, reference: Any, ulps: float) -> None:
     """What kernels leave to the machine: where numbers are normal, and at the ends."""

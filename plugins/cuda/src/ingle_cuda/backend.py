@@ -23,7 +23,13 @@ from ingle.fusion.device import (
     axes_by_strides,
     taker,
 )
-from ingle.fusion.device.cuda import AFTER_OTHERS, THREADS, launch_of, sums_beside_rows
+from ingle.fusion.device.cuda import (
+    AFTER_OTHERS,
+    THREADS,
+    launch_of,
+    sums_beside_maps,
+    sums_beside_rows,
+)
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout
 from ingle.tensor import settings
@@ -49,6 +55,7 @@ from .kernel_offers import KernelOffer, Launches
 from .launches import Executable, executable
 from .libraries import cupy, driver, is_rocm
 from .memory import DeviceSource, speak_to
+from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
 
 _TO_HOST, _ON_DEVICE = 2, 3
@@ -250,9 +257,17 @@ class CudaBackend(KernelBackend):
             return None
         return peers.summed(groups)
 
+    def products_apart(self, dtype: str, terms: int) -> bool:
+        """Whether what follows a product of so many terms gets it in its own dtype."""
+        return sums_are_short(dtype, terms)
+
     def sums_beside_rows(self, rows: int, columns: int) -> int:
         """As many as a block of threads has memory for, where blocks of rows fill the GPU."""
         return sums_beside_rows(rows, columns, self.limits.processors)
+
+    def sums_beside_maps(self, rows: int, columns: int) -> int:
+        """As many as a thread has registers for, where there are threads enough."""
+        return sums_beside_maps(rows, columns, self.limits.processors)
 
     def contracts(self, avals: Sequence[Aval]) -> bool:
         """Whether cuBLAS takes a matrix product of these."""

@@ -24,8 +24,13 @@ its epilogue in float32."""
 def dtype_of_sums(call: ContractionCall) -> str:
     """In which dtype the library passes sums to an epilogue: that of the operation's result where
     to move them in a wider one would take about as long as the product."""
-    short = call.dtype in HALVES and call.sizes[2] <= _FEW_TERMS and call.windows is None
+    short = sums_are_short(call.dtype, call.sizes[2]) and call.windows is None
     return call.dtype if short else accumulator_dtype(call.dtype)
+
+
+def sums_are_short(dtype: str, terms: int) -> bool:
+    """Whether sums of so many terms are passed on in a half type."""
+    return dtype in HALVES and terms <= _FEW_TERMS
 
 
 def direct_result(call: ContractionCall) -> str | None:

@@ -10,6 +10,7 @@
 True
 """
 
+from ..render.c.block_vectors import sums_beside_maps as sums_beside_maps
 from ..render.c.cuda import AFTER_OTHERS as AFTER_OTHERS
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS

@@ -15,6 +15,7 @@ from .consumers import Uses, uses_of
 from .contraction_loops import column_stride, keeps_rows, loops_of, row_stride, window_loops
 from .group import Coordinates, Group
 from .node_class import Role
+from .products_apart import StaysOut
 from .topological_order import GroupOrder
 from .two_stage_reduction import kept_axes
 
@@ -27,8 +28,9 @@ MOST_READS = 56
 
 
 def grouped(
-    graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset()
-) -> Grouping:
+    graph: Graph, views: Views, roles: list[Role], alone: AbstractSet[int] = frozenset(),
+    apart: StaysOut = lambda group, position: False,
+) -> Grouping:  # fmt: skip
     """The groups of a graph's nodes.
 
     Args:
@@ -36,8 +38,9 @@ def grouped(
         views: of the graph's values.
         roles: what each node is.
         alone: positions of nodes that join no group that is there already.
+        apart: which elementwise operations don't join a product's group.
     """
-    grouping = Grouping(graph, views, roles, uses_of(graph, views, roles))
+    grouping = Grouping(graph, views, roles, uses_of(graph, views, roles), apart)
     grouping.place_all(alone)
     return grouping
 
@@ -50,12 +53,15 @@ class Grouping:
         views: of the graph's values.
         roles: what each node is.
         uses: the consumers of its values.
+        apart: see `grouped`.
 
     Attributes:
         groups: in an order in which they can run.
     """
 
-    def __init__(self, graph: Graph, views: Views, roles: list[Role], uses: Uses) -> None:
+    def __init__(
+        self, graph: Graph, views: Views, roles: list[Role], uses: Uses, apart: StaysOut
+    ) -> None:
         self.groups: list[Group] = []
         self._graph = graph
         self._views = views
@@ -66,6 +72,7 @@ class Grouping:
         self._written: dict[int, tuple[int, ...]] = {}
         self._order = GroupOrder()
         self._uses = uses
+        self._apart = apart
         self._value_readers: dict[int, list[int]] | None = None
 
     def place_all(self, alone: AbstractSet[int]) -> None:
@@ -236,7 +243,9 @@ class Grouping:
         if group.kind == "host":
             return None
         if group.kind == "contraction" and (
-            self._roles[position] == "gather" or self._uses.stored_twice(value, args)
+            self._roles[position] == "gather"
+            or self._uses.stored_twice(value, args)
+            or (self._roles[position] == "map" and self._apart(group, position))
         ):
             return None
         shape = self._map_shape(position)
@@ -371,6 +380,7 @@ class Grouping:
         if maker.kind == "nest" and maker.inner is not None:
             return [maker]
         found = dict.fromkeys([maker] if maker.kind == "nest" else [])
+        found.update(dict.fromkeys(self._readers_at(view.root, view)))
         for beside, places in maker.coordinates.items():
             if places == long_axes(shape) and self._shape(beside) == shape:
                 found.update(dict.fromkeys(self._readers_at(beside, self._views.of(beside))))

@@ -90,18 +90,24 @@ def sums_in_two_steps(graph: Graph, views: Views, grouping: Grouping, device: Ke
     """
     found = [p for p in range(len(graph.nodes)) if _is_chosen(graph, views, grouping, p)]
     beside: dict[Group, int] = {}
-    most: Callable[[int, int], int] | None = getattr(device, "sums_beside_rows", None)
-    if most is None or not device.splits_sums:
+    most = {folds: _most_beside(device, folds) for folds in (False, True)}
+    if not device.splits_sums:
         return found
     for position, rows in pieces_of_rows(graph).items():
         group = _row_group(graph, grouping, rows)
         if group is not None:
             shape = graph.values[rows.value].aval.shape
-            count = beside.get(group, 0)
-            if count < most(math.prod(shape[:-1]), shape[-1]):
+            count, limit = beside.get(group, 0), most[group.inner is not None]
+            if limit is not None and count < limit(math.prod(shape[:-1]), shape[-1]):
                 beside[group] = count + 1
                 found.append(position)
     return sorted(found)
+
+
+def _most_beside(device: Kernels, folds: bool) -> Callable[[int, int], int] | None:
+    """How many sums a device's kernels add beside rows, by how many of these and of columns there
+    are: kernels that fold each row, or go by places alone."""
+    return getattr(device, "sums_beside_rows" if folds else "sums_beside_maps", None)
 
 
 class SummedRows(NamedTuple):
@@ -159,11 +165,12 @@ def _widens(graph: Graph, node: Node) -> bool:
 
 
 def _row_group(graph: Graph, grouping: Grouping, rows: SummedRows) -> Group | None:
-    """The group that folds rows and has a value at hand where its loops stand."""
+    """The group that has a value at hand where its loops stand and folds rows, or goes by places
+    alone."""
     shape = graph.values[rows.value].aval.shape
     inner = _from(len(shape) - 1, shape)
     for group in grouping.groups_at(rows.value):
-        if group.lanes == "inner" and group.inner == inner:
+        if (group.lanes, group.inner) in (("inner", inner), (None, None)):
             return group
     return None
 

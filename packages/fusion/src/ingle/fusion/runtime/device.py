@@ -150,8 +150,10 @@ class KernelDevice(Protocol):
     `launches_whole(call)`: whether its executables compute an operation that an offer takes, on
     operands that lie so, beside kernels; else `execute_native` does between them. If it splits
     sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that
-    folds each of these rows; else none. And `checks`, those of plans that have returned before
-    they had run; without them plans wait for their flags.
+    folds each of these rows; else none; `sums_beside_maps` likewise, of one that goes by places.
+    `products_apart(dtype, terms)`: whether a library computes products of so many terms, to which
+    it may add a row, and leaves all else to other kernels. And `checks`, those of plans that have
+    returned before they had run; without them plans wait for their flags.
     """
 
     dtypes: frozenset[str] | None

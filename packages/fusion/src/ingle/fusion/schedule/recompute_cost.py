@@ -227,8 +227,10 @@ class Recomputation:
         if group.inner.isdisjoint([p for p in places if p is not None]):
             return math.prod([n for a, n in enumerate(group.space) if a not in group.inner])
         stored = [group.coordinates.get(v, ()) for v in self._liveness.stored[group]]
-        passes = 1 + any(not group.inner.isdisjoint(c) for c in stored)
-        return passes * math.prod(group.space)
+        again = any(not group.inner.isdisjoint(c) for c in stored) and any(
+            self._roles[p] == "reduce" for p in group.nodes
+        )
+        return (1 + again) * math.prod(group.space)
 
     def argument(self, group: Group, position: int, number: int) -> Argument:
         """What an operation of a group reads as one of its operands."""

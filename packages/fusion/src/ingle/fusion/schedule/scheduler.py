@@ -9,6 +9,7 @@ from ..grouping.group import Group
 from ..grouping.groups import Grouping, grouped
 from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
+from ..grouping.products_apart import stays_out
 from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps
 from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
@@ -213,7 +214,8 @@ class Scheduler:
                 begun[group] = again
 
     def _grouping(self) -> Grouping:
-        return grouped(self._graph, self._views, self._roles, self._alone)
+        apart = stays_out(self._graph, self._views, self._legality.device)
+        return grouped(self._graph, self._views, self._roles, self._alone, apart)
 
     def _materialize(self) -> None:
         """Inline values that somebody needs in memory are computed there like any other."""

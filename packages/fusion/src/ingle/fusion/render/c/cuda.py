@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, layout, units
+from ...kernel.nest import Map, Nest, layout, units
 from ...kernel.validation import validate
 from . import elements
+from .block_vectors import block_vector_elements, block_vectors, threads_of_blocks
 from .elements import Widened
 from .group_scans import runs_alone
 from .groups import group_item, grouped, is_wide
@@ -165,10 +166,11 @@ class OfWarp(Cuda):
 
 
 class OfLongRow(Cuda):
-    """Many warps take a row."""
+    """Many warps take a row, and registers leave room for other rows."""
 
     def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
-        bound = f"__global__ void __launch_bounds__({MOST_THREADS})"
+        rows = 2 if any(isinstance(stage, Map) for stage in nest.stages) else 3
+        bound = f"__global__ void __launch_bounds__({MOST_THREADS}, {rows})"
         return [
             line.replace("__global__ void", bound) for line in super().opening(nest, name, ahead)
         ]
@@ -276,6 +278,11 @@ def _along_rows(nest: Nest, name: str, each: int) -> str:
     return row_vectors(nest, name, AlongRows(each), each, THREAD)
 
 
+@lru_cache(maxsize=1024)
+def _along_blocks(nest: Nest, name: str, each: int) -> str:
+    return block_vectors(nest, name, AlongRows(each), each, THREAD)
+
+
 def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
     """A nest whose threads have nothing to do with one another."""
     if vector_elements(nest):
@@ -342,11 +349,15 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
     found = tiled(nest, name, numbers, CUDA, THREADS)
     if found is not None:
         return found[0], Grid(found[1], THREADS, 1), found[1]
+    taken = units(nest, numbers[: nest.outer + 1])
+    each = block_vector_elements(nest, numbers)
+    if each:
+        blocks = -(-threads_of_blocks(numbers, each) // THREADS)
+        return _along_blocks(nest, name, each), Grid(blocks, THREADS, 1), taken
     each = row_vector_elements(nest, numbers)
     if not each:
         return None
     blocks = -(-row_vector_items(numbers, nest.outer, each) // THREADS)
-    taken = units(nest, numbers[: nest.outer + 1])
     return _along_rows(nest, name, each), Grid(blocks, THREADS, 1), taken
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, Row, in_blocks, units
 from ...kernel.validation import validate
+from . import helpers
 from .dialect import WaitingDialect
 from .held import HeldNest
 from .held_lengths import ANY_LAUNCH, CHUNK, SHARED, SPAN, WARP, WHOLE, adds_floats, may_hold
@@ -28,6 +29,8 @@ from .warp_folds import fold_pairs
 
 MOST_THREADS = 512
 """Of a group: warps for so many have registers, and several groups are under way."""
+_MOST_GUARDED = 8
+"""Pairs that are loaded at once where the row may not have them all."""
 _MOST_BLOCKS = 128
 """Of a row."""
 _MOST_BYTES = 40 << 10
@@ -109,7 +112,10 @@ class _LongNest(HeldNest):
             body.add(*p.arrays())
             each(body, 2, p.clear("n"))
         inner, one = self.inner_size(), Scope()
-        one.add(f"const int64_t from = block * {WHOLE} + 2 * part;")
+        one.add(
+            f"const int64_t from = block * {WHOLE} + 2 * part;",
+            f"const int left = (int){helpers.least(self.source)}({inner} - from, {WHOLE});",
+        )
         for p in partials:
             each(one, 2, p.forget("n") or p.clear("n"))
         for head, whole in (
@@ -117,6 +123,7 @@ class _LongNest(HeldNest):
         ):  # fmt: skip
             self._whole_block = whole
             turns, ahead = Scope(), self.ahead_pairs(number)
+            ahead = ahead if whole else min(ahead, _MOST_GUARDED)
             self.chunks(turns, self._chunk(number, partials, ahead), ahead)
             one.block(head, turns)
         arrays = [self._of_blocks(p, j) for j, p in enumerate(partials)]
@@ -148,27 +155,28 @@ class _LongNest(HeldNest):
         scope.block(f"for (int q = 0; q < {pairs}; q++)", body)
 
     def guard(self) -> list[str]:
-        return [] if self._whole_block else [f"if (i >= {self.inner_size()})", "    continue;"]
+        if self._whole_block:
+            return []
+        return [f"if ((p + q) * {SPAN} + n >= left)", "    continue;"]
 
     def load_pair(self, into: str, k: int, place: str) -> str:
         if self._whole_block:
             return super().load_pair(into, k, place)
-        return " ".join(
-            f"if ({place} + {n} < {self.inner_size()}) {into}.at[{n}] = {at};"
-            for n, at in enumerate(self._apart(k, place))
-        )
+        return self._guarded([f"{into}.at[{n}] = {at};" for n, at in self._apart(k, place)])
 
     def store_pair(self, k: int, place: str, pair: str) -> str:
         if self._whole_block:
             return super().store_pair(k, place, pair)
-        return " ".join(
-            f"if ({place} + {n} < {self.inner_size()}) {at} = {pair}.at[{n}];"
-            for n, at in enumerate(self._apart(k, place))
-        )
+        return self._guarded([f"{at} = {pair}.at[{n}];" for n, at in self._apart(k, place)])
 
-    def _apart(self, k: int, place: str) -> list[str]:
+    def _apart(self, k: int, place: str) -> list[tuple[int, str]]:
         """The elements of a pair."""
-        return [f"{self.row_pointer(k)}[{place} + {n}]" for n in range(2)]
+        return [(n, f"{self.row_pointer(k)}[{place} + {n}]") for n in range(2)]
+
+    def _guarded(self, done: Sequence[str]) -> str:
+        """Something for each element of a pair that the row has."""
+        guarded = [f"if ((p + q) * {SPAN} + {n} < left) {d}" for n, d in enumerate(done)]
+        return " ".join(guarded)
 
     # -- what is done once a row -------------------------------------------------------------
 

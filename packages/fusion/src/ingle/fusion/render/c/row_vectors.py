@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from ...kernel.code import SIZES
-from ...kernel.nest import Map, Nest, is_flat, layout, runs
+from ...kernel.nest import Map, Nest, columns_of, is_flat, layout, runs
 from ...kernel.validation import validate
 from .dialect import Dialect
 from .inner import InnerNest
@@ -36,6 +36,11 @@ def row_vector_elements(nest: Nest, numbers: Sequence[int]) -> int:
         nest: its kernel's.
         numbers: sizes, then strides, as `layout` says.
     """
+    return 0 if columns_of(nest.stages[0]) else fitting_vector(nest, numbers)
+
+
+def fitting_vector(nest: Nest, numbers: Sequence[int]) -> int:
+    """The same, with sums over rows or without."""
     axes = nest.outer + 1
     if not _may_have_vectors(nest) or not LEAST <= math.prod(numbers[:axes]) < _MOST:
         return 0
@@ -82,7 +87,7 @@ def row_of_vector(item: str, inner: str, each: int) -> str:
 def _may_have_vectors(nest: Nest) -> bool:
     stage = nest.stages[0]
     return (
-        len(nest.stages) == 1 and isinstance(stage, Map) and not stage.columns
+        len(nest.stages) == 1 and isinstance(stage, Map)
         and not is_flat(nest) and nest.lanes == "inner" and nest.outer > 0
         and not (nest.scattered or nest.ragged or runs(nest))
         and not any(i.name == "gather" for i in stage.code)
@@ -105,14 +110,28 @@ class RowVectorNest(InnerNest):
         each, inner = self._each, self.inner_size()
         row = vectors_of_row(inner, each)
         body.add(f"const int64_t first = {COUNTED}{self._item} % {row} * {each};")
-        aligned = []
-        for k in self._along:
-            bytes_of = each * SIZES[self.nest.operands[k].dtype]
-            aligned.append(f"((uint64_t){self.pointer(k)} & {min(bytes_of, BYTES) - 1})")
-        whole, alone = f"first + {each} <= {inner} && ({' | '.join(aligned)}) == 0", Scope()
+        whole, alone = f"first + {each} <= {inner} && ({self.unaligned()}) == 0", Scope()
         alone.block(f"for (int64_t i = first; i < min(first + {each}, {inner}); i++)", loop)
         body.block(f"if ({whole})", self._vector())
         body.block("else", alone)
+
+    def unaligned(self) -> str:
+        """What is 0 where all vectors are aligned in memory."""
+        found = []
+        for k in self._along:
+            bytes_of = self._each * SIZES[self.nest.operands[k].dtype]
+            found.append(f"((uint64_t){self.pointer(k)} & {min(bytes_of, BYTES) - 1})")
+        return " | ".join(found)
+
+    def words(self, k: int) -> tuple[str, int]:
+        """The type of the words that a vector of an operand is loaded in, and how many it has."""
+        bytes_of = SIZES[self.nest.operands[k].dtype] * self._each
+        return _WORDS[min(bytes_of, BYTES)], max(1, bytes_of // BYTES)
+
+    def declared_vector(self, k: int) -> str:
+        """The declaration of a vector of an operand."""
+        (word, words), kind = self.words(k), self.source.stored(self.nest.operands[k].dtype)
+        return f"union {{ {word} whole[{words}]; {kind} at[{self._each}]; }} part{k};"
 
     def _vector(self) -> Scope:
         """All loads, then the code of each element, then the stores."""
@@ -121,10 +140,8 @@ class RowVectorNest(InnerNest):
         stores = Scope()
         for k in self._along:
             operand = self.nest.operands[k]
-            bytes_of = SIZES[operand.dtype] * self._each
-            words, kind = max(1, bytes_of // BYTES), self.source.stored(operand.dtype)
-            word = _WORDS[min(bytes_of, BYTES)]
-            found.add(f"union {{ {word} whole[{words}]; {kind} at[{self._each}]; }} part{k};")
+            word, words = self.words(k)
+            found.add(self.declared_vector(k))
             start, memory = f"({self.row_pointer(k)} + first)", self.dialect.memory(k)
             for n in range(words):
                 if k in read:
