@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ingle.tensor.precision import suspended
 
 from .errors import PlanWarning
+from .grouping.late_copies import with_late_copies
 from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
 from .passes.aligned_rows import with_aligned_rows
@@ -232,6 +233,8 @@ def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Kernel
     optimized = with_split_rows(with_concat_of_pads(simplify(graph)))
     if device.splits_sums:
         optimized = simplify(optimized)  # rows of a sum's pieces are widened as other readers do
+    if type(graph) is Graph:
+        optimized = with_late_copies(optimized, device)
     # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
     begin = device.begin_compiling if beside() and type(graph) is Graph else None
     return Scheduler(optimized, Legality(device), pairs, begin).sequence()

@@ -218,6 +218,27 @@ class Grouping:
                 if other is not group:
                     self._merge(group, other, position)
             return True
+        return self._join_what_it_waits_for(position, before)
+
+    def _join_what_it_waits_for(self, position: int, before: dict[Group, None]) -> bool:
+        """Puts a map of what lies in memory where something else is computed at the same places,
+        for which it waits anyway."""
+        node, shape = self._graph.nodes[position], self._map_shape(position)
+        roots = [root for value in node.args for root in self._views.after(value)]
+        if self._roles[position] != "map" or len(node.results) > 1:
+            return False
+        for group in dict.fromkeys([g for r in roots if (g := self._group_of.get(r)) is not None]):
+            full = len(group.nodes) >= MOST_NODES or group.reads + len(node.args) > MOST_READS
+            if full or group.kind != "nest" or group.space != shape:
+                continue
+            if not self._order.reachable(group, before):
+                continue
+            group.nodes.append(position)
+            group.reads += len(node.args)
+            group.coordinates[node.results[0]] = long_axes(shape)
+            self._group_of[node.results[0]] = group
+            self._order.depend(group, before)
+            return True
         return False
 
     def _read_besides(self, group: Group, position: int) -> int:

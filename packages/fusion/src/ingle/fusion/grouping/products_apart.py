@@ -41,12 +41,12 @@ def stays_out(graph: Graph, views: Views, device: object) -> StaysOut:
         terms = graph.values[product.args[0]].aval.shape[-1:]
         if window_loops(product.op, shape) is not None or not apart(dtype.name, math.prod(terms)):
             return False
-        return len(group.nodes) > 1 or not _adds_row(graph, views, value, position)
+        return len(group.nodes) > 1 or not adds_row(graph, views, value, position)
 
     return found
 
 
-def _adds_row(graph: Graph, views: Views, value: int, position: int) -> bool:
+def adds_row(graph: Graph, views: Views, value: int, position: int) -> bool:
     """Whether a node adds to each row of a value the same one, of its dtype."""
     node = graph.nodes[position]
     if node.op is not ADDITION:

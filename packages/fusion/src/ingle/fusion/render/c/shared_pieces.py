@@ -38,8 +38,6 @@ def shares_pieces(nest: Nest, sizes: Sequence[int]) -> bool:
     first = _first_map(nest)
     if not all(isinstance(stage, Map) for stage in nest.stages[first:]):
         return False
-    if any(_stores_places(nest, stage.stores) for stage in nest.stages[:first]):
-        return False
     columns = sum(len(columns_of(s)) for s in nest.stages)
     return 0 < columns * 2 * (length // STEP) <= _MOST_REGISTERS
 
@@ -53,11 +51,6 @@ def shared_pieces(nest: Nest, name: str, dialect: WaitingDialect, length: int) -
 def _first_map(nest: Nest) -> int:
     maps = [n for n, stage in enumerate(nest.stages) if isinstance(stage, Map)]
     return maps[0] if maps else len(nest.stages)
-
-
-def _stores_places(nest: Nest, stores: Sequence[tuple[int, int]]) -> bool:
-    """Whether elements of a row are stored, rather than a number for each row."""
-    return any(nest.operands[k].lane == "unit" for k, _ in stores)
 
 
 class _PieceNest(HeldNest):
@@ -121,13 +114,23 @@ class _PieceNest(HeldNest):
     def _row_sums(self) -> Scope:
         """What a warp finds of a whole row."""
         self._pairs = self._row_pairs
-        return self._written_stages([s._replace(columns=()) for s in self._all[: self._first]])
+        own = [s._replace(stores=self._stores(s, False), columns=()) for s in self._early()]
+        return self._written_stages(own)
 
     def _own_columns(self) -> Scope:
         """What is stored or summed over rows, of a quarter of a row's columns."""
         self._pairs = self._own_pairs
-        again = [s._replace(stores=(), ends=()) for s in self._all[: self._first]]
+        again = [s._replace(stores=self._stores(s, True), ends=()) for s in self._early()]
         return self._written_stages([*again, *self._all[self._first :]])
+
+    def _early(self) -> list[Prepared]:
+        """The stages that fold rows, or follow from that alone."""
+        return self._all[: self._first]
+
+    def _stores(self, stage: Prepared, places: bool) -> tuple[tuple[int, int], ...]:
+        """What a stage stores: of each place of a row, or of rows as a whole."""
+        lanes = self.nest.operands
+        return tuple([(k, at) for k, at in stage.stores if (lanes[k].lane == "unit") == places])
 
     def _written_stages(self, stages: list[Prepared]) -> Scope:
         self.stages, found = stages, Scope()
