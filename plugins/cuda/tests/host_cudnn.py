@@ -50,6 +50,8 @@ class Node:
         return self
 
 
+WORKSPACE = 4096
+"""Bytes that an operation works in, of which nothing stays."""
 DTYPES = {"FLOAT": np.float32, "HALF": np.float16}
 
 
@@ -77,7 +79,7 @@ class Graph:
             return lambda **given: self._add(name, 3 if "backward" in name else 2, given)
         if name == "check_support" and self.refuses:
             raise NotSupportedError
-        return lambda *_: 4096
+        return lambda *_: WORKSPACE
 
     def _add(self, name: str, count: int, given: dict[str, Any]) -> list[Node]:
         self.name, self.given = name, given
@@ -95,7 +97,9 @@ class Graph:
         if stream is None:
             work()
         else:
+            stream.put(partial(ctypes.memset, workspace, 0xA5, WORKSPACE))
             stream.put(work)
+            stream.put(partial(ctypes.memset, workspace, 0x5A, WORKSPACE))
 
     def _computed(self, places: dict[int, int], factors: dict[int, Any]) -> None:
         named: dict[str, Any] = {"size": self.outputs[0].sizes}

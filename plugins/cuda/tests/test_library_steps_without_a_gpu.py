@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host_cudnn import PACKAGE, Graph
+from host_cudnn import PACKAGE, WORKSPACE, Graph
 from host_gpu import HostBackend, HostGpu, opened
 
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
-from ingle.fusion import compile
+from ingle.fusion import compile, pipeline
+from ingle.fusion.schedule import schedule
 from ingle_cuda import attention, cudnn
 
 pytestmark = [
@@ -66,6 +67,25 @@ def test_a_step_with_convolutions_is_replayed(backend: HostBackend) -> None:
     assert counts["replayed"] > counts["captured"] > 0
     assert asked <= 5 * 4  # of 60; a graph is no question to the library
     np.testing.assert_allclose(found, trained("cpu", 12), rtol=2e-4)
+
+
+def test_large_operations_work_in_the_arena(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing lives that anybody needs: what the library leaves there is nothing."""
+    found: list[dict[int, int]] = []
+    original = pipeline.laid_out
+
+    def laid_out(*args: Any, **options: Any) -> Any:
+        made = original(*args, **options)
+        found.append(made.workspaces)
+        return made
+
+    monkeypatch.setattr(pipeline, "laid_out", laid_out)
+    monkeypatch.setattr(schedule, "MOST_BYTES", WORKSPACE - 1)
+    losses = trained(PLAYED, 6)
+    assert max(len(places) for places in found) == 5  # two forward, three gradients
+    np.testing.assert_allclose(losses, trained("cpu", 6), rtol=2e-4)
 
 
 def test_results_of_the_library_lie_in_the_arena(

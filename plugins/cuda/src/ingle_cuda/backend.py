@@ -54,6 +54,7 @@ from .flash_attention import FlashAttention
 from .kernel_offers import KernelOffer, Launches
 from .launches import Executable, executable
 from .libraries import cupy, driver, is_rocm
+from .library_steps import WORKSPACE_ALIGNMENT
 from .memory import DeviceSource, speak_to
 from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
@@ -264,6 +265,13 @@ class CudaBackend(KernelBackend):
     def sums_beside_rows(self, rows: int, columns: int) -> int:
         """As many as a block of threads has memory for, where blocks of rows fill the GPU."""
         return sums_beside_rows(rows, columns, self.limits.processors)
+
+    def workspace_of(self, call: WholeCall) -> int:
+        """Bytes that a library works in, with what it takes to begin at a multiple of a line."""
+        found = self.whole_step(call)
+        if found is None or not isinstance(found[1], Prepared) or not found[1].plan.nbytes:
+            return 0
+        return found[1].plan.nbytes + WORKSPACE_ALIGNMENT
 
     def sums_beside_maps(self, rows: int, columns: int) -> int:
         """As many as a thread has registers for, where there are threads enough."""

@@ -16,6 +16,9 @@ from .cudnn import ALIGNMENT, LibraryOffer, Plan, Prepared
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
+WORKSPACE_ALIGNMENT = 256
+"""Of memory that the library works in."""
+
 
 class LibraryStep(NamedTuple):
     """An operation with all but addresses.
@@ -25,6 +28,7 @@ class LibraryStep(NamedTuple):
         plan: the library's.
         op, numbers: the operation and those of its operands that are numbers.
         tensors, results: (buffer, offset in bytes) of each.
+        workspace: where in the first buffer it works; None for scratch memory.
     """
 
     offer: LibraryOffer
@@ -33,9 +37,11 @@ class LibraryStep(NamedTuple):
     numbers: tuple[Scalar | None, ...]
     tensors: tuple[tuple[int, int], ...]
     results: tuple[tuple[int, int], ...]
+    workspace: int | None = None
 
-    def put(self, buffers: Sequence[int], workspace: int, stream: Any) -> None:
+    def put(self, buffers: Sequence[int], scratch: int, stream: Any) -> None:
         """Puts it into a stream."""
+        workspace = scratch if self.workspace is None else buffers[0] + self.workspace
         tensors, results = (
             [buffers[n] + offset for n, offset in places] for places in (self.tensors, self.results)
         )
@@ -49,11 +55,14 @@ def library_step(
 ) -> LibraryStep:
     """The step of a launch that the library computes."""
     places = [(p.buffer, p.offset) for p in launch.pointers]
-    count = len(call.strides)
+    count, at = len(call.strides), launch.workspace
+    if at is not None:
+        at = -(-at // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
     numbers = tuple([x if isinstance(x, Scalar) else None for x in call.numbers])
     return LibraryStep(
-        offer, prepared.plan, call.op, numbers, tuple(places[:count]), tuple(places[count:])
-    )
+        offer, prepared.plan, call.op, numbers, tuple(places[:count]), tuple(places[count:]),
+        at,
+    )  # fmt: skip
 
 
 class ShiftedInputs:

@@ -139,7 +139,8 @@ class StepBuilder:
             return [self._generated(launch, kernel) for kernel in how.kernels]
         assert isinstance(offer, LibraryOffer)
         library = library_step(launch, call, offer, how)
-        self.scratch = max(self.scratch, library.plan.nbytes)
+        if library.workspace is None:
+            self.scratch = max(self.scratch, library.plan.nbytes)
         return [library]
 
     def _generated(self, launch: Launch, kernel: KernelLaunch) -> KernelStep:

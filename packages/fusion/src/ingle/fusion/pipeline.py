@@ -173,7 +173,10 @@ def _scheduled(
     if device.joins_launches:
         sequence = side_by_side(sequence, {sequence.views.of(f).root for f in flags})
     sequence = with_early_checks(sequence, flags)
-    schedule = laid_out(*device_calls(device, sequence), joins_launches=device.joins_launches)
+    schedule = laid_out(
+        *device_calls(device, sequence), joins_launches=device.joins_launches,
+        workspace=getattr(device, "workspace_of", None),
+    )  # fmt: skip
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)
     data = plan_data_of(

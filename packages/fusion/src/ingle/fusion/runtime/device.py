@@ -45,12 +45,14 @@ class Launch(NamedTuple):
         pointers: for a nest its operands; for a contraction A, B and the epilogue's operands.
         scalars: positions among the plan's scalars.
         operations: the names of what it computes, for messages.
+        workspace: where in the first buffer it has the memory that `workspace_of` asked for.
     """
 
     call: Call | WholeCall
     pointers: tuple[BufferOffset, ...]
     scalars: tuple[int, ...]
     operations: str
+    workspace: int | None = None
 
 
 class NativeExecutable(Protocol):
@@ -152,8 +154,9 @@ class KernelDevice(Protocol):
     sums, `sums_beside_rows(rows, columns)`: how many sums over so many rows a kernel adds that
     folds each of these rows; else none; `sums_beside_maps` likewise, of one that goes by places.
     `products_apart(dtype, terms)`: whether a library computes products of so many terms, to which
-    it may add a row, and leaves all else to other kernels. And `checks`, those of plans that have
-    returned before they had run; without them plans wait for their flags.
+    it may add a row, and leaves all else to other kernels. `workspace_of(call)`: how many bytes an
+    operation that it launches whole takes while it runs, which large ones get. And `checks`, those
+    of plans that have returned before they had run; without them plans wait for their flags.
     """
 
     dtypes: frozenset[str] | None

@@ -116,14 +116,20 @@ def plan_data_of(
     numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
     place = {s: i for i, s in enumerate(graph.scalars)}
     steps: list[KernelRun | HostCall] = []
+    done = 0
     for step in schedule.steps:
         if isinstance(step, HostStep):
+            done += 1
             steps.append(host_call(schedule, step, numbers))
             for value in graph.nodes[step.position].results:
                 numbers[value] = len(numbers)
             continue
         roots: dict[int, int] = {}
-        launches = [_launch(schedule, call, roots, place) for call in step]
+        launches = [
+            _launch(schedule, call, roots, place)._replace(workspace=schedule.workspaces.get(at))
+            for at, call in enumerate(step, done)
+        ]
+        done += len(step)
         executable = device.executable(launches, 1 + len(roots), scalars)
         steps.append(KernelRun(executable, tuple([numbers[r] for r in roots])))
     outputs = [_output(schedule, o, numbers) for o in graph.outputs]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ..grouping.two_stage_reduction import is_columns
@@ -65,6 +65,7 @@ class Schedule:
         arena: the arena's size in bytes.
         own: values that get memory of their own in each run: outputs, and what the backend's own
             operations read.
+        workspaces: where in the arena a call has memory while it runs, by its number among all.
     """
 
     graph: Graph
@@ -74,6 +75,7 @@ class Schedule:
     arena: int
     own: list[int]
     inline: dict[int, int]
+    workspaces: dict[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = []
@@ -90,7 +92,7 @@ class Schedule:
 
 def laid_out(
     sequence: KernelSequence, whole: Mapping[int, WholeCall] | None = None, *,
-    joins_launches: bool = False,
+    joins_launches: bool = False, workspace: Callable[[WholeCall], int] | None = None,
 ) -> Schedule:  # fmt: skip
     """The steps and their memory.
 
@@ -99,21 +101,24 @@ def laid_out(
         whole: what executables do of the operations that are no kernels, by position.
         joins_launches: whether small values of neighbours of one nest get memory apart, so that
             these can be one launch.
+        workspace: the bytes that an operation of the device's own takes while it runs.
     """
-    return _MemoryLayout(sequence, whole or {}, joins_launches).schedule()
+    return _MemoryLayout(sequence, whole or {}, joins_launches, workspace).schedule()
 
 
 class _MemoryLayout:
     """Finds memory for what lies between calls."""
 
     def __init__(
-        self, sequence: KernelSequence, whole: Mapping[int, WholeCall], joins_launches: bool
-    ) -> None:
+        self, sequence: KernelSequence, whole: Mapping[int, WholeCall], joins_launches: bool,
+        workspace: Callable[[WholeCall], int] | None,
+    ) -> None:  # fmt: skip
         self._graph, self._views, calls, self._inline = sequence
         self._calls: list[Call | WholeCall | HostStep] = [
             whole.get(c.position, c) if isinstance(c, HostStep) else c for c in calls
         ]
         self._joins_launches = joins_launches
+        self._workspace = workspace
         self._by_host = {
             result
             for call in self._calls
@@ -143,7 +148,9 @@ class _MemoryLayout:
             if v not in own and v not in self._by_host
         ]
         spans, over = written_over(spans, calls)
-        offsets, arena = packed(spans)
+        beside = self._workspaces()
+        offsets, arena = packed([*spans, *beside])
+        workspaces = {span.first: offsets.pop(span.value) for span in beside}
         offsets.update({value: offsets[first] for value, first in over.items()})
         steps: list[list[Call | WholeCall] | HostStep] = []
         for call in calls:
@@ -153,7 +160,18 @@ class _MemoryLayout:
                 steps[-1].append(call)
             else:
                 steps.append([call])
-        return Schedule(graph, views, steps, offsets, arena, sorted(own), self._inline)
+        return Schedule(graph, views, steps, offsets, arena, sorted(own), self._inline, workspaces)
+
+    def _workspaces(self) -> list[LiveBuffer]:
+        """What large operations of the device's own need while they run, as values that are none:
+        much of the arena may be free then."""
+        found = []
+        for at, call in enumerate(self._calls):
+            if self._workspace is not None and isinstance(call, WholeCall):
+                nbytes = self._workspace(call)
+                if nbytes > MOST_BYTES:
+                    found.append(LiveBuffer(-1 - at, nbytes, at, at))
+        return found
 
     def _runs(self) -> list[tuple[int, int]]:
         """For each call the first and the last of the neighbours that may be one launch."""
