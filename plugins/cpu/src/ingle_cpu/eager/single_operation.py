@@ -102,7 +102,8 @@ class SingleOperations:
             return self._in_order
         if traits.access == "scatter" and size <= MANY:
             return self._in_order
-        if traits.exactly_rounded and size <= FEW:
+        # What is made of numbers, or of rows and columns, is more than what goes in.
+        if traits.exactly_rounded and max(size, _made(op, avals)) <= FEW:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
@@ -224,6 +225,13 @@ class SingleOperations:
             return outputs
 
         return run
+
+
+def _made(op: Op, avals: Sequence[Aval]) -> int:
+    """How many elements the largest result has; none are known where values decide."""
+    if op.operation.traits.dynamic_shape:
+        return 0
+    return max([math.prod(a.shape) for a in infer(op, avals)], default=0)
 
 
 def _taken(op: Op, avals: Sequence[Aval]) -> int:
