@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ingle.fusion.kernel.nest import (
 )
 from ingle.fusion.kernel.validation import validate
 from ingle.fusion.render.llvm.source import render
+from ingle.testkit.bits import same_bits
 
 from .test_every_second import before_a_wall
 from .test_targets import MACHINES, undefined_symbols
@@ -120,6 +122,40 @@ def test_images_of_each_channel_touch_nothing_else(machine: Any, width: int, pie
     np.testing.assert_allclose(y.reshape(height, width), want, atol=1e-5)
     kernel.function(pointers.ctypes.data, args.ctypes.data, 5, 5, 0)  # nothing to do
     del held, more
+
+
+@pytest.mark.parametrize("width", [5, 16, 28, 40])
+def test_rows_that_share_what_they_see_have_the_bits_of_each_alone(
+    machine: Any, width: int
+) -> None:
+    """Taps are added in one order, whichever rows of places are summed together."""
+    height, across, pad, zeros = 13, 3, 2, 16
+    rng = np.random.default_rng(width)
+    x = rng.standard_normal((height, width)).astype(np.float32)
+    image = np.pad(x.astype(np.float64), zeros)
+    kernel = machine.kernel(fold_nest("float32", factors=True)._replace(outer=2))
+    for down, spread in itertools.product((3, 4, 5, 7), (-2, -1, 1, 2)):
+        taps = rng.standard_normal((down, across)).astype(np.float32)
+        starts = [-pad + max(0, (n - 1) * spread) for n in taps.shape]
+        numbers = FoldNumbers(
+            width, down, across, spread, spread, *starts, height, width, 0, 0, across, 1
+        )  # fmt: skip
+        want = np.zeros((height, width))
+        for tap in np.ndindex(down, across):
+            top, left = (zeros + s - t * spread for s, t in zip(starts, tap, strict=True))
+            want += taps[tap] * image[top : top + height, left : left + width]
+        strides = (0, 0, 1), (0, 0, 0), (0, width, 1)
+        args = np.array([1, height, width, *sum(strides, ()), *numbers], np.int64)
+        found = []
+        for pieces in (1, height):
+            y = np.full((height, width), 7, np.float32)
+            pointers = np.array([a.ctypes.data for a in (x, taps, y)], np.uint64)
+            for k in range(pieces):
+                begin, end = (height * n // pieces for n in (k, k + 1))
+                kernel.function(pointers.ctypes.data, args.ctypes.data, begin, end, 0)
+            found.append(y)
+        np.testing.assert_allclose(found[0], want, atol=1e-5)
+        assert same_bits(*found)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])

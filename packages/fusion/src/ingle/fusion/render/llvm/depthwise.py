@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ...kernel.code import SIZES
+from .depthwise_taps import TapSums
 from .text import Values, memory_type
-
-if TYPE_CHECKING:
-    from .folds import FoldNest
 
 BYTES = 32 << 10
 """Of the copy: it stays in a core's nearest memory."""
@@ -45,13 +42,8 @@ class _CopiedAxis(NamedTuple):
     step: str
 
 
-class ImagesBetweenZeros:
+class ImagesBetweenZeros(TapSums):
     """Writes the walk over images of a nest that convolves each channel by itself."""
-
-    def __init__(self, nest: FoldNest) -> None:
-        self._nest = nest
-        self._w = nest.writer
-        self._size = SIZES[nest.nest.operands[0].dtype]
 
     def walk(self, otherwise: Callable[[], None]) -> None:
         """Writes the walk; images of which too few rows fit are gone over by `otherwise`."""
@@ -204,7 +196,7 @@ class ImagesBetweenZeros:
         w, nest = self._w, self._nest
         below = self._op("add", self._times(row, self._pitch), self._across.first)
         start = self._at(self._copy, below)
-        sums = partial(self._sums, start, factors, to, rows)
+        sums = partial(self.sums, start, factors, to, rows)
         width = nest.inner
         forms = [SIDE] if rows > 1 else [ALONG, SIDE]
         done = "false"
@@ -241,63 +233,3 @@ class ImagesBetweenZeros:
 
         w.when(w.let("few", f"and i1 {common}, {free}"), [], few)
         w.when(w.let("one", f"xor i1 {common}, true"), [], one)
-
-    def _sums(
-        self, start: str, factors: str, to: str, rows: int, x: str, apart: Values, mask: str | None
-    ) -> None:
-        """Adds up all taps of vectors of places, and stores the sums."""
-        w, nest = self._w, self._nest
-        step = self._op("sub", "0", nest.numbers["spread1"])
-        down = self._times(self._op("sub", "0", nest.numbers["spread0"]), self._pitch)
-        zeros = [(nest.vector_type, "zeroinitializer")] * (rows * len(apart))
-
-        def tap(_: str, carried: Values) -> Values:
-            place, factor, *totals = carried
-            many = nest.factor(factor)
-            sums = []
-            for r in range(rows):
-                row = self._at(place, self._times(self._pitch, str(r))) if r else place
-                for n, distance in enumerate(apart):
-                    value = self._read(self._at(row, distance))
-                    sums.append(nest.sum_of(totals[r * len(apart) + n], value, many))
-            return [self._at(place, step), self._on(factor, nest.factor_bytes), *sums]
-
-        def taps(_: str, carried: Values) -> Values:
-            place, factor, *totals = carried
-            inner = [("ptr", place), ("ptr", factor)]
-            inner += [(nest.vector_type, total) for total in totals]
-            done = w.loop("tap", "0", nest.numbers["taps1"], "1", inner, tap)[2:]
-            return [self._at(place, down), self._on(factor, nest.factors_bytes), *done]
-
-        carried = [("ptr", self._at(start, x)), ("ptr", factors), *zeros]
-        totals = w.loop("taps", "0", nest.numbers["taps0"], "1", carried, taps)[2:]
-        out = nest.strides[2][-1]
-        kind = memory_type(nest.nest.operands[2].dtype)
-        here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {x}")
-        for at, total in enumerate(totals):
-            r, n = divmod(at, len(apart))
-            if r and not n:
-                here = w.let("to", f"getelementptr {kind}, ptr {here}, i64 {out}")
-            place = w.let("to", f"getelementptr {kind}, ptr {here}, i64 {apart[n]}")
-            nest.store_lanes(2, place, total, mask, 0)
-
-    def _read(self, place: str) -> str:
-        return self._w.let("x", f"load {self._nest.vector_type}, ptr {place}, align {self._size}")
-
-    # -- short names -------------------------------------------------------------------------
-
-    def _op(self, name: str, a: str, b: str) -> str:
-        return self._w.let(name, f"{name} i64 {a}, {b}")
-
-    def _times(self, a: str, b: str) -> str:
-        return self._op("mul", a, b)
-
-    def _most(self, a: str, b: str) -> str:
-        return self._w.call("most", "i64", "llvm.smax.i64", f"i64 {a}", f"i64 {b}")
-
-    def _at(self, pointer: str, elements: str) -> str:
-        """A pointer some elements of the copy further on."""
-        return self._on(pointer, self._times(elements, str(self._size)))
-
-    def _on(self, pointer: str, distance: str) -> str:
-        return self._w.let("at", f"getelementptr i8, ptr {pointer}, i64 {distance}")
