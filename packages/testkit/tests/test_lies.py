@@ -7,7 +7,7 @@ import pytest
 
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.operation import OPERATIONS, infer
-from ingle.testkit import basics, checks, own_memory, traps
+from ingle.testkit import basics, checks, corners, integers, own_memory, traps
 from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle_numpy.backend import NumpyBackend
@@ -116,14 +116,142 @@ def test_wrong_beyond_some_size(lying, name, beyond):
     assert "4099 elements" in caught(partial(traps.check_large, only=[name]), lying(short, name))
 
 
-@pytest.mark.parametrize("through", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("dtype", "through"),
+    [("int64", "float64"), ("int64", "float32"), ("int32", "float32"), ("uint32", "float32"),
+     ("uint64", "float64"), ("int16", "float16")],
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["add", "multiply", "negative", "max", "take", "where", "concat"])
-def test_int64_through_floats(lying, name, through):
+def test_integers_through_floats(lying, name, dtype, through):
     def rounded(op, *arrays):
         found = np.asarray(honest(op, *arrays))
-        return found.astype(through).astype(np.int64) if found.dtype == np.int64 else found
+        return found.astype(through).astype(dtype) if found.dtype == dtype else found
 
-    assert "above 2^53" in caught(traps.check_wide_integers, lying(rounded, name))
+    told = caught(partial(integers.check_integers, dtype=dtype), lying(rounded, name))
+    assert dtype in told
+
+
+@pytest.mark.parametrize(
+    "name", ["floor_divide", "remainder", "less", "max", "min", "bitwise_right_shift", "abs"]
+)
+def test_unsigned_numbers_taken_for_signed(lying, name):
+    def signed(op, *arrays):
+        found = honest(op, *[
+            a.view(f"i{a.itemsize}") if a.dtype.kind == "u" else a for a in arrays
+        ])  # fmt: skip
+        return found if found.dtype.kind == "b" else found.view(arrays[0].dtype)
+
+    where = lying(signed, name)
+    for dtype in ("uint8", "uint16", "uint32", "uint64"):
+        assert f"  {name}" in caught(partial(integers.check_integers, dtype=dtype), where)
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "sum"])
+def test_integers_that_saturate(lying, name):
+    def saturating(op, *arrays):
+        found = np.asarray(honest(op, *arrays))
+        if found.dtype.kind not in "iu":
+            return found
+        wide = [np.asarray(a).astype(object) for a in arrays]
+        if name == "sum":
+            wide = [np.sum(wide[0], axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])]
+        exact = wide[0] if name == "sum" else getattr(np, name)(*wide)
+        ends = np.iinfo(found.dtype)
+        return np.asarray(np.clip(exact, ends.min, ends.max)).astype(found.dtype)
+
+    told = caught(partial(integers.check_integers, dtype="uint64"), lying(saturating, name))
+    assert f"  {name}: " in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["maximum", "sum", "prod", "matmul", "conv", "where", "abs", "floor", "exp", "sqrt", "add",
+     "multiply", "sign", "take", "scatter_add", "max", "atan2"],
+)  # fmt: skip
+def test_swallowed_nan(lying, name):
+    def deaf(op, *arrays):
+        return honest(op, *[
+            np.where(np.isnan(a), a.dtype.type(0), a) if np.asarray(a).dtype.kind == "f" else a
+            for a in arrays
+        ])  # fmt: skip
+
+    check = partial(corners.check_special_values, OPERATIONS[name])
+    assert "  NaN: " in caught(check, lying(deaf, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        *[(n, partial(corners.check_few_elements, OPERATIONS[n])) for n in ("exp", "maximum")],
+        *[(n, corners.check_calls_of_few) for n in ("reshape", "astype", "full", "sum")],
+    ],
+)
+def test_wrong_without_an_axis(lying, name, check):
+    def nothing(op, *arrays):
+        found = np.asarray(honest(op, *arrays))
+        return found * found.dtype.type(0) if found.shape == () else found
+
+    assert "no axes" in caught(check, lying(nothing, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        *[(n, partial(corners.check_few_elements, OPERATIONS[n])) for n in ("exp", "add", "where")],
+        *[(n, corners.check_calls_of_few) for n in ("sum", "take", "concat", "broadcast_to")],
+        *[(n, corners.check_calls_of_few) for n in ("astype", "full", "matmul")],
+    ],
+)
+def test_a_launch_of_nothing(lying, name, check):
+    def launched(op, *arrays):
+        found = np.asarray(honest(op, *arrays))
+        if not found.size or any(np.size(a) == 0 for a in arrays):
+            raise RuntimeError("a grid of 0 blocks")
+        return found
+
+    assert "a grid of 0 blocks" in caught(check, lying(launched, name))
+
+
+@pytest.mark.parametrize("name", ["sum", "matmul"])
+def test_sums_in_another_order_each_time(lying, name):
+    rng = np.random.default_rng(0)
+
+    def shuffled(op, x, *rest):
+        if x.dtype.kind == "f" and x.shape[-1:] > (100,):
+            order = rng.permutation(x.shape[-1])
+            x, rest = x[..., order], [y[..., order, :] for y in rest]
+        return honest(op, x, *rest)
+
+    assert "other bits" in caught(traps.check_repeats, lying(shuffled, name))
+
+
+class Careless(NumpyBackend):
+    """Writes in place without asking who else holds the memory."""
+
+    def reuse(self, op, inputs, place, owner):
+        (made,) = self.execute(op, inputs)
+        target = inputs[place].array
+        if not target.flags.writeable or made.shape != target.shape:
+            return made
+        target[...] = made.array
+        return inputs[place]
+
+
+@pytest.mark.parametrize("name", ["slice", "part", "reshape", "permute_dims"])
+def test_writes_in_place_that_ask_nobody(make_device, name):
+    told = caught(traps.check_writes_in_place, make_device("careless", kind=Careless))
+    assert f"{name}: an assignment to the operand changed the other one" in told
+
+
+@pytest.mark.parametrize("name", ["abs", "maximum", "floor", "take", "where", "multiply"])
+def test_a_result_that_is_its_operand(make_device, name):
+    def itself(op, *arrays):
+        found = np.asarray(honest(op, *arrays))
+        alike = (a for a in arrays if np.shape(a) == found.shape and np.array_equal(a, found))
+        return next((a for a in alike if a.dtype == found.dtype), found)
+
+    where = make_device("careless", kind=Careless, **{name: itself})
+    assert f"{name}: an assignment to" in caught(traps.check_writes_in_place, where)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +307,25 @@ def test_comparisons_of_nan(lying, name):
 def test_the_reference_tells_no_lies(make_device):
     where = make_device("honest")
     for check in (
-        traps.check_results_are_apart, traps.check_wide_integers, traps.check_signed_zeros,
-        traps.check_edges, traps.check_indices,
+        traps.check_results_are_apart, traps.check_writes_in_place, traps.check_repeats,
+        traps.check_signed_zeros, traps.check_edges, traps.check_indices,
+        corners.check_calls_of_few, *[partial(integers.check_integers, dtype=d) for d in
+                                      integers.NUMBERS],
     ):  # fmt: skip
         check(where)
+
+
+@pytest.mark.slow
+def test_the_reference_takes_special_values_and_few_elements(make_device):
+    where, count = make_device("honest"), 0
+    for operation in list(OPERATIONS.values()):
+        if operation.public and operation.samples and operation.reference:
+            if corners.takes_special_values(operation):
+                corners.check_special_values(operation, where)
+                count += 1
+            if corners.native(operation):
+                corners.check_few_elements(operation, where)
+    assert count > 100
 
 
 @pytest.mark.parametrize("where", ["numpy", "cpu"])

@@ -13,7 +13,10 @@ from ingle.tensor.dtypes import STORAGE_DTYPES
 from . import (
     basics,
     checks,
+    corners,
     error_bounds,
+    huge,
+    integers,
     override_policy,
     own_memory,
     program_generator,
@@ -53,12 +56,15 @@ _SELECTED: dict[str, Callable[[Subject], bool]] = {
     "test_expanded_gradient": is_composite,
     "test_second_derivative": differentiable,
     "test_weak_scalars": lambda o: o.traits.family == "binary",
+    "test_special_values": corners.takes_special_values,
+    "test_few_elements": corners.native,
     "test_against_torch": lambda o: o.name in COUNTERPARTS,
 }
 """Which operations a test is about; all of them if it is not named here."""
 
 _THOROUGH = {
     "test_layouts", "test_expanded_gradient", "test_second_derivative", "test_against_torch",
+    "test_special_values", "test_few_elements",
 }  # fmt: skip
 
 
@@ -75,6 +81,8 @@ class BackendContract:
             compiling takes long and a run of another class checks them all.
         own_memory: whether the device has memory of its own, so that uploads, views, streams and
             late errors are checked as such devices need it.
+        huge: whether there is room for a check of arrays of more than 2^31 elements: 6 GiB on the
+            device, 2 GiB on the host.
         several: names of two or more devices of the backend, to check moves between them.
         memory_limit: how many bytes the device has at most, to check what happens beyond.
         lose: what makes the device be lost, on one that can be spared: it is lost for good.
@@ -85,6 +93,7 @@ class BackendContract:
     unsupported: ClassVar[Mapping[str, str]] = {}
     every: ClassVar[int] = 1
     own_memory: ClassVar[bool] = False
+    huge: ClassVar[bool] = False
     several: ClassVar[Sequence[str]] = ()
     memory_limit: ClassVar[int | None] = None
     lose: ClassVar[Callable[[], None] | None] = None
@@ -104,8 +113,12 @@ class BackendContract:
         if "dtype" in metafunc.fixturenames:
             metafunc.parametrize("dtype", [d for d in tier.dtypes if d not in self.unsupported])
         if "stored" in metafunc.fixturenames:
-            names = [d.name for d in STORAGE_DTYPES]
-            metafunc.parametrize("stored", [d for d in names if d not in self.unsupported])
+            names = [d.name for d in STORAGE_DTYPES if d.name not in self.unsupported]
+            metafunc.parametrize("stored", names)
+        if "integer" in metafunc.fixturenames:
+            metafunc.parametrize(
+                "integer", [d for d in integers.NUMBERS if d not in self.unsupported]
+            )
         if "exception" in metafunc.fixturenames:
             metafunc.parametrize("exception", list(self.unsupported))
 
@@ -179,16 +192,30 @@ class BackendContract:
         with host_allowed():
             traps.check_results_are_apart(self.device, self.unsupported)
 
+    def test_writes_in_place(self) -> None:
+        """A result and its operand keep their values when somebody assigns to the other."""
+        with host_allowed():
+            traps.check_writes_in_place(self.device)
+
+    def test_repeats(self) -> None:
+        """Long sums have the same bits each time."""
+        with host_allowed():
+            traps.check_repeats(self.device)
+
+    def test_calls_of_few(self) -> None:
+        """Nothing is computed of nothing, and one value of one."""
+        with host_allowed():
+            corners.check_calls_of_few(self.device)
+
     def test_large(self) -> None:
         """Each kernel is right beyond 4,096 elements, too."""
         with host_allowed():
             traps.check_large(self.device, self.unsupported)
 
-    def test_wide_integers(self) -> None:
-        """int64 keeps all of its bits."""
-        self._unless("int64")
+    def test_integers(self, integer: str) -> None:
+        """Integers keep all of their bits, and wrap around where they leave their dtype."""
         with host_allowed():
-            traps.check_wide_integers(self.device)
+            integers.check_integers(self.device, integer, self.unsupported)
 
     def test_signed_zeros(self) -> None:
         """What is exact keeps the sign of a zero."""
@@ -231,6 +258,11 @@ class BackendContract:
         """An error that comes late comes to whoever reads, and to nobody else."""
         self._declared("own_memory")
         own_memory.check_late_errors(self.device)
+
+    def test_huge(self) -> None:
+        """Elements behind the first 2^31 are like others."""
+        self._declared("huge")
+        huge.check_huge(self.device)
 
     def test_several_devices(self) -> None:
         """Values move between the backend's devices, with their gradients."""
@@ -288,6 +320,16 @@ class BackendContract:
             f"of {made} variations of its samples only {tally['checked']} made sense ({tally}): "
             "let them ask for sizes with `draw.size` or `draw.shape`"
         )
+
+    def test_special_values(self, operation: Subject) -> None:
+        """NaN, infinities and zeros come out as of the reference."""
+        with host_allowed():
+            corners.check_special_values(operation, self.device)
+
+    def test_few_elements(self, operation: Subject) -> None:
+        """Operands without an axis, without an element, and of a single one."""
+        with host_allowed():
+            corners.check_few_elements(operation, self.device)
 
     def test_weak_scalars(self, operation: Subject, tier: Tier) -> None:
         """A number next to a tensor never changes its precision."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...contract import Aval
 from ...dispatch import TensorLike, as_floating, run1
 from ...dtypes import float64
@@ -84,13 +86,20 @@ def _lgamma(x: Tensor) -> Tensor:
     return astype(where(wide == -math.inf, math.inf, found), x.dtype)
 
 
+def _lgamma_reference(x: Any) -> Any:
+    """SciPy's, but for -inf, of which it is -inf there and inf in C."""
+    from scipy.special import gammaln
+
+    return np.where(np.isneginf(x), np.inf, gammaln(x))
+
+
 _LGAMMA = special(
     "lgamma",
     lgamma,
     vjp=lambda g, x: g * digamma(x),
     domain=(0.1, 12.0),
     body=_lgamma,
-    reference="scipy.special:gammaln",
+    reference=_lgamma_reference,
 ).op()
 
 
