@@ -90,7 +90,7 @@ def _logit(x: Tensor) -> Tensor:
     """`log1p((1 - 2 m) / m)` for the smaller m of x and 1 - x: both differences are exact where
     they are small, so that no digits are lost around 1/2."""
     upper = x > 0.5
-    least = where(upper, 1 - x, x)
+    least = where(upper, 1 - x, x) + 0.0  # of -0.0, too, the quotient is inf
     size = log1p((1 - least * 2) / least)
     return where(x < 0.5, -size, size)
 
