@@ -191,11 +191,20 @@ def test_random_programs_of_many_sizes_have_the_bits_of_each_alone(fills, seed):
             assert same_bits(a, b), length
 
 
-def test_most_programs_are_written_out_once(fills):
-    for seed in (3, 6):
-        for length in LENGTHS:
-            program(seed)(length)
+@pytest.mark.parametrize("name", ["norm", "centred", "scaled", "places", "entropy", "placed"])
+def test_bodies_compute_with_sizes(fills, name):
+    """Means divide by them, ranges count up to them, and what is checked is compared with them."""
+
+    def run(length):
+        draw, x = random.Random(0), drawn(length, WIDTH)
+        for _ in range(4):
+            x = STEPS[name](it.tanh(x), draw) + 0.1
+        return np.asarray(x)
+
+    found = {length: run(length) for length in LENGTHS}
     assert fills.substituted > fills.by_bodies
+    fills.alone()
+    assert all(same_bits(found[length], run(length)) for length in LENGTHS)
 
 
 def test_symbols_meet_no_numbers_in_tables_that_last(fills):

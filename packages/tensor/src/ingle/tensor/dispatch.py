@@ -28,6 +28,7 @@ from .errors import DeviceError, DTypeError, IngleError, OperandError, spoken_by
 from .followed import is_followed
 from .operation import OPERATIONS, Op, Operation, infer
 from .precision import low, suits, used
+from .static_values import SymbolicInt
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -314,6 +315,8 @@ def as_number(x: Any) -> Any:
 
 
 _NUMBERS = frozenset({bool, int, float, complex})
+NUMBERS = (bool, int, float, complex, SymbolicInt)
+"""Types of operands that are typed to the tensors beside them."""
 _EXTENDED = {d.dtype: d for d in (*ALL_DTYPES, *STORAGE_DTYPES) if d.dtype.kind == "V"}
 
 
@@ -328,7 +331,7 @@ def promote(
     operands = tuple([(argument, as_number(x)) for argument, x in operands])
     found: list[Handle | None] = []
     for argument, x in operands:
-        if isinstance(x, (bool, int, float, complex)):
+        if isinstance(x, NUMBERS):
             found.append(None)
         else:
             found.append(handle_of(x, name, argument))
@@ -341,7 +344,7 @@ def promote(
         for h in handles[1:]:
             dtype = _common(name, dtype, h.dtype)
         for argument, x in operands:
-            if isinstance(x, (bool, int, float, complex)):
+            if isinstance(x, NUMBERS):
                 dtype = scalar_dtype(x, dtype, f"{name}: {argument}")
     else:
         for (argument, _), given in zip(operands, found, strict=True):

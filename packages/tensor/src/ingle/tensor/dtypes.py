@@ -20,6 +20,7 @@ import numpy as np
 
 from .blocks import block, holding
 from .errors import DTypeError
+from .static_values import SymbolicInt
 
 STORAGE = "storage"
 """The `kind` of dtypes that nothing is computed in."""
@@ -304,7 +305,9 @@ LARGEST_EXPONENT = 1024
 """Integers of fewer bits are finite in float64."""
 
 
-def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DType:
+def scalar_dtype(
+    value: bool | float | complex | SymbolicInt, dtype: DType, name: str
+) -> DType:  # fmt: skip
     """The dtype an operation of a Python number with a tensor of `dtype` computes in.
 
     A number is weak: it never widens the tensor's dtype within its kind. A float with an integer
@@ -315,11 +318,11 @@ def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DTyp
         return _stored_number(value, dtype, name)
     if isinstance(value, bool):
         return dtype
-    if isinstance(value, int):
+    if isinstance(value, (int, SymbolicInt)):
         dtype = default_int() if dtype is bool_ else dtype
         if dtype.is_integer:
             _check_range(value, dtype, name)
-        elif type(value) is int and value.bit_length() >= LARGEST_EXPONENT:
+        elif isinstance(value, int) and value.bit_length() >= LARGEST_EXPONENT:
             raise DTypeError(
                 f"{name}: the integer of {value.bit_length()} bits does not fit {dtype}; "
                 "give infinity as float('inf')"
@@ -332,14 +335,16 @@ def scalar_dtype(value: bool | float | complex, dtype: DType, name: str) -> DTyp
     return _COMPLEX_OF[dtype] if dtype.is_floating else default_complex()
 
 
-def _stored_number(value: bool | float | complex, dtype: DType, name: str) -> DType:
+def _stored_number(
+    value: bool | float | complex | SymbolicInt, dtype: DType, name: str
+) -> DType:  # fmt: skip
     """A storage dtype stays what it is, if it can hold the number."""
     if isinstance(value, complex) or (isinstance(value, float) and dtype.holds != "float"):
         raise DTypeError(
             f"{name}: the number {value} does not fit {dtype}, which only stores values; cast the "
             "tensor first, as in x.astype('float32')"
         )
-    if isinstance(value, int) and dtype.holds != "float":
+    if isinstance(value, (int, SymbolicInt)) and dtype.holds != "float":
         _check_range(value, dtype, name)
     return dtype
 
@@ -357,7 +362,7 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
 
 
-def _check_range(value: int, dtype: DType, name: str) -> None:
+def _check_range(value: Any, dtype: DType, name: str) -> None:
     low, high = integer_range(dtype)
     if not low <= value <= high:
         raise DTypeError(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from .contract import Aval, Handle, Scalar
 from .dtypes import DType
 from .errors import DTypeError
+from .static_values import Static
 
 if TYPE_CHECKING:
     from .device import Device
@@ -313,20 +314,6 @@ class Op:
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in self.attributes.items())
         return f"{self.operation.name}({inside})"
-
-
-class Static:
-    """A base for what may be a static attribute besides numbers: it never changes, and is hashed
-    and compared by all that it holds."""
-
-    __slots__ = ()
-
-
-class SymbolicInt(Static):
-    """A base for whole numbers that stand for many, as a size that is not known yet does: they
-    compute like the `int` that they are an example of, and note what is decided by it."""
-
-    __slots__ = ()
 
 
 def typed_key(value: Any) -> Any:

@@ -15,7 +15,7 @@ from . import ops
 from .device import Device
 from .dtypes import DType, as_dtype
 from .errors import ArgumentError, DTypeError
-from .operation import SymbolicInt
+from .static_values import SymbolicInt
 
 if TYPE_CHECKING:
     from .contract import Shape

@@ -12,6 +12,7 @@ from ingle.tensor.device import call_on, staged_on
 from ingle.tensor.dispatch import execute_body
 from ingle.tensor.errors import TraceError
 from ingle.tensor.operation import Op, Operation, infer
+from ingle.tensor.static_values import SymbolicInt
 from ingle.tensor.tape import Tape
 
 from ..ir.graph import Graph, read_log
@@ -165,7 +166,8 @@ class _Unfolding(Tracer):
         It is mostly the size of an axis, and one kernel shall serve all sizes. So are the sizes
         that indices are compared with.
         """
-        is_input = (self._dividing or self._anew) and type(scalar.value) in (int, float)
+        is_number = type(scalar.value) in (int, float) or isinstance(scalar.value, SymbolicInt)
+        is_input = (self._dividing or self._anew) and is_number
         found = Log.number(self, scalar) if is_input else super().number(scalar)
         for numbers in self._numbers_of:
             numbers.add(found)

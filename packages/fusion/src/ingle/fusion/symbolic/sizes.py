@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingle.tensor.operation import SymbolicInt
+from ingle.tensor.static_values import SymbolicInt
 
 if TYPE_CHECKING:
     from .inquiry import Inquiry

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..contract import Aval, Shape
 from ..dtypes import DType, as_dtype, bool_, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..operation import OPERATIONS, Rule, SymbolicInt
+from ..operation import OPERATIONS, Rule
+from ..static_values import SymbolicInt
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

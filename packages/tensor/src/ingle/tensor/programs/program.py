@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 from ..contract import Aval, Handle, Scalar
 from ..device import Device, backend_of
 from ..dispatch import Number, highest, show, watched, wrap
-from ..operation import Op, Static, infer, typed_key
+from ..operation import Op, infer, typed_key
+from ..static_values import Static
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

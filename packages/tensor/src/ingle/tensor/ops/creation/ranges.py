@@ -23,8 +23,9 @@ from ...dtypes import (
     uint64,
 )
 from ...errors import ArgumentError, DTypeError, OperandError, ShapeError
-from ...operation import Operation, SymbolicInt, Traits
+from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from ...static_values import SymbolicInt
 from .._guarding import guarded
 from .._rules import LARGEST, as_int, dtype_argument
 from ..movement.axes import broadcast_arrays

@@ -173,4 +173,6 @@ def _count(x: Aval | Tensor, axis: tuple[int, ...]) -> int:
 
 
 def _left(x: Aval | Tensor, axis: tuple[int, ...], correction: float) -> float:
-    return builtins.max(_count(x, axis) - correction, 0.0)
+    # Whole numbers stay whole: a count may be a size that is not known yet.
+    whole = int(correction) if correction.is_integer() else correction
+    return builtins.max(_count(x, axis) - whole, 0)
