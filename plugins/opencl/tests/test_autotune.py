@@ -72,6 +72,27 @@ def test_the_next_process_goes_on_where_one_ended(backend: Any, times: dict[Tile
     assert not times
 
 
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((1, 4096, 4096, 4096), Tile(8, 4, 4)),
+        ((1, 1024, 1024, 1024), Tile(4, 2, 4)),
+        ((1, 1024, 384, 128), Tile(4, 1, 4)),
+        ((1, 64, 1024, 1024), Tile(2, 1, 4)),
+        ((64, 512, 512, 64), Tile(8, 4, 4)),
+    ],
+)
+def test_small_products_have_small_tiles_on_a_gpu(
+    sizes: tuple[int, int, int, int], tile: Tile
+) -> None:
+    """All of its 132 compute units have work items."""
+    assert tile_for("float32", 32, sizes, processors=132) == tile
+    guess, *others = candidates("float32", 32, sizes, 132)
+    assert guess == tile
+    assert guess not in others
+    assert tile_for("float64", 64, sizes, processors=132) != Tile(8, 4, 4)  # would not fit
+
+
 def test_small_products_take_the_guess(
     backend: Any, times: dict[Tile, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

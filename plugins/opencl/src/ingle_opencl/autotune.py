@@ -33,7 +33,7 @@ from ingle.fusion.device.tuning import Entry, Tuner, TuningWarning, quickest, ro
 from ingle.tensor.dtypes import as_dtype
 
 from .launches import enqueued
-from .matmul import Tile, pack_source, product_source, tile_for
+from .matmul import GPU_TILES, Tile, pack_source, product_source, tile_for
 
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
@@ -51,22 +51,26 @@ WORTHWHILE = 0.95
 """A tile must take less than this part of the guess's time: smaller gains are noise."""
 
 
-def candidates(dtype: str, bits: int) -> Sequence[Tile]:
+def candidates(
+    dtype: str, bits: int, sizes: tuple[int, int, int, int] | None = None, processors: int = 0
+) -> Sequence[Tile]:
     """The first guess and what else may be faster, as far as registers go.
 
     Args:
         dtype: of the operands.
         bits: of a vector register, where the device has long ones.
+        sizes: of batch, m, n and k, if they matter.
+        processors: compute units of the device.
 
     >>> candidates("float32", 512)[:2]
     (Tile(rows=12, vectors=2, lanes=16), Tile(rows=8, vectors=2, lanes=16))
     """
-    guess = tile_for(dtype, bits)
+    guess = tile_for(dtype, bits, sizes, processors)
     if guess.lanes > 4:  # a processor: registers as long as its own
         shapes = [(8, 2), (8, 3), (14, 2), (6, 2)] if bits >= 512 else [(6, 2), (4, 3), (4, 2)]
         others = [Tile(rows, vectors, guess.lanes) for rows, vectors in shapes]
     else:
-        others = [Tile(4, 2, 4), Tile(8, 1, 4), Tile(4, 1, 4), Tile(8, 4, 4), Tile(16, 1, 4)]
+        others = [*GPU_TILES, Tile(8, 1, 4), Tile(16, 1, 4)]
     return (guess, *[tile for tile in others if tile != guess])
 
 
@@ -96,8 +100,8 @@ class Tiles:
 
     def tile_of(self, call: ContractionCall) -> Tile:
         """The tile for a product: by measurement if there is one or time for one."""
-        tiles = candidates(call.dtype, self._backend.limits.register)
-        sizes = rounded(call)
+        limits, sizes = self._backend.limits, rounded(call)
+        tiles = candidates(call.dtype, limits.register, sizes, limits.processors)
         if not is_measured() or not _worth_it(call.dtype, sizes):
             return tiles[0]
         found = self._tiles.get((call.dtype, sizes))

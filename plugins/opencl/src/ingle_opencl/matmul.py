@@ -127,14 +127,36 @@ def problem_of(call: ContractionCall, tile: Tile) -> Problem:
     )  # fmt: skip
 
 
-def tile_for(dtype: str, bits: int) -> Tile:
-    """The tile of a device whose vector registers have so many bits; of a GPU, where a work item
-    has many small ones, eight rows of eight columns."""
+GPU_TILES = (Tile(8, 4, 4), Tile(8, 2, 4), Tile(4, 2, 4), Tile(4, 1, 4), Tile(2, 1, 4))
+"""From the one that reads least for each product to the one that has most work items."""
+_REGISTERS = 512
+"""Bytes of sums that a work item of a GPU keeps at most."""
+_BUSY = 128
+"""Work items that keep a compute unit of a GPU busy."""
+
+
+def tile_for(
+    dtype: str, bits: int, sizes: tuple[int, int, int, int] | None = None, processors: int = 0
+) -> Tile:
+    """The tile of a device whose vector registers have so many bits.
+
+    On a GPU, where a work item has many small ones, it is the largest that leaves work for all.
+
+    Args:
+        sizes: of batch, m, n and k; of a large product if not given.
+        processors: compute units of the device.
+    """
     size = SIZES[accumulator_dtype(dtype)]
     lanes = min(16, bits // 8 // size)
-    if lanes < 2:
-        return Tile(8, 2, 4)
-    return Tile(12, 2, lanes) if bits >= 512 else Tile(6 if bits >= 256 else 4, 2, lanes)
+    if lanes >= 2:
+        return Tile(12, 2, lanes) if bits >= 512 else Tile(6 if bits >= 256 else 4, 2, lanes)
+    fitting = [t for t in GPU_TILES if t.rows * t.columns * size <= _REGISTERS]
+    if sizes is None:
+        return fitting[0]
+    count, m, n, _ = sizes
+    items = [count * -(-m // t.rows) * -(-n // t.columns) for t in fitting]
+    enough = [t for t, many in zip(fitting, items, strict=True) if many >= processors * _BUSY]
+    return enough[0] if enough else fitting[-1]
 
 
 # What kernels read -----------------------------------------------------------------------------
