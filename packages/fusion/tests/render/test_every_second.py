@@ -146,11 +146,26 @@ def test_a_stride_of_two_is_one_along_the_lanes() -> None:
         validate(unit)
 
 
+@pytest.mark.parametrize("length", [3, 16, 40])
+def test_bits_and_numbers_take_turns(machine: Any, length: int) -> None:
+    b = CodeBuilder()
+    code, roots = b.finish(b.load(0, "uint32"), b.load(1, "float32"))
+    first = Operand("uint32", True, "strided", by_two=True)
+    second = Operand("float32", True, "strided", by_two=True, beside=2)
+    operands = [Operand("uint32"), Operand("float32"), first, second]
+    nest = map_nest(1, operands, [], code, (2, roots[0]), (3, roots[1]))
+    x = np.random.default_rng(length).standard_normal((2, 3, length)).astype(np.float32)
+    y = np.zeros((3, 2 * length), np.float32)
+    machine.kernel(nest)(x[0].view(np.uint32), x[1], y.view(np.uint32)[:, ::2], y[:, 1::2])
+    assert same_bits(y[:, ::2], x[0])
+    assert same_bits(y[:, 1::2], x[1])
+
+
 def test_turns_are_of_two_outputs_of_one_stage() -> None:
     nest = turns_nest("float32", 1)
     validate(nest)
     *others, last = nest.operands
-    for wrong in (last._replace(beside=3), last._replace(beside=0), last._replace(dtype="int32")):
+    for wrong in (last._replace(beside=3), last._replace(beside=0), last._replace(dtype="int16")):
         with pytest.raises(ValueError, match="operand 3 takes turns with operand"):
             validate(nest._replace(operands=(*others, wrong)))
 

@@ -140,6 +140,24 @@ def test_gradients_of_poolings_and_strides(stride: int, length: int) -> None:
     assert same_bits(found, f(it.asarray(x, device="numpy")).numpy())
 
 
+@pytest.mark.parametrize("size", [6, 7, 16])
+def test_what_is_moved_takes_turns_with_what_is_computed(size: int) -> None:
+    """Windows of one element, two apart: all places between get zeros."""
+    x, w, g = (
+        RNG.integers(-4, 5, s).astype(np.float32)
+        for s in ((2, 3, size, size), (4, 3, 1, 1), (2, 4, -(-size // 2), -(-size // 2)))
+    )
+
+    @compile
+    def f(x: Any, w: Any, g: Any) -> Any:
+        leaf = x.require_grad()
+        return it.conv2d(leaf, w, stride=2).backward(g)[leaf]
+
+    wanted = np.zeros_like(x)
+    wanted[:, :, ::2, ::2] = np.einsum("nfyx,fc->ncyx", g, w[:, :, 0, 0])
+    np.testing.assert_array_equal(f(*map(it.asarray, (x, w, g))).numpy(), wanted)
+
+
 def test_a_rate_that_changes() -> None:
     """Numbers that each run is given are those of both parts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .code import DTYPES, FLOATS, HALVES, INTEGERS, Instruction
+from .code import DTYPES, FLOATS, HALVES, INTEGERS, SIZES, Instruction
 from .nest import (
     COMBINES,
     MAX_OUTER,
@@ -52,7 +52,7 @@ def _problems(nest: Nest) -> Iterator[str]:
         if operand.beside is not None and not _takes_turns(nest, k, operand.beside):
             yield (
                 f"operand {k} takes turns with operand {operand.beside}: both must be outputs "
-                "by two of one dtype, the other one before it, stored by the same stage"
+                "by two of one size, the other one before it, stored by the same stage"
             )
         if operand.row_base is not None and not _is_place(nest, operand.row_base):
             yield f"operand {k} begins beyond value {operand.row_base}; stage 0 has no such int64"
@@ -140,7 +140,8 @@ def _takes_turns(nest: Nest, number: int, other: int) -> bool:
     if not all(operand.output and operand.by_two for operand in pair):
         return False
     stored = [{k for k, _ in stage.stores} for stage in nest.stages]
-    return pair[0].dtype == pair[1].dtype and any({other, number} <= outputs for outputs in stored)
+    sizes = {SIZES[operand.dtype] for operand in pair}
+    return len(sizes) == 1 and any({other, number} <= outputs for outputs in stored)
 
 
 def _is_place(nest: Nest, number: int) -> bool:

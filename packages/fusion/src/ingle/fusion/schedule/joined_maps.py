@@ -17,7 +17,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from ..ir.places import Box
-from ..kernel.code import Code, CodeBuilder, Instruction
+from ..kernel.code import SIZES, Code, CodeBuilder, Instruction
 from ..kernel.nest import Map, Operand
 from ..lowering.nests import NestCall
 from ..lowering.row_lengths import with_row_length
@@ -126,7 +126,8 @@ class _LoopOperand(NamedTuple):
         """Whether the elements of another output lie between those of this one, each behind it."""
         if (self.root, self.strides) != (other.root, other.strides) or self.strides[-1] != 2:
             return False
-        return other.offset == self.offset + 1
+        sizes = {SIZES[place.operand.dtype] for place in (self, other)}
+        return other.offset == self.offset + 1 and len(sizes) == 1
 
 
 def _output_and_offset(place: _LoopOperand) -> tuple[bool, int]:

@@ -345,8 +345,12 @@ class NestRenderer:
     ) -> None:  # fmt: skip
         """Stores lanes of two operands that take turns, from the place of the first one on; the
         arguments are otherwise those of `load_lanes`."""
-        dtype = self.nest.operands[ks[0]].dtype
-        first, second = (self.vector.as_memory(dtype, value) for value in values)
+        dtype, other = (self.nest.operands[k].dtype for k in ks)
+        first = self.vector.as_memory(dtype, values[0])
+        second = self.vector.as_memory(other, values[1])
+        kinds = [vector_type(memory_type(d), self.lanes) for d in (dtype, other)]
+        if kinds[0] != kinds[1]:  # what is only moved has the dtype of its bits
+            second = self.writer.let("bits", f"bitcast {kinds[1]} {second} to {kinds[0]}")
         place = self.ahead(ks[0], pointer, ahead)
         every_second.store_turns(self.vector, dtype, place, (first, second), mask)
 
