@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-OPERATIONS = "ingle.tensor.ops."
+OPERATIONS = "ingle.tensor.ops.", "ingle.tensor.random."
 """Where operations are; what is private there, and the wrapper of public ones, is none."""
+_PRIVATE = tuple([f"{folder}_" for folder in OPERATIONS])
 
 
 def asking() -> str:
@@ -25,7 +26,7 @@ def asking() -> str:
         module = frame.f_globals.get("__name__", "")
         if not module.startswith(("ingle.", "ingle_")):
             break
-        if module.startswith(OPERATIONS) and not module.startswith(f"{OPERATIONS}_"):
+        if module.startswith(OPERATIONS) and not module.startswith(_PRIVATE):
             called = frame.f_code.co_name
             name = name if called.startswith(("_", "<")) else called
         frame = frame.f_back

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import ingle.fusion as fusion
 import ingle.tensor as it
 from ingle.tensor import random
-from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from ingle.tensor.random import _elementary
 
 N = 20000
@@ -132,6 +133,51 @@ def test_shapes() -> None:
     assert random.gamma(a, shape=(4, 2, 5), dtype="float16").dtype is it.float16
     assert random.poisson(it.ones((0, 3))).shape == (0, 3)
     assert random.exponential().shape == ()
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial_in_a_compiled_function_draws_the_same(replacement: bool) -> None:
+    weights = it.asarray(np.random.default_rng(0).uniform(0, 1, (4, 7)))
+
+    def drawn(weights: it.Tensor, generator: random.Generator) -> it.Tensor:
+        return random.multinomial(weights, 3, replacement, generator=generator)
+
+    want = drawn(weights, random.Generator(3)).tolist()
+    compiled = fusion.compile(drawn)
+    assert compiled(weights, random.Generator(3)).tolist() == want
+    for wrong in (weights.at[1, 2].set(-1.0), weights.at[1, 2].set(np.nan), weights.at[1].set(0.0)):
+        with pytest.raises(OutOfRangeError):
+            compiled(wrong, random.Generator(3)).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bernoulli_of_a_probability_for_each_element(dtype: str) -> None:
+    p = it.asarray([0.0, 0.25, 0.7, 1.0], dtype=dtype)
+    found = random.bernoulli(p, (20_000, 4), generator=random.Generator(1)).numpy()
+    assert found.dtype == np.bool_
+    np.testing.assert_allclose(found.mean(axis=0), p.numpy(), atol=0.02)
+    assert not found[:, 0].any()
+    assert found[:, 3].all()
+    assert random.bernoulli(p).shape == (4,)
+    one = random.bernoulli(it.asarray(0.25), (50,), generator=random.Generator(2))
+    assert one.tolist() == random.bernoulli(0.25, (50,), generator=random.Generator(2)).tolist()
+
+
+def test_bernoulli_of_tensors_that_are_no_probabilities() -> None:
+    for wrong in ([0.5, 1.5], [-0.1], [np.nan]):
+        with pytest.raises(ArgumentError, match=r"bernoulli: all of p must be in \[0, 1\]"):
+            random.bernoulli(it.asarray(wrong))
+        with pytest.raises(OutOfRangeError):
+            fusion.compile(random.bernoulli)(it.asarray(wrong)).numpy()
+    with pytest.raises(ShapeError, match="bernoulli: p of shape"):
+        random.bernoulli(it.ones((2, 1)), (3,))
+    with pytest.raises(DTypeError, match="bernoulli: p must be real"):
+        random.bernoulli(it.ones(2, dtype="complex64"))
+
+
+def test_what_waits_for_values_is_named_in_a_compiled_function() -> None:
+    with pytest.raises(fusion.CompileError, match="gamma: the value of a tensor"):
+        fusion.compile(random.gamma)(it.ones(3))
 
 
 def test_errors() -> None:

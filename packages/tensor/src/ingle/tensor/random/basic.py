@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from .. import ops
 from ..device import Device, default_device
-from ..dispatch import TensorLike, handle_of
+from ..dispatch import TensorLike, as_floating, as_number, handle_of, wrap
 from ..dtypes import as_dtype, default_float, default_int, float32, float64
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops import _rules
+from ..ops._checks_at_run import required
 from ..ops.random.bits import blocks
 from ..ops.random.pairs import random_pairs
 from ..ops.random.uniform import words_of
@@ -265,8 +266,8 @@ def _like(
 
 
 def bernoulli(
-    p: float,
-    shape: Shape = (),
+    p: float | TensorLike,
+    shape: Shape | None = None,
     *,
     device: Device | str | None = None,
     generator: Generator | None = None,
@@ -274,22 +275,39 @@ def bernoulli(
     """Bools that are True with probability `p`.
 
     Args:
-        p: the probability of True.
-        shape: of the result.
-        device: where to put them; the default device if not given.
+        p: the probability of True: a number, or a tensor with one for each element.
+        shape: of the result; that of `p` if not given.
+        device: where to put them, if `p` is a number; the default device if not given.
         generator: what they are drawn from; the default generator if not given.
 
     Raises:
-        ArgumentError: `p` is not in [0, 1].
+        ArgumentError: `p` is not in [0, 1]. Of a tensor that is an index out of range of the run
+            inside of `compile`.
+        ShapeError: `p` does not broadcast to `shape`.
 
     >>> import ingle.tensor as it
     >>> it.random.bernoulli(1.0, 3).tolist()
     [True, True, True]
+    >>> it.random.bernoulli(it.asarray([0.0, 1.0])).tolist()
+    [False, True]
     """
-    _rules.check_numbers("bernoulli", p=p)
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"bernoulli: p must be in [0, 1], got {p}")
-    return uniform(shape, dtype=float32, device=device, generator=generator) < p
+    name = "bernoulli"
+    p = as_number(p)
+    if isinstance(p, (bool, int, float)):
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"{name}: p must be in [0, 1], got {p}")
+        size = _rules.as_shape(() if shape is None else shape, name)
+        return uniform(size, dtype=float32, device=device, generator=generator) < p
+    given = wrap(as_floating(p, name, "p")).detach()
+    if not given.dtype.is_floating:
+        raise DTypeError(f"{name}: p must be real, got {given.dtype}")
+    size = given.shape if shape is None else _rules.as_shape(shape, name)
+    if _rules.broadcast_shapes(name, given.shape, size, arguments=("p", "shape")) != size:
+        raise ShapeError(f"{name}: p of shape {given.shape} does not broadcast to {size}")
+    inside = ops.all((given >= 0) & (given <= 1))
+    given = required(given, inside, f"{name}: all of p must be in [0, 1], got {given.shape} of it")
+    to = float64 if given.dtype is float64 else float32
+    return uniform(size, dtype=to, device=given.device, generator=generator) < given
 
 
 def permutation(

@@ -9,6 +9,7 @@ from ..device import Device
 from ..dispatch import TensorLike, as_floating, wrap
 from ..dtypes import as_dtype, default_int, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ops._checks_at_run import required
 from ..ops._rules import as_int, as_shape, normalize_axis
 from ..ops.random.bits import MASK, blocks
 from ..ops.random.normal import polynomial_log as log
@@ -150,7 +151,7 @@ def multinomial(
 
     Raises:
         ArgumentError: the weights are not as said, or fewer are positive than are to be drawn
-            without replacement.
+            without replacement. Inside of `compile` that is an index out of range of the run.
 
     >>> import ingle.tensor as it
     >>> sorted(it.random.multinomial(it.asarray([0.5, 0.0, 2.0]), 2).tolist())
@@ -165,14 +166,16 @@ def multinomial(
             f"negative, got {given.dtype} of shape {given.shape} and {count}"
         )
     rows = ops.reshape(given, (-1, given.shape[-1])) if given.size else given
+    least = 1 if replacement else max(count, 1)
+    message = (
+        f"{name}: weights must be finite, not negative, and at least {least} of each row "
+        f"positive, got shape {given.shape}"
+    )
+    if not given.size:
+        raise ArgumentError(message)
     good = (rows >= 0) & ops.isfinite(rows)
     positive = ops.sum(rows > 0, axis=-1)
-    least = 1 if replacement else max(count, 1)
-    if not given.size or not bool(ops.all(good)) or not bool(ops.all(positive >= least)):
-        raise ArgumentError(
-            f"{name}: weights must be finite, not negative, and at least {least} of each row "
-            f"positive, got shape {given.shape}"
-        )
+    rows = required(rows, ops.all(good) & ops.all(positive >= least), message)
     draw = _with_replacement if replacement else _without_replacement
     out = draw(rows.astype(wide_dtype(rows.dtype)), count, generator).astype(default_int())
     return out if given.ndim == 2 else ops.reshape(out, (count,))

@@ -12,6 +12,7 @@ from ...contract import Handle
 from ...dispatch import TensorLike, handle_of, wrap
 from ...dtypes import int64
 from ...errors import ArgumentError, DTypeError, ShapeError
+from .._checks_at_run import is_unread
 from .._rules import as_int
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
@@ -44,7 +45,7 @@ def lengths_of(
     """
     if hasattr(given, "_handle") or hasattr(type(given), "__ingle_tensor__"):
         handle = handle_of(given, name, argument)
-        if _is_unread(handle):
+        if is_unread(handle):
             return _checked_at_run(name, argument, handle, batch, least, most)
         given = wrap(handle).tolist()
     several = list(given) if isinstance(given, (list, tuple)) else [given]
@@ -110,12 +111,6 @@ def _padded(name: str, labels: Tensor, counts: list[int], single: bool) -> Tenso
     for row, begin, count in zip(places, begins, counts, strict=True):
         row[:count] = np.arange(begin, begin + count)
     return take(labels, places, axis=0) if labels.shape[0] else reshape(labels, places.shape)
-
-
-def _is_unread(handle: Handle) -> bool:
-    """Whether there is no value, or one for each element of a batch."""
-    base = handle.base()
-    return base.abstract or base.shape != handle.shape
 
 
 def _checked_at_run(

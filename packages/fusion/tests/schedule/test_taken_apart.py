@@ -1,0 +1,102 @@
+"""Groups for which there is no nest: what is taken out of them, and what is left to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile, explain
+from ingle.fusion.runtime import graph_plans
+from ingle.fusion.schedule import scheduler
+
+pytest.importorskip("ingle_cpu")
+
+Refuses = Callable[[Callable[[list[str]], bool]], None]
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+    with it.device("cpu"):
+        yield
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuses:
+    """Has no nests for groups whose operations are such."""
+    begun = scheduler.nest_builder
+
+    def refusing(is_none: Callable[[list[str]], bool]) -> None:
+        def nest_builder(graph, views, group, *rest):
+            names = [graph.nodes[p].op.operation.name for p in group.nodes]
+            return None if is_none(names) else begun(graph, views, group, *rest)
+
+        monkeypatch.setattr(scheduler, "nest_builder", nest_builder)
+
+    return refusing
+
+
+def numbers(*shape: int) -> it.Tensor:
+    drawn = np.random.default_rng(0).uniform(-1, 1, shape)
+    return it.asarray(drawn.astype(np.float32))
+
+
+def planned(f: Callable[..., object], *args: it.Tensor) -> list[tuple[str, tuple[str, ...]]]:
+    return [(step.kind, tuple(step.operations)) for step in explain(f, *args, runs=0).steps]
+
+
+def three(x: it.Tensor) -> it.Tensor:
+    return it.exp(it.sin(it.cos(x)))
+
+
+def test_the_last_operation_goes_until_there_is_a_nest(refuse: Refuses) -> None:
+    x = numbers(64)
+    assert planned(three, x) == [("nest", ("cos", "sin", "exp"))]
+    refuse(lambda names: len(names) > 2)
+    assert planned(three, x) == [("nest", ("cos", "sin")), ("nest", ("exp",))]
+    np.testing.assert_allclose(compile(three)(x).numpy(), np.exp(np.sin(np.cos(x.numpy()))), 1e-6)
+
+
+def test_a_single_operation_is_left_to_the_device(refuse: Refuses) -> None:
+    x = numbers(64)
+    refuse(lambda names: "sin" in names)
+    assert planned(three, x) == [("nest", ("cos",)), ("host", ("sin",)), ("nest", ("exp",))]
+    np.testing.assert_allclose(compile(three)(x).numpy(), np.exp(np.sin(np.cos(x.numpy()))), 1e-6)
+
+
+def both(x: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+    y = it.sin(x - it.max(x, axis=1, keepdims=True))
+    return it.sum(y, axis=0), it.exp(y)
+
+
+def test_sums_of_blocks_go_before_the_last_operation(refuse: Refuses) -> None:
+    """What is left of their group stays one kernel."""
+    x = numbers(4096, 64)
+    rows = ("max", "subtract", "sin")
+    assert planned(both, x)[0] == ("nest", (*rows, "block_sums", "exp"))
+    refuse(lambda names: "block_sums" in names and len(names) > 1)
+    apart = planned(both, x)
+    assert ("nest", (*rows, "exp")) in apart
+    assert ("nest", ("block_sums",)) in apart
+    sums, exps = compile(both)(x)
+    wide = x.numpy().astype(np.float64)
+    y = np.sin(wide - wide.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(sums.numpy(), y.sum(axis=0), 1e-4, 1e-3)
+    np.testing.assert_allclose(exps.numpy(), np.exp(y), 1e-6)
+
+
+def test_what_the_device_and_products_read_is_in_memory() -> None:
+    """Numbers that kernels compute where they need them are stored for those that have none."""
+
+    def ordered(x: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+        places = it.arange(8192, dtype="float32")
+        return it.sort(places * 1.0), x @ it.full((64, 64), 0.5)
+
+    x = numbers(64, 64)
+    found = compile(ordered)(x)
+    np.testing.assert_array_equal(found[0].numpy(), np.arange(8192, dtype=np.float32))
+    np.testing.assert_allclose(found[1].numpy(), x.numpy() @ np.full((64, 64), 0.5), 1e-4, 1e-5)
