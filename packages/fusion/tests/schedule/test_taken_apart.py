@@ -89,6 +89,11 @@ def test_sums_of_blocks_go_before_the_last_operation(refuse: Refuses) -> None:
     np.testing.assert_allclose(exps.numpy(), np.exp(y), 1e-6)
 
 
+def test_sums_of_blocks_by_themselves_are_left_to_the_device(refuse: Refuses) -> None:
+    refuse(lambda names: "block_sums" in names)
+    assert ("host", ("block_sums",)) in planned(both, numbers(4096, 64))
+
+
 def test_what_the_device_and_products_read_is_in_memory() -> None:
     """Numbers that kernels compute where they need them are stored for those that have none."""
 

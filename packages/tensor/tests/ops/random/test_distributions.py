@@ -197,3 +197,9 @@ def test_errors() -> None:
         random.multinomial(it.asarray([1.0, 0.0]), 2)
     with pytest.raises(ShapeError, match="categorical: logits"):
         random.categorical(it.zeros((0,)))
+
+
+@pytest.mark.parametrize("draw", [random.normal, random.laplace, random.uniform])
+def test_parameters_of_each_element_are_scaled_and_shifted(draw: Any) -> None:
+    with pytest.raises(ArgumentError, match="scale and shift what is drawn"):
+        draw((2,), it.asarray([1.0, 2.0]), it.asarray([3.0, 4.0]))

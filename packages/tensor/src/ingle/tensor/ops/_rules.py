@@ -179,7 +179,9 @@ def check_numbers(name: str, **given: object) -> None:
     for argument, value in given.items():
         one = getattr(value, "size", 0) == 1
         if isinstance(value, bool) or not (isinstance(value, numbers.Real) or one):
-            raise ArgumentError(f"{name}: {argument} must be a number, got {value!r:.60}")
+            several = getattr(value, "size", 0) > 1 and hasattr(value, "shape")
+            cure = "; draw without it, and scale and shift what is drawn" if several else ""
+            raise ArgumentError(f"{name}: {argument} must be a number, got {value!r:.60}{cure}")
 
 
 def as_number(value: object, name: str, argument: str) -> float:
