@@ -207,6 +207,25 @@ def test_bodies_compute_with_sizes(fills, name):
     assert all(same_bits(found[length], run(length)) for length in LENGTHS)
 
 
+def test_other_defaults_are_another_decomposition(fills):
+    """Bodies are public functions, whose results may have the default dtypes."""
+
+    def run(length):
+        x = drawn(length, WIDTH)
+        for _ in range(5):
+            x = it.softmax(it.layer_norm(x, (WIDTH,)), axis=0) + it.gelu(x)
+        return np.asarray(x)
+
+    for length in range(40, 48):
+        run(length)
+    before = fills.by_bodies, fills.substituted
+    with it.default_dtypes(integer=it.int32, floating=it.float64):
+        run(50)
+    assert (fills.by_bodies, fills.substituted) == (before[0] + 1, before[1])
+    run(51)
+    assert (fills.by_bodies, fills.substituted) == (before[0] + 1, before[1] + 1)
+
+
 def test_symbols_meet_no_numbers_in_tables_that_last(fills):
     """Shape rules are remembered by sizes: none that is known for a symbol answers for a number."""
     for length in range(40, 50):

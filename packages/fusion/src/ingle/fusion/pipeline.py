@@ -26,6 +26,7 @@ from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
+from .record.ambient_state import ambient
 from .runtime.custom_kernels import registrations
 from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
@@ -107,7 +108,8 @@ def _written_out(
     """A graph in operations that kernels are generated for, as numbers: written out once for all
     of its form, where that goes, else by itself."""
     skeleton, numbers = form_of(graph)
-    known = decompositions_of(device).family_of(skeleton, _surroundings())
+    # Bodies are public functions: defaults of dtypes may be part of what they write.
+    known = decompositions_of(device).family_of(skeleton, (*_surroundings(), ambient()))
     found = known.found(numbers)
     if found is not None:
         return found
