@@ -1,11 +1,15 @@
 """Operations run where their inputs are; what the policies say; what is reported."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from router_members import Exporting, twin
 
+import ingle.nn as nn
+import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import Fusion
 from ingle.router import Router, RouterWarning
@@ -70,6 +74,50 @@ def test_a_closed_router_is_not_found_and_its_tensors_are_read():
     with pytest.raises(BackendError, match="no backend named 'router'"):
         it.ones(2, device="router")
     assert x.tolist() == [2.0, 2.0]
+
+
+def test_a_router_is_not_pickled_and_its_tensors_are(pair):
+    with pytest.raises(
+        ArgumentError, match=r"'router' stands for devices of this process.*Router\("
+    ):
+        pickle.dumps(pair)
+    with pytest.raises(ArgumentError, match="nor copied"):
+        copy.deepcopy(pair)
+    x = it.asarray([1.0, 2.0], device=pair[1])
+    found = pickle.loads(pickle.dumps(x))
+    assert found.device == pair[1]
+    assert found.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["Adam", "LBFGS", "Muon", "Adafactor", "RMSprop"])
+def test_state_of_optimizers_is_where_its_parameters_are(routed, name):
+    """The losses of a model over two members are those of one; the norm of all gradients, too."""
+
+    def losses(first, second):
+        it.random.seed(0)
+        with it.device("numpy"):
+            lower, upper = nn.Linear(3, 4, bias=False), nn.Linear(4, 2, bias=False)
+        model = nn.Sequential(lower.to(first), upper.to(second))
+        values = np.linspace(-1.0, 1.0, 15, dtype=np.float32).reshape(5, 3)
+        x = it.asarray(values, device=first)
+
+        def loss():
+            return it.mean((upper(it.tanh(lower(x)).to_device(second)) - 1.0) ** 2)
+
+        optimizer, found = getattr(optim, name)(model, lr=0.05), []
+        for _ in range(3):
+            if name == "LBFGS":
+                found.append(optimizer.step(loss).item())
+            else:
+                value = loss()
+                grads, norm = optim.clip_grad_norm(value.backward(), 0.1)
+                optimizer.step(grads)
+                found += [value.item(), norm.item()]
+        return found
+
+    router = routed("cpu", "numpy")
+    want = losses("numpy", "numpy")
+    np.testing.assert_allclose(losses(router[0], router[1]), want, rtol=1e-4)
 
 
 def test_mixed_operands_are_an_error_without_a_policy(pair):

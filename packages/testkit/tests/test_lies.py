@@ -7,7 +7,7 @@ import pytest
 
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.operation import OPERATIONS, infer
-from ingle.testkit import basics, checks, corners, integers, own_memory, traps
+from ingle.testkit import basics, checks, corners, huge, integers, own_memory, traps
 from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle_numpy.backend import NumpyBackend
@@ -335,6 +335,20 @@ def test_checks_of_own_memory_pass_on_honest_devices(where):
     own_memory.check_streams(where)
     own_memory.check_late_errors(where)
     own_memory.check_several(["numpy", "cpu"])
+
+
+@pytest.mark.parametrize(("name", "told"), [("take", "take"), ("argmax", "argmax")])
+def test_places_of_few_bits(lying, monkeypatch, name, told):
+    """As the kit looks behind 2^31, on arrays that are small enough for this test."""
+    monkeypatch.setattr(huge, "ROWS", 5)
+
+    def narrow(op, x, *indices):
+        short = [np.where(i < 0, i, i & 0xFFFF).astype(i.dtype) for i in indices]
+        found = honest(op, x, *short)
+        return found & 0xFFFF if name == "argmax" else found
+
+    huge.check_huge("numpy")
+    assert f"  {told}: got " in caught(huge.check_huge, lying(narrow, name))
 
 
 def test_an_upload_that_sees_later_writes(make_device):

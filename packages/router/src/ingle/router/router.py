@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
@@ -148,6 +148,14 @@ class Router:
 
     def __repr__(self) -> str:
         return f"Router({', '.join(repr(str(m.hardware.device)) for m in self.members)})"
+
+    def __reduce__(self) -> NoReturn:
+        names = ", ".join(repr(str(m.hardware.device)) for m in self.members)
+        raise ArgumentError(
+            f"Router: {self.name!r} stands for devices of this process and can be neither pickled "
+            f"nor copied; make one in the other process: Router({names}, name={self.name!r}). "
+            "Tensors on its devices can be pickled"
+        )
 
     def close(self) -> None:
         """Takes the devices out of what is known; tensors that are on them can still be read."""
