@@ -58,6 +58,7 @@ from .library_steps import WORKSPACE_ALIGNMENT
 from .memory import DeviceSource, speak_to
 from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
+from .tile_products import COUNTERS
 
 _TO_HOST, _ON_DEVICE = 2, 3
 _GROUPS = 16
@@ -99,6 +100,7 @@ class CudaBackend(KernelBackend):
         graphs: whether plans that run again become graphs.
         joins: whether neighbouring launches of one flat kernel become one.
         overlaps: whether launches of a graph may begin while the one before them ends.
+        tiles: whether small products in float32 are kernels of their own.
     """
 
     name = "cuda"
@@ -119,6 +121,9 @@ class CudaBackend(KernelBackend):
         overlaps = settings.switch("INGLE_CUDA_OVERLAP", True)
         self.overlaps = overlaps and can_overlap(limits.architecture)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
+        is_nvidia = limits.architecture.startswith("sm_")  # with warps of 32
+        tiles = is_nvidia and not self._tensor_float
+        self.tiles = tiles and settings.switch("INGLE_CUDA_TILES", True)
         self._process = os.getpid()
         self._cupy = cupy()
         self._runtime = self._cupy.cuda.runtime
@@ -139,7 +144,7 @@ class CudaBackend(KernelBackend):
         if settings.switch("INGLE_CUDA_CUDNN", True):
             plans = Plans(self, self._tensor_float)
             offers += [Convolutions(self, plans), Attention(self, plans)]
-        if limits.architecture.startswith("sm_"):  # its kernels fold by shuffles of warps of 32
+        if is_nvidia:
             offers += [DecodeAttention(self), FlashAttention(self)]
         self.offers = tuple(offers)
         self._capture: Any = None
@@ -148,6 +153,7 @@ class CudaBackend(KernelBackend):
         self._workspace: Held | None = None
         self._scratch: Held | None = None
         self._scratch_bytes = 0
+        self._counters: Held | None = None
 
     def memory(self) -> Pool:
         """The pool of the device's memory."""
@@ -397,6 +403,14 @@ class CudaBackend(KernelBackend):
             self._scratch_bytes = nbytes
         assert self._scratch is not None
         return self._scratch.address
+
+    def counters(self) -> int:
+        """The address of zeros, which kernels that count their blocks leave as they were."""
+        if self._counters is None:
+            zeros = np.zeros(COUNTERS, np.uint32)
+            self._counters = self.allocate(zeros.nbytes)
+            self.write(self._counters.address, zeros)
+        return self._counters.address
 
     def capturing(self) -> Any:
         """A stream for making graphs; what this takes is opened before."""

@@ -53,7 +53,9 @@ def executable(
     runs: list[Step | JoinedStep] = [step for part in parts for step in part]
     if backend.joins:
         runs = with_joined(backend, launches, parts)
-    return Executable(backend, parts, runs, scalars, builder.scratch, buffer_uses(launches))
+    return Executable(
+        backend, parts, runs, scalars, builder.scratch, builder.counts, buffer_uses(launches)
+    )
 
 
 class Executable:
@@ -65,6 +67,7 @@ class Executable:
         runs: the steps as they run, several of them joined perhaps.
         scalars: the dtypes of the plan's scalars.
         scratch: bytes of scratch memory.
+        counts: whether a step counts blocks.
         uses: how the steps use each buffer.
     """
 
@@ -74,11 +77,12 @@ class Executable:
 
     def __init__(
         self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[Step | JoinedStep],
-        scalars: Sequence[str], scratch: int, uses: Mapping[int, BufferUse],
+        scalars: Sequence[str], scratch: int, counts: bool, uses: Mapping[int, BufferUse],
     ) -> None:  # fmt: skip
         self._backend = backend
         self._dtypes = list(scalars)
         self._scratch = scratch
+        self._counts = counts
         self._parts = parts
         self._steps = [step for part in parts for step in part]
         self._runs = runs
@@ -107,8 +111,7 @@ class Executable:
         backend = self._backend
         backend.enter()
         with backend.lock, told(backend.device, "a plan was run"):
-            scratch = backend.scratch(self._scratch) if self._scratch else 0
-            buffers, held = self._shifted.straightened(backend, (*addresses, scratch))
+            buffers, held = self._shifted.straightened(backend, self._buffers(addresses))
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
                 for step in self._runs:
@@ -123,6 +126,12 @@ class Executable:
                 donation.done = True
             launch(stream)
             del held
+
+    def _buffers(self, addresses: Sequence[int]) -> tuple[int, ...]:
+        """The addresses of the plan's buffers, and of those that stand behind."""
+        backend = self._backend
+        counters = backend.counters() if self._counts else 0
+        return (*addresses, counters, backend.scratch(self._scratch) if self._scratch else 0)
 
     def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
         """The graph for this memory, if it was seen before.
@@ -230,7 +239,7 @@ class Executable:
         backend, seconds = self._backend, []
         backend.enter()
         with backend.lock, told(backend.device, "a plan was profiled"):
-            buffers = (*addresses, backend.scratch(self._scratch) if self._scratch else 0)
+            buffers = self._buffers(addresses)
             for part in self._parts:
                 backend.synchronize()
                 start = time.perf_counter()

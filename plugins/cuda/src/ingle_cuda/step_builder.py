@@ -29,12 +29,14 @@ from .kernel_offers import SCRATCH as OF_LAUNCH
 from .kernel_offers import KernelLaunch, Launches
 from .library_steps import LibraryStep, library_step
 from .product_results import added_row, direct_result, dtype_of_sums
+from .tile_products import TileLaunch, tile_launch
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
-SCRATCH, ARENA = -1, 0
-"""Numbers of buffers: of the one behind those of the plan, and of what only its kernels use."""
+SCRATCH, COUNTERS, ARENA = -1, -2, 0
+"""Numbers of buffers: of the two behind those of the plan, the second of which is all zeros
+between kernels, and of what only the plan's kernels use."""
 _NEST = "nest"
 """The name of kernels that are nests."""
 
@@ -101,11 +103,13 @@ class StepBuilder:
 
     Attributes:
         scratch: bytes of scratch memory that the steps share.
+        counts: whether one of them counts blocks.
     """
 
     def __init__(self, backend: CudaBackend) -> None:
         self._backend = backend
         self.scratch = 0
+        self.counts = False
         self._copied: dict[Any, tuple[int, int]] = {}
 
     def steps_of(self, launch: Launch) -> list[Step]:
@@ -185,12 +189,29 @@ class StepBuilder:
         taken: int, copies: bool = False,
     ) -> KernelStep:  # fmt: skip
         """A kernel of the argument that nests have."""
+        own = 0, taken, grid.grain
+        step = self._with_numbers(
+            launch, source, _NEST, pointers, numbers, scalars, fixed, own, grid
+        )  # fmt: skip
+        return step._replace(copies=copies)
+
+    def _with_numbers(
+        self, launch: Launch, source: Nest | str, name: str, pointers: Sequence[tuple[int, int]],
+        numbers: Sequence[int], scalars: tuple[int, ...], fixed: Sequence[int], own: Sequence[int],
+        grid: Grid,
+    ) -> KernelStep:  # fmt: skip
+        """A kernel with scalars among the numbers of its argument.
+
+        Args:
+            numbers, own: what stands before and behind the scalars.
+            fixed: scalars behind those of the plan, which never change.
+        """
         values, first = [*[0] * len(scalars), *fixed], max(len(pointers), 1) + 1
-        behind = [*numbers, *values, 0, taken, grid.grain]
+        behind = [*numbers, *values, *own]
         return KernelStep(
-            compiled(self._backend, launch, source, _NEST), pointers,
+            compiled(self._backend, launch, source, name), tuple(pointers),
             (ctypes.c_int64 * (first + len(behind)))(*[0] * first, *behind),
-            (first + len(numbers), len(values)), scalars, grid.blocks, grid.threads, source, copies,
+            (first + len(numbers), len(values)), scalars, grid.blocks, grid.threads, source,
         )  # fmt: skip
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:
@@ -201,6 +222,10 @@ class StepBuilder:
         whole = self._with_row(launch, call)
         if whole is not None:
             return whole
+        if self._backend.tiles:
+            tile = tile_launch(call, self._backend.limits.processors)
+            if tile is not None:
+                return [self._tile(launch, tile)]
         result = direct_result(call)
         product = product_of(call, result or dtype_of_sums(call))
         places = [(p.buffer, p.offset) for p in launch.pointers]
@@ -226,6 +251,18 @@ class StepBuilder:
             steps.append(self._epilogue(launch, call, product.result, both, (*strides, product.n)))
         self.scratch = max(self.scratch, used)
         return steps
+
+    def _tile(self, launch: Launch, tile: TileLaunch) -> KernelStep:
+        """The kernel of a product and what follows it."""
+        places = [(p.buffer, p.offset) for p in launch.pointers]
+        if tile.partial:
+            places += [(SCRATCH, 0), (COUNTERS, 0)]
+            self.scratch = max(self.scratch, tile.partial)
+            self.counts = True
+        return self._with_numbers(
+            launch, tile.source, tile.name, places, tile.nest_numbers, launch.scalars, (0,),
+            tile.own, Grid(tile.blocks, tile.threads, 1),
+        )  # fmt: skip
 
     def _with_row(self, launch: Launch, call: ContractionCall) -> list[Step] | None:
         """The steps of a product to whose rows one is added, if the library does that as well."""

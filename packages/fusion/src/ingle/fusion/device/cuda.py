@@ -24,4 +24,8 @@ from ..render.c.cuda import launch_of as launch_of
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
 from ..render.c.cuda import rounded as rounded
+from ..render.c.epilogue_functions import EPILOGUE_FOUND as EPILOGUE_FOUND
+from ..render.c.epilogue_functions import EPILOGUE_STORE as EPILOGUE_STORE
+from ..render.c.epilogue_functions import EPILOGUE_VALUES as EPILOGUE_VALUES
+from ..render.c.epilogue_functions import epilogue_functions as epilogue_functions
 from ..render.c.held_lengths import sums_beside_rows as sums_beside_rows

@@ -1,0 +1,317 @@
+"""Products of small matrices in float32 in CUDA C++, with what follows them.
+
+A block of 128 threads computes a tile of the result. It brings 32 places along k of both factors
+into shared memory at a time, while those before are multiplied; a thread has a few rows and columns
+of the tile in registers. A factor whose elements lie side by side along k stands in shared memory
+in rows, another one in columns, so that both are read and stored 16 bytes at a time, from all
+banks.
+
+Where the result has few tiles and k is long, blocks take pieces of k, and the last of a tile's
+blocks to end adds what all of them have found, in order. So a sum has one order, which depends on
+the sizes of the product alone, not on the tile, on how factors lie, nor on what follows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingle.fusion.device.cuda import (
+    AFTER_OTHERS,
+    EPILOGUE_FOUND,
+    EPILOGUE_STORE,
+    EPILOGUE_VALUES,
+    epilogue_functions,
+    given_struct,
+)
+from ingle.fusion.device.kernels import Nest, layout
+
+NAME = "tile_product"
+THREADS = 128
+DOWN, ACROSS = 8, 16
+"""Threads along the rows and along the columns of a tile."""
+DEEP = 32
+"""Places along k that are in shared memory at a time."""
+BATCH = 3
+"""Axes along which there are products, at most."""
+OWN = 8 + 2 * (BATCH + 2)
+"""Numbers of a kernel of its own, behind those of its epilogue's nest: m, n, k, tiles along m and
+along n, pieces of k, places of a piece, a number that is not used; then strides of both factors,
+along the batch, m or n, and k."""
+
+
+class TileShape(NamedTuple):
+    """What the source of a kernel depends on.
+
+    Attributes:
+        rows, columns: of a thread.
+        a_along, b_along: whether the elements of a factor that lie side by side follow k.
+        a_vector, b_vector: how many of them are loaded at once: 4, 2 or 1.
+        pieces: whether there are several along k.
+        nest: what follows; operand 0 is the sum.
+    """
+
+    rows: int
+    columns: int
+    a_along: bool
+    b_along: bool
+    a_vector: int
+    b_vector: int
+    pieces: bool
+    nest: Nest
+
+
+class _Factor(NamedTuple):
+    """How a factor stands in shared memory.
+
+    Attributes:
+        name: `a` or `b`.
+        lines: of the tile: rows of a, columns of b.
+        each: of a thread.
+        threads: that share them, and the name of a thread's number among these.
+        along: whether a line stands in a row.
+        vector: elements that are loaded at once.
+    """
+
+    name: str
+    lines: int
+    each: int
+    threads: int
+    number: str
+    along: bool
+    vector: int
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """Rows and columns in shared memory, each row 16 bytes longer than it holds."""
+        return (self.lines, DEEP + 4) if self.along else (DEEP, self.lines + 4)
+
+    @property
+    def turns(self) -> int:
+        """Loads of each thread."""
+        return self.lines * DEEP // (self.vector * THREADS)
+
+    def line(self, n: str) -> str:
+        """The number of a thread's line `n` in the tile."""
+        if self.along:
+            return f"{self.number} + {self.threads} * ({n})"
+        return f"{self.number} * {self.each} + ({n})"
+
+
+@lru_cache(maxsize=256)
+def source(shape: TileShape) -> str:
+    """The kernel, for matrices of any sizes and strides.
+
+    Its pointers are both factors, the operands of the nest but the first, and with pieces the
+    memory for what these find and for how many of a tile's have ended, which is 0 before and after.
+    """
+    a = _Factor("a", shape.rows * DOWN, shape.rows, DOWN, "ty", shape.a_along, shape.a_vector)
+    b = _Factor(
+        "b", shape.columns * ACROSS, shape.columns, ACROSS, "tx", shape.b_along, shape.b_vector
+    )
+    nest = shape.nest
+    own = layout(nest).scalar(len(nest.scalars))
+    count = len(nest.operands) + 1
+    struct = "\n".join(given_struct(count + 2 * shape.pieces, own + OWN))
+    axes = nest.outer - 1
+    rest = "\n    ".join(
+        f"const int64_t x{axis} = rest % (uint32_t)given.at[{axis}];\n    "
+        f"rest /= (uint32_t)given.at[{axis}];"
+        for axis in reversed(range(axes))
+    )
+    batch = [
+        "".join(f" + x{axis} * own[{first + axis}]" for axis in range(axes))
+        for first in (8, 8 + BATCH + 2)
+    ]
+    steps = [
+        f"const int64_t {name}_line = own[{first + BATCH}], {name}_deep = own[{first + BATCH + 1}];"
+        for name, first in (("a", 8), ("b", 8 + BATCH + 2))
+    ]
+    place = "".join(f"x{axis}, " for axis in range(axes))
+    return f"""{epilogue_functions(nest, struct)}
+struct alignas(16) four_t {{ float at[4]; }};
+struct alignas(8) two_t {{ float at[2]; }};
+struct one_t {{ float at[1]; }};
+extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
+    const __grid_constant__ given_t given)
+{{
+    {AFTER_OTHERS}
+    const int64_t *const own = given.at + {own};
+    {_shared(a)}
+    {_shared(b)}
+    const int tx = threadIdx.x % {ACROSS}, ty = threadIdx.x / {ACROSS};
+    const int m = own[0], n = own[1], k = own[2];
+    uint32_t rest = blockIdx.x;
+    const int first_column = rest % (uint32_t)own[4] * {b.lines};
+    rest /= (uint32_t)own[4];
+    const int first_row = rest % (uint32_t)own[3] * {a.lines};
+    rest /= (uint32_t)own[3];
+    const uint32_t piece = rest % (uint32_t)own[5];
+    rest /= (uint32_t)own[5];
+    {rest}
+    const int begin = piece * (int)own[6], end = min(k, begin + (int)own[6]);
+    {steps[0]}
+    {steps[1]}
+    const float *const a = (const float *)given.buffer[0]{batch[0]};
+    const float *const b = (const float *)given.buffer[1]{batch[1]};
+    const bool a_fits = (uint64_t)a % {4 * a.vector} == 0;
+    const bool b_fits = (uint64_t)b % {4 * b.vector} == 0;
+    float sum[{shape.rows}][{shape.columns}] = {{}};
+    {_line_type(a)} a_loaded[{a.turns}];
+    {_line_type(b)} b_loaded[{b.turns}];
+    {_loads(a, "begin", "first_row", "m")}
+    {_loads(b, "begin", "first_column", "n")}
+    {_stores(a, "0")}
+    {_stores(b, "0")}
+    __syncthreads();
+    int now = 0;
+    #pragma unroll 1
+    for (int at = begin; at < end; at += {DEEP}) {{
+        const bool more = at + {DEEP} < end;
+        if (more) {{
+            {_loads(a, f"at + {DEEP}", "first_row", "m")}
+            {_loads(b, f"at + {DEEP}", "first_column", "n")}
+        }}
+        #pragma unroll
+        for (int deep = 0; deep < {DEEP}; deep += 4) {{
+            float a_here[{shape.rows}][4], b_here[{shape.columns}][4];
+            {_reads(a)}
+            {_reads(b)}
+            #pragma unroll
+            for (int d = 0; d < 4; d++)
+                {_each(shape)}
+                    sum[r][c] = fmaf(a_here[r][d], b_here[c][d], sum[r][c]);
+        }}
+        if (more) {{
+            {_stores(a, "now ^ 1")}
+            {_stores(b, "now ^ 1")}
+        }}
+        __syncthreads();
+        now ^= 1;
+    }}
+    {_put_together(shape, count) if shape.pieces else ""}
+    {EPILOGUE_FOUND} found[{shape.rows}][{shape.columns}];
+    {_each(shape)} {{
+        const int row = first_row + {a.line("r")}, column = first_column + {b.line("c")};
+        if (row < m && column < n)
+            found[r][c] = {EPILOGUE_VALUES}(given, {place}row, column, sum[r][c]);
+    }}
+    {_each(shape)} {{
+        const int row = first_row + {a.line("r")}, column = first_column + {b.line("c")};
+        if (row < m && column < n)
+            {EPILOGUE_STORE}(given, {place}row, column, found[r][c]);
+    }}
+}}
+"""
+
+
+def _each(shape: TileShape) -> str:
+    return f"""#pragma unroll
+    for (int r = 0; r < {shape.rows}; r++)
+        #pragma unroll
+        for (int c = 0; c < {shape.columns}; c++)"""
+
+
+def _line_type(factor: _Factor) -> str:
+    return {4: "four_t", 2: "two_t", 1: "one_t"}[factor.vector]
+
+
+def _shared(factor: _Factor) -> str:
+    rows, columns = factor.shared
+    return f"alignas(16) __shared__ float {factor.name}_in[2][{rows}][{columns}];"
+
+
+def _place(factor: _Factor) -> str:
+    """Which line, and which place along k, a thread loads first of some that lie side by side."""
+    if factor.along:
+        lanes = DEEP // factor.vector
+        return f"line = i / {lanes}, deep = i % {lanes} * {factor.vector}"
+    lanes = factor.lines // factor.vector
+    return f"line = i % {lanes} * {factor.vector}, deep = i / {lanes}"
+
+
+def _loads(factor: _Factor, begin: str, first: str, count: str) -> str:
+    """Loads of a part of a factor; zeros behind its end.
+
+    Lines and k are as long as is loaded at once, or a multiple of that.
+    """
+    name, kind = factor.name, _line_type(factor)
+    return f"""#pragma unroll
+    for (int u = 0; u < {factor.turns}; u++) {{
+        const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
+        {name}_loaded[u] = {kind}{{}};
+        if ({first} + line < {count} && {begin} + deep < end) {{
+            const float *const from =
+                {name} + ({first} + line) * {name}_line + ({begin} + deep) * {name}_deep;
+            if ({name}_fits)
+                {name}_loaded[u] = *(const {kind} *)from;
+            else
+                #pragma unroll
+                for (int v = 0; v < {factor.vector}; v++)
+                    {name}_loaded[u].at[v] = from[v];
+        }}
+    }}"""
+
+
+def _stores(factor: _Factor, buffer: str) -> str:
+    name, kind = factor.name, _line_type(factor)
+    at = "[line][deep]" if factor.along else "[deep][line]"
+    return f"""#pragma unroll
+    for (int u = 0; u < {factor.turns}; u++) {{
+        const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
+        *({kind} *)&{name}_in[{buffer}]{at} = {name}_loaded[u];
+    }}"""
+
+
+def _reads(factor: _Factor) -> str:
+    """A thread's lines at four places along k, from shared memory into registers."""
+    name = factor.name
+    if factor.along:
+        return f"""#pragma unroll
+    for (int l = 0; l < {factor.each}; l++) {{
+        const four_t part = *(const four_t *)&{name}_in[now][{factor.line("l")}][deep];
+        #pragma unroll
+        for (int d = 0; d < 4; d++)
+            {name}_here[l][d] = part.at[d];
+    }}"""
+    kind, vector = ("four_t", 4) if factor.each % 4 == 0 else ("two_t", 2)
+    return f"""#pragma unroll
+    for (int d = 0; d < 4; d++)
+        #pragma unroll
+        for (int l = 0; l < {factor.each}; l += {vector}) {{
+            const {kind} part = *(const {kind} *)&{name}_in[now][deep + d][{factor.line("l")}];
+            #pragma unroll
+            for (int v = 0; v < {vector}; v++)
+                {name}_here[l + v][d] = part.at[v];
+        }}"""
+
+
+def _put_together(shape: TileShape, count: int) -> str:
+    """The last block of a tile adds what all of its pieces have found, in order."""
+    each = shape.rows * shape.columns
+    return f"""__shared__ bool is_last;
+    const uint32_t pieces = own[5], tiles = own[3] * own[4];
+    const uint32_t tile = blockIdx.x % tiles, product = blockIdx.x / tiles / pieces;
+    /* Volatile, since what other blocks have written is in no cache of this multiprocessor's. */
+    volatile float *const parts = (volatile float *)given.buffer[{count}]
+        + ((int64_t)product * pieces * tiles + tile) * {each * THREADS} + threadIdx.x;
+    const int64_t apart = (int64_t)tiles * {each * THREADS};
+    {_each(shape)}
+            parts[piece * apart + (r * {shape.columns} + c) * {THREADS}] = sum[r][c];
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        is_last = atomicInc(
+            (unsigned *)given.buffer[{count + 1}] + product * tiles + tile, pieces - 1
+        ) == pieces - 1;
+    __syncthreads();
+    if (!is_last)
+        return;
+    __threadfence();
+    {_each(shape)}
+            sum[r][c] = 0;
+    #pragma unroll 1
+    for (uint32_t p = 0; p < pieces; p++) {{
+        {_each(shape)}
+                sum[r][c] += parts[p * apart + (r * {shape.columns} + c) * {THREADS}];
+    }}"""

@@ -1,0 +1,189 @@
+"""Small products in float32 by kernels of their own: they compile, and a GPU played by the
+processor finds what NumPy finds in float64."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostBackend, HostGpu, opened
+
+import ingle.tensor as it
+from ingle.autodiff import grad
+from ingle.fusion import compile, explain
+from ingle.fusion.device.kernels import CodeBuilder, Epilogue, Operand, epilogue_nest
+from ingle.tensor.errors import BackendError
+from ingle.testkit.bits import same_bits
+from ingle_cuda import compiler, libraries
+from ingle_cuda.tile_products import pieces_of
+from ingle_cuda.tile_products_source import TileShape, source
+
+PLAYED = "played"
+
+needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+@pytest.fixture
+def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
+    return opened(HostGpu(folder), PLAYED, monkeypatch)
+
+
+def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def check(backend: HostBackend, f: Callable[..., it.Tensor], *given: np.ndarray) -> np.ndarray:
+    """A compiled function beside float64; the library multiplies nothing."""
+    counts = backend.gpu.counts
+    before = counts["multiplied"]
+    there = [it.asarray(a, device=PLAYED) for a in given]
+    wanted = f(*[it.asarray(a.astype(np.float64), device="numpy") for a in given]).numpy()
+    step = compile(f)
+    found = [step(*there).numpy() for _ in range(3)]
+    assert counts["multiplied"] == before
+    assert same_bits(found[0], found[2])
+    size = max(float(np.max(np.abs(wanted))), 1.0)
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5 * size)
+    return found[0]
+
+
+def test_long_sums_are_divided_by_sizes_alone() -> None:
+    assert pieces_of(1024, 384, 128, 1) == (1, 128)
+    assert pieces_of(384, 128, 1024, 1) == (6, 192)
+    assert pieces_of(384, 128, 1000, 1) == (6, 192)
+    assert pieces_of(4, 4, 100, 1) == (1, 100)
+    for k in range(1, 2000, 7):
+        pieces, deep = pieces_of(50, 70, k, 1)
+        assert (pieces - 1) * deep < k <= pieces * deep
+
+
+@pytest.mark.slow
+def test_kernels_compile() -> None:
+    try:
+        libraries.library("nvrtc")
+    except BackendError as error:
+        pytest.skip(str(error))
+    b = CodeBuilder()
+    total = b.append(
+        "add", "float32", (b.append("result", "float32", (), (0, 0)), b.load(0, "float32"))
+    )
+    code, roots = b.finish(total, b.append("erf", "float32", (total,)))
+    operands = Operand("float32"), Operand("float32", True), Operand("float32", True)
+    epilogue = Epilogue(code, operands, ((1, roots[0]), (2, roots[1])))
+    nest = epilogue_nest(epilogue, 2, "float32")
+    for shape in (
+        TileShape(8, 4, True, True, 4, 4, False, nest),
+        TileShape(2, 4, False, True, 2, 1, True, nest),
+        TileShape(4, 2, True, False, 1, 4, True, nest),
+    ):
+        assert compiler.machine_code(source(shape), "sm_90")[:4] == b"\x7fELF"
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("b_turned", [False, True])
+@pytest.mark.parametrize("a_turned", [False, True])
+def test_factors_of_any_layout(backend: HostBackend, a_turned: bool, b_turned: bool) -> None:
+    def f(a: it.Tensor, b: it.Tensor) -> it.Tensor:
+        return it.matmul(a.mT if a_turned else a, b.mT if b_turned else b)
+
+    found = []
+    for m, n, k in ((8, 12, 36), (33, 65, 70)):
+        a, b = arrays((m, k), (k, n))
+        turned = a.T.copy() if a_turned else a, b.T.copy() if b_turned else b
+        found.append(check(backend, f, *turned))
+        plain = it.matmul(it.asarray(a, device=PLAYED), it.asarray(b, device=PLAYED)).numpy()
+        assert same_bits(found[-1], plain)  # however factors lie
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("processors", [1, 8, 1000])
+def test_no_bit_depends_on_the_tile(backend: HostBackend, processors: int) -> None:
+    a, b = arrays((70, 300), (300, 130))
+    wanted = check(backend, it.matmul, a, b)
+    backend.limits = backend.limits._replace(processors=processors)
+    assert same_bits(check(backend, it.matmul, a, b), wanted)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_blocks_that_take_pieces_leave_their_counters_as_they_were(backend: HostBackend) -> None:
+    a, b, c = arrays((2, 20, 600), (2, 600, 40), (40,))
+    check(backend, lambda a, b, c: it.matmul(a, b) + c, a, b, c)
+    zeros = np.ones(16, np.uint32)
+    backend.read(backend.counters(), zeros)
+    assert not zeros.any()
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_what_follows_is_of_the_same_kernel(backend: HostBackend) -> None:
+    def f(x: it.Tensor, w: it.Tensor, b: it.Tensor, r: it.Tensor) -> it.Tensor:
+        h = it.gelu(it.linear(x, w, b))
+        return r + h * 0.5
+
+    given = arrays((3, 21, 40), (70, 40), (70,), (3, 21, 70))
+    tensors = [it.asarray(a, device=PLAYED) for a in given]
+    launched = backend.gpu.counts["launched"]
+    compile(f)(*tensors).numpy()
+    assert backend.gpu.counts["launched"] == launched + 1, explain(f, *tensors, runs=0)
+    check(backend, f, *given)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_batches_of_two_axes_are_one_launch(backend: HostBackend) -> None:
+    """Heads that lie side by side have no one stride along batch and heads."""
+
+    def f(x: it.Tensor) -> it.Tensor:
+        q, k = it.permute_dims(it.reshape(x, (2, 10, 2, 3, 8)), (2, 0, 3, 1, 4))
+        return it.matmul(q, k.mT)
+
+    (x,) = arrays((2, 10, 48))
+    given = it.asarray(x, device=PLAYED)
+    launched = backend.gpu.counts["launched"]
+    compile(f)(given).numpy()
+    assert backend.gpu.counts["launched"] == launched + 1
+    check(backend, f, x)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_factors_that_begin_anywhere(backend: HostBackend) -> None:
+    a, b = arrays((20, 64), (64, 40))
+    wanted = check(backend, it.matmul, a, b)
+    wide = np.zeros(20 * 64 + 1, np.float32)
+    wide[1:] = a.ravel()
+    there, whole = it.asarray(b, device=PLAYED), it.asarray(wide, device=PLAYED)
+    shifted = it.reshape(whole[1:], (20, 64))
+    assert same_bits(it.matmul(shifted, there).numpy(), wanted)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_a_step_of_training(backend: HostBackend) -> None:
+    def loss(w: list[Any], x: it.Tensor) -> it.Tensor:
+        h = it.gelu(it.linear(x, w[0], w[1]))
+        return it.mean((it.linear(h, w[2]) - x) ** 2)
+
+    def step(rate: float, x: it.Tensor, *w: it.Tensor) -> it.Tensor:
+        slopes = grad(loss)(list(w), x)
+        return it.concat([it.reshape(p - rate * g, (-1,)) for p, g in zip(w, slopes, strict=True)])
+
+    given = arrays((40, 24), (50, 24), (50,), (24, 50))
+    check(backend, lambda *x: step(0.1, *x), *given)
+
+
+@needs_a_compiler
+def test_the_library_multiplies_where_it_is_asked_to(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "tiles", False)
+    a, b = (it.asarray(x, device=PLAYED) for x in arrays((8, 12), (12, 9)))
+    it.matmul(a, b).numpy()
+    assert backend.gpu.counts["multiplied"] == 1
