@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from ingle.fusion.kernel.code import CodeBuilder, Instruction, bits_of, number_of, prune, text
@@ -187,3 +188,15 @@ def test_results_have_the_dtype_of_their_reduction() -> None:
     )
     with pytest.raises(ValueError, match="is int64 there, float32 here"):
         validate(Nest(1, (Operand(F), Operand(F, True, "zero")), (), stages))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_of_floats_are_numpys(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    drawn = (rng.standard_normal(200) * 10.0 ** rng.integers(-320, 308, size=200)).tolist()
+    between = [1 + 2.0**-24, 1 + 3 * 2.0**-24, 2.0**-150, 3 * 2.0**-150, 3.4028235677973366e38]
+    special = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), -float("nan"), 1e300]
+    for value in (*drawn, *between, *special):
+        with np.errstate(over="ignore", under="ignore"):
+            wanted = int(np.asarray(value).astype(dtype).view(f"u{np.dtype(dtype).itemsize}"))
+        assert bits_of(value, dtype) == wanted, value

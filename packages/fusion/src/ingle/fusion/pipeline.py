@@ -22,6 +22,7 @@ from .grouping.late_copies import with_late_copies
 from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
 from .passes.aligned_rows import with_aligned_rows
+from .passes.checks_apart import with_checks_apart
 from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
 from .passes.simplify import simplify
@@ -240,6 +241,8 @@ def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Kernel
         optimized = simplify(optimized)  # rows of a sum's pieces are widened as other readers do
     if type(graph) is Graph:
         optimized = with_late_copies(optimized, device)
+    if checks_of(device) is not None:
+        optimized = with_checks_apart(optimized)
     # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
     begin = device.begin_compiling if beside() and type(graph) is Graph else None
     return Scheduler(optimized, Legality(device), pairs, begin).sequence()

@@ -59,6 +59,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,12 +119,22 @@ COMPOSITE: dict[str, int] = {
 _ARITY = {**CORE, **COMPOSITE}
 
 
+_FORMS = {"float32": Struct("<f"), "float64": Struct("<d")}
+"""How Python writes floats: as NumPy does, but for numbers that are too large."""
+
+
 def bits_of(value: bool | float, dtype: str) -> int:
     """The bit pattern of a number in a dtype, zero-extended: how constants and scalars are held.
 
     >>> hex(bits_of(1.0, "float32")), hex(bits_of(-1, "int16")), bits_of(-0.0, "float64") >> 63
     ('0x3f800000', '0xffff', 1)
     """
+    form = _FORMS.get(dtype)
+    if form is not None and type(value) is float:  # a rate is another number in each step
+        try:
+            return int.from_bytes(form.pack(value), "little")
+        except OverflowError:  # it is infinity
+            pass
     return _bits_of(type(value).__name__, _key(value), dtype, value)
 
 
