@@ -1,10 +1,10 @@
 """Products of small matrices in float32 in CUDA C++, with what follows them.
 
-A block of 128 threads computes a tile of the result. It brings 32 places along k of both factors
-into shared memory at a time, while those before are multiplied; a thread has a few rows and columns
-of the tile in registers. A factor whose elements lie side by side along k stands in shared memory
-in rows, another one in columns, so that both are read and stored 16 bytes at a time, from all
-banks.
+A block of 128 threads computes a tile of the result. It brings 16 places along k of both factors
+into shared memory at a time, and has three such parts on their way while one is multiplied; a
+thread has a few rows and columns of the tile in registers. A factor whose elements lie side by side
+along k stands in shared memory in rows, another one in columns, so that both are read and stored 16
+bytes at a time, from all banks.
 
 Where the result has few tiles and k is long, blocks take pieces of k, and the last of a tile's
 blocks to end adds what all of them have found, in order. So a sum has one order, which depends on
@@ -30,14 +30,47 @@ NAME = "tile_product"
 THREADS = 128
 DOWN, ACROSS = 8, 16
 """Threads along the rows and along the columns of a tile."""
-DEEP = 32
-"""Places along k that are in shared memory at a time."""
+DEEP = 16
+"""Places along k of a part."""
+STAGES = 4
+"""Parts in shared memory, on their way or there."""
 BATCH = 3
 """Axes along which there are products, at most."""
 OWN = 8 + 2 * (BATCH + 2)
 """Numbers of a kernel of its own, behind those of its epilogue's nest: m, n, k, tiles along m and
 along n, pieces of k, places of a piece, a number that is not used; then strides of both factors,
 along the batch, m or n, and k."""
+
+
+_BRING = f"""\
+/* Copies to shared memory that go on meanwhile: so many elements, or as many zeros. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <int N> static void bring(float *to, const float *from, bool there)
+{{
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to), bytes = there ? 4 * N : 0;
+    if (N == 4)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+            :: "r"(place), "l"(from), "r"(bytes) : "memory");
+    else if (N == 2)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+            :: "r"(place), "l"(from), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+            :: "r"(place), "l"(from), "r"(bytes) : "memory");
+}}
+#define INGLE_PART_ENDS asm volatile("cp.async.commit_group;" ::: "memory");
+#define INGLE_PART_IS_THERE \\
+    asm volatile("cp.async.wait_group {STAGES - 2};" ::: "memory");
+#else
+template <int N> static void bring(float *to, const float *from, bool there)
+{{
+    #pragma unroll
+    for (int n = 0; n < N; n++)
+        to[n] = there ? from[n] : 0;
+}}
+#define INGLE_PART_ENDS
+#define INGLE_PART_IS_THERE
+#endif"""
 
 
 class TileShape(NamedTuple):
@@ -88,8 +121,14 @@ class _Factor(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """Loads of each thread."""
-        return self.lines * DEEP // (self.vector * THREADS)
+        """Loads of each thread; the last may be of some threads alone."""
+        return -(-self.lines * DEEP // (self.vector * THREADS))
+
+    @property
+    def rest(self) -> str:
+        """A condition for those threads."""
+        loads = self.lines * DEEP // self.vector
+        return f"if (i < {loads})" if loads % THREADS else ""
 
     def line(self, n: str) -> str:
         """The number of a thread's line `n` in the tile."""
@@ -131,7 +170,7 @@ def source(shape: TileShape) -> str:
     return f"""{epilogue_functions(nest, struct)}
 struct alignas(16) four_t {{ float at[4]; }};
 struct alignas(8) two_t {{ float at[2]; }};
-struct one_t {{ float at[1]; }};
+{_BRING}
 extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const __grid_constant__ given_t given)
 {{
@@ -157,21 +196,23 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const bool a_fits = (uint64_t)a % {4 * a.vector} == 0;
     const bool b_fits = (uint64_t)b % {4 * b.vector} == 0;
     float sum[{shape.rows}][{shape.columns}] = {{}};
-    {_line_type(a)} a_loaded[{a.turns}];
-    {_line_type(b)} b_loaded[{b.turns}];
-    {_loads(a, "begin", "first_row", "m")}
-    {_loads(b, "begin", "first_column", "n")}
-    {_stores(a, "0")}
-    {_stores(b, "0")}
-    __syncthreads();
+    #pragma unroll
+    for (int ahead = 0; ahead < {STAGES - 1}; ahead++) {{
+        {_brought(a, f"begin + ahead * {DEEP}", "ahead", "first_row", "m")}
+        {_brought(b, f"begin + ahead * {DEEP}", "ahead", "first_column", "n")}
+        INGLE_PART_ENDS
+    }}
     int now = 0;
     #pragma unroll 1
     for (int at = begin; at < end; at += {DEEP}) {{
-        const bool more = at + {DEEP} < end;
-        if (more) {{
-            {_loads(a, f"at + {DEEP}", "first_row", "m")}
-            {_loads(b, f"at + {DEEP}", "first_column", "n")}
+        INGLE_PART_IS_THERE
+        __syncthreads();
+        const int next = at + {(STAGES - 1) * DEEP}, place = (now + {STAGES - 1}) % {STAGES};
+        if (next < end) {{
+            {_brought(a, "next", "place", "first_row", "m")}
+            {_brought(b, "next", "place", "first_column", "n")}
         }}
+        INGLE_PART_ENDS
         #pragma unroll
         for (int deep = 0; deep < {DEEP}; deep += 4) {{
             float a_here[{shape.rows}][4], b_here[{shape.columns}][4];
@@ -182,12 +223,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
                 {_each(shape)}
                     sum[r][c] = fmaf(a_here[r][d], b_here[c][d], sum[r][c]);
         }}
-        if (more) {{
-            {_stores(a, "now ^ 1")}
-            {_stores(b, "now ^ 1")}
-        }}
-        __syncthreads();
-        now ^= 1;
+        now = (now + 1) % {STAGES};
     }}
     {_put_together(shape, count) if shape.pieces else ""}
     {EPILOGUE_FOUND} found[{shape.rows}][{shape.columns}];
@@ -212,13 +248,9 @@ def _each(shape: TileShape) -> str:
         for (int c = 0; c < {shape.columns}; c++)"""
 
 
-def _line_type(factor: _Factor) -> str:
-    return {4: "four_t", 2: "two_t", 1: "one_t"}[factor.vector]
-
-
 def _shared(factor: _Factor) -> str:
     rows, columns = factor.shared
-    return f"alignas(16) __shared__ float {factor.name}_in[2][{rows}][{columns}];"
+    return f"alignas(16) __shared__ float {factor.name}_in[{STAGES}][{rows}][{columns}];"
 
 
 def _place(factor: _Factor) -> str:
@@ -230,36 +262,32 @@ def _place(factor: _Factor) -> str:
     return f"line = i % {lanes} * {factor.vector}, deep = i / {lanes}"
 
 
-def _loads(factor: _Factor, begin: str, first: str, count: str) -> str:
-    """Loads of a part of a factor; zeros behind its end.
+def _brought(factor: _Factor, begin: str, stage: str, first: str, count: str) -> str:
+    """Begins to bring a part of a factor into shared memory; zeros behind its end.
 
     Lines and k are as long as is loaded at once, or a multiple of that.
     """
-    name, kind = factor.name, _line_type(factor)
-    return f"""#pragma unroll
-    for (int u = 0; u < {factor.turns}; u++) {{
-        const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
-        {name}_loaded[u] = {kind}{{}};
-        if ({first} + line < {count} && {begin} + deep < end) {{
-            const float *const from =
-                {name} + ({first} + line) * {name}_line + ({begin} + deep) * {name}_deep;
-            if ({name}_fits)
-                {name}_loaded[u] = *(const {kind} *)from;
-            else
-                #pragma unroll
-                for (int v = 0; v < {factor.vector}; v++)
-                    {name}_loaded[u].at[v] = from[v];
-        }}
-    }}"""
-
-
-def _stores(factor: _Factor, buffer: str) -> str:
-    name, kind = factor.name, _line_type(factor)
+    name, vector = factor.name, factor.vector
     at = "[line][deep]" if factor.along else "[deep][line]"
+    one = f"bring<{vector}>(to, there ? from : {name}, there);"
+    if vector > 1:
+        step = f"bring<1>(to + v, there ? from + v : {name}, there);"
+        one = f"""if ({name}_fits)
+            {one}
+        else
+            #pragma unroll
+            for (int v = 0; v < {vector}; v++)
+                {step}"""
     return f"""#pragma unroll
     for (int u = 0; u < {factor.turns}; u++) {{
         const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
-        *({kind} *)&{name}_in[{buffer}]{at} = {name}_loaded[u];
+        const bool there = {first} + line < {count} && {begin} + deep < end;
+        const float *const from =
+            {name} + ({first} + line) * {name}_line + ({begin} + deep) * {name}_deep;
+        float *const to = &{name}_in[{stage}]{at};
+        {factor.rest} {{
+            {one}
+        }}
     }}"""
 
 
@@ -310,7 +338,7 @@ def _put_together(shape: TileShape, count: int) -> str:
     __threadfence();
     {_each(shape)}
             sum[r][c] = 0;
-    #pragma unroll 1
+    #pragma unroll 4
     for (uint32_t p = 0; p < pieces; p++) {{
         {_each(shape)}
                 sum[r][c] += parts[p * apart + (r * {shape.columns} + c) * {THREADS}];
