@@ -173,6 +173,35 @@ class HostKernel:
         self.function = self
 
 
+class Node:
+    """Work of a graph, and the nodes that come before it."""
+
+    def __init__(self, work: Callable[[], None], before: list[Node]) -> None:
+        self.work = work
+        self.before = before
+
+
+class Capture:
+    """A graph that is captured, by one stream or several."""
+
+    def __init__(self, origin: Stream) -> None:
+        self.nodes: list[Node] = []
+        self.streams = [origin]
+
+    def in_order(self) -> list[Node]:
+        """The nodes as a GPU may run them: what was captured last comes as early as it can."""
+        done: set[int] = set()
+        found: list[Node] = []
+        while len(found) < len(self.nodes):
+            node = next(
+                n for n in reversed(self.nodes)
+                if id(n) not in done and all(id(b) in done for b in n.before)
+            )  # fmt: skip
+            done.add(id(node))
+            found.append(node)
+        return found
+
+
 class Stream:
     """A stream: what is put into it happens when somebody waits for it."""
 
@@ -181,28 +210,56 @@ class Stream:
         self.ptr = len(gpu.streams) + 1
         gpu.streams[self.ptr] = self
         self._waiting: list[Callable[[], None]] = []
-        self._captured: list[Callable[[], None]] | None = None
+        self.capture: Capture | None = None
+        self.tails: list[Node] = []
 
     def put(self, work: Callable[[], None]) -> None:
-        (self._waiting if self._captured is None else self._captured).append(work)
+        if self.capture is None:
+            self._waiting.append(work)
+        else:
+            node = Node(work, self.tails)
+            self.capture.nodes.append(node)
+            self.tails = [node]
 
     def synchronize(self) -> None:
-        if self._captured is not None:
+        if self.capture is not None:
             raise FaultError("cudaErrorStreamCaptureUnsupported")
         waiting, self._waiting = self._waiting, []
         for work in waiting:
             work()
 
+    def wait_event(self, event: Event) -> None:
+        """What follows comes behind the event; the stream becomes a part of its graph."""
+        assert event.capture is not None, "only streams that are captured wait for each other"
+        if self.capture is None:
+            self.capture, self.tails = event.capture, []
+            self.capture.streams.append(self)
+        assert self.capture is event.capture
+        self.tails = [*self.tails, *event.tails]
+
     def begin_capture(self, mode: int) -> None:
-        if self._captured is not None:
+        if self.capture is not None:
             raise FaultError("cudaErrorIllegalState: the stream is capturing already")
         self._gpu.counts["captured"] += 1
         self._gpu.capturing = True
-        self._captured = []
+        self.capture, self.tails = Capture(self), []
 
     def end_capture(self) -> Any:
-        assert self._captured is not None
-        steps, self._captured, self._gpu.capturing = self._captured, None, False
+        capture, tails = self.capture, self.tails
+        assert capture is not None
+        self._gpu.capturing = False
+        for stream in capture.streams:
+            stream.capture, stream.tails = None, []
+        joined, waiting = set(), [*tails]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in joined:
+                joined.add(id(node))
+                waiting += node.before
+        if len(joined) < len(capture.nodes):
+            raise FaultError("cudaErrorStreamCaptureUnjoined")
+        self._gpu.counts["branched"] += len(capture.streams) > 1
+        steps = [node.work for node in capture.in_order()]
 
         def launch(stream: Stream) -> None:
             self._gpu.counts["replayed"] += 1
@@ -217,10 +274,15 @@ class Event:
 
     def __init__(self, disable_timing: bool) -> None:
         self.done = False
+        self.capture: Capture | None = None
+        self.tails: list[Node] = []
 
     def record(self, stream: Stream) -> None:
         self._stream = stream
-        stream.put(lambda: setattr(self, "done", True))
+        if stream.capture is not None:
+            self.capture, self.tails = stream.capture, stream.tails
+        else:
+            stream.put(lambda: setattr(self, "done", True))
 
     def synchronize(self) -> None:
         self._stream.synchronize()

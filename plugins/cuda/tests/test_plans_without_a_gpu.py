@@ -362,6 +362,7 @@ def test_an_interrupt_while_a_graph_is_captured(
 
 @pytest.mark.parametrize("when", ["at once", "in a graph"])
 def test_a_product_that_the_library_refuses(backend: HostBackend, when: str) -> None:
+    backend.tiles = False
     call = scaled(backend)
     wanted = call(1.0)
     backend.gpu.fails["cublasGemmStridedBatchedEx"] = 13

@@ -42,6 +42,7 @@ from ingle.tensor.memory import Label, Pool, pool_from_environment
 
 from . import cublas, nvml, peers
 from .attention import Attention
+from .branches import STREAMS
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
 from .cublas_lt import CublasLt
@@ -58,7 +59,7 @@ from .library_steps import WORKSPACE_ALIGNMENT
 from .memory import DeviceSource, speak_to
 from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
-from .tile_products import COUNTERS
+from .tile_products import COUNTER_BYTES
 
 _TO_HOST, _ON_DEVICE = 2, 3
 _GROUPS = 16
@@ -101,6 +102,7 @@ class CudaBackend(KernelBackend):
         joins: whether neighbouring launches of one flat kernel become one.
         overlaps: whether launches of a graph may begin while the one before them ends.
         tiles: whether small products in float32 are kernels of their own.
+        branches: whether kernels of a graph run side by side where none waits for another.
     """
 
     name = "cuda"
@@ -118,6 +120,7 @@ class CudaBackend(KernelBackend):
         self.rates = gpu_rates(limits)
         self.graphs = settings.switch("INGLE_CUDA_GRAPHS", True)
         self.joins = settings.switch("INGLE_CUDA_JOINED", True)
+        self.branches = settings.switch("INGLE_CUDA_BRANCHES", True)
         overlaps = settings.switch("INGLE_CUDA_OVERLAP", True)
         self.overlaps = overlaps and can_overlap(limits.architecture)
         self._tensor_float = settings.switch("INGLE_CUDA_TF32", False)
@@ -148,6 +151,7 @@ class CudaBackend(KernelBackend):
             offers += [DecodeAttention(self), FlashAttention(self)]
         self.offers = tuple(offers)
         self._capture: Any = None
+        self._beside: list[Any] = []
         self._library: cublas.Cublas | None = None
         self._adding: CublasLt | None = None
         self._workspace: Held | None = None
@@ -407,7 +411,7 @@ class CudaBackend(KernelBackend):
     def counters(self) -> int:
         """The address of zeros, which kernels that count their blocks leave as they were."""
         if self._counters is None:
-            zeros = np.zeros(COUNTERS, np.uint32)
+            zeros = np.zeros(STREAMS * COUNTER_BYTES, np.uint8)
             self._counters = self.allocate(zeros.nbytes)
             self.write(self._counters.address, zeros)
         return self._counters.address
@@ -419,6 +423,20 @@ class CudaBackend(KernelBackend):
         if self._capture is None:
             self._capture = self._cupy.cuda.Stream(non_blocking=True)
         return self._capture
+
+    def streams_beside(self, count: int) -> list[Any]:
+        """Streams that are captured with the one for making graphs."""
+        missing = range(count - len(self._beside))
+        self._beside += [self._cupy.cuda.Stream(non_blocking=True) for _ in missing]
+        return self._beside[:count]
+
+    def forget_streams_beside(self) -> None:
+        """Has new ones made, where a capture that failed may have left them in it."""
+        self._beside = []
+
+    def event(self) -> Any:
+        """A place in a stream, for others to wait for."""
+        return self._cupy.cuda.Event(disable_timing=True)
 
     def enter(self) -> None:
         """Makes this the GPU that the thread speaks to."""

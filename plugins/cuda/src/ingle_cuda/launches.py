@@ -12,17 +12,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import DonationState, Launch
 from ingle.fusion.device.executables import bits_of_number
 
+from .branches import STREAMS, AnyStep, Footprints, SeveralStreams
 from .buffer_uses import BufferUse, buffer_uses
+from .cublas_lt import ALIGNED
 from .errors import told
 from .joined import JoinedStep, with_joined
 from .library_steps import LibraryStep, ShiftedInputs
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
-from .step_builder import SCRATCH, KernelStep, ProductStep, Step, StepBuilder
+from .step_builder import PARTS, SCRATCH, KernelStep, ProductStep, Step, StepBuilder
+from .tile_products import COUNTER_BYTES
 from .wandering_inputs import WanderingInputs
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ _WORTH_A_GRAPH = 3
 _WORTH_OVERLAP = 100
 """Launches from which on it pays to begin each while the one before it ends: a graph of few takes
 longer to launch so than it gains."""
+_WORTH_BRANCHES, _MOST_BRANCHED = 8, 1024
+"""Launches of a graph of several streams: fewer take longer to launch so than they gain, and to
+find out what meets what among more takes longer than they do."""
 _GRAPHS = 8
 """Graphs that are kept of an executable, one for each memory that it runs on."""
 _SEEN = 64
@@ -50,12 +56,25 @@ def executable(
     """
     builder = StepBuilder(backend)
     parts = [builder.steps_of(launch) for launch in launches]
-    runs: list[Step | JoinedStep] = [step for part in parts for step in part]
+    runs: list[AnyStep] = [step for part in parts for step in part]
     if backend.joins:
         runs = with_joined(backend, launches, parts)
     return Executable(
-        backend, parts, runs, scalars, builder.scratch, builder.counts, buffer_uses(launches)
-    )
+        backend, parts, runs, scalars, Memory(builder.scratch, builder.partial),
+        buffer_uses(launches), Footprints(launches, parts, runs),
+    )  # fmt: skip
+
+
+class Memory(NamedTuple):
+    """What steps need besides a plan's buffers.
+
+    Attributes:
+        scratch: bytes that they share.
+        partial: bytes that each has to itself while it runs.
+    """
+
+    scratch: int
+    partial: int
 
 
 class Executable:
@@ -66,9 +85,9 @@ class Executable:
         parts: the steps of each launch.
         runs: the steps as they run, several of them joined perhaps.
         scalars: the dtypes of the plan's scalars.
-        scratch: bytes of scratch memory.
-        counts: whether a step counts blocks.
+        memory: what they need besides.
         uses: how the steps use each buffer.
+        footprints: what they touch.
     """
 
     prepacks: tuple[int, ...] = ()
@@ -76,13 +95,15 @@ class Executable:
     long = False
 
     def __init__(
-        self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[Step | JoinedStep],
-        scalars: Sequence[str], scratch: int, counts: bool, uses: Mapping[int, BufferUse],
+        self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[AnyStep],
+        scalars: Sequence[str], memory: Memory, uses: Mapping[int, BufferUse],
+        footprints: Footprints,
     ) -> None:  # fmt: skip
         self._backend = backend
         self._dtypes = list(scalars)
-        self._scratch = scratch
-        self._counts = counts
+        self._scratch = -(-memory.scratch // ALIGNED) * ALIGNED
+        self._partial = memory.partial
+        self._footprints = footprints
         self._parts = parts
         self._steps = [step for part in parts for step in part]
         self._runs = runs
@@ -130,8 +151,10 @@ class Executable:
     def _buffers(self, addresses: Sequence[int]) -> tuple[int, ...]:
         """The addresses of the plan's buffers, and of those that stand behind."""
         backend = self._backend
-        counters = backend.counters() if self._counts else 0
-        return (*addresses, counters, backend.scratch(self._scratch) if self._scratch else 0)
+        counters = backend.counters() if self._partial else 0
+        nbytes = self._scratch + STREAMS * self._partial
+        scratch = backend.scratch(nbytes) if nbytes else 0
+        return (*addresses, scratch + self._scratch, counters, scratch)
 
     def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
         """The graph for this memory, if it was seen before.
@@ -159,14 +182,13 @@ class Executable:
         stream = self._backend.capturing()
         try:
             stream.begin_capture(1)  # of this thread alone
-            at = 0 if self._table is None else self._table.address
-            for step in self._runs:
-                at = self._put(step, buffers, None, stream, at)
+            self._capture(buffers, stream)
         except BaseException:
             # Without an end, this thread could neither capture nor allocate any more; what the
             # end itself says of an incomplete graph is nothing new.
             with suppress(RuntimeError):
                 stream.end_capture()
+            self._backend.forget_streams_beside()
             raise
         graph = stream.end_capture()
         self._graphs[buffers] = graph
@@ -174,19 +196,45 @@ class Executable:
             self._graphs.popitem(last=False)
         return graph
 
+    def _capture(self, buffers: tuple[int, ...], stream: Any) -> None:
+        """Puts all steps into a stream that is captured, and into others beside it where several
+        may run at a time."""
+        at = 0 if self._table is None else self._table.address
+        branches = None
+        if self._backend.branches and _WORTH_BRANCHES <= len(self._runs) <= _MOST_BRANCHED:
+            branches = self._footprints.branches(buffers, self._scratch)
+        if branches is None:
+            for step in self._runs:
+                at = self._put(step, buffers, None, stream, at)
+            return
+        several = SeveralStreams(self._backend, stream, branches)
+        for number, (step, branch) in enumerate(zip(self._runs, branches, strict=True)):
+            own = several.before(number)
+            places = self._of_stream(buffers, branch.stream)
+            at = self._put(step, places, None, own, at, follows=not branch.waits)
+            several.after(number)
+        several.join()
+
+    def _of_stream(self, buffers: tuple[int, ...], number: int) -> tuple[int, ...]:
+        """The buffers of steps in one of several streams, whose kernels run beside others'."""
+        parts, counters, scratch = buffers[PARTS:]
+        counters += number * COUNTER_BYTES
+        return (*buffers[:PARTS], parts + number * self._partial, counters, scratch)
+
     def _put(
-        self, step: Step | JoinedStep, buffers: Sequence[int], numbers: dict[int, int] | None,
-        stream: Any, table: int = 0,
+        self, step: AnyStep, buffers: Sequence[int], numbers: dict[int, int] | None,
+        stream: Any, table: int = 0, follows: bool = True,
     ) -> int:  # fmt: skip
         """Puts a step into a stream.
 
         Args:
             numbers: the plan's scalars; None where kernels read them at `table`.
+            follows: whether it waits for nothing but the step before it in the stream.
 
         Returns:
             Where the next step's scalars lie.
         """
-        overlap = numbers is None and self._overlaps
+        overlap = numbers is None and self._overlaps and follows
         if isinstance(step, JoinedStep):
             if any(one.is_idle(buffers) for one in step.steps) or not step.is_apart(buffers):
                 for one in step.steps:

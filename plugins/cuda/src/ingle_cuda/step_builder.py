@@ -34,9 +34,9 @@ from .tile_products import TileLaunch, tile_launch
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
-SCRATCH, COUNTERS, ARENA = -1, -2, 0
-"""Numbers of buffers: of the two behind those of the plan, the second of which is all zeros
-between kernels, and of what only the plan's kernels use."""
+SCRATCH, COUNTERS, PARTS, ARENA = -1, -2, -3, 0
+"""Numbers of buffers: of the three behind those of the plan, and of what only its kernels use. The
+second of the former is all zeros between kernels; the third is a kernel's own while it runs."""
 _NEST = "nest"
 """The name of kernels that are nests."""
 
@@ -103,13 +103,14 @@ class StepBuilder:
 
     Attributes:
         scratch: bytes of scratch memory that the steps share.
-        counts: whether one of them counts blocks.
+        partial: bytes of memory that one of them has while it runs; where there are any, it counts
+            blocks, too.
     """
 
     def __init__(self, backend: CudaBackend) -> None:
         self._backend = backend
         self.scratch = 0
-        self.counts = False
+        self.partial = 0
         self._copied: dict[Any, tuple[int, int]] = {}
 
     def steps_of(self, launch: Launch) -> list[Step]:
@@ -256,9 +257,8 @@ class StepBuilder:
         """The kernel of a product and what follows it."""
         places = [(p.buffer, p.offset) for p in launch.pointers]
         if tile.partial:
-            places += [(SCRATCH, 0), (COUNTERS, 0)]
-            self.scratch = max(self.scratch, tile.partial)
-            self.counts = True
+            places += [(PARTS, 0), (COUNTERS, 0)]
+            self.partial = max(self.partial, _aligned(tile.partial))
         return self._with_numbers(
             launch, tile.source, tile.name, places, tile.nest_numbers, launch.scalars, (0,),
             tile.own, Grid(tile.blocks, tile.threads, 1),

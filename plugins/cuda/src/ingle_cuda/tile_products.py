@@ -36,6 +36,7 @@ _WHOLE = (4, 4)
 """The tile by which pieces are counted, whatever tile is taken."""
 COUNTERS = 1 << 10
 """Tiles whose blocks are counted, at most: four times as many as are wanted."""
+COUNTER_BYTES = 4 * COUNTERS
 _LARGEST = (1 << 31) - 1
 
 
