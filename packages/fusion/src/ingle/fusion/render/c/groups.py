@@ -154,9 +154,11 @@ class _Columns(OuterNest):
 
     def _rows_at_once(self, number: int) -> int:
         """How many elements down a column a work item asks for before it computes with the first
-        one; 1 where stores might be to the same memory."""
+        one, and stores anything: an output may lie in the memory of an input, place by place."""
         stage, loads = self.stages[number], self._loads(number)
-        if stage.stores or not loads or any(i.name == "gather" for i in stage.code):
+        if not loads or any(i.name == "gather" for i in stage.code):
+            return 1
+        if stage.stores and not isinstance(stage.stage, Reduce):
             return 1
         # Sums of sums have few columns: nothing but a column's own loads is under way.
         is_alone = isinstance(stage.stage, Reduce) and stage.stage.reductions[0][0] == "totals"
