@@ -107,10 +107,7 @@ float expf(float); float logf(float); float fmaxf(float, float);
 #define __launch_bounds__(...)
 #define __syncthreads barrier_of_block
 #define __syncwarp barrier_of_block
-#define __threadfence()
 struct alignas(16) uint4 { unsigned x, y, z, w; };
-static unsigned atomicInc(unsigned *at, unsigned most)
-{ const unsigned old = *at; *at = old >= most ? 0 : old + 1; return old; }
 template <class T> static T min(T a, T b) { return a < b ? a : b; }
 template <class T> static T of_lane(T value, unsigned lane)
 {

@@ -86,6 +86,7 @@ class Cpu(NumpyBackend):
     aligns_rows = False
     folds = True
     joins_launches = False
+    calls_beside = 0
     joins_maps = True
     places_results = False
     rates = DESKTOP

@@ -42,7 +42,6 @@ from ingle.tensor.memory import Label, Pool, pool_from_environment
 
 from . import cublas, nvml, peers
 from .attention import Attention
-from .branches import STREAMS
 from .compiler import Kernel, machine_code
 from .convolution import Convolutions
 from .cublas_lt import CublasLt
@@ -59,7 +58,6 @@ from .library_steps import WORKSPACE_ALIGNMENT
 from .memory import DeviceSource, speak_to
 from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
-from .tile_products import COUNTER_BYTES
 
 _TO_HOST, _ON_DEVICE = 2, 3
 _GROUPS = 16
@@ -111,6 +109,7 @@ class CudaBackend(KernelBackend):
     splits_sums = True
     aligns_rows = True
     joins_launches = True
+    calls_beside = 6
     places_results = True
     joins_maps = True
 
@@ -154,10 +153,11 @@ class CudaBackend(KernelBackend):
         self._beside: list[Any] = []
         self._library: cublas.Cublas | None = None
         self._adding: CublasLt | None = None
-        self._workspace: Held | None = None
+        # Of the library, by the streams beside the one in order; 0 stands for that one and for
+        # what is captured in its place.
+        self._workspaces: dict[int, Held] = {}
         self._scratch: Held | None = None
         self._scratch_bytes = 0
-        self._counters: Held | None = None
 
     def memory(self) -> Pool:
         """The pool of the device's memory."""
@@ -377,11 +377,13 @@ class CudaBackend(KernelBackend):
         if self._library is None:
             self._open_library()
         assert self._library is not None
+        place = self._workspaces[stream.ptr if stream.ptr in self._workspaces else 0].address
         if added is None:
-            self._library.multiply(product, stream.ptr, a, b, out, row, steps)
+            given = place, _WORKSPACE
+            self._library.multiply(product, stream.ptr, a, b, out, row, steps, given)
         else:
             assert self._adding is not None, "adds_row() has opened it"
-            self._adding.multiply(product, stream.ptr, a, b, added, out, row)
+            self._adding.multiply(product, stream.ptr, a, b, added, out, row, place)
 
     def adds_row(self, product: cublas.Product, row: int) -> bool:
         """Whether a library adds one row to each of a product, whose rows lie so far apart."""
@@ -390,15 +392,14 @@ class CudaBackend(KernelBackend):
         self.enter()
         with self.lock, told(self.device, "a product was looked up"):
             if self._adding is None:
-                if self._workspace is None:
+                if self._library is None:
                     self._open_library()
-                assert self._workspace is not None
-                self._adding = CublasLt(self._workspace.address, _WORKSPACE)
+                self._adding = CublasLt(_WORKSPACE)
             return self._adding.knows(product, row)
 
     def _open_library(self) -> None:
-        self._workspace = self.allocate(_WORKSPACE)
-        self._library = cublas.Cublas(self._workspace.address, _WORKSPACE, self._tensor_float)
+        self._workspaces[0] = self.allocate(_WORKSPACE)
+        self._library = cublas.Cublas(self._tensor_float)
 
     def scratch(self, nbytes: int) -> int:
         """The address of memory that one launch writes and the next one reads."""
@@ -407,14 +408,6 @@ class CudaBackend(KernelBackend):
             self._scratch_bytes = nbytes
         assert self._scratch is not None
         return self._scratch.address
-
-    def counters(self) -> int:
-        """The address of zeros, which kernels that count their blocks leave as they were."""
-        if self._counters is None:
-            zeros = np.zeros(STREAMS * COUNTER_BYTES, np.uint8)
-            self._counters = self.allocate(zeros.nbytes)
-            self.write(self._counters.address, zeros)
-        return self._counters.address
 
     def capturing(self) -> Any:
         """A stream for making graphs; what this takes is opened before."""
@@ -425,13 +418,18 @@ class CudaBackend(KernelBackend):
         return self._capture
 
     def streams_beside(self, count: int) -> list[Any]:
-        """Streams that are captured with the one for making graphs."""
-        missing = range(count - len(self._beside))
-        self._beside += [self._cupy.cuda.Stream(non_blocking=True) for _ in missing]
+        """Streams that are captured with the one for making graphs, each with memory for the
+        library; they have to be there before a capture begins."""
+        while len(self._beside) < count:
+            stream = self._cupy.cuda.Stream(non_blocking=True)
+            self._workspaces[stream.ptr] = self.allocate(_WORKSPACE)
+            self._beside.append(stream)
         return self._beside[:count]
 
     def forget_streams_beside(self) -> None:
         """Has new ones made, where a capture that failed may have left them in it."""
+        for stream in self._beside:
+            del self._workspaces[stream.ptr]
         self._beside = []
 
     def event(self) -> Any:

@@ -20,7 +20,7 @@ from ingle.fusion.device.kernels import SIZES, ContractionCall, NestCall
 
 from .joined import JoinedStep
 from .library_steps import LibraryStep
-from .step_builder import ARENA, SCRATCH, KernelStep, ProductStep, Step
+from .step_builder import ARENA, SCRATCH, KernelStep, Step
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -30,8 +30,6 @@ STREAMS = 3
 """In which steps are captured."""
 _FAR = 1 << 62
 """Behind all memory of a GPU."""
-_WORKSPACE = -1
-"""The address that stands for the library's memory, which its products share."""
 _MOST_BYTES = 8 << 20
 """That steps touch in the mean: larger ones fill a GPU."""
 _A_WAIT = 0.25
@@ -114,28 +112,38 @@ def _span(sizes: Sequence[int], strides: Sequence[int], size: int) -> tuple[int,
     return size * sum(min(e, 0) for e in ends), size * (sum(max(e, 0) for e in ends) + 1)
 
 
-class Footprints:
-    """What each step of a plan touches.
+def footprints_of(
+    launches: Sequence[Launch], parts: Sequence[Sequence[Step]], runs: Sequence[AnyStep]
+) -> Footprints:
+    """What the steps of a plan touch.
 
     Args:
         launches, parts: the launches of the plan, and the steps of each.
         runs: the steps as they run.
     """
+    of_step = {
+        id(step): touches_of(launch)
+        for launch, part in zip(launches, parts, strict=True)
+        for step in part
+    }
+    touches = [
+        [touch for one in _members(step) for touch in (*of_step[id(one)], *_workspace(one))]
+        for step in runs
+    ]
+    return Footprints(touches, [_uses_scratch(step) for step in runs])
 
-    def __init__(
-        self, launches: Sequence[Launch], parts: Sequence[Sequence[Step]],
-        runs: Sequence[AnyStep],
-    ) -> None:  # fmt: skip
-        of_step = {
-            id(step): touches_of(launch)
-            for launch, part in zip(launches, parts, strict=True)
-            for step in part
-        }
-        self._runs = runs
-        self._touches = [
-            [touch for one in _members(step) for touch in of_step[id(one)]] for step in runs
-        ]
-        self._shares = [_shared_memory(step) for step in runs]
+
+class Footprints:
+    """What each step of a plan touches; made by `footprints_of`.
+
+    Args:
+        touches: of a plan's buffers.
+        shares: whether it uses the scratch memory that all share.
+    """
+
+    def __init__(self, touches: Sequence[Sequence[Touch]], shares: Sequence[bool]) -> None:
+        self._touches = touches
+        self._shares = shares
 
     def branches(self, buffers: Sequence[int], scratch: int) -> list[Branch] | None:
         """In which stream each step is captured; None where one is enough.
@@ -145,14 +153,12 @@ class Footprints:
             scratch: bytes of scratch memory.
         """
         touched = []
-        for touches, (workspace, scratches) in zip(self._touches, self._shares, strict=True):
+        for touches, shares in zip(self._touches, self._shares, strict=True):
             here = [
                 (buffers[t.buffer] + t.first, buffers[t.buffer] + t.last, t.written)
                 for t in touches
             ]
-            if workspace:
-                here.append((_WORKSPACE, _WORKSPACE + 1, True))
-            if scratches:
+            if shares:
                 here.append((buffers[SCRATCH], buffers[SCRATCH] + scratch, True))
             touched.append(here)
         sizes = [min(last - first, _MOST_BYTES * 8) for here in touched for first, last, _ in here]
@@ -166,18 +172,22 @@ def _members(step: AnyStep) -> Sequence[Step]:
     return step.steps if isinstance(step, JoinedStep) else (step,)
 
 
-def _shared_memory(step: AnyStep) -> tuple[bool, bool]:
-    """Whether a step uses the library's memory, and whether it uses the plan's scratch memory."""
-    members = _members(step)
-    workspace = any(isinstance(one, ProductStep) for one in members)
+def _workspace(step: Step) -> tuple[Touch, ...]:
+    """Where in the arena a library works."""
+    if not isinstance(step, LibraryStep) or step.workspace is None:
+        return ()
+    return (Touch(ARENA, step.workspace, step.workspace + step.plan.nbytes, True),)
+
+
+def _uses_scratch(step: AnyStep) -> bool:
     places: list[tuple[int, int]] = []
-    for one in members:
-        if isinstance(one, KernelStep):
-            places += one.pointers
-        elif isinstance(one, ProductStep):
-            places += (one.a, one.b, one.out)
-    library = any(isinstance(one, LibraryStep) for one in members)
-    return workspace, library or any(buffer == SCRATCH for buffer, _ in places)
+    for one in _members(step):
+        if isinstance(one, LibraryStep):
+            if one.workspace is None:
+                return True
+        else:
+            places += one.pointers if isinstance(one, KernelStep) else (one.a, one.b, one.out)
+    return any(buffer == SCRATCH for buffer, _ in places)
 
 
 def dependencies(touched: Sequence[Sequence[tuple[int, int, bool]]]) -> list[list[int]]:
@@ -252,25 +262,43 @@ def in_streams(needs: Sequence[Sequence[int]], streams: int) -> list[Branch]:
     return found
 
 
-class SeveralStreams:
-    """Streams beside one that is captured, all of which become one graph.
+def several_streams(
+    backend: CudaBackend, first: Any, branches: Sequence[Branch]
+) -> SeveralStreams:  # fmt: skip
+    """Streams that begin where one does that is captured.
 
     Args:
         backend: of the GPU.
         first: the stream that is captured.
         branches: where each step goes.
     """
+    count = 1 + max(branch.stream for branch in branches)
+    streams = [first, *backend.streams_beside(count - 1)]
+    start = backend.event()
+    start.record(first)
+    for stream in streams[1:]:
+        stream.wait_event(start)
+    return SeveralStreams(backend, streams, branches)
 
-    def __init__(self, backend: CudaBackend, first: Any, branches: Sequence[Branch]) -> None:
+
+class SeveralStreams:
+    """Streams beside one that is captured, all of which become one graph; made by
+    `several_streams`.
+
+    Args:
+        backend: of the GPU.
+        streams: the one that is captured, and the others.
+        branches: where each step goes.
+    """
+
+    def __init__(
+        self, backend: CudaBackend, streams: Sequence[Any], branches: Sequence[Branch]
+    ) -> None:
         self._backend = backend
         self._branches = branches
-        count = 1 + max(branch.stream for branch in branches)
-        self._streams = [first, *backend.streams_beside(count - 1)]
+        self._streams = streams
         self._awaited = {n for branch in branches for n in branch.waits}
         self._reached: dict[int, Any] = {}
-        start = self._event(0)
-        for stream in self._streams[1:]:
-            stream.wait_event(start)
 
     def before(self, number: int) -> Any:
         """The stream of a step, which waits there for others."""

@@ -108,11 +108,10 @@ def product_of(call: ContractionCall, result: str) -> Product:
 class Cublas:
     """A handle of the library, whose products go to a stream."""
 
-    def __init__(self, workspace: int, nbytes: int, tensor_float: bool) -> None:
+    def __init__(self, tensor_float: bool) -> None:
         self._library = library("cublas")
         self._handle = ctypes.c_void_p()
         self._check("cublasCreate_v2", ctypes.byref(self._handle))
-        self._workspace = (ctypes.c_void_p(workspace), ctypes.c_size_t(nbytes))
         self._stream = -1
         self._computes = {**_COMPUTES, "float32": _TENSOR_FLOAT if tensor_float else 68}
 
@@ -123,7 +122,7 @@ class Cublas:
 
     def multiply(
         self, product: Product, stream: int, a: int, b: int, out: int, row: int,
-        steps: tuple[int, ...],
+        steps: tuple[int, ...], workspace: tuple[int, int],
     ) -> None:  # fmt: skip
         """Puts a product into a stream.
 
@@ -131,10 +130,12 @@ class Cublas:
             a, b, out: addresses.
             row: elements of the result from one row to the next.
             steps: strides of the result along the batch.
+            workspace: the address and bytes of memory that it may use, always the stream's.
         """
         if stream != self._stream:  # which takes the workspace away
             self._check("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream))
-            self._check("cublasSetWorkspace_v2", self._handle, *self._workspace)
+            given = ctypes.c_void_p(workspace[0]), ctypes.c_size_t(workspace[1])
+            self._check("cublasSetWorkspace_v2", self._handle, *given)
             self._stream = stream
         computed = accumulator_dtype(product.dtype)
         kind = ctypes.c_double if computed == "float64" else ctypes.c_float

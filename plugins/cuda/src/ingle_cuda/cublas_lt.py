@@ -48,14 +48,14 @@ class CublasLt:
     """A handle of the library.
 
     Args:
-        workspace, nbytes: memory that it may use.
+        nbytes: of the memory that it may use.
     """
 
-    def __init__(self, workspace: int, nbytes: int) -> None:
+    def __init__(self, nbytes: int) -> None:
         self._library = library("cublasLt")
         self._handle = ctypes.c_void_p()
         self._check("cublasLtCreate", ctypes.byref(self._handle))
-        self._workspace, self._nbytes = ctypes.c_void_p(workspace), nbytes
+        self._nbytes = nbytes
         self._known: dict[tuple[Product, int, int], _Way | None] = {}
 
     def knows(self, product: Product, row: int) -> bool:
@@ -69,14 +69,16 @@ class CublasLt:
         return all(self._way(product, row, bytes_) is not None for bytes_ in (ALIGNED, least))
 
     def multiply(
-        self, product: Product, stream: int, a: int, b: int, added: int, out: int, row: int
-    ) -> None:
+        self, product: Product, stream: int, a: int, b: int, added: int, out: int, row: int,
+        workspace: int,
+    ) -> None:  # fmt: skip
         """Puts a product into a stream.
 
         Args:
             a, b, out: addresses.
             added: that of as many numbers as a row of the result has.
             row: elements of the result from one row to the next.
+            workspace: the address of memory that it may use.
         """
         begins = (a | b | added | out) % ALIGNED == 0
         way = self._way(product, row, ALIGNED if begins else SIZES[product.dtype])
@@ -87,7 +89,7 @@ class CublasLt:
         self._check(
             "cublasLtMatmul", self._handle, way.work, ctypes.byref(one), ctypes.c_void_p(b), way.b,
             ctypes.c_void_p(a), way.a, ctypes.byref(zero), ctypes.c_void_p(out), way.out,
-            ctypes.c_void_p(out), way.out, way.algorithm, self._workspace,
+            ctypes.c_void_p(out), way.out, way.algorithm, ctypes.c_void_p(workspace),
             ctypes.c_size_t(self._nbytes), ctypes.c_void_p(stream),
         )  # fmt: skip
 

@@ -12,20 +12,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ingle.fusion.device import DonationState, Launch
 from ingle.fusion.device.executables import bits_of_number
 
-from .branches import STREAMS, AnyStep, Footprints, SeveralStreams
+from .branches import AnyStep, Branch, Footprints, footprints_of, several_streams
 from .buffer_uses import BufferUse, buffer_uses
-from .cublas_lt import ALIGNED
 from .errors import told
 from .joined import JoinedStep, with_joined
 from .library_steps import LibraryStep, ShiftedInputs
 from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
-from .step_builder import PARTS, SCRATCH, KernelStep, ProductStep, Step, StepBuilder
-from .tile_products import COUNTER_BYTES
+from .step_builder import SCRATCH, KernelStep, ProductStep, Step, StepBuilder
 from .wandering_inputs import WanderingInputs
 
 if TYPE_CHECKING:
@@ -60,21 +58,9 @@ def executable(
     if backend.joins:
         runs = with_joined(backend, launches, parts)
     return Executable(
-        backend, parts, runs, scalars, Memory(builder.scratch, builder.partial),
-        buffer_uses(launches), Footprints(launches, parts, runs),
+        backend, parts, runs, scalars, builder.scratch, buffer_uses(launches),
+        footprints_of(launches, parts, runs),
     )  # fmt: skip
-
-
-class Memory(NamedTuple):
-    """What steps need besides a plan's buffers.
-
-    Attributes:
-        scratch: bytes that they share.
-        partial: bytes that each has to itself while it runs.
-    """
-
-    scratch: int
-    partial: int
 
 
 class Executable:
@@ -85,7 +71,7 @@ class Executable:
         parts: the steps of each launch.
         runs: the steps as they run, several of them joined perhaps.
         scalars: the dtypes of the plan's scalars.
-        memory: what they need besides.
+        scratch: bytes of scratch memory.
         uses: how the steps use each buffer.
         footprints: what they touch.
     """
@@ -96,13 +82,12 @@ class Executable:
 
     def __init__(
         self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[AnyStep],
-        scalars: Sequence[str], memory: Memory, uses: Mapping[int, BufferUse],
+        scalars: Sequence[str], scratch: int, uses: Mapping[int, BufferUse],
         footprints: Footprints,
     ) -> None:  # fmt: skip
         self._backend = backend
         self._dtypes = list(scalars)
-        self._scratch = -(-memory.scratch // ALIGNED) * ALIGNED
-        self._partial = memory.partial
+        self._scratch = scratch
         self._footprints = footprints
         self._parts = parts
         self._steps = [step for part in parts for step in part]
@@ -132,7 +117,8 @@ class Executable:
         backend = self._backend
         backend.enter()
         with backend.lock, told(backend.device, "a plan was run"):
-            buffers, held = self._shifted.straightened(backend, self._buffers(addresses))
+            scratch = backend.scratch(self._scratch) if self._scratch else 0
+            buffers, held = self._shifted.straightened(backend, (*addresses, scratch))
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
                 for step in self._runs:
@@ -147,14 +133,6 @@ class Executable:
                 donation.done = True
             launch(stream)
             del held
-
-    def _buffers(self, addresses: Sequence[int]) -> tuple[int, ...]:
-        """The addresses of the plan's buffers, and of those that stand behind."""
-        backend = self._backend
-        counters = backend.counters() if self._partial else 0
-        nbytes = self._scratch + STREAMS * self._partial
-        scratch = backend.scratch(nbytes) if nbytes else 0
-        return (*addresses, scratch + self._scratch, counters, scratch)
 
     def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
         """The graph for this memory, if it was seen before.
@@ -179,10 +157,10 @@ class Executable:
             return None
         if self._table is None and self._numbers:
             self._table = self._backend.allocate(8 * self._numbers)
-        stream = self._backend.capturing()
+        stream, branches = self._backend.capturing(), self._branches(buffers)
         try:
             stream.begin_capture(1)  # of this thread alone
-            self._capture(buffers, stream)
+            self._capture(buffers, stream, branches)
         except BaseException:
             # Without an end, this thread could neither capture nor allocate any more; what the
             # end itself says of an incomplete graph is nothing new.
@@ -196,45 +174,45 @@ class Executable:
             self._graphs.popitem(last=False)
         return graph
 
-    def _capture(self, buffers: tuple[int, ...], stream: Any) -> None:
+    def _branches(self, buffers: tuple[int, ...]) -> list[Branch] | None:
+        """In which streams steps are captured, which are opened; None if one is enough."""
+        if not (self._backend.branches and _WORTH_BRANCHES <= len(self._runs) <= _MOST_BRANCHED):
+            return None
+        found = self._footprints.branches(buffers, self._scratch)
+        if found is not None:
+            self._backend.streams_beside(max(branch.stream for branch in found))
+        return found
+
+    def _capture(
+        self, buffers: tuple[int, ...], stream: Any, branches: Sequence[Branch] | None
+    ) -> None:
         """Puts all steps into a stream that is captured, and into others beside it where several
         may run at a time."""
         at = 0 if self._table is None else self._table.address
-        branches = None
-        if self._backend.branches and _WORTH_BRANCHES <= len(self._runs) <= _MOST_BRANCHED:
-            branches = self._footprints.branches(buffers, self._scratch)
         if branches is None:
             for step in self._runs:
                 at = self._put(step, buffers, None, stream, at)
             return
-        several = SeveralStreams(self._backend, stream, branches)
-        for number, (step, branch) in enumerate(zip(self._runs, branches, strict=True)):
-            own = several.before(number)
-            places = self._of_stream(buffers, branch.stream)
-            at = self._put(step, places, None, own, at, follows=not branch.waits)
+        several = several_streams(self._backend, stream, branches)
+        for number, step in enumerate(self._runs):
+            at = self._put(step, buffers, None, several.before(number), at, overlaps=False)
             several.after(number)
         several.join()
 
-    def _of_stream(self, buffers: tuple[int, ...], number: int) -> tuple[int, ...]:
-        """The buffers of steps in one of several streams, whose kernels run beside others'."""
-        parts, counters, scratch = buffers[PARTS:]
-        counters += number * COUNTER_BYTES
-        return (*buffers[:PARTS], parts + number * self._partial, counters, scratch)
-
     def _put(
         self, step: AnyStep, buffers: Sequence[int], numbers: dict[int, int] | None,
-        stream: Any, table: int = 0, follows: bool = True,
+        stream: Any, table: int = 0, overlaps: bool = True,
     ) -> int:  # fmt: skip
         """Puts a step into a stream.
 
         Args:
             numbers: the plan's scalars; None where kernels read them at `table`.
-            follows: whether it waits for nothing but the step before it in the stream.
+            overlaps: whether it may begin while the step before it ends.
 
         Returns:
             Where the next step's scalars lie.
         """
-        overlap = numbers is None and self._overlaps and follows
+        overlap = numbers is None and self._overlaps and overlaps
         if isinstance(step, JoinedStep):
             if any(one.is_idle(buffers) for one in step.steps) or not step.is_apart(buffers):
                 for one in step.steps:
@@ -287,7 +265,7 @@ class Executable:
         backend, seconds = self._backend, []
         backend.enter()
         with backend.lock, told(backend.device, "a plan was profiled"):
-            buffers = self._buffers(addresses)
+            buffers = (*addresses, backend.scratch(self._scratch) if self._scratch else 0)
             for part in self._parts:
                 backend.synchronize()
                 start = time.perf_counter()

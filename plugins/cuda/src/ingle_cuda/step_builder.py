@@ -34,9 +34,8 @@ from .tile_products import TileLaunch, tile_launch
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
-SCRATCH, COUNTERS, PARTS, ARENA = -1, -2, -3, 0
-"""Numbers of buffers: of the three behind those of the plan, and of what only its kernels use. The
-second of the former is all zeros between kernels; the third is a kernel's own while it runs."""
+SCRATCH, ARENA = -1, 0
+"""Numbers of buffers: of the one behind those of the plan, and of what only its kernels use."""
 _NEST = "nest"
 """The name of kernels that are nests."""
 
@@ -103,14 +102,11 @@ class StepBuilder:
 
     Attributes:
         scratch: bytes of scratch memory that the steps share.
-        partial: bytes of memory that one of them has while it runs; where there are any, it counts
-            blocks, too.
     """
 
     def __init__(self, backend: CudaBackend) -> None:
         self._backend = backend
         self.scratch = 0
-        self.partial = 0
         self._copied: dict[Any, tuple[int, int]] = {}
 
     def steps_of(self, launch: Launch) -> list[Step]:
@@ -256,9 +252,6 @@ class StepBuilder:
     def _tile(self, launch: Launch, tile: TileLaunch) -> KernelStep:
         """The kernel of a product and what follows it."""
         places = [(p.buffer, p.offset) for p in launch.pointers]
-        if tile.partial:
-            places += [(PARTS, 0), (COUNTERS, 0)]
-            self.partial = max(self.partial, _aligned(tile.partial))
         return self._with_numbers(
             launch, tile.source, tile.name, places, tile.nest_numbers, launch.scalars, (0,),
             tile.own, Grid(tile.blocks, tile.threads, 1),

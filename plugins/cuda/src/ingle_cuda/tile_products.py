@@ -1,7 +1,10 @@
 """Which products in float32 kernels of our own compute, and how these are launched.
 
-For small matrices cuBLAS has kernels that leave most of a GPU idle, sums pieces of k in a second
-kernel, and what follows is a third. How the kernels compute them is told in `tile_products_source`.
+For small matrices cuBLAS's kernels leave much of a GPU idle, heads that have no one stride along a
+batch are launched one by one, and what follows is another kernel. How ours compute them is told in
+`tile_products_source`. The library keeps products of long sums and few tiles, which its kernels
+divide, and those that much memory is read behind, such as a weight's gradient with its update: a
+kernel of its own has more of that on its way.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from ingle.fusion.device.kernels import ContractionCall, epilogue_nest, epilogue
 from .tile_products_source import (
     ACROSS,
     BATCH,
-    DEEP,
     DOWN,
     NAME,
     THREADS,
@@ -28,15 +30,14 @@ _MOST = 1 << 28
 """Multiplications of a product; larger ones fill a GPU by the library's kernels."""
 _TILES = (8, 4), (4, 4), (2, 4), (2, 2)
 """Rows and columns of a thread: more of them read shared memory less, fewer make more tiles."""
-_WANTED = 132
-"""Blocks of a product whose k is divided into pieces: of a constant, since sums depend on it."""
-_FEWEST_DEEP = 128
-"""Places along k that a piece has at least."""
-_WHOLE = (4, 4)
-"""The tile by which pieces are counted, whatever tile is taken."""
-COUNTERS = 1 << 10
-"""Tiles whose blocks are counted, at most: four times as many as are wanted."""
-COUNTER_BYTES = 4 * COUNTERS
+_TALL = 128
+"""Places along k up to which a result may have few tiles."""
+_FEWEST = 128
+"""Tiles of a result whose sums are longer; of a constant, since sums depend on it."""
+_WHOLE = (2, 4)
+"""The tile by which these are counted, whatever tile is taken."""
+_MOST_READ = 1
+"""Operands of the result's size that may be read behind a product."""
 _LARGEST = (1 << 31) - 1
 
 
@@ -47,7 +48,6 @@ class TileLaunch(NamedTuple):
         source, name: of the kernel.
         nest_numbers, own: what it is given before and behind the scalars.
         blocks, threads: of the grid.
-        partial: bytes of memory for what pieces along k find; none if there is one piece.
     """
 
     source: str
@@ -56,7 +56,6 @@ class TileLaunch(NamedTuple):
     own: tuple[int, ...]
     blocks: int
     threads: int
-    partial: int
 
 
 def tile_launch(call: ContractionCall, processors: int) -> TileLaunch | None:
@@ -71,39 +70,47 @@ def tile_launch(call: ContractionCall, processors: int) -> TileLaunch | None:
         return None
     if len(call.batch) > BATCH or m * n * k * count > _MOST or max(m, n, k) > _LARGEST // 2:
         return None
-    pieces, deep = pieces_of(m, n, k, count)
-    rows, columns = _tile(m, n, count * pieces, processors)
+    if not (_is_cut(call) or (_is_wide(m, n, k, count) and _reads_little(call))):
+        return None
+    rows, columns = _tile(m, n, count, processors)
     down, across = -(-m // (rows * DOWN)), -(-n // (columns * ACROSS))
-    blocks = count * pieces * down * across
+    blocks = count * down * across
     if blocks > _LARGEST:
         return None
     a, b = call.a.strides, (*call.b.strides[:-2], *call.b.strides[:-3:-1])
     nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, _DTYPE)
     (a_along, a_vector), (b_along, b_vector) = _lying(a, m, k), _lying(b, n, k)
-    shape = TileShape(rows, columns, a_along, b_along, a_vector, b_vector, pieces > 1, nest)
+    shape = TileShape(rows, columns, a_along, b_along, a_vector, b_vector, nest)
     numbers = [*call.batch, m, n, *[0] * (len(call.batch) + 2)]
     for argument in call.operands:
         numbers += argument.strides
-    own = [m, n, k, down, across, pieces, deep, 0]
+    own = [m, n, k, down, across]
     for strides in (a, b):
         missing = BATCH + 2 - len(strides)
         own += [*strides[:-2], *[0] * missing, *strides[-2:]]
-    partial = 4 * blocks * rows * columns * THREADS if pieces > 1 else 0
-    assert pieces == 1 or count * down * across <= COUNTERS
-    return TileLaunch(source(shape), NAME, tuple(numbers), tuple(own), blocks, THREADS, partial)
+    return TileLaunch(source(shape), NAME, tuple(numbers), tuple(own), blocks, THREADS)
 
 
-def pieces_of(m: int, n: int, k: int, count: int) -> tuple[int, int]:
-    """Into how many pieces k is divided, and how many places each has; by sizes alone.
+def _is_cut(call: ContractionCall) -> bool:
+    """Whether the library would be called several times: a batch has no one stride."""
+    return sum(n > 1 for n in call.batch) > 1
 
-    >>> pieces_of(1024, 384, 128, 1), pieces_of(128, 128, 1024, 1)
-    ((1, 128), (8, 128))
+
+def _is_wide(m: int, n: int, k: int, count: int) -> bool:
+    """Whether a product has enough tiles, each of whose sums a block takes alone.
+
+    >>> _is_wide(1024, 384, 128, 1), _is_wide(384, 128, 1024, 1)
+    (True, False)
     """
     rows, columns = _WHOLE
     tiles = count * -(-m // (rows * DOWN)) * -(-n // (columns * ACROSS))
-    wanted = min(-(-_WANTED // tiles), k // _FEWEST_DEEP)
-    deep = -(-k // (max(wanted, 1) * DEEP)) * DEEP
-    return -(-k // deep), deep if k > deep else k
+    return k <= _TALL or tiles * _TALL >= _FEWEST * k
+
+
+def _reads_little(call: ContractionCall) -> bool:
+    """Whether what follows reads few operands of the result's size."""
+    read = [o for o in call.operands if not o.output and all(o.strides[-2:])]
+    return len(read) <= _MOST_READ
 
 
 def _tile(m: int, n: int, products: int, processors: int) -> tuple[int, int]:

@@ -6,9 +6,8 @@ thread has a few rows and columns of the tile in registers. A factor whose eleme
 along k stands in shared memory in rows, another one in columns, so that both are read and stored 16
 bytes at a time, from all banks.
 
-Where the result has few tiles and k is long, blocks take pieces of k, and the last of a tile's
-blocks to end adds what all of them have found, in order. So a sum has one order, which depends on
-the sizes of the product alone, not on the tile, on how factors lie, nor on what follows.
+A sum has one order, which depends on k alone, not on the tile, on how factors lie, nor on what
+follows.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ STAGES = 4
 """Parts in shared memory, on their way or there."""
 BATCH = 3
 """Axes along which there are products, at most."""
-OWN = 8 + 2 * (BATCH + 2)
+_SIZES = 5
+OWN = _SIZES + 2 * (BATCH + 2)
 """Numbers of a kernel of its own, behind those of its epilogue's nest: m, n, k, tiles along m and
-along n, pieces of k, places of a piece, a number that is not used; then strides of both factors,
-along the batch, m or n, and k."""
+along n; then strides of both factors, along the batch, m or n, and k."""
 
 
 _BRING = f"""\
@@ -80,7 +79,6 @@ class TileShape(NamedTuple):
         rows, columns: of a thread.
         a_along, b_along: whether the elements of a factor that lie side by side follow k.
         a_vector, b_vector: how many of them are loaded at once: 4, 2 or 1.
-        pieces: whether there are several along k.
         nest: what follows; operand 0 is the sum.
     """
 
@@ -90,7 +88,6 @@ class TileShape(NamedTuple):
     b_along: bool
     a_vector: int
     b_vector: int
-    pieces: bool
     nest: Nest
 
 
@@ -141,8 +138,7 @@ class _Factor(NamedTuple):
 def source(shape: TileShape) -> str:
     """The kernel, for matrices of any sizes and strides.
 
-    Its pointers are both factors, the operands of the nest but the first, and with pieces the
-    memory for what these find and for how many of a tile's have ended, which is 0 before and after.
+    Its pointers are both factors, and the operands of the nest but the first.
     """
     a = _Factor("a", shape.rows * DOWN, shape.rows, DOWN, "ty", shape.a_along, shape.a_vector)
     b = _Factor(
@@ -151,7 +147,7 @@ def source(shape: TileShape) -> str:
     nest = shape.nest
     own = layout(nest).scalar(len(nest.scalars))
     count = len(nest.operands) + 1
-    struct = "\n".join(given_struct(count + 2 * shape.pieces, own + OWN))
+    struct = "\n".join(given_struct(count, own + OWN))
     axes = nest.outer - 1
     rest = "\n    ".join(
         f"const int64_t x{axis} = rest % (uint32_t)given.at[{axis}];\n    "
@@ -160,11 +156,11 @@ def source(shape: TileShape) -> str:
     )
     batch = [
         "".join(f" + x{axis} * own[{first + axis}]" for axis in range(axes))
-        for first in (8, 8 + BATCH + 2)
+        for first in (_SIZES, _SIZES + BATCH + 2)
     ]
     steps = [
         f"const int64_t {name}_line = own[{first + BATCH}], {name}_deep = own[{first + BATCH + 1}];"
-        for name, first in (("a", 8), ("b", 8 + BATCH + 2))
+        for name, first in (("a", _SIZES), ("b", _SIZES + BATCH + 2))
     ]
     place = "".join(f"x{axis}, " for axis in range(axes))
     return f"""{epilogue_functions(nest, struct)}
@@ -185,10 +181,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     rest /= (uint32_t)own[4];
     const int first_row = rest % (uint32_t)own[3] * {a.lines};
     rest /= (uint32_t)own[3];
-    const uint32_t piece = rest % (uint32_t)own[5];
-    rest /= (uint32_t)own[5];
     {rest}
-    const int begin = piece * (int)own[6], end = min(k, begin + (int)own[6]);
     {steps[0]}
     {steps[1]}
     const float *const a = (const float *)given.buffer[0]{batch[0]};
@@ -198,17 +191,17 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     float sum[{shape.rows}][{shape.columns}] = {{}};
     #pragma unroll
     for (int ahead = 0; ahead < {STAGES - 1}; ahead++) {{
-        {_brought(a, f"begin + ahead * {DEEP}", "ahead", "first_row", "m")}
-        {_brought(b, f"begin + ahead * {DEEP}", "ahead", "first_column", "n")}
+        {_brought(a, f"ahead * {DEEP}", "ahead", "first_row", "m")}
+        {_brought(b, f"ahead * {DEEP}", "ahead", "first_column", "n")}
         INGLE_PART_ENDS
     }}
     int now = 0;
     #pragma unroll 1
-    for (int at = begin; at < end; at += {DEEP}) {{
+    for (int at = 0; at < k; at += {DEEP}) {{
         INGLE_PART_IS_THERE
         __syncthreads();
         const int next = at + {(STAGES - 1) * DEEP}, place = (now + {STAGES - 1}) % {STAGES};
-        if (next < end) {{
+        if (next < k) {{
             {_brought(a, "next", "place", "first_row", "m")}
             {_brought(b, "next", "place", "first_column", "n")}
         }}
@@ -225,7 +218,6 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
         }}
         now = (now + 1) % {STAGES};
     }}
-    {_put_together(shape, count) if shape.pieces else ""}
     {EPILOGUE_FOUND} found[{shape.rows}][{shape.columns}];
     {_each(shape)} {{
         const int row = first_row + {a.line("r")}, column = first_column + {b.line("c")};
@@ -281,7 +273,7 @@ def _brought(factor: _Factor, begin: str, stage: str, first: str, count: str) ->
     return f"""#pragma unroll
     for (int u = 0; u < {factor.turns}; u++) {{
         const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
-        const bool there = {first} + line < {count} && {begin} + deep < end;
+        const bool there = {first} + line < {count} && {begin} + deep < k;
         const float *const from =
             {name} + ({first} + line) * {name}_line + ({begin} + deep) * {name}_deep;
         float *const to = &{name}_in[{stage}]{at};
@@ -312,34 +304,3 @@ def _reads(factor: _Factor) -> str:
             for (int v = 0; v < {vector}; v++)
                 {name}_here[l + v][d] = part.at[v];
         }}"""
-
-
-def _put_together(shape: TileShape, count: int) -> str:
-    """The last block of a tile adds what all of its pieces have found, in order."""
-    each = shape.rows * shape.columns
-    return f"""__shared__ bool is_last;
-    const uint32_t pieces = own[5], tiles = own[3] * own[4];
-    const uint32_t tile = blockIdx.x % tiles, product = blockIdx.x / tiles / pieces;
-    /* Volatile, since what other blocks have written is in no cache of this multiprocessor's. */
-    volatile float *const parts = (volatile float *)given.buffer[{count}]
-        + ((int64_t)product * pieces * tiles + tile) * {each * THREADS} + threadIdx.x;
-    const int64_t apart = (int64_t)tiles * {each * THREADS};
-    {_each(shape)}
-            parts[piece * apart + (r * {shape.columns} + c) * {THREADS}] = sum[r][c];
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        is_last = atomicInc(
-            (unsigned *)given.buffer[{count + 1}] + product * tiles + tile, pieces - 1
-        ) == pieces - 1;
-    __syncthreads();
-    if (!is_last)
-        return;
-    __threadfence();
-    {_each(shape)}
-            sum[r][c] = 0;
-    #pragma unroll 4
-    for (uint32_t p = 0; p < pieces; p++) {{
-        {_each(shape)}
-                sum[r][c] += parts[p * apart + (r * {shape.columns} + c) * {THREADS}];
-    }}"""

@@ -179,6 +179,7 @@ def _scheduled(
     schedule = laid_out(
         *device_calls(device, sequence), joins_launches=device.joins_launches,
         workspace=getattr(device, "workspace_of", None),
+        beside=device.calls_beside,
     )  # fmt: skip
     donations = donors(schedule, _pairs(device, graph), flags)
     schedule.steps = cut(schedule, donations, flags, waits=checks_of(device) is None)

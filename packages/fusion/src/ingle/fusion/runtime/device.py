@@ -140,6 +140,7 @@ class KernelDevice(Protocol):
         folds: whether it renders nests that add up windows, without which each tap is added by
             itself, and running sums that decay.
         joins_launches: whether its executables take neighbours of one small kernel in one launch.
+        calls_beside: so many calls behind one may run beside it, where their memory is apart.
         joins_maps: whether maps of equal loops that write parts of one value become one kernel.
         places_results: whether `launches_whole` looks at where results lie, and so is asked about
             those in parts of other values, too.
@@ -165,6 +166,7 @@ class KernelDevice(Protocol):
     aligns_rows: bool
     folds: bool
     joins_launches: bool
+    calls_beside: int
     joins_maps: bool
     places_results: bool
     rates: Rates

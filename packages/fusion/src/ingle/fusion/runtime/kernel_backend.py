@@ -87,6 +87,7 @@ class KernelBackend(EagerBackend):
     aligns_rows = False
     folds = False
     joins_launches = False
+    calls_beside = 0
     joins_maps = False
     places_results = False
     plan_store: PlanStore | None = None

@@ -93,6 +93,7 @@ class Schedule:
 def laid_out(
     sequence: KernelSequence, whole: Mapping[int, WholeCall] | None = None, *,
     joins_launches: bool = False, workspace: Callable[[WholeCall], int] | None = None,
+    beside: int = 0,
 ) -> Schedule:  # fmt: skip
     """The steps and their memory.
 
@@ -102,8 +103,10 @@ def laid_out(
         joins_launches: whether small values of neighbours of one nest get memory apart, so that
             these can be one launch.
         workspace: the bytes that an operation of the device's own takes while it runs.
+        beside: calls behind the last that needs a small value, during which nothing else gets its
+            memory, so that they can run beside that one.
     """
-    return _MemoryLayout(sequence, whole or {}, joins_launches, workspace).schedule()
+    return _MemoryLayout(sequence, whole or {}, joins_launches, workspace, beside).schedule()
 
 
 class _MemoryLayout:
@@ -112,6 +115,7 @@ class _MemoryLayout:
     def __init__(
         self, sequence: KernelSequence, whole: Mapping[int, WholeCall], joins_launches: bool,
         workspace: Callable[[WholeCall], int] | None,
+        beside: int,
     ) -> None:  # fmt: skip
         self._graph, self._views, calls, self._inline = sequence
         self._calls: list[Call | WholeCall | HostStep] = [
@@ -119,6 +123,7 @@ class _MemoryLayout:
         ]
         self._joins_launches = joins_launches
         self._workspace = workspace
+        self._beside = beside
         self._by_host = {
             result
             for call in self._calls
@@ -138,10 +143,11 @@ class _MemoryLayout:
         last: dict[int, int] = {}
         for at, (call, run) in enumerate(zip(calls, self._runs(), strict=True)):
             for root, output in self._touched(call):
-                begin, end = run if self._nbytes(root) <= MOST_BYTES else (at, at)
+                is_small = self._nbytes(root) <= MOST_BYTES
+                begin, end = run if is_small else (at, at)
                 if output:
                     first.setdefault(root, begin)
-                last[root] = end
+                last[root] = min(end + self._beside * is_small, len(calls) - 1)
         spans = [
             LiveBuffer(v, self._nbytes(v), at, last[v])
             for v, at in first.items()
