@@ -38,6 +38,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def synchronize(self) -> None: ...
 
+        def wait_event(self, event: Any) -> None: ...
+
         def begin_capture(self, mode: int) -> None:
             told["captured"] += 1
             self.before = told["launched"]

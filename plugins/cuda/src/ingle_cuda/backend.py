@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ from .decode_attention import DecodeAttention
 from .dependent_launches import can_overlap, launch_dependent
 from .devices import Limits
 from .errors import checked, told
+from .flags import TO_HOST, FlagReader
 from .flash_attention import FlashAttention
 from .kernel_offers import KernelOffer, Launches
 from .launches import Executable, executable
@@ -59,7 +59,7 @@ from .memory import DeviceSource, speak_to
 from .product_results import sums_are_short
 from .staging import TO_DEVICE, Staging
 
-_TO_HOST, _ON_DEVICE = 2, 3
+_ON_DEVICE = 3
 _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
 _WORKSPACE = 32 << 20
@@ -142,6 +142,7 @@ class CudaBackend(KernelBackend):
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._staging = Staging()
+        self._flags = FlagReader(device, self.enter)
         offers: list[Offer] = []
         if settings.switch("INGLE_CUDA_CUDNN", True):
             plans = Plans(self, self._tensor_float)
@@ -209,7 +210,7 @@ class CudaBackend(KernelBackend):
         self.enter()
         with told(self.device, f"{array.nbytes} bytes were read"):
             self._runtime.memcpyAsync(
-                _address(array), address, array.nbytes, _TO_HOST, self.stream.ptr
+                _address(array), address, array.nbytes, TO_HOST, self.stream.ptr
             )
             self.stream.synchronize()
 
@@ -217,23 +218,7 @@ class CudaBackend(KernelBackend):
         """Puts copies of flags into the stream, and returns what waits for these."""
         self.enter()
         with self.lock, told(self.device, "flags were read"):
-            ends = [0, *accumulate([math.prod(handle.shape) for handle in handles])]
-            memory = self._cupy.cuda.alloc_pinned_memory(ends[-1])
-            for (begin, end), handle in zip(pairwise(ends), handles, strict=True):
-                self._runtime.memcpyAsync(
-                    memory.ptr + begin, handle.address, end - begin, _TO_HOST, self.stream.ptr
-                )
-            done = self._cupy.cuda.Event(disable_timing=True)
-            done.record(self.stream)
-
-        def wait() -> Sequence[bool]:
-            self.enter()
-            with told(self.device, "flags were read"):
-                done.synchronize()
-            found = np.frombuffer(memory, np.uint8, ends[-1])
-            return [bool(found[begin:end].any()) for begin, end in pairwise(ends)]
-
-        return wait
+            return self._flags.begin(handles, self._cupy.cuda, self.stream)
 
     def stage(self, array: np.ndarray) -> Handle:
         """`upload` by way of memory that the GPU reads by itself; nobody waits for the copy."""
