@@ -55,7 +55,7 @@ def test_batches_of_any_strides(
 ) -> None:
     host = Host()
     monkeypatch.setattr(cublas, "library", lambda name: host)
-    made = cublas.Cublas(workspace=4096, nbytes=1 << 20, tensor_float=False)
+    made = cublas.Cublas(tensor_float=False)
     rng = np.random.default_rng(0)
     m, n, k = 5, 6, 7
     # Rows come before the batch, as where heads lie side by side.
@@ -72,6 +72,8 @@ def test_batches_of_any_strides(
     )  # fmt: skip
     *steps, row, _ = elements(shown)
     addresses = [x.__array_interface__["data"][0] for x in (a, b, out)]
-    made.multiply(product, 0, *addresses, row=row, steps=tuple(steps) or (0,))
+    made.multiply(
+        product, 0, *addresses, row=row, steps=tuple(steps) or (0,), workspace=(4096, 1 << 20)
+    )
     np.testing.assert_allclose(shown, a @ b, rtol=1e-5, atol=1e-5)
     assert host.counts == [max(batch, default=1)] * (int(np.prod(batch)) // max(batch, default=1))

@@ -58,10 +58,12 @@ def test_all_that_the_plugin_calls_has_a_name_there() -> None:
 def test_a_product_has_the_numbers_of_hipblas(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(cublas, "library", lambda name: rocm.Translated(library))
-    made = cublas.Cublas(workspace=4096, nbytes=1 << 20, tensor_float=True)
+    made = cublas.Cublas(tensor_float=True)
     rows = Operand(False, 7, False, (35,))
     product = Product((3,), 5, 6, 7, rows, Operand(True, 7, False, (42,)), "float32", "float32")
-    made.multiply(product, stream=9, a=256, b=512, out=1024, row=6, steps=(30,))
+    made.multiply(
+        product, stream=9, a=256, b=512, out=1024, row=6, steps=(30,), workspace=(4096, 1 << 20)
+    )
     names = [call[0] for call in library.calls]
     assert names == [
         "hipblasCreate", "hipblasSetStream", "hipblasSetWorkspace", "hipblasGemmStridedBatchedEx"
