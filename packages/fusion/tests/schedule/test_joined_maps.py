@@ -49,6 +49,11 @@ def even_and_odd(x: Any, cos: Any, sin: Any) -> Any:
     return it.reshape(it.stack([cos * 2.0, sin * sin], axis=-1), (cos.shape[0], -1))
 
 
+def copied_and_computed(x: Any, cos: Any, sin: Any) -> Any:
+    """Elements that take turns, of which one is copied as words of whatever dtype."""
+    return it.reshape(it.stack([cos, sin * sin], axis=-1), (cos.shape[0], -1))
+
+
 def in_squares(x: Any, cos: Any, sin: Any) -> Any:
     """Images twice as large, whose rows and columns take turns."""
     rows = [it.stack([cos * a, sin + a], axis=-1) for a in (2.0, 3.0)]
@@ -68,7 +73,7 @@ def in_turn(x: Any, cos: Any, sin: Any) -> Any:
 
 CASES = [
     (turned, 1), (turned_by_numbers, 1), (in_three, 1), (unequal, 2), (of_nothing_in_common, 2),
-    (in_turn, 0), (even_and_odd, 1), (in_squares, 1),
+    (in_turn, 0), (even_and_odd, 1), (in_squares, 1), (copied_and_computed, 0),
 ]  # fmt: skip
 
 
