@@ -59,6 +59,24 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_whole_array_is_a_row(device: Any) -> None:
+    """Chosen elements of many rows, and whether any choice is wrong: one row of many warps."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(4100, 7)).astype(np.float32)
+    chosen = rng.integers(-7, 7, size=(4100, 1))
+
+    def program(table: Any, chosen: Any) -> list[Any]:
+        found = it.take_along_axis(table, it.where(chosen < 0, chosen + 7, chosen), axis=-1)
+        return [found * 2.0, it.any(chosen > 6)]
+
+    given = [it.asarray(v, device="longgpu") for v in (table, chosen)]
+    sources = explain(compile(program), *given, source=True, runs=0).sources
+    assert any("of_blocks_bool" in source for source in sources)
+    found, wrong = compile(program)(*given)
+    np.testing.assert_array_equal(found.numpy(), 2 * np.take_along_axis(table, chosen % 7, -1))
+    assert not wrong.item()
+
+
 def test_nothing_is_lost_of_rows_with_what_is_no_number(device: Any) -> None:
     """NaN anywhere in a row makes its reductions NaN, and no others."""
     x = np.random.default_rng(0).normal(size=(3, 5000)).astype(np.float32)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...kernel.nest import Map, Nest, layout, units
+from ...kernel.nest import Nest, layout, units
 from ...kernel.validation import validate
 from . import elements
 from .block_vectors import block_vector_elements, block_vectors, threads_of_blocks
@@ -166,11 +166,11 @@ class OfWarp(Cuda):
 
 
 class OfLongRow(Cuda):
-    """Many warps take a row, and registers leave room for other rows."""
+    """Many warps take a row, and registers leave room for another: two rows of logits fit into the
+    cache of a multiprocessor, where the next stage finds them, and three do not."""
 
     def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
-        rows = 2 if any(isinstance(stage, Map) for stage in nest.stages) else 3
-        bound = f"__global__ void __launch_bounds__({MOST_THREADS}, {rows})"
+        bound = f"__global__ void __launch_bounds__({MOST_THREADS}, 2)"
         return [
             line.replace("__global__ void", bound) for line in super().opening(nest, name, ahead)
         ]

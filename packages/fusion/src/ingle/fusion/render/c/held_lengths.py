@@ -29,8 +29,9 @@ _COMBINES = frozenset({"sum", "max", "min", "any", "all"})
 _DTYPES = frozenset({"float32", "int32", "uint32", "bool"})
 
 
-def may_hold(nest: Nest) -> bool:
-    """Whether the rows of a nest, where their lengths suit, may be held in registers."""
+def may_hold(nest: Nest, gathers: bool = False) -> bool:
+    """Whether the rows of a nest, where their lengths suit, may be held in registers; with
+    `gathers`, but for what is read at places that are computed."""
     if nest.lanes != "inner" or nest.scattered or nest.ragged:
         return False
     if group_size(nest) != MOST or not any(isinstance(s, Reduce) for s in nest.stages):
@@ -40,7 +41,7 @@ def may_hold(nest: Nest) -> bool:
     stored: set[int] = set()
     for stage in nest.stages:
         for instruction in stage.code:
-            if instruction.name == "gather":
+            if instruction.name == "gather" and not gathers:
                 return False
             k = instruction.value
             if instruction.name == "load" and isinstance(k, int):

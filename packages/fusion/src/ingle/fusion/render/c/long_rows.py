@@ -44,7 +44,11 @@ _LONGEST_CODE = 160
 def long_blocks(nest: Nest, sizes: Sequence[int]) -> int:
     """For how many blocks of a row the kernel for a launch of these sizes has room; 0 if rows are
     taken in another way."""
-    if not may_hold(nest) or in_blocks(nest) or not SHARED < sizes[-1] <= _MOST_BLOCKS * WHOLE:
+    if (
+        not may_hold(nest, gathers=True)
+        or in_blocks(nest)
+        or not SHARED < sizes[-1] <= _MOST_BLOCKS * WHOLE
+    ):
         return 0
     if all(isinstance(s, Row) or adds_floats(s) for s in nest.stages):
         return 0  # a matrix times a vector, whose rows are read once
