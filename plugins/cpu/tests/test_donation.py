@@ -90,6 +90,11 @@ STEPS = {
         lambda w, x: w + w[[3, 0, 1] * 8] * x,
         False,
     ),
+    "beside what is gathered": (
+        lambda w, x: w * 0.5 + it.take(x, it.asarray([3, 0, 1] * 8), axis=0),
+        lambda w, x: w * 0.5 + x[[3, 0, 1] * 8],
+        True,
+    ),
 }
 
 

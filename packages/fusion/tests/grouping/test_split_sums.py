@@ -68,6 +68,12 @@ def test_bits(
         np.testing.assert_array_equal(one[1], two[1])
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_each_dtype_is_added_up_in_its_own(request: pytest.FixtureRequest, dtype: str) -> None:
+    """Halves in float32, and nothing else."""
+    test_bits(request, (256, 5), 0, dtype, keepdims=False)
+
+
 def test_of_a_norm_of_long_groups(splitting: list[Any]) -> None:
     """Whose sums keep their axes."""
     x = drawn((2, 8, 64, 64), "float32") / 1e6

@@ -61,6 +61,11 @@ def test_the_last_operation_goes_until_there_is_a_nest(refuse: Refuses) -> None:
     np.testing.assert_allclose(compile(three)(x).numpy(), np.exp(np.sin(np.cos(x.numpy()))), 1e-6)
 
 
+def test_two_operations_that_share_no_nest_have_one_each(refuse: Refuses) -> None:
+    refuse(lambda names: len(names) > 1)
+    assert planned(three, numbers(64)) == [("nest", (name,)) for name in ("cos", "sin", "exp")]
+
+
 def test_a_single_operation_is_left_to_the_device(refuse: Refuses) -> None:
     x = numbers(64)
     refuse(lambda names: "sin" in names)
