@@ -154,3 +154,16 @@ def test_a_capture_that_fails_leaves_no_stream_in_it(backend: HostBackend) -> No
     losses += [run(ids, ids).item() for _ in range(4)]
     assert losses[-1] < losses[0]
     assert backend.gpu.counts["branched"] > 0
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_a_chain_stays_in_one_stream(backend: HostBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branches, "_LONGEST", 0.1)
+    step, _ = training(PLAYED)
+    ids = it.asarray(np.arange(150) % 11, device=PLAYED)
+    run = compile(step)
+    for _ in range(4):
+        run(ids, ids).item()
+    assert backend.gpu.counts["replayed"] > 0
+    assert backend.gpu.counts["branched"] == 0

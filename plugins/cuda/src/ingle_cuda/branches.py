@@ -30,8 +30,11 @@ STREAMS = 3
 """In which steps are captured."""
 _FAR = 1 << 62
 """Behind all memory of a GPU."""
-_MOST_BYTES = 8 << 20
+_MOST_BYTES = 4 << 20
 """That steps touch in the mean: larger ones fill a GPU."""
+_LONGEST = 0.75
+"""The longest chain of steps that wait for each other, in all steps: where it is longer, kernels of
+one stream that begin while the one before them ends gain more."""
 _A_WAIT = 0.25
 """What it costs to wait for a step of another stream, in steps."""
 
@@ -164,8 +167,10 @@ class Footprints:
         sizes = [min(last - first, _MOST_BYTES * 8) for here in touched for first, last, _ in here]
         if sum(sizes) > _MOST_BYTES * len(touched):
             return None
-        found = in_streams(dependencies(touched), STREAMS)
-        return found if any(branch.stream for branch in found) else None
+        needs = dependencies(touched)
+        if _longest_chain(needs) > _LONGEST * len(needs):
+            return None
+        return in_streams(needs, STREAMS)
 
 
 def _members(step: AnyStep) -> Sequence[Step]:
@@ -216,6 +221,14 @@ def dependencies(touched: Sequence[Sequence[tuple[int, int, bool]]]) -> list[lis
             first[end], last[end], owner[end], written[end] = begin, behind, number, writes
             end += 1
     return found
+
+
+def _longest_chain(needs: Sequence[Sequence[int]]) -> int:
+    """How many steps wait for one another, at most."""
+    found: list[int] = []
+    for before in needs:
+        found.append(1 + max([found[n] for n in before], default=0))
+    return max(found, default=0)
 
 
 def in_streams(needs: Sequence[Sequence[int]], streams: int) -> list[Branch]:
