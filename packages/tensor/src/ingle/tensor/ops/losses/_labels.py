@@ -115,7 +115,7 @@ def _padded(name: str, labels: Tensor, counts: list[int], single: bool) -> Tenso
 
 def _checked_at_run(
     name: str, argument: str, handle: Handle, batch: int, least: int, most: int | None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     if not handle.dtype.is_integer:
         raise DTypeError(f"{name}: {argument} must be integers, got {handle.dtype}")
     if handle.shape != (batch,) and not (batch == 1 and handle.shape == ()):
