@@ -27,7 +27,7 @@ from ingle.fusion.device.kernels import (
 from ingle.tensor.errors import BackendError
 from ingle.testkit.bits import same_bits
 from ingle_cuda import compiler, libraries
-from ingle_cuda.tile_products import tile_launch
+from ingle_cuda.tile_products import reads_much, tile_launch
 from ingle_cuda.tile_products_source import TileShape, source
 
 PLAYED = "played"
@@ -85,14 +85,14 @@ def call(
 
 
 def test_what_the_library_keeps() -> None:
-    """Long sums of few tiles, large products, and those that much is read behind."""
+    """Long sums of few tiles, and large products, whatever follows."""
     assert tile_launch(call(1024, 384, 128), 132) is not None
     assert tile_launch(call(384, 128, 1024), 132) is None
-    assert tile_launch(call(84, 128, 1024, (2, 3)), 132) is not None  # three calls of it
     assert tile_launch(call(4096, 4096, 128), 132) is None
     assert tile_launch(call(1024, 384, 128, reads=3), 132) is not None  # rows, such as a bias
     assert tile_launch(call(1024, 384, 128, reads=1, row=384), 132) is not None
-    assert tile_launch(call(1024, 384, 128, reads=3, row=384), 132) is None
+    assert tile_launch(call(1024, 384, 128, reads=3, row=384), 132) is not None
+    assert [reads_much(call(8, 9, 9, reads=n, row=9)) for n in (1, 2)] == [False, True]
     found = [tile_launch(call(1024, n, 128), 132) for n in (16, 128, 1024)]
     assert [x and x.blocks for x in found] == [64, 256, 256]
 
@@ -212,3 +212,17 @@ def test_the_library_multiplies_where_it_is_asked_to(
     a, b = (it.asarray(x, device=PLAYED) for x in arrays((8, 12), (12, 9)))
     it.matmul(a, b).numpy()
     assert backend.gpu.counts["multiplied"] == 1
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_bits_do_not_depend_on_what_follows(backend: HostBackend) -> None:
+    """What reads much has a kernel of its own behind that of the product."""
+    a, b, c, d = arrays((20, 40), (40, 33), (20, 33), (20, 33))
+    there = [it.asarray(x, device=PLAYED) for x in (a, b, c, d)]
+    wanted = it.matmul(*there[:2]).numpy()
+    f = compile(lambda a, b, c, d: it.where(c > 9, d, it.matmul(a, b)))
+    launched = backend.gpu.counts["launched"]
+    assert same_bits(f(*there).numpy(), wanted)
+    assert backend.gpu.counts["launched"] == launched + 2
+    check(backend, lambda a, b, c, d: it.matmul(a, b) * c + d, a, b, c, d)

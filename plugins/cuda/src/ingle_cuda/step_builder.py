@@ -29,7 +29,7 @@ from .kernel_offers import SCRATCH as OF_LAUNCH
 from .kernel_offers import KernelLaunch, Launches
 from .library_steps import LibraryStep, library_step
 from .product_results import added_row, direct_result, dtype_of_sums
-from .tile_products import TileLaunch, tile_launch
+from .tile_products import reads_much, sums_of, tile_launch
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -220,9 +220,9 @@ class StepBuilder:
         if whole is not None:
             return whole
         if self._backend.tiles:
-            tile = tile_launch(call, self._backend.limits.processors)
-            if tile is not None:
-                return [self._tile(launch, tile)]
+            steps = self._tiles(launch, call)
+            if steps:
+                return steps
         result = direct_result(call)
         product = product_of(call, result or dtype_of_sums(call))
         places = [(p.buffer, p.offset) for p in launch.pointers]
@@ -249,13 +249,27 @@ class StepBuilder:
         self.scratch = max(self.scratch, used)
         return steps
 
-    def _tile(self, launch: Launch, tile: TileLaunch) -> KernelStep:
-        """The kernel of a product and what follows it."""
+    def _tiles(self, launch: Launch, call: ContractionCall) -> list[Step]:
+        """The kernel of a product and what follows it, which has one of its own where it reads
+        much; nothing where the library computes the product."""
+        alone = reads_much(call)
+        tile = tile_launch(sums_of(call) if alone else call, self._backend.limits.processors)
+        if tile is None:
+            return []
         places = [(p.buffer, p.offset) for p in launch.pointers]
-        return self._with_numbers(
-            launch, tile.source, tile.name, places, tile.nest_numbers, launch.scalars, (0,),
-            tile.own, Grid(tile.blocks, tile.threads, 1),
-        )  # fmt: skip
+        given = [*places[:2], (SCRATCH, 0)] if alone else places
+        scalars = () if alone else launch.scalars
+        found: list[Step] = [self._with_numbers(
+            launch, tile.source, tile.name, given, tile.nest_numbers, scalars, (0,), tile.own,
+            Grid(tile.blocks, tile.threads, 1),
+        )]  # fmt: skip
+        if alone:
+            sums = sums_of(call).operands[0].strides
+            count = math.prod((*call.batch, *call.sizes[:2]))
+            self.scratch = max(self.scratch, _aligned(count * SIZES[call.dtype]))
+            both = ((SCRATCH, 0), *places[2:])
+            found.append(self._epilogue(launch, call, call.dtype, both, sums[:-1]))
+        return found
 
     def _with_row(self, launch: Launch, call: ContractionCall) -> list[Step] | None:
         """The steps of a product to whose rows one is added, if the library does that as well."""

@@ -3,8 +3,9 @@
 For small matrices cuBLAS's kernels leave much of a GPU idle, heads that have no one stride along a
 batch are launched one by one, and what follows is another kernel. How ours compute them is told in
 `tile_products_source`. The library keeps products of long sums and few tiles, which its kernels
-divide, and those that much memory is read behind, such as a weight's gradient with its update: a
-kernel of its own has more of that on its way.
+divide. Who computes a product follows from its sizes alone, as its bits do: where much memory is
+read behind one, such as by a weight's update, that is a kernel of its own, which has more of it on
+its way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.fusion.device.kernels import ContractionCall, epilogue_nest, epilogue_of
+from ingle.fusion.device.kernels import (
+    Argument,
+    ContractionCall,
+    Instruction,
+    epilogue_nest,
+    epilogue_of,
+)
 
 from .tile_products_source import (
     ACROSS,
@@ -37,7 +44,7 @@ _FEWEST = 128
 _WHOLE = (2, 4)
 """The tile by which these are counted, whatever tile is taken."""
 _MOST_READ = 1
-"""Operands of the result's size that may be read behind a product."""
+"""Operands of the result's size that a product's own kernel reads behind it."""
 _LARGEST = (1 << 31) - 1
 
 
@@ -70,7 +77,7 @@ def tile_launch(call: ContractionCall, processors: int) -> TileLaunch | None:
         return None
     if len(call.batch) > BATCH or m * n * k * count > _MOST or max(m, n, k) > _LARGEST // 2:
         return None
-    if not (_is_cut(call) or (_is_wide(m, n, k, count) and _reads_little(call))):
+    if not _is_wide(m, n, k, count):
         return None
     rows, columns = _tile(m, n, count, processors)
     down, across = -(-m // (rows * DOWN)), -(-n // (columns * ACROSS))
@@ -91,11 +98,6 @@ def tile_launch(call: ContractionCall, processors: int) -> TileLaunch | None:
     return TileLaunch(source(shape), NAME, tuple(numbers), tuple(own), blocks, THREADS)
 
 
-def _is_cut(call: ContractionCall) -> bool:
-    """Whether the library would be called several times: a batch has no one stride."""
-    return sum(n > 1 for n in call.batch) > 1
-
-
 def _is_wide(m: int, n: int, k: int, count: int) -> bool:
     """Whether a product has enough tiles, each of whose sums a block takes alone.
 
@@ -107,10 +109,20 @@ def _is_wide(m: int, n: int, k: int, count: int) -> bool:
     return k <= _TALL or tiles * _TALL >= _FEWEST * k
 
 
-def _reads_little(call: ContractionCall) -> bool:
-    """Whether what follows reads few operands of the result's size."""
+def reads_much(call: ContractionCall) -> bool:
+    """Whether what follows a product reads several operands of the result's size."""
     read = [o for o in call.operands if not o.output and all(o.strides[-2:])]
-    return len(read) <= _MOST_READ
+    return len(read) > _MOST_READ
+
+
+def sums_of(call: ContractionCall) -> ContractionCall:
+    """The product alone, which stores its sums in order as its one operand."""
+    m, n, _ = call.sizes
+    steps = [m * n * math.prod(call.batch[axis + 1 :]) for axis in range(len(call.batch))]
+    return call._replace(
+        code=(Instruction("result", _DTYPE, (), (0, 0)),), dtypes=(_DTYPE,), stores=((0, 0),),
+        operands=(Argument(0, (*steps, n, 1), 0, True),), scalars=(), scalar_dtypes=(),
+    )  # fmt: skip
 
 
 def _tile(m: int, n: int, products: int, processors: int) -> tuple[int, int]:
