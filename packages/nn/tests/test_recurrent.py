@@ -97,6 +97,14 @@ def test_packed_sequences(name: str, enforce_sorted: bool) -> None:
         np.testing.assert_allclose(got, p.grad.numpy(), rtol=1e-8, atol=1e-12)
 
 
+def test_sequences_of_one_step_are_packed() -> None:
+    x = np.random.default_rng(0).normal(size=(1, 2, 3)).astype(np.float32)
+    packed = rnn.pack_padded_sequence(it.asarray(x), [1, 1])
+    theirs = TORCHS.pack_padded_sequence(torch.from_numpy(x), [1, 1])
+    np.testing.assert_array_equal(packed.data.numpy(), theirs.data.numpy())
+    assert list(packed.batch_sizes) == theirs.batch_sizes.tolist() == [2]
+
+
 def test_packing_and_padding() -> None:
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=(n, 2)) for n in (2, 4, 1)]
