@@ -228,9 +228,9 @@ class SentenceEncoder:
         )
         for i, row in enumerate(rows):
             tokens[i, : len(row)], mask[i, : len(row)] = row, True
-        found: np.ndarray = sentence_features(
-            self.model, it.asarray(tokens), it.asarray(mask)
-        ).numpy()
+        place = next(self.model.parameters()).raw.device
+        given = (it.asarray(array, device=place) for array in (tokens, mask))
+        found: np.ndarray = sentence_features(self.model, *given).numpy()
         return found
 
 

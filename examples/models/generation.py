@@ -166,10 +166,12 @@ class Steps:
             )
         rows = [p for p in prompts for _ in range(copies)]
         padding = [longest - len(p) for p in rows]
-        tokens = np.array([[0] * n + list(p) for n, p in zip(padding, rows, strict=True)], np.int32)
-        first = it.asarray(np.array(padding, np.int32)) if any(padding) else None
+        tokens = np.array([[0] * n + list(p) for n, p in zip(padding, rows, strict=True)])
         self.caches = model.caches(len(rows), longest + more)
-        self.scores = _scores(model(it.asarray(tokens), first, self.caches, last=True))
+        place = self.caches[0].keys.raw.device if self.caches else it.default_device()
+        self._device = place
+        first = self._placed(np.array(padding)) if any(padding) else None
+        self.scores = _scores(model(self._placed(tokens), first, self.caches, last=True))
 
         def step(following: Tensor) -> Tensor:
             return model(following, first, self.caches, last=True)
@@ -178,13 +180,18 @@ class Steps:
 
     def after(self, tokens: np.ndarray) -> np.ndarray:
         """Scores of what follows when each sequence goes on with its token."""
-        return _scores(self._step(it.asarray(tokens.astype(np.int32)[:, None])))
+        return _scores(self._step(self._placed(tokens[:, None])))
+
+    def _placed(self, numbers: np.ndarray) -> Tensor:
+        """Whole numbers on the model's device."""
+        found: Tensor = it.asarray(numbers.astype(np.int32), device=self._device)
+        return found
 
     def reorder(self, rows: np.ndarray) -> None:
         """Sequence i becomes what sequence `rows[i]` was."""
         if (rows == np.arange(len(rows))).all():
             return
-        order = it.asarray(rows.astype(np.int32))
+        order = self._placed(rows)
         with transaction(flush=False):
             for cache in self.caches:
                 cache.keys.value = it.take(cache.keys.raw, order, axis=0)

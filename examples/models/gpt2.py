@@ -81,10 +81,10 @@ class Trunk(nn.Module):
         self, tokens: Tensor, first: Tensor | None, caches: Sequence[nn.KVCache] | None
     ) -> Tensor:
         start = 0 if caches is None else caches[0].length.raw
-        x = self.wte(tokens) + self.wpe(positions(tokens.shape[1], start, first))
+        x = self.wte(tokens) + self.wpe(positions(tokens.shape[1], start, first, tokens.device))
         x = self.drop(x)
         room = None if caches is None else caches[0].max_len
-        seen = padding_mask(tokens.shape[1], start, room, first)
+        seen = padding_mask(tokens.shape[1], start, room, first, x.device)
         for i, block in enumerate(self.h):
             x = block(x, seen, None if caches is None else caches[i])
         out: Tensor = self.ln_f(x)

@@ -182,7 +182,7 @@ class Trunk(nn.Module):
         # Only distances count, so padded sequences may begin anywhere.
         turn = self.rotary(tokens.shape[1], start, x.device)
         room = None if caches is None else caches[0].max_len
-        seen = padding_mask(tokens.shape[1], start, room, first)
+        seen = padding_mask(tokens.shape[1], start, room, first, x.device)
         for i, layer in enumerate(self.layers):
             x = layer(x, turn, seen, None if caches is None else caches[i])
         out: Tensor = self.norm(x)

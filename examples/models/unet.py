@@ -24,7 +24,8 @@ class _Time(nn.Module):
     def forward(self, steps: Tensor) -> Tensor:
         half = self.linear_1.weight.shape[1] // 2
         dtype = self.linear_1.weight.dtype
-        rates = it.exp(it.arange(half, dtype="float32") * (-math.log(10_000) / half))
+        waves = it.arange(half, dtype="float32", device=steps.device)
+        rates = it.exp(waves * (-math.log(10_000) / half))
         angles = it.expand_dims(steps.astype("float32"), 1) * rates
         waves = it.concat([it.cos(angles), it.sin(angles)], axis=1).astype(dtype)
         out: Tensor = self.linear_2(it.silu(self.linear_1(waves)))

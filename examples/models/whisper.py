@@ -126,9 +126,9 @@ class TextDecoder(nn.Module):
     ) -> Tensor:  # fmt: skip
         start = 0 if caches is None else caches[0].length.raw
         room = None if caches is None else caches[0].max_len
-        places = positions(tokens.shape[1], start, first)
+        places = positions(tokens.shape[1], start, first, tokens.device)
         x = self.embed_tokens(tokens) + self.embed_positions(places)
-        seen = padding_mask(tokens.shape[1], start, room, first)
+        seen = padding_mask(tokens.shape[1], start, room, first, x.device)
         for i, layer in enumerate(self.layers):
             x = layer(x, heard[i], seen, None if caches is None else caches[i])
         out: Tensor = self.layer_norm(x)

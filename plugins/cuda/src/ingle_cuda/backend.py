@@ -83,7 +83,7 @@ def gpu_rates(limits: Limits) -> Rates:
     if not operations or not limits.bandwidth:
         return DESKTOP
     plain = max(1, round(PER_BYTE * limits.bandwidth / operations))
-    return Rates(limits.bandwidth, 2 * operations, plain, _ROOT * plain, _DEAR * plain)
+    return Rates(limits.bandwidth, 2 * operations, plain, _ROOT * plain, _DEAR * plain, widening=0)
 
 
 class CudaBackend(KernelBackend):

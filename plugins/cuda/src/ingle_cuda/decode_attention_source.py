@@ -106,7 +106,6 @@ static bool is_finite(float x) {{ return x - x == 0; }}
 extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const __grid_constant__ given_t given)
 {{
-    {AFTER_OTHERS}
     const int64_t *const at = given.at;
     __shared__ float shares[{WARPS}][{rows}][{WARP}], sums[{WARPS}][{rows}][{shape.columns}];
     __shared__ float tops[{WARPS}][{rows}], totals[{WARPS}][{rows}];
@@ -128,6 +127,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const {of.stored} *const key = (const {of.stored} *)given.buffer[1] + key_at;
     const {of.stored} *const value = (const {of.stored} *)given.buffer[2] + value_at;
     {result}
+    {AFTER_OTHERS}
     /* Which queries see the key of this thread, and what is added to their scores. */
     bool seen[{rows}];
     {f"float added[{rows}];" if shape.mask not in ("", "bool") else ""}

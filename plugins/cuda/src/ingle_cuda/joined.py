@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch
-from ingle.fusion.device.cuda import at_once, render_many
+from ingle.fusion.device.cuda import NEST, at_once, launches_beside, render_many
 from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
@@ -30,12 +30,14 @@ class JoinedStep(NamedTuple):
 
     Attributes:
         steps: what it is in the place of.
+        members: these as the joined kernel takes them.
         kernel: compiled, of all of them.
         places: how many launches it takes at most.
         spans: what each of the steps touches of its operands.
     """
 
     steps: tuple[KernelStep, ...]
+    members: tuple[KernelStep, ...]
     kernel: Any
     places: int
     spans: tuple[tuple[TouchedBytes, ...], ...]
@@ -48,7 +50,7 @@ class JoinedStep(NamedTuple):
 
     def together(self, given: Sequence[Any]) -> tuple[Any, int]:
         """The argument of the kernel, of those of the steps, and how many blocks it has."""
-        ends = list(accumulate([step.blocks for step in self.steps]))
+        ends = list(accumulate([step.blocks for step in self.members]))
         missing = self.places - len(given)
         size = self.places * (1 + len(given[0]))
         firsts = [0, *ends[:-1], *[_NEVER] * missing]
@@ -81,11 +83,14 @@ def _joined(
 ) -> JoinedStep | None:
     """The launches as one; None, with a warning, if their kernel cannot be compiled."""
     calls = [x.call for x in launches if isinstance(x.call, NestCall)]
-    # Some are of no elements, or of sizes for which there is another kernel.
-    if len(calls) != len(steps) or any(isinstance(step.source, str) for step in steps):
+    if len(calls) != len(steps):  # some are of no elements
         return None
+    members = _beside(backend, calls, steps)
+    if len({(step.source, step.threads) for step in members}) > 1:
+        return None  # they are of sizes for which there are several kernels
+    spans = tuple(spans_of(x.call, x.pointers) for x in launches if isinstance(x.call, NestCall))
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
-    source = render_many(calls[0].nest, MANY, places)
+    source = render_many(members[0].source, MANY, places, members[0].threads)
     try:
         kernel = compiled(backend, launches[0], source, MANY)
     except BackendError as error:
@@ -96,4 +101,23 @@ def _joined(
             stacklevel=2,
         )
         return None
-    return JoinedStep(tuple(steps), kernel, places, tuple([spans_of(call) for call in calls]))
+    return JoinedStep(tuple(steps), tuple(members), kernel, places, spans)
+
+
+def _beside(
+    backend: CudaBackend, calls: Sequence[NestCall], steps: list[KernelStep]
+) -> list[KernelStep]:
+    """The steps as of one source that suits all of them at the same time, if there is such."""
+    numbers = [[*call.sizes, *[s for of in call.strides for s in of]] for call in calls]
+    found = launches_beside(calls[0].nest, NEST, numbers, backend.limits.processors)
+    if found is None:
+        return steps
+    source, grids = found
+    made = []
+    for step, grid in zip(steps, grids, strict=True):
+        given = type(step.given).from_buffer_copy(step.given)
+        given[len(given) - 1] = grid.grain
+        made.append(step._replace(
+            given=given, blocks=grid.blocks, threads=grid.threads, source=source
+        ))  # fmt: skip
+    return made

@@ -219,11 +219,11 @@ class Executable:
                     table = self._put(one, buffers, numbers, stream, table)
                 return table
             given = []
-            for one in step.steps:
+            for one in step.members:
                 given.append(_argument(one, buffers, numbers, table))
                 table += 8 * one.numbers[1]
             whole, blocks = step.together(given)
-            threads = step.steps[0].threads
+            threads = step.members[0].threads
             self._backend.enqueue(step.kernel, whole, blocks, threads, stream, overlap)
             return table
         if isinstance(step, LibraryStep):

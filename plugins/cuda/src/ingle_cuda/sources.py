@@ -10,7 +10,7 @@ COPY = "ordered"
 NUMBERS = "numbers"
 PADDED = "padded"
 WINDOWS = "windows"
-NUMBERS_AT_ONCE = 256
+NUMBERS_AT_ONCE = 480
 """Numbers that one launch writes: a thread each, in what a kernel's argument may hold."""
 
 

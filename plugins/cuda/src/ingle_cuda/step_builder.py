@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
-from ingle.fusion.device.cuda import THREADS, Grid, for_scatter, launch_of
+from ingle.fusion.device.cuda import NEST, THREADS, Grid, for_scatter, launch_of
 from ingle.fusion.device.executables import compiled
 from ingle.fusion.device.kernels import (
     SIZES,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 SCRATCH, ARENA = -1, 0
 """Numbers of buffers: of the one behind those of the plan, and of what only its kernels use."""
-_NEST = "nest"
-"""The name of kernels that are nests."""
 
 
 class KernelStep(NamedTuple):
@@ -160,7 +158,8 @@ class StepBuilder:
         first = layout(nest).scalar(0)
         assert len(numbers) == first, (len(numbers), first)
         assert len(scalars) + len(fixed) == len(nest.scalars)
-        source, grid, taken = launch_of(nest, _NEST, numbers, self._backend.limits.processors)
+        processors = self._backend.limits.processors
+        source, grid, taken = launch_of(nest, NEST, numbers, processors)
         return self._kernel(
             launch, source or nest, pointers, numbers, scalars, fixed, grid, taken, is_copy(nest)
         )
@@ -171,7 +170,7 @@ class StepBuilder:
     ) -> list[Step]:  # fmt: skip
         """The kernels of a scatter whose updates are sorted; none where the nest's own does it."""
         steps: list[Step] = []
-        for one, grid in for_scatter(call.nest, _NEST, numbers):
+        for one, grid in for_scatter(call.nest, NEST, numbers):
             places = (*pointers[: one.own], *[(SCRATCH, at) for at in one.lists])
             scalars, fixed = (launch.scalars, call.fixed) if one.scalars else ((), ())
             self.scratch = max(self.scratch, one.scratch)
@@ -188,7 +187,7 @@ class StepBuilder:
         """A kernel of the argument that nests have."""
         own = 0, taken, grid.grain
         step = self._with_numbers(
-            launch, source, _NEST, pointers, numbers, scalars, fixed, own, grid
+            launch, source, NEST, pointers, numbers, scalars, fixed, own, grid
         )  # fmt: skip
         return step._replace(copies=copies)
 

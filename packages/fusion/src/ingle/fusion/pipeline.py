@@ -38,6 +38,7 @@ from .schedule.donation import cut, donors
 from .schedule.early_checks import with_early_checks
 from .schedule.joined_in_place import joined_in_place
 from .schedule.joined_maps import joined_maps
+from .schedule.neighbours import with_neighbours
 from .schedule.placed_results import device_calls
 from .schedule.schedule import KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
@@ -174,6 +175,7 @@ def _scheduled(
     if device.joins_maps:
         sequence = joined_maps(sequence)
     if device.joins_launches:
+        sequence = with_neighbours(sequence)
         sequence = side_by_side(sequence, {sequence.views.of(f).root for f in flags})
     sequence = with_early_checks(sequence, flags)
     schedule = laid_out(

@@ -134,11 +134,12 @@ class RNNBase(Module):
             raise ShapeError(f"{name}: the sequence of x has no steps, got shape {steps.shape}")
         state = self._first(hx, steps, batched)
         if sequence is not None and sequence.sorted_indices is not None and hx is not None:
-            state = tuple(it.take(s, it.asarray(sequence.sorted_indices), axis=1) for s in state)
+            order = it.asarray(sequence.sorted_indices, device=steps.device)
+            state = tuple(it.take(s, order, axis=1) for s in state)
         out, last = self._layers(steps, state, kept)
         if sequence is not None:
             if sequence.unsorted_indices is not None:
-                order = it.asarray(sequence.unsorted_indices)
+                order = it.asarray(sequence.unsorted_indices, device=steps.device)
                 last = tuple(it.take(s, order, axis=1) for s in last)
             return packed(out, sequence), self._last(last)
         if not batched:

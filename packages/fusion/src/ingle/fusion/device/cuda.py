@@ -12,6 +12,7 @@ True
 
 from ..render.c.block_vectors import sums_beside_maps as sums_beside_maps
 from ..render.c.cuda import AFTER_OTHERS as AFTER_OTHERS
+from ..render.c.cuda import NEST as NEST
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS
 from ..render.c.cuda import Grid as Grid
@@ -21,6 +22,7 @@ from ..render.c.cuda import for_scatter as for_scatter
 from ..render.c.cuda import for_strides as for_strides
 from ..render.c.cuda import given_struct as given_struct
 from ..render.c.cuda import launch_of as launch_of
+from ..render.c.cuda import launches_beside as launches_beside
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
 from ..render.c.cuda import rounded as rounded

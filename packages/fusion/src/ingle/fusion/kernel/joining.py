@@ -6,11 +6,16 @@ from .nest import Nest, Reduce, is_flat
 
 
 def joins(nest: Nest) -> bool:
-    """Whether launches of a nest may be joined: it is flat or adds up sums of blocks, and all that
-    it touches is known."""
+    """Whether launches of a nest may be joined: all that it writes is known."""
     gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
-    one = is_flat(nest) or _adds_up(nest)
-    return one and not gathers and all(o.row_base is None for o in nest.operands)
+    return not nest.scattered and not gathers
+
+
+def is_for_many(nest: Nest) -> bool:
+    """Whether a nest is of the kind of which plans have many launches that may come last: it is
+    flat or adds up sums of blocks."""
+    known = all(operand.row_base is None for operand in nest.operands)
+    return known and joins(nest) and (is_flat(nest) or _adds_up(nest))
 
 
 def _adds_up(nest: Nest) -> bool:

@@ -123,7 +123,7 @@ class Operands:
 
     def collect(self) -> None:
         """Finds every array that the group touches, since the axes depend on all of them."""
-        for position in self._group.nodes:
+        for position in self._in_order():
             for number, value in enumerate(self._graph.nodes[position].args):
                 view = self._views.of(value)
                 if self._graph.values[view.root].kind in ("scalar", "constant"):
@@ -144,6 +144,26 @@ class Operands:
         for value, position in self._node_of.items():
             if self.is_creation(position):
                 self._places.append(self.natural(value).strides)
+
+    def _in_order(self) -> list[int]:
+        """The group's nodes, each behind what it takes, in the order of arguments: kernels that
+        compute alike number their operands alike, whichever of them came first in the graph."""
+        nodes, found = self._graph.nodes, dict[int, None]()
+        for last in reversed(self._group.nodes):
+            waiting = [last]
+            while waiting:
+                position = waiting[-1]
+                if position in found:
+                    waiting.pop()
+                    continue
+                roots = [self._views.of(value).root for value in nodes[position].args]
+                takes = [self._node_of[root] for root in roots if root in self._node_of]
+                missing = [p for p in takes if p not in found and p != position]
+                if missing:
+                    waiting += reversed(missing)
+                else:
+                    found[waiting.pop()] = None
+        return list(found)
 
     def is_creation(self, position: int) -> bool:
         return self._graph.nodes[position].op.operation.traits.kind in ("creation", "random")

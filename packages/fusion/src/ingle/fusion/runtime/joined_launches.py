@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..kernel.code import SIZES
 from ..lowering.nests import NestCall
 from ..lowering.one_nest import end_of_run
-from .device import Launch
+from .device import BufferOffset, Launch
 
 _FAR = 1 << 62
 """Between two buffers whose addresses are not known yet."""
@@ -30,10 +30,22 @@ class TouchedBytes(NamedTuple):
     written: bool
 
 
-def spans_of(call: NestCall) -> tuple[TouchedBytes, ...]:
-    """What a call touches of each of its operands."""
+def spans_of(call: NestCall, places: Sequence[BufferOffset] = ()) -> tuple[TouchedBytes, ...]:
+    """What a call touches of each of its operands.
+
+    Args:
+        places: where these are. Of one whose rows begin at computed places all of its buffer
+            counts, or all memory where the buffer's size is not said.
+    """
     found = []
-    for operand, strides in zip(call.nest.operands, call.strides, strict=True):
+    for k, (operand, strides) in enumerate(zip(call.nest.operands, call.strides, strict=True)):
+        if operand.row_base is not None:
+            place = places[k] if places else BufferOffset(0, 0)
+            first, last = -place.offset, place.nbytes - place.offset
+            if not place.nbytes:
+                first, last = -_FAR, _FAR
+            found.append(TouchedBytes(first, last, operand.output))
+            continue
         ends = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
         size = SIZES[operand.dtype]
         first, last = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + 1
@@ -69,7 +81,8 @@ def apart_in_plan(launches: Sequence[Launch]) -> bool:
     """Whether launches of nests meet nowhere in the plan's buffers; they may share memory still,
     when it runs."""
     places = [[p.buffer * _FAR + p.offset for p in launch.pointers] for launch in launches]
-    return apart(places, [spans_of(x.call) for x in launches if isinstance(x.call, NestCall)])
+    nests = [(x.call, x.pointers) for x in launches if isinstance(x.call, NestCall)]
+    return apart(places, [spans_of(call, own) for call, own in nests])
 
 
 def neighbours(launches: Sequence[Launch], first: int, most: int) -> int:

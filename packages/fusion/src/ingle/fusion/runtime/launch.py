@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError
 
-from ..kernel.code import bits_of
+from ..kernel.code import INTEGERS, SIZES, bits_of
 from ..kernel.nest import Nest, layout, units
 from ..lowering.nests import NestCall
 from .device import Launch
@@ -139,7 +139,13 @@ def compiled(backend: KernelBackend, launch: Launch, source: Nest | str, name: s
         ) from error
 
 
+_ITSELF = {dtype: 1 << 8 * SIZES[dtype] - 1 for dtype in INTEGERS}
+"""By dtype, up to where a number from 0 on has the bits of the 64-bit integer."""
+
+
 def bits_of_number(value: Any, dtype: str) -> int:
     """A number's bits in a dtype, as the 64-bit integer that has them."""
+    if type(value) is int and dtype in _ITSELF and 0 <= value < _ITSELF[dtype]:
+        return value
     bits = bits_of(value, dtype)
     return bits - (1 << 64) if bits >> 63 else bits

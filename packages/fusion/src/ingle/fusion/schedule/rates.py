@@ -19,6 +19,7 @@ class Rates(NamedTuple):
         root: likewise for a division or a square root.
         dear: likewise for an exponential or another function that takes a polynomial; None where
             no such is computed twice, as on a processor with few lanes.
+        widening: likewise for a half that becomes a float32; None for as much as `plain`.
 
     >>> Rates(bandwidth=1e12, flops=1e13).seconds(nbytes=1e9, flops=1e9)
     0.001
@@ -29,6 +30,7 @@ class Rates(NamedTuple):
     plain: int = 8
     root: int = 64
     dear: int | None = None
+    widening: int | None = None
 
     def seconds(self, nbytes: float, flops: float) -> float:
         """What a kernel takes if memory and arithmetic keep each other waiting for nothing."""

@@ -13,7 +13,7 @@ from ..grouping.groups import MOST_NODES, Grouping
 from ..grouping.node_class import Role
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.broadcast_axes import GATHERED, alignment
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Node
 from ..ir.views import View, Views, long_axes, strides_of
 from ..kernel.code import HALVES
 from ..kernel.lowering import reduction_of
@@ -76,6 +76,7 @@ class Recomputation:
         self._liveness = liveness
         self._until = until
         self._costs = {"cheap": rates.plain, "root": rates.root}
+        self._widening = rates.plain if rates.widening is None else rates.widening
         self.repeats_what_is_dear = rates.dear is not None
         if rates.dear is not None:
             self._costs["expensive"] = rates.dear
@@ -170,13 +171,21 @@ class Recomputation:
         node = self._graph.nodes[position]
         if self._roles[position] != "map" or not self.repeats(node.op):
             return False
-        cost = self._costs[node.op.operation.traits.cost or ""]
+        traits = node.op.operation.traits
+        cost = self._widening if self._widens(node) else self._costs[traits.cost or ""]
         way.places[value] = places
         way.nodes.append(position)
         if len(way.nodes) == 1 and self._graph.values[value].is_half:
             cost += ROUNDED_LIKE * self._costs["cheap"]
         way.cost += cost * self._times(way.group, places)
         return all(self._operand(position, number, places, way) for number in range(len(node.args)))
+
+    def _widens(self, node: Node) -> bool:
+        """Whether a node makes a float32 of a half."""
+        graph = self._graph
+        if not node.op.operation.traits.laws.converts or not graph.values[node.args[0]].is_half:
+            return False
+        return graph.values[node.results[0]].aval.dtype.name == "float32"
 
     def _operand(self, position: int, number: int, places: Coordinates, way: Again) -> bool:
         """Finds an operand of what is computed again: a number, in a register, or in memory."""

@@ -184,10 +184,20 @@ class _MemoryLayout:
         found: list[tuple[int, int]] = []
         first = 0
         while first < len(self._calls):
-            end = end_of_run(self._calls, first) if self._joins_launches else first + 1
+            end = self._end_of_run(first) if self._joins_launches else first + 1
             found += [(first, end - 1)] * (end - first)
             first = end
         return found
+
+    def _end_of_run(self, first: int) -> int:
+        """Behind the last of the calls of one nest that read nothing that others of them write."""
+        written: set[int] = set()
+        for at in range(first, end_of_run(self._calls, first)):
+            roots = self._touched(self._calls[at])
+            if any(root in written for root, output in roots if not output):
+                return at
+            written.update([root for root, output in roots if output])
+        return max(at + 1, first + 1)
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 
-from ..kernel.joining import joins
+from ..kernel.joining import is_for_many
 from ..kernel.nest import Nest
 from ..lowering.nests import NestCall
 from .schedule import MOST_BYTES, Call, HostStep, KernelSequence, touched
@@ -62,7 +62,7 @@ def _late(sequence: KernelSequence, early: Container[int]) -> set[int]:
 
 
 def _is_small(sequence: KernelSequence, call: Call | HostStep) -> bool:
-    if not isinstance(call, NestCall) or not joins(call.nest):
+    if not isinstance(call, NestCall) or not is_for_many(call.nest):
         return False
     avals = [sequence.graph.values[a.root].aval for a in call.arguments]
     return all(math.prod(a.shape) * a.dtype.itemsize <= MOST_BYTES for a in avals)

@@ -21,12 +21,14 @@ from .group_scans import runs_alone
 from .groups import group_item, grouped, is_wide
 from .held import held
 from .held_lengths import ANY_LAUNCH, WARP, Holding, holding_for, may_hold, rows_at_once
+from .line_rows import Lines, line_rows, lines_of
 from .long_rows import MOST_THREADS, long_blocks, long_rows, threads_of_row
 from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
 from .shared_pieces import GROUP, shared_pieces, shares_pieces
 from .short_rows import Short, items_of, row_of_item, short_rows, short_rows_of
 from .sorted_scatter import ScatterLaunch, sorted_scatter
 from .source import rendered
+from .spread_rows import Spread, spread_of, spread_rows
 from .transposed import tiled
 from .vectors import VectorNest, vector_elements, vector_items
 from .warp_rows import takes_rows, warp_rows
@@ -77,10 +79,18 @@ static float widened_float16(uint16_t x)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define INGLE_AFTER_OTHERS \\
     asm volatile("griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;" ::: "memory")
-#define INGLE_COMES_SOON(line) asm volatile("prefetch.global.L2 [%0];" :: "l"(line))
 #else
 #define INGLE_AFTER_OTHERS
-#define INGLE_COMES_SOON(line)
+#endif
+#ifdef INGLE_MEMBER
+/* A function that a kernel of many launches calls for one of them, and a block of this one. */
+#define INGLE_KERNEL(name, bounds) \\
+    static __device__ void name(const given_t &given, const int64_t block)
+#define INGLE_BLOCK block
+#else
+#define INGLE_KERNEL(name, bounds) \\
+    extern "C" __global__ void bounds name(const __grid_constant__ given_t given)
+#define INGLE_BLOCK (int64_t)blockIdx.x
 #endif
 /* An output may lie in the memory of an input of another type, place by place. */
 #define INGLE_ALIAS __attribute__((__may_alias__))
@@ -102,11 +112,15 @@ class Cuda:
     """In CUDA's library they take 8 and some 25 instructions around the one for powers of two, with
     errors of at most 1 and 2 ulp; as polynomials alone 25 and 45."""
     lane = "threadIdx.x"
-    group = "(int64_t)blockIdx.x"
+    group = "INGLE_BLOCK"
     width = "blockDim.x"
     local = "__shared__"
     local_barrier = "__syncthreads();"
     barrier = "__syncthreads();"
+
+    def bounds(self, nest: Nest) -> str:
+        """How many threads a block may have, where that is more than registers are enough for."""
+        return ""
 
     def item(self, nest: Nest) -> str:
         """The number of what takes a range of units."""
@@ -117,16 +131,15 @@ class Cuda:
     def memory(self, k: int) -> str:
         return ""
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
         first = layout(nest).scalar(len(nest.scalars))
         begin, last, grain = (f"given.at[{first + n}]" for n in range(3))
         return [
             *given_struct(len(nest.operands), first + 3),
-            f'extern "C" __global__ void {name}(const __grid_constant__ given_t given)',
+            f"INGLE_KERNEL({name}, {self.bounds(nest)})",
             "{",
             f"    const int64_t begin = {begin} + {self.item(nest)} * {grain};",
             f"    const int64_t end = min(begin + {grain}, {last});",
-            *[f"    {line}" for line in ahead],
             f"    {AFTER_OTHERS}",
         ]
 
@@ -141,7 +154,7 @@ class Cuda:
         return f"(given.numbers ? given.numbers[{number}] : {at})"
 
 
-THREAD = "(blockIdx.x * (int64_t)blockDim.x + threadIdx.x)"
+THREAD = "(INGLE_BLOCK * blockDim.x + threadIdx.x)"
 """The number of a thread."""
 
 
@@ -169,11 +182,18 @@ class OfLongRow(Cuda):
     """Many warps take a row, and registers leave room for another: two rows of logits fit into the
     cache of a multiprocessor, where the next stage finds them, and three do not."""
 
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
-        bound = f"__global__ void __launch_bounds__({MOST_THREADS}, 2)"
-        return [
-            line.replace("__global__ void", bound) for line in super().opening(nest, name, ahead)
-        ]
+    def bounds(self, nest: Nest) -> str:
+        return f"__launch_bounds__({MOST_THREADS}, 2)"
+
+
+class OfFewRows(Cuda):
+    """So many threads take a row."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def bounds(self, nest: Nest) -> str:
+        return f"__launch_bounds__({self._threads})"
 
 
 class AlongRows(Cuda):
@@ -186,31 +206,12 @@ class AlongRows(Cuda):
         return row_of_vector(THREAD, self.argument(layout(nest).inner, nest), self._each)
 
 
-class Member(Cuda):
-    """A function that a kernel of many launches calls for one of them, instead of a kernel.
-
-    It takes the launch's argument, and the number of the block among the launch's own.
-    """
-
-    group = "block"
-
-    def item(self, nest: Nest) -> str:
-        if is_wide(nest):
-            return super().item(nest)
-        return "(block * (int64_t)blockDim.x + threadIdx.x)"
-
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
-        head = f"static __device__ void {name}(const given_t &given, const int64_t block)"
-        own = [line for line in super().opening(nest, name) if AFTER_OTHERS not in line]
-        return [head if "__global__" in line else line for line in own]
-
-
 CUDA = Cuda()
 OF_WARP = OfWarp()
 OF_LONG_ROW = OfLongRow()
 EACH = Alone(Short("row", 1))
-MEMBER = Member()
-MEMBER_NAME = "member"
+NEST = "nest"
+"""The name of kernels that are nests."""
 PARAMETERS = 4096
 """Bytes that a kernel's arguments may take on every GPU."""
 
@@ -242,7 +243,7 @@ def render(nest: Nest, name: str, holding: Holding = ANY_LAUNCH) -> str:
         return held(nest, name, CUDA, holding)
     if is_wide(nest):
         return grouped(nest, name, CUDA)
-    return _alone(nest, name, CUDA)
+    return _alone(nest, name)
 
 
 # Code that runs operation by operation asks for a source in each launch.
@@ -269,6 +270,16 @@ def _of_long_rows(nest: Nest, name: str, blocks: int) -> str:
 
 
 @lru_cache(maxsize=1024)
+def _of_lines(nest: Nest, name: str, lines: Lines) -> str:
+    return line_rows(nest, name, CUDA, lines)
+
+
+@lru_cache(maxsize=1024)
+def _spread(nest: Nest, name: str, spread: Spread) -> str:
+    return spread_rows(nest, name, OfFewRows(spread.threads), spread)
+
+
+@lru_cache(maxsize=1024)
 def _of_pieces(nest: Nest, name: str, length: int) -> str:
     return shared_pieces(nest, name, CUDA, length)
 
@@ -283,12 +294,12 @@ def _along_blocks(nest: Nest, name: str, each: int) -> str:
     return block_vectors(nest, name, AlongRows(each), each, THREAD)
 
 
-def _alone(nest: Nest, name: str, dialect: Cuda) -> str:
+def _alone(nest: Nest, name: str) -> str:
     """A nest whose threads have nothing to do with one another."""
     if vector_elements(nest):
         validate(nest)
-        return VectorNest(nest, name, dialect).render()
-    return rendered(nest, name, dialect)
+        return VectorNest(nest, name, CUDA).render()
+    return rendered(nest, name, CUDA)
 
 
 def at_once(nest: Nest) -> int:
@@ -297,26 +308,33 @@ def at_once(nest: Nest) -> int:
     return PARAMETERS // (8 * (max(len(nest.operands), 1) + 1 + numbers + 1))
 
 
-def render_many(nest: Nest, name: str, count: int) -> str:
-    """The source of a kernel that does what up to so many launches of a nest do.
+def render_many(one: Nest | str, name: str, count: int, threads: int = THREADS) -> str:
+    """The source of a kernel that does what up to so many launches of another one do.
 
     Its argument holds the first block of each, ascending from 0, and behind these their arguments;
     in the place of a launch that is none the first block is one that there is not. What a thread
     computes is what it computes in a launch alone.
+
+    Args:
+        one: that kernel's nest, or the source that was rendered of it.
+        name: of the kernel, which is not `NEST`.
+        count: of its launches.
+        threads: of a block.
     """
-    member = (grouped if is_wide(nest) else _alone)(nest, MEMBER_NAME, MEMBER)
-    return f"""{member}
+    member = one if isinstance(one, str) else render(one, NEST)
+    return f"""#define INGLE_MEMBER
+{member}
 struct many_t {{
     int64_t first[{count}];
     given_t of[{count}];
 }};
-extern "C" __global__ void {name}(const __grid_constant__ many_t given)
+extern "C" __global__ void __launch_bounds__({threads})
+{name}(const __grid_constant__ many_t given)
 {{
-    {AFTER_OTHERS}
     int n = 0;
     while (n < {count - 1} && blockIdx.x >= given.first[n + 1])
         n++;
-    {MEMBER_NAME}(given.of[n], (int64_t)blockIdx.x - given.first[n]);
+    {NEST}(given.of[n], (int64_t)blockIdx.x - given.first[n]);
 }}
 """
 
@@ -373,6 +391,32 @@ def launch_of(
     return source, grid, units(nest, numbers[: nest.outer + 1])
 
 
+def launches_beside(
+    nest: Nest, name: str, launches: Sequence[Sequence[int]], processors: int
+) -> tuple[str, list[Grid]] | None:
+    """The source of a kernel for several launches of a nest at the same time, and the grid of each;
+    None where each has its own.
+
+    Args:
+        launches: the `numbers` of each, as of `for_strides`.
+    """
+    rows = [units(nest, numbers[: nest.outer + 1]) for numbers in launches]
+    found = {
+        lines_of(nest, numbers, processors, sum(rows) - own)
+        for numbers, own in zip(launches, rows, strict=True)
+    }
+    lines = found.pop()
+    if lines is None or found:
+        return None
+    grids = [_grid_of_lines(nest, numbers[: nest.outer + 1], lines) for numbers in launches]
+    return _of_lines(nest, name, lines), grids
+
+
+def _grid_of_lines(nest: Nest, sizes: Sequence[int], lines: Lines) -> Grid:
+    rows = lines.warps * lines.rows
+    return Grid(-(-units(nest, sizes) // rows), lines.warps * WARP, rows)
+
+
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:
     """The kernels that do what a scattered nest does, with its bits, and their grids; none where
     that is the nest's own. Arguments are those of `for_strides`."""
@@ -398,6 +442,12 @@ def for_rows(
     if short is not None:
         blocks = -(-items_of(short, nest, sizes) // THREADS)
         return _short(nest, name, short), Grid(blocks, THREADS, 1)
+    lines = lines_of(nest, numbers, processors)
+    if lines is not None:
+        return _of_lines(nest, name, lines), _grid_of_lines(nest, sizes, lines)
+    spread = spread_of(nest, numbers, processors)
+    if spread is not None:
+        return _spread(nest, name, spread), Grid(units(nest, sizes), spread.threads, 1)
     if takes_rows(nest, sizes):
         blocks = -(-units(nest, sizes) * WARP // THREADS)
         return _of_warp(nest, name), Grid(blocks, THREADS, 1)

@@ -77,14 +77,6 @@ class VectorDialect(GroupDialect, Protocol):
     width: str
 
 
-class WaitingDialect(GroupDialect, Protocol):
-    """A language whose kernels begin while those before them end, and wait for these."""
-
-    def opening(self, nest: Nest, name: str, ahead: Sequence[str] = ()) -> Sequence[str]:
-        """The same, with what is done before the wait."""
-        ...
-
-
 class C11:
     """C as any compiler takes it: a function that gets arrays of pointers and arguments."""
 

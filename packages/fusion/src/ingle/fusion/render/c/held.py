@@ -26,7 +26,6 @@ weights, is not held: it is near whenever it is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES
@@ -35,7 +34,7 @@ from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from ..leaves import Environment
 from . import helpers
-from .dialect import WaitingDialect
+from .dialect import GroupDialect
 from .groups import MOST
 from .held_lengths import (
     ANY_LAUNCH,
@@ -59,8 +58,6 @@ from .text import Scope, literal
 from .warp_folds import exchange, fold_pairs
 
 _MOST_CHUNKS = 4
-LINE = 128
-"""Bytes of memory that come at once."""
 _AHEAD_REGISTERS = 48
 """For what is loaded before it is computed with, in up to so many chunks."""
 _MOST_REGISTERS = 144
@@ -73,7 +70,7 @@ _LONGEST_CODE = 160
 """Instructions for an element, in all stages: they are written 64 times."""
 
 
-def held(nest: Nest, name: str, dialect: WaitingDialect, holding: Holding = ANY_LAUNCH) -> str:
+def held(nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH) -> str:
     """The source of a kernel that holds rows where it may."""
     validate(nest)
     return HeldNest(nest, name, dialect, holding).render()
@@ -94,7 +91,7 @@ class HeldNest(PairNest):
     """Writes a kernel that holds rows, beside the loops for rows that cannot be held."""
 
     def __init__(
-        self, nest: Nest, name: str, dialect: WaitingDialect, holding: Holding = ANY_LAUNCH
+        self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding = ANY_LAUNCH
     ) -> None:
         super().__init__(nest, name, dialect, holding)
         self._holding = False
@@ -140,30 +137,6 @@ class HeldNest(PairNest):
         return self.registers_of(self._held) + sums + 2 * self._pairs * kept
 
     # -- the kernel --------------------------------------------------------------------------
-
-    def opening(self) -> Sequence[str]:
-        return self.dialect.opening(self.nest, self.name, self._ahead_of_others())
-
-    def _ahead_of_others(self) -> list[str]:
-        """Has matrices on their way to the cache of all multiprocessors while what they are
-        multiplied by is still computed. Nothing is read there: it doesn't matter who writes it."""
-        if not self._streams or self.nest.outer != 1:
-            return []
-        lines: list[str] = []
-        length = self._argument(self.layout.inner)
-        for k in sorted(self._readers):
-            step, size = (
-                self._argument(self.layout.stride(k, 0)),
-                SIZES[self.nest.operands[k].dtype],
-            )
-            rows = self.dialect.operand(k, "const uint8_t *")
-            lines += [
-                f"if ({step} == {length})",
-                f"    for (int64_t i = threadIdx.x * {LINE}; "
-                f"i < (end - begin) * {step} * {size}; i += {MOST * LINE})",
-                f"        INGLE_COMES_SOON({rows} + begin * {step} * {size} + i);",
-            ]
-        return lines
 
     def body(self) -> Scope:
         others = super().body()

@@ -18,7 +18,7 @@ from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, Row, in_blocks, units
 from ...kernel.validation import validate
 from . import helpers
-from .dialect import WaitingDialect
+from .dialect import GroupDialect
 from .held import HeldNest
 from .held_lengths import ANY_LAUNCH, CHUNK, SHARED, SPAN, WARP, WHOLE, adds_floats, may_hold
 from .inner import each
@@ -73,7 +73,7 @@ def threads_of_row(length: int) -> int:
     return -(-blocks // each_warp) * WARP
 
 
-def long_rows(nest: Nest, name: str, dialect: WaitingDialect, blocks: int) -> str:
+def long_rows(nest: Nest, name: str, dialect: GroupDialect, blocks: int) -> str:
     """The source of a kernel for rows of up to so many blocks."""
     validate(nest)
     return _LongNest(nest, name, dialect, blocks).render()
@@ -82,7 +82,7 @@ def long_rows(nest: Nest, name: str, dialect: WaitingDialect, blocks: int) -> st
 class _LongNest(HeldNest):
     """Writes a kernel whose groups take a row each."""
 
-    def __init__(self, nest: Nest, name: str, dialect: WaitingDialect, blocks: int) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, blocks: int) -> None:
         super().__init__(nest, name, dialect, ANY_LAUNCH)
         self._blocks_of_row = blocks
         self._held, self._kept, self._streams = [], [{} for _ in self.stages], False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest
-from .dialect import WaitingDialect
+from .dialect import GroupDialect
 from .groups import GroupNest
 from .held_lengths import CHUNK, SPAN, Holding
 from .text import Scope
@@ -16,9 +16,9 @@ WORDS = {1: "uint16_t", 2: "uint32_t", 4: "uint64_t", 8: "uint4"}
 class PairNest(GroupNest):
     """Writes loops over a thread's pairs of a row, `p` the first one of a chunk, `q` one in it."""
 
-    dialect: WaitingDialect
+    dialect: GroupDialect
 
-    def __init__(self, nest: Nest, name: str, dialect: WaitingDialect, holding: Holding) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding) -> None:
         super().__init__(nest, name, dialect)
         self._capacity, self._length = holding.capacity, holding.length
         self._pairs = holding.capacity // SPAN

@@ -16,7 +16,7 @@ from ...kernel.nest import BLOCK, Map, Nest, columns_of, in_blocks
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from . import helpers
-from .dialect import WaitingDialect
+from .dialect import GroupDialect
 from .held import HeldNest
 from .held_lengths import SPAN, STEP, WARP, WHOLE, Holding, may_hold
 from .pairs import WORDS
@@ -42,7 +42,7 @@ def shares_pieces(nest: Nest, sizes: Sequence[int]) -> bool:
     return 0 < columns * 2 * (length // STEP) <= _MOST_REGISTERS
 
 
-def shared_pieces(nest: Nest, name: str, dialect: WaitingDialect, length: int) -> str:
+def shared_pieces(nest: Nest, name: str, dialect: GroupDialect, length: int) -> str:
     """The source of a kernel for rows of a length."""
     validate(nest)
     return _PieceNest(nest, name, dialect, Holding(length, length)).render()
@@ -56,7 +56,7 @@ def _first_map(nest: Nest) -> int:
 class _PieceNest(HeldNest):
     """Writes a kernel whose groups take a block of rows, four at a time."""
 
-    def __init__(self, nest: Nest, name: str, dialect: WaitingDialect, holding: Holding) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, holding: Holding) -> None:
         super().__init__(nest, name, dialect, holding)
         self._held, self._kept = [], [{} for _ in self.stages]
         self._streams, self._takes_next, self._sums_in_registers = False, False, True

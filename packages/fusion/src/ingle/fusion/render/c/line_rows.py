@@ -1,0 +1,406 @@
+"""Rows of a matrix in CUDA C++ that are summed with a vector, 16 bytes at a time.
+
+Such a row is read once, and all there is to do is to have enough of it on its way. A lane takes the
+neighbours that lie in 16 bytes of the matrix, so that some lanes hold the 64 partial results of a
+sum, and a warp takes several rows, or several blocks of the sums of one, side by side. Lines of the
+next steps are loaded before those of these are computed with. Each partial result takes the
+elements, and blocks, partial results and totals are added in the order, that they have in every
+kernel; so bits are the same.
+
+What all rows share, the vector, is read where it is needed: it is near.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...kernel.code import SIZES
+from ...kernel.nest import BLOCK, Nest, Reduce, Row, layout
+from ...kernel.validation import validate
+from . import helpers
+from .dialect import GroupDialect
+from .held_lengths import CHUNK, SPAN, STEP, WARP, WHOLE, adds_floats, may_hold
+from .inner import InnerNest, RowPlace, each
+from .prepared import FIXED, UNIFORM, VARYING
+from .reductions import Partial, joined
+from .text import Scope
+from .vectors import BYTES
+
+_MOST_EACH = 8
+"""Neighbours of a lane, each of which has a partial result of each sum."""
+_WIDEST = 4
+"""Bytes of an element."""
+_MOST_BLOCKS = 4
+"""Blocks of a row's sums that a warp takes side by side."""
+_REGISTERS = 64
+"""For lines on their way, those of these steps and of the next ones."""
+_ENOUGH_WARPS = 10
+"""Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more."""
+_FEW_WARPS = 6
+"""Warps of a multiprocessor up to which each has twice as many lines on its way."""
+_BALANCED = 16
+"""Warps of a multiprocessor up to which each is a block, so that none gets many more than another.
+"""
+_WARPS = 4
+"""Of a block where there are more."""
+_LONGEST_CODE = 24
+"""Instructions for an element: they are written some hundred times."""
+
+_WORDS = {16: "uint4", 8: "uint64_t", 4: "uint32_t", 2: "uint16_t"}
+"""The type of a load, by its bytes."""
+
+
+class Lines(NamedTuple):
+    """How warps take the rows of a launch.
+
+    Attributes:
+        shared: operands that are the same for all rows.
+        each: neighbours of a lane.
+        blocks: of a row's sums that are taken side by side.
+        steps: how many of a lane's lines of each operand are loaded together.
+        warps: of a block of threads.
+    """
+
+    shared: tuple[int, ...]
+    each: int
+    blocks: int
+    steps: int
+    warps: int
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that hold the partial results of a block."""
+        return SPAN // self.each
+
+    @property
+    def rows(self) -> int:
+        """Rows of a warp."""
+        return WARP // (self.lanes * self.blocks)
+
+
+def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 0) -> Lines | None:
+    """How warps take the rows of a launch; None where they are no rows of a matrix with a vector.
+
+    Args:
+        nest: its kernel's.
+        numbers: sizes, then strides, as `layout` says.
+        processors: multiprocessors of the GPU.
+        beside: rows of other launches at the same time.
+    """
+    if not _reads_once(nest):
+        return None
+    places, axes = layout(nest), range(nest.outer)
+    length, count = numbers[places.inner], math.prod(numbers[: nest.outer]) + beside
+    steps = {
+        k: [numbers[places.stride(k, axis)] for axis in axes]
+        for k, operand in enumerate(nest.operands)
+        if operand.lane == "unit"
+    }
+    shared = tuple([k for k, own in steps.items() if not any(own)])
+    lines = [k for k in steps if k not in shared]
+    if not shared or not lines or length < STEP or length % STEP or not count:
+        return None
+    if max(SIZES[nest.operands[k].dtype] for k in steps) > _WIDEST:
+        return None
+    most = min(BYTES // max([SIZES[nest.operands[k].dtype] for k in lines]), _MOST_EACH)
+    each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
+    while each > 2 and _warps(each, length, count) < _ENOUGH_WARPS * processors:
+        each //= 2
+    if not each:
+        return None
+    blocks, warps = _blocks(each, length), _warps(each, length, count)
+    few = warps <= _FEW_WARPS * processors
+    registers = sum([each * SIZES[nest.operands[k].dtype] for k in lines]) / 4
+    ahead = CHUNK
+    while 2 * ahead <= BLOCK // 2 and 4 * ahead * registers <= _REGISTERS << few:
+        ahead *= 2
+    warps = 1 if warps <= _BALANCED * processors else _WARPS
+    return Lines(shared, each, blocks, ahead, warps)
+
+
+def _is_apart(nest: Nest, k: int, lines: Lines) -> bool:
+    """Whether an operand has elements of its own in each row."""
+    return nest.operands[k].lane == "unit" and k not in lines.shared
+
+
+def _splits(each: int, steps: Mapping[int, Sequence[int]]) -> bool:
+    """Whether rows begin within so many neighbours."""
+    return any(step % each for own in steps.values() for step in own)
+
+
+def _blocks(each: int, length: int) -> int:
+    """How many blocks of a row's sums a warp takes side by side."""
+    return min(1 << (-(-length // WHOLE) - 1).bit_length(), _MOST_BLOCKS, WARP * each // SPAN)
+
+
+def _warps(each: int, length: int, rows: int) -> int:
+    """How many warps take some rows."""
+    return -(-rows * _blocks(each, length) * SPAN // (WARP * each))
+
+
+def _reads_once(nest: Nest) -> bool:
+    """Whether a nest does nothing but sum floats over rows, which it doesn't read again."""
+    if not nest.outer or not may_hold(nest):
+        return False
+    stages = [stage for stage in nest.stages if not isinstance(stage, Row)]
+    return all(
+        isinstance(stage, Reduce) and adds_floats(stage) and not stage.columns
+        and len(stage.code) <= _LONGEST_CODE
+        and not any(i.name == "load" and nest.operands[i.value].output for i in stage.code)
+        for stage in stages
+    )  # fmt: skip
+
+
+def line_rows(nest: Nest, name: str, dialect: GroupDialect, lines: Lines) -> str:
+    """The source of a kernel whose warps take rows so."""
+    validate(nest)
+    return _LineNest(nest, name, dialect, lines).render()
+
+
+@dataclass
+class _Line(RowPlace):
+    """The environment of code whose operands of each place are in registers."""
+
+    def load(self, operand: int, dtype: str) -> str:
+        if self.owner.nest.operands[operand].lane != "unit":
+            return super().load(operand, dtype)
+        assert isinstance(self.owner, _LineNest)
+        return self.owner.loaded(operand, self.owner.in_register(operand))
+
+
+class _LineNest(InnerNest):
+    """Writes a kernel whose warps take several rows, or blocks of a row's sums, side by side."""
+
+    dialect: GroupDialect
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, lines: Lines) -> None:
+        super().__init__(nest, name, dialect)
+        self._lines, self._aligned, self._line = lines, True, ""
+        self._units = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
+        self._apart = [k for k in self._units if _is_apart(nest, k, lines)]
+
+    def body(self) -> Scope:
+        for number in range(len(self.stages)):
+            self._written(number, UNIFORM, self.head)
+        uniform = list(self.known)
+        lanes, rows = self._lines.lanes, self._lines.rows
+        lines = lanes * self._lines.blocks
+        found = Scope()
+        found.add(
+            f"const int part = threadIdx.x % {WARP};",
+            f"const int64_t own = begin + threadIdx.x / {WARP} * {rows} + part / {lines};",
+            f"const bool first = part % {lines} == 0 && own < end;",
+            "/* Lanes without a row go along with the last one. */",
+            f"const int64_t unit = {helpers.least(self.source)}(own, end - 1);",
+        )
+        ways = []
+        for self._aligned in (True, False):
+            self.known, rest = list(uniform), Scope()
+            for number in range(len(self.stages)):
+                self._line_stage(number, rest)
+            ways.append(rest)
+        found.add(*self.unit.lines())
+        sizes: dict[int, list[str]] = {}
+        for k in self._units:
+            word = min(BYTES, self._lines.each * SIZES[self.nest.operands[k].dtype])
+            sizes.setdefault(word, []).append(f"(uint64_t){self.pointer(k)}")
+        aligned = [f"(({' | '.join(of)}) & {word - 1}) == 0" for word, of in sizes.items()]
+        found.block(f"if ({' && '.join(aligned)})", ways[0])
+        found.block("else", ways[1])
+        return found
+
+    def _line_stage(self, number: int, rows: Scope) -> None:
+        body = Scope()
+        self._written(number, FIXED, body)
+        self.comment(number, rows)
+        if isinstance(self.stages[number].stage, Row):
+            self._once(number, body, rows)
+        else:
+            self._sum(number, body, rows)
+
+    def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
+        only = Scope()
+        for k, value in stores:
+            self.store(only, k, self.element(k, "0"), value)
+        body.block("if (first)", only)
+        body.add("__syncwarp();")
+
+    # -- sums --------------------------------------------------------------------------------
+
+    def partials(self, number: int, count: int | None = None) -> list[Partial]:
+        """Those that a lane holds."""
+        return super().partials(number, self._lines.each)
+
+    def _sum(self, number: int, body: Scope, rows: Scope) -> None:
+        """The sums of a stage, as every lane of the row knows them."""
+        each_, blocks = self._lines.each, self._lines.blocks
+        partials, turn = self.partials(number), Scope()
+        for p in partials:
+            body.add(*p.arrays())
+            each(body, each_, p.clear("n"))
+            each(turn, each_, p.forget("n"))
+        own = f"block + part / {self._lines.lanes} % {blocks} * {WHOLE}" if blocks > 1 else "block"
+        least = helpers.least(self.source)
+        turn.add(
+            f"const int64_t whole = {own};",
+            f"const int there = (int)({least}({self.inner_size()} - whole, {WHOLE}) / {SPAN});",
+            f"const int64_t from = whole + part % {self._lines.lanes} * {each_};",
+        )
+        turn.add(*self._block(number, partials).lines())
+        for p in partials:
+            self._keep(p, turn)
+        head = f"for (int64_t block = 0; block < {self.inner_size()}; block += {blocks * WHOLE})"
+        body.block(head, turn)
+        for j, p in enumerate(partials):
+            each(body, each_, p.round(self.code, "n"))
+            self._fold(p, body)
+            self._outside(rows, p.result_type, f"result_{number}_{j}")
+            body.add(f"result_{number}_{j} = {p.final}[0];")
+        rows.block("", body)
+
+    def _keep(self, p: Partial, turn: Scope) -> None:
+        """Adds what blocks gave to the totals, one block after the other."""
+        lanes, blocks = self._lines.lanes, self._lines.blocks
+        if blocks == 1:
+            each(turn, p.many, p.keep(self.code, "n"))
+            return
+        turn.add(f"float own_{p.name}[{p.many}];")
+        each(turn, p.many, [f"own_{p.name}[n] = {p.name}[n];"])
+        one = Scope()
+        lane = f"part / {lanes * blocks} * {lanes * blocks} + at * {lanes} + part % {lanes}"
+        one.add(f"const int lane = {lane};")
+        given = f"{p.name}[n] = __shfl_sync(0xffffffffu, own_{p.name}[n], lane);"
+        one.add("#pragma unroll")
+        one.block(f"for (int n = 0; n < {p.many}; n++)", [given])
+        there = Scope()
+        each(there, p.many, p.keep(self.code, "n"))
+        one.block(f"if (block + at * {WHOLE} < {self.inner_size()})", there)
+        turn.add("#pragma unroll")
+        turn.block(f"for (int at = 0; at < {blocks}; at++)", one)
+
+    def _fold(self, p: Partial, body: Scope) -> None:
+        """Folds partial results in halves: those of lanes by shuffles, then a lane's own."""
+        lanes, each_ = self._lines.lanes, self._lines.each
+        value, step = f"{p.final}[n]", Scope()
+        step.add("#pragma unroll")
+        step.block(f"for (int n = 0; n < {each_}; n++)", [
+            f"const float from_other = __shfl_down_sync(0xffffffffu, {value}, apart);",
+            f"{value} = {joined(p, self.code, value, 'from_other')};",
+        ])  # fmt: skip
+        body.add("#pragma unroll")
+        body.block(f"for (int apart = {lanes // 2}; apart > 0; apart /= 2)", step)
+        apart = each_ // 2
+        while apart:
+            for n in range(apart):
+                pair = joined(p, self.code, f"{p.final}[{n}]", f"{p.final}[{n + apart}]")
+                body.add(f"{p.final}[{n}] = {pair};")
+            apart //= 2
+        lines = lanes * self._lines.blocks
+        body.add(
+            f"{p.final}[0] = __shfl_sync(0xffffffffu, {p.final}[0], part / {lines} * {lines});"
+        )
+
+    # -- lines -------------------------------------------------------------------------------
+
+    def _block(self, number: int, partials: list[Partial]) -> Scope:
+        """A lane's part of a block: the lines of some steps are on their way while those of the
+        steps before are computed with."""
+        found, turn, steps = Scope(), Scope(), self._lines.steps
+        for k in self._read(number):
+            ahead = f"[2][{steps}]" if k in self._apart and self._aligned else ""
+            found.add(f"{self._union(k)} line{k}{ahead};")
+        if not self._aligned:
+            turn.add(*self._step(number, partials, "", "p").lines())
+            found.block("for (int p = 0; p < there; p++)", turn)
+            return found
+        first = Scope()
+        self._load(number, first, 0, "0")
+        found.add(*first.lines())
+        # What is behind a branch is not moved before it: so lines are asked for where it says so.
+        self._load(number, turn, 1, f"p + {steps}")
+        self._compute(number, partials, turn, 0, "p")
+        self._load(number, turn, 0, f"p + {2 * steps}")
+        self._compute(number, partials, turn, 1, f"p + {steps}")
+        found.add("#pragma unroll 1")
+        found.block(f"for (int p = 0; p < there; p += {2 * steps})", turn)
+        return found
+
+    def _read(self, number: int) -> list[int]:
+        """The operands of which a stage reads each place."""
+        code = self.stages[number].code
+        read = {i.value for i in code if i.name == "load"}
+        return [k for k in self._units if k in read]
+
+    def _chunks(self, scope: Scope, body: Scope, start: str) -> None:
+        """Something for each of some steps, `q`, that the row has."""
+        chunk, one = Scope(), Scope()
+        one.add("#pragma unroll")
+        one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
+        chunk.block(f"if ({start} + chunk < there)", one)
+        scope.add("#pragma unroll")
+        scope.block(f"for (int chunk = 0; chunk < {self._lines.steps}; chunk += {CHUNK})", chunk)
+
+    def _load(self, number: int, scope: Scope, buffer: int, start: str) -> None:
+        """Asks for the lines of the matrices in some steps."""
+        loads = Scope()
+        for k in self._read(number):
+            if k in self._apart:
+                place = f"from + ({start} + q) * {SPAN}"
+                loads.add(*self._words(k, f"line{k}[{buffer}][q]", place))
+        self._chunks(scope, loads, start)
+
+    def _compute(
+        self, number: int, partials: list[Partial], scope: Scope, buffer: int, start: str
+    ) -> None:
+        """Computes with the lines of some steps."""
+        self._chunks(scope, self._step(number, partials, f"[{buffer}][q]", f"({start} + q)"), start)
+
+    def _step(self, number: int, partials: list[Partial], line: str, step: str) -> Scope:
+        """The code of a lane's elements of a step.
+
+        Args:
+            line: where in their buffers the lines of matrices are.
+            step: its number.
+        """
+        prepared, found, element = self.stages[number], Scope(), Scope()
+        for k in self._read(number):
+            if not self._aligned:
+                place = f"{self.row_pointer(k)}[from + {step} * {SPAN} + n]"
+                each(found, self._lines.each, [f"line{k}.at[n] = {place};"])
+            elif k not in self._apart:
+                found.add(*self._words(k, f"line{k}", f"from + {step} * {SPAN}"))
+        self._line = line
+        element.add(f"const int64_t i = from + {step} * {SPAN} + n;")
+        done = self.code.render(
+            prepared.code, _Line(self, "i"), element, self.known[number], prepared.places(VARYING)
+        )
+        for p in partials:
+            element.add(*p.add(self.code, "n", done[p.at], "i"))
+        found.add("#pragma unroll")
+        found.block(f"for (int n = 0; n < {self._lines.each}; n++)", element)
+        return found
+
+    def _words(self, k: int, into: str, place: str) -> list[str]:
+        """Loads a lane's elements of a step in words of up to 16 bytes."""
+        nbytes = self._lines.each * SIZES[self.nest.operands[k].dtype]
+        word, count = _WORDS[min(nbytes, BYTES)], max(1, nbytes // BYTES)
+        start = f"((const {word} *)({self.row_pointer(k)} + {place}))"
+        return [f"{into}.whole[{n}] = {start}[{n}];" for n in range(count)]
+
+    def _union(self, k: int) -> str:
+        dtype, lanes = self.nest.operands[k].dtype, self._lines.each
+        nbytes = lanes * SIZES[dtype]
+        word, count = _WORDS[min(nbytes, BYTES)], max(1, nbytes // BYTES)
+        words = f"uint32_t words[{nbytes // 4}]; " if nbytes >= 4 else ""
+        return f"union {{ {word} whole[{count}]; {words}{self.source.stored(dtype)} at[{lanes}]; }}"
+
+    def in_register(self, k: int) -> str:
+        """An element of a line; of halves from the word of both, which takes one instruction with
+        the conversion behind it."""
+        line = f"line{k}{self._line}" if k in self._apart else f"line{k}"
+        if SIZES[self.nest.operands[k].dtype] != 2:
+            return f"{line}.at[n]"
+        return f"(uint16_t)({line}.words[n / 2] >> n % 2 * 16)"

@@ -1,0 +1,94 @@
+"""Small kernels of one nest one behind the other, for devices that join them.
+
+What is read by several products that share their vector, the queries, keys and values of a layer
+say, is on few multiprocessors at a time if each product has a launch of its own. A call comes
+forward to an earlier one of its nest if it waits for nothing that stands between.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..kernel.code import SIZES
+from ..kernel.joining import joins
+from ..kernel.nest import Nest
+from ..lowering.nests import NestCall
+from .schedule import Call, HostStep, KernelSequence, touched
+
+_FAR = 16
+"""Calls that one comes forward over at most: what it makes is in memory for so long."""
+_MOST_BYTES = 1 << 18
+"""Of what it writes."""
+
+
+class _Touched(NamedTuple):
+    """The values that calls read and write."""
+
+    read: set[int]
+    written: set[int]
+
+    def meets(self, other: _Touched) -> bool:
+        """Whether one writes what the other reads or writes."""
+        return not (
+            self.written.isdisjoint(other.read)
+            and self.written.isdisjoint(other.written)
+            and self.read.isdisjoint(other.written)
+        )
+
+    def update(self, other: _Touched) -> None:
+        self.read.update(other.read)
+        self.written.update(other.written)
+
+
+def with_neighbours(sequence: KernelSequence) -> KernelSequence:
+    """The calls with small ones of one nest next to each other, where they may be.
+
+    Args:
+        sequence: whose order is legal.
+    """
+    calls = sequence.calls
+    all_touched = [_touched(sequence, call) for call in calls]
+    left = dict.fromkeys(range(len(calls)))
+    order: list[int] = []
+    for first in range(len(calls)):
+        if first not in left:
+            continue
+        del left[first]
+        order.append(first)
+        nest = _joined_nest(calls[first])
+        if nest is None:
+            continue
+        passed = _Touched(set(), set())
+        passed.update(all_touched[first])
+        for number in range(first + 1, min(first + 1 + _FAR, len(calls))):
+            other = calls[number]
+            if isinstance(other, HostStep):
+                break
+            if number not in left:
+                continue
+            alike = _joined_nest(other) == nest
+            if alike and not passed.meets(all_touched[number]):
+                del left[number]
+                order.append(number)
+            passed.update(all_touched[number])
+    return sequence._replace(calls=[calls[n] for n in order])
+
+
+def _touched(sequence: KernelSequence, call: Call | HostStep) -> _Touched:
+    roots = touched(sequence.graph, sequence.views, call)
+    return _Touched({r for r, output in roots if not output}, {r for r, output in roots if output})
+
+
+def _joined_nest(call: Call | HostStep) -> Nest | None:
+    """The nest of a call that may be joined with others of it; None of any other call."""
+    if not isinstance(call, NestCall) or not joins(call.nest):
+        return None
+    made = [k for k, operand in enumerate(call.nest.operands) if operand.output]
+    return call.nest if all(_bytes(call, k) <= _MOST_BYTES for k in made) else None
+
+
+def _bytes(call: NestCall, k: int) -> int:
+    """What a call writes of an operand."""
+    sizes = [size for size, step in zip(call.sizes, call.strides[k], strict=True) if step]
+    return math.prod(sizes) * SIZES[call.nest.operands[k].dtype]

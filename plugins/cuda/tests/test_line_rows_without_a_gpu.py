@@ -1,0 +1,158 @@
+"""Products of matrices with a vector, 16 bytes at a time: the bits of the processor's kernels, on a
+played GPU, and sources that NVRTC compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostGpu, opened
+from test_without_a_gpu import compiled as compiled
+
+import ingle.tensor as it
+from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import Grid, for_rows
+from ingle.fusion.device.kernels import CodeBuilder, Nest, Operand, Reduce, Row
+from ingle_cuda.joined import JoinedStep
+
+DEVICE = "linegpu"
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A played GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield opened(HostGpu(tmp_path_factory.mktemp("gpu")), DEVICE, patch)
+
+
+def products(a: Any, b: Any, x: Any, added: Any) -> tuple[Any, Any]:
+    """Of one matrix and a vector with a row that is added, and of two with one another."""
+    a, b, x = (v.astype(it.float32) for v in (a, b, x))
+    one, other = it.sum(a * x, axis=-1), it.sum(b * x, axis=-1)
+    return (one + added).astype(it.bfloat16), it.silu(one) * other
+
+
+def on(device: str, dtype: Any, *shapes: tuple[int, ...]) -> list[Any]:
+    """Normal numbers."""
+    rng = np.random.default_rng(len(shapes))
+    drawn = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    return [it.asarray(v, dtype=dtype, device=device) for v in drawn]
+
+
+def same(found: Any, wanted: Any) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        one, other = (it.astype(v, it.float64).numpy() for v in (a, b))
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
+@pytest.mark.parametrize(
+    ("rows", "length", "lines"),
+    [
+        (5, 256, True), (3, 768, True), (130, 2048, True), (5, 2304, True), (5, 5632, True),
+        (3, 8448, True), (5, 12800, True), (5, 300, False), (1, 2048, False),
+    ],
+)  # fmt: skip
+def test_the_bits_are_those_of_the_processor(
+    device: Any, dtype: Any, rows: int, length: int, lines: bool
+) -> None:
+    """Of rows of one block of sums and of several, of blocks that are not full, and of more rows
+    than a warp takes."""
+    shapes = [(rows, length), (rows, length), (1, length), (rows,)]
+    both, own = compile(products), on(DEVICE, dtype, *shapes)
+    sources = explain(both, *own, source=True, runs=0).sources
+    assert any("const int there" in source for source in sources) == lines
+    same(both(*own), both(*on("cpu", dtype, *shapes)))
+
+
+def test_rows_that_begin_anywhere(device: Any) -> None:
+    """Elements go one by one where 16 bytes are not aligned."""
+
+    @compile
+    def product(flat: Any, x: Any) -> Any:
+        rows = it.reshape(flat[1:], (6, 512)).astype(it.float32)
+        return (it.sum(rows * x.astype(it.float32), axis=-1),)
+
+    found, wanted = (product(*on(d, it.bfloat16, (6 * 512 + 1,), (512,))) for d in (DEVICE, "cpu"))
+    same(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "bool"])
+def test_integers_as_factors(device: Any, dtype: str) -> None:
+    """As of weights that are kept as codes."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 2 if dtype == "bool" else 100, (9, 512)).astype(dtype)
+    x, scale = rng.normal(size=512).astype(np.float32), rng.normal(size=9).astype(np.float32)
+
+    @compile
+    def product(codes: Any, x: Any, scale: Any) -> Any:
+        return (it.sum(codes.astype(it.float32) * x, axis=-1) * scale,)
+
+    found, wanted = (
+        product(*[it.asarray(v, device=d) for v in (codes, x, scale)]) for d in (DEVICE, "cpu")
+    )
+    same(found, wanted)
+    exact = (codes.astype(np.float64) @ x.astype(np.float64)) * scale
+    np.testing.assert_allclose(found[0].numpy(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_products_that_share_their_vector_are_one_launch(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries, keys and values; what stands between them comes behind them."""
+    joined: list[int] = []
+    together = JoinedStep.together
+
+    def counted(step: JoinedStep, given: Any) -> Any:
+        joined.append(len(given))
+        return together(step, given)
+
+    monkeypatch.setattr(JoinedStep, "together", counted)
+
+    @compile
+    def projected(x: Any, q: Any, k: Any, v: Any) -> Any:
+        def of(w: Any) -> Any:
+            product = it.sum(w.astype(it.float32) * x.astype(it.float32), axis=-1)
+            return product.astype(it.bfloat16)
+
+        queries = of(q)
+        summed = it.sum(it.reshape(queries, (4, 16)), axis=0)
+        return queries, summed, of(k), of(v)
+
+    shapes = [(1, 512), (64, 512), (16, 512), (16, 512)]
+    found, wanted = (projected(*on(d, it.bfloat16, *shapes)) for d in (DEVICE, "cpu"))
+    same(found, wanted)
+    assert joined == [3]
+
+
+def product_nest() -> Nest:
+    """A matrix of halves times a vector of them."""
+    b = CodeBuilder()
+    factors = [b.append("cast", "float32", (b.load(k, "bfloat16"),)) for k in (0, 1)]
+    code, (root,) = b.finish(b.append("mul", "float32", tuple(factors)))
+    stages: list[Any] = [Reduce(code, (("sum", root),))]
+    b = CodeBuilder()
+    half = b.append("cast", "bfloat16", (b.append("result", "float32", (), (0, 0)),))
+    code, (root,) = b.finish(half)
+    stages.append(Row(code, ((2, root),)))
+    operands = (Operand("bfloat16"), Operand("bfloat16"), Operand("bfloat16", True, "zero"))
+    return Nest(1, operands, (), tuple(stages))
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "grid"),
+    [
+        (2048, 2048, Grid(2048, 32, 1)), (256, 2048, Grid(256, 32, 1)),
+        (2048, 5632, Grid(2048, 32, 1)), (32000, 2048, Grid(2000, 128, 16)),
+        (1001, 4096, Grid(1001, 32, 1)), (5632, 2048, Grid(1408, 32, 4)),
+    ],
+)  # fmt: skip
+def test_warps_take_several_rows_or_blocks(
+    compiled: Any, rows: int, length: int, grid: Grid
+) -> None:
+    source, found = for_rows(product_nest(), "nest", (rows, length, length, 1, 0, 1, 1, 0), 132)
+    assert found == grid
+    assert source is not None
+    assert compiled(source)[:4] == b"\x7fELF"

@@ -1,0 +1,102 @@
+"""Rows that a block of threads takes each: the bits of the processor's kernels, on a played GPU,
+and sources that NVRTC compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from host_gpu import HostGpu, opened
+from test_without_a_gpu import compiled as compiled
+from test_without_a_gpu import softmax
+
+import ingle.tensor as it
+from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import Grid, for_rows
+
+DEVICE = "spreadgpu"
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A played GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield opened(HostGpu(tmp_path_factory.mktemp("gpu")), DEVICE, patch)
+
+
+def norm(x: Any, weight: Any) -> Any:
+    """By the root of the mean square."""
+    wide = x.astype(it.float32)
+    scale = it.rsqrt(it.mean(wide * wide, axis=-1, keepdims=True) + 1e-5)
+    return (wide * scale).astype(x.dtype) * weight
+
+
+@compile
+def functions(x: Any, weight: Any) -> tuple[Any, ...]:
+    """Sums, extremes and bools over a row, and what follows at each place."""
+    above = it.any(x > 3.0, axis=-1, keepdims=True)
+    return norm(x, weight), it.softmax(x, axis=-1), it.where(above, x, weight)
+
+
+def same(found: Any, wanted: Any) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        one, other = (it.astype(v, it.float64).numpy() for v in (a, b))
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
+@pytest.mark.parametrize(
+    ("rows", "length", "first"),
+    [(1, 2048, 0), (3, 1024, 0), (2, 2056, 0), (1, 4096, 0), (1, 3072, 0), (2, 2048, 1)],
+)
+def test_the_bits_are_those_of_the_processor(
+    device: Any, dtype: Any, rows: int, length: int, first: int
+) -> None:
+    """Of one block of sums and of several, of blocks that are not full, and where 16 bytes are not
+    aligned."""
+    rng = np.random.default_rng(length)
+    drawn = rng.normal(size=rows * length + first), rng.normal(size=length)
+    results = []
+    for on in (DEVICE, "cpu"):
+        flat, weight = (it.asarray(v, device=on).astype(dtype) for v in drawn)
+        x = it.reshape(flat[first:], (rows, length))
+        if on == DEVICE:
+            sources = explain(functions, x, weight, source=True, runs=0).sources
+            assert any("at_sum_0_0[i] = " in source for source in sources)
+        results.append(functions(x, weight))
+    same(*results)
+
+
+def test_rows_of_a_table(device: Any) -> None:
+    """The elements of an embedding's row are at computed places."""
+
+    @compile
+    def read(table: Any, places: Any, weight: Any) -> Any:
+        return (norm(it.take(table, places, axis=0), weight),)
+
+    rng = np.random.default_rng(1)
+    table, weight = rng.normal(size=(7, 2048)), rng.normal(size=2048)
+    results = []
+    for on in (DEVICE, "cpu"):
+        given = [it.asarray(v, device=on).astype(it.bfloat16) for v in (table, weight)]
+        places = it.asarray(np.array([5]), device=on)
+        if on == DEVICE:
+            sources = explain(read, given[0], places, given[1], source=True, runs=0).sources
+            assert any("at_sum_" in source for source in sources)
+        results.append(read(given[0], places, given[1]))
+    same(*results)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_rows_have_a_block_each(compiled: Any, dtype: str) -> None:
+    nest = softmax(dtype)
+    source, grid = for_rows(nest, "nest", (100, 2048, 2048, 1, 2048, 1), 132)
+    assert grid == Grid(100, 256, 1)
+    assert source is not None
+    assert compiled(source)[:4] == b"\x7fELF"
+    for rows, length in ((133, 2048), (100, 768), (100, 2049)):
+        numbers = (rows, length, length, 1, length, 1)
+        assert for_rows(nest, "nest", numbers, 132)[1].threads != 256
