@@ -30,7 +30,7 @@ STREAMS = 3
 """In which steps are captured."""
 _FAR = 1 << 62
 """Behind all memory of a GPU."""
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 8 << 20
 """That steps touch in the mean: larger ones fill a GPU."""
 _LONGEST = 0.75
 """The longest chain of steps that wait for each other, in all steps: where it is longer, kernels of
