@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingle.fusion.grouped import Executable, Graph, Node, PlannedPart
-from ingle.tensor.contract import Aval, Handle
+from ingle.tensor.contract import Handle
+
+from .composition import Asked, any_number
 
 if TYPE_CHECKING:
     from .member import Member
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
 
 def is_for_one(member: Member, graph: Graph) -> bool:
     """Whether a member runs all of a graph itself."""
-    return all(
-        member.runner(node.op, _avals(graph, node)) is member for node in graph.nodes
-    )  # fmt: skip
+    return all(member.runner(_asked(graph, node)) is member for node in graph.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,17 @@ class PartedGraph:
             hardware = graph.places.get(number)
             self._place[number] = home if hardware is None else router.member_of(hardware)
         work: list[tuple[Node, Member]] = []
+        self._elsewhere: list[tuple[Member, Asked, Member]] = []
         self._runs_at: dict[int, Member] = {}
         for node in graph.nodes:
             here = self._place[node.results[0]]
             if self._only_moves(graph, node, here):
                 self._alias[node.results[0]] = self.root(node.args[0])
                 continue
-            runner = here.runner(node.op, _avals(graph, node))
+            asked = _asked(graph, node)
+            runner = here.runner(asked)
             if runner is not here:
-                here.announce(node.op, runner)
+                self._elsewhere.append((here, asked, runner))
             work.append((node, runner))
             for result in node.results:
                 self._runs_at[result] = runner
@@ -158,6 +160,8 @@ class PartedGraph:
 
     def begin(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         """Runs them where nothing is written that a failed run must not have changed."""
+        for here, asked, runner in self._elsewhere:
+            here.announce(asked, runner)
         known = self._received(given)
         for part in self.parts:
             self._run(part, known, numbers)
@@ -212,8 +216,12 @@ class PartedGraph:
         return found
 
 
-def _avals(graph: Graph, node: Node) -> list[Aval]:
-    return [graph.values[a].aval for a in node.args]
+def _asked(graph: Graph, node: Node) -> Asked:
+    operands = [
+        any_number(value.aval.dtype) if value.kind in ("constant", "scalar") else value.aval
+        for value in map(graph.values.__getitem__, node.args)
+    ]
+    return Asked(node.op, tuple(operands))
 
 
 def _runs(

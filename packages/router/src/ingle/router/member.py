@@ -15,8 +15,8 @@ from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import Device, call_staged
 from ingle.tensor.errors import BackendError, IngleError, LostDeviceError
 from ingle.tensor.operation import Op
-from ingle.tensor.programs import Program
 
+from .composition import Asked, operands_of, parts
 from .graph_parts import PartedGraph, is_for_one
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Member:
         self.device = device
         self.name = f"{device} ({hardware.device})"
         self.lost: str | None = None
-        self._lacking: dict[Any, bool] = {}
+        self._missing: dict[Asked, tuple[Asked | None]] = {}
 
     def __repr__(self) -> str:
         return f"<member {self.name}>"
@@ -110,9 +110,10 @@ class Member:
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         name = op.operation.name
-        runner = self.runner(op, [Aval(x.shape, x.dtype) for x in inputs])
+        asked = Asked(op, operands_of(inputs))
+        runner = self.runner(asked)
         if runner is not self:
-            self.announce(op, runner)
+            self.announce(asked, runner)
             inputs = [self.router.carry(x, runner.hardware) if isinstance(x, Handle) else x
                       for x in inputs]  # fmt: skip
         with runner.answering(name):
@@ -124,52 +125,77 @@ class Member:
             return made
         return tuple([self.router.carry(h, self.hardware) for h in made])
 
-    def lacks(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Whether the member has neither a kernel for an operation nor other operations that it is
-        made of."""
-        if any(isinstance(v, Program) for v in op.attributes.values()):
-            return False  # its steps are asked for one by one
-        key = (op, *avals)
-        found = self._lacking.get(key)
-        if found is None:
-            road = getattr(self.hardware, "road", None)
-            if road is None:
-                found = op.operation.body is None and not self.hardware.supports(op, avals)
-            else:
-                found = road(op, avals) in ("host", "missing")
-            if len(self._lacking) > 1 << 14:
-                self._lacking.clear()
-            self._lacking[key] = found
+    def missing(self, asked: Asked, within: tuple[Asked, ...] = ()) -> Asked | None:
+        """What the member has no kernel for and cannot compose: an operation itself, or one that it
+        is made of; None if it lacks nothing.
+
+        Args:
+            asked: the operation.
+            within: the composites that it is a part of. One that asks for itself again, as control
+                flow does where it is written down, needs nothing more by that.
+        """
+        known = self._missing.get(asked)
+        if known is not None:
+            return known[0]
+        if asked in within:
+            return None
+        found: Asked | None
+        if self._has_kernel(asked):
+            found = None
+        elif asked.op.operation.body is None:
+            found = asked
+        else:
+            inside = (*within, asked)
+            lacking = (self.missing(part, inside) for part in parts(asked))
+            found = next((part for part in lacking if part is not None), None)
+        if len(self._missing) > 1 << 14:
+            self._missing.clear()
+        self._missing[asked] = (found,)
         return found
 
-    def runner(self, op: Op, avals: Sequence[Aval]) -> Member:
+    def _has_kernel(self, asked: Asked) -> bool:
+        """Whether the member's backend computes an operation by itself, without its body."""
+        road = getattr(self.hardware, "road", None)
+        if road is None:
+            return self.hardware.supports(asked.op, asked.avals)
+        return bool(road(asked.op, asked.avals) == "native")
+
+    def runner(self, asked: Asked) -> Member:
         """Who runs an operation: this member, or by the router's policy another one.
 
         Raises:
             BackendError: nobody else shall, and this one lacks it.
         """
-        if self.router.lacking == "own" or not self.lacks(op, avals):
+        lacking = self.router.lacking
+        missing = None if lacking == "own" else self.missing(asked)
+        if missing is None:
             return self
         others = [m for m in self.router.members if m is not self and m.lost is None]
-        able = next((m for m in others if not m.lacks(op, avals)), None)
-        if self.router.lacking == "fallback" and able is not None:
+        able = next((m for m in others if m.missing(asked) is None), None)
+        if lacking == "fallback" and able is not None:
             return able
-        if self.router.lacking == "error":
+        if lacking == "error":
             where = "no other member has it" if able is None else f"{able.name} has it"
             raise BackendError(
-                f"{op.operation.name}: device {self.name} lacks it for "
-                f"{', '.join(map(str, avals))}, and the router was made with lacking='error'; "
-                f"{where}: move the inputs there, or make the router with lacking='fallback'"
+                f"{asked.op.operation.name}: device {self.name} lacks {_told(missing, asked)} for "
+                f"{', '.join(map(str, missing.avals))}, and the router was made with "
+                f"lacking='error'; {where}: move the inputs there, or make the router with "
+                "lacking='fallback'"
             )
         return self
 
-    def announce(self, op: Op, runner: Member) -> None:
+    def announce(self, asked: Asked, runner: Member) -> None:
         """Counts that an operation runs elsewhere; says so the first time."""
-        if self.router.counts.fallback(op.operation.name, self.device, runner.device):
+        name = asked.op.operation.name
+        if self.router.counts.fallback(name, self.device, runner.device):
+            missing = self.missing(asked)
+            lacks = f"{name}: it"
+            if missing is not None and missing != asked:
+                lacks = f"{missing.op.operation.name}, which {name} is made of: {name}"
             warnings.warn(
-                f"device {self.name} lacks {op.operation.name}: it runs on {runner.name}, with its "
-                "inputs moved there and its results back. print(router.report()) counts; a router "
-                "made with lacking='error' refuses",
+                f"device {self.name} lacks {lacks} runs on {runner.name}, with its inputs moved "
+                "there and its results back. print(router.report()) counts; a router made with "
+                "lacking='error' refuses",
                 RouterWarning,
                 stacklevel=3,
             )
@@ -196,3 +222,9 @@ class Member:
                 return planned(self.hardware, graph)
             return Replay(self, graph)
         return PartedGraph(self, graph)
+
+
+def _told(missing: Asked, asked: Asked) -> str:
+    """What a member lacks of an operation that the sentence has named."""
+    name = missing.op.operation.name
+    return "it" if missing == asked else f"{name}, which it is made of,"

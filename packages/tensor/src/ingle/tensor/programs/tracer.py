@@ -234,6 +234,21 @@ class Tracer:
             self._closed[key] = found
         return found[0]
 
+    def asked(self) -> list[tuple[Op, list[Aval | Scalar]]]:
+        """What was executed so far with shapes and dtypes of its inputs, needed or not.
+
+        >>> import ingle.tensor as it
+        >>> from ingle.tensor.programs import Aval, tracing
+        >>> with tracing("numpy") as tracer:
+        ...     _ = it.exp(tracer.input(Aval((3,), it.float32)))
+        >>> [(op.operation.name, [str(x) for x in inputs]) for op, inputs in tracer.asked()]
+        [('exp', ['float32[3]'])]
+        """
+        return [
+            (step.op, [x if isinstance(x, Scalar) else self._avals[x] for x in step.inputs])
+            for step in self._steps
+        ]
+
     def program(
         self, outputs: Sequence[Tensor], kept: Sequence[Handle | Scalar] = ()
     ) -> tuple[Program, list[Handle | Scalar]]:
