@@ -389,6 +389,35 @@ def test_a_plan_that_fails_says_why_and_is_tried_again(monkeypatch):
     assert len({h.backend.download(h).tobytes() for h in found}) == 1
 
 
+def test_an_interrupted_plan_goes_on_in_its_thread(monkeypatch):
+    before, interrupts, advance = set(threading.enumerate()), [], TimeSlices.advance
+
+    def interrupted(slices, steps):
+        found = advance(slices, steps)
+        if found is None and len(interrupts) < 4:
+            interrupts.append(slices)
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(TimeSlices, "advance", interrupted)
+    x, want = it.asarray(np.ones(7, np.float32)), np.ones(7)
+    for k in range(50):
+        want = np.tanh(want * 1.0625) + k
+    for _ in range(8):
+        y = x
+        for k in range(50):
+            y = it.tanh(y * 1.0625) + float(k)
+        for _ in range(6):
+            try:
+                np.testing.assert_allclose(y.numpy(), want, rtol=1e-5)
+            except KeyboardInterrupt:
+                continue
+            break
+    assert len(interrupts) == 4
+    assert len(set(interrupts)) == 1
+    assert len(set(threading.enumerate()) - before) <= 1
+
+
 def test_a_dropped_plan_ends_its_thread():
     before = len(threads())
     run, x = executable()

@@ -1,20 +1,25 @@
 """Object files loaded without LLVM: the same code as LLVM loads, and nothing that is not simple."""
 
 import ctypes
+import errno
 import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingle.fusion.support.disk_store import DiskStore
+from ingle.tensor.errors import OutOfMemoryError
+from ingle_cpu.jit import loader
 from ingle_cpu.jit.elf import DamagedObjectError, read_elf
 from ingle_cpu.jit.engine import Engine, IRSource, KernelCompileError
 from ingle_cpu.jit.external_symbols import process_symbols
 from ingle_cpu.jit.host import Host, host
-from ingle_cpu.jit.loader import NotLoadableError, _Loader, load
+from ingle_cpu.jit.loader import NotLoadableError, _libc, _Loader, load
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems load with LLVM")
 
@@ -172,12 +177,43 @@ class TestLoad:
         (address,) = Engine(host(), DiskStore(None)).addresses(IRSource(COUNTER, ("next",)))
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(address)() == 42
 
+    @pytest.mark.parametrize("call", ["mmap", "mprotect"])
+    def test_no_memory_is_an_error_before_llvm_ends_the_process(
+        self, call: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = Engine(host(), DiskStore(None))
+        engine.object_code(IRSource(TABLE, ("square", "third")))  # LLVM is in memory
+        monkeypatch.setattr(engine, "_load_with_llvm", lambda *_: pytest.fail("LLVM got it"))
+
+        def refused(*_: object) -> int:
+            ctypes.set_errno(errno.ENOMEM)
+            return 2**64 - 1
+
+        libc = Refusing(_libc(), call, refused)
+        monkeypatch.setattr(loader, "_libc", lambda: libc)
+        with pytest.raises(OutOfMemoryError, match=r"code of .* bytes: .*no memory left"):
+            engine.code(IRSource(TABLE, ("square", "third")))
+        monkeypatch.undo()
+        (square, _) = engine.addresses(IRSource(TABLE, ("square", "third")))
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(square)(5) == 25
+
     def test_code_for_another_machine(self) -> None:
         other = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
         machine = Host(f"{other}-unknown-linux-gnu", "", "")
         start_all()
         with pytest.raises(NotLoadableError, match="another machine"):
             load(object_of(TABLE, machine), ("square",), {})
+
+
+class Refusing:
+    """The C library, one of whose functions is another."""
+
+    def __init__(self, libc: ctypes.CDLL, name: str, function: Callable[..., int]) -> None:
+        self._libc = libc
+        self.__dict__[name] = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._libc, name)
 
 
 def start_all() -> None:

@@ -14,6 +14,7 @@ from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
 from ingle.tensor.operation import Op, infer
 
@@ -128,7 +129,9 @@ class Fusion:
             lowered.append(x)
         try:
             (handle,) = self.inner.execute(op, lowered)
-        except Exception:  # a read of it raises that
+        except Exception as error:  # a read of it raises that
+            if is_from_outside(error):
+                raise
             streams.alone = 0
             return None
         streams.read = False

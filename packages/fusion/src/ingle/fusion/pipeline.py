@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.precision import suspended
 
 from .errors import PlanWarning
@@ -131,7 +132,9 @@ def _decomposed_for_all(
     general = generalized(graph, alike, apart=True)
     try:
         decomposed, rest = _decomposed(device, fusion, general.graph, examples)
-    except Exception:
+    except Exception as error:
+        if is_from_outside(error):
+            raise
         return None
     return symbolic_decomposition(general, decomposed, rest)
 
@@ -222,6 +225,8 @@ def _general(
         symbolic = generalized(graph, examples)
         return symbolic_sequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
     except Exception as error:
+        if is_from_outside(error):
+            raise
         warnings.warn(
             f"no plan could be made for all sizes at once, so each gets its own: "
             f"{type(error).__name__}: {error}; please report it",

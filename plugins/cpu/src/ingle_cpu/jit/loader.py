@@ -12,6 +12,7 @@ data that is written to, unknown relocations) is left to LLVM.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import mmap
 import os
@@ -20,6 +21,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
+
+from ingle.tensor.errors import OutOfMemoryError
 
 from .elf import (
     ALLOCATED,
@@ -69,6 +72,7 @@ def load(image: bytes, names: Sequence[str], symbols: Mapping[str, int]) -> Load
 
     Raises:
         NotLoadableError: it is not of the simple form that can be loaded here.
+        OutOfMemoryError: the system has no memory for it.
         DamagedObjectError: it is no object file, or numbers in it point out of it.
     """
     if sys.platform != "linux":
@@ -235,12 +239,24 @@ def _pages(size: int) -> int:
     access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address: int = _libc().mmap(None, size, access, kind, -1, 0)
     if address in (None, _FAILED):
-        raise NotLoadableError(f"no memory for code: {os.strerror(ctypes.get_errno())}")
+        raise _refused("there are no pages for it", size)
     return address
 
 
 def _make_executable(address: int, size: int) -> None:
     # Linux brings instruction and data caches into line when pages become executable.
     if _libc().mprotect(address, size, mmap.PROT_READ | mmap.PROT_EXEC):
-        why = os.strerror(ctypes.get_errno())
-        raise NotLoadableError(f"pages cannot be made executable: {why}")
+        raise _refused("pages cannot be made executable", size)
+
+
+def _refused(what: str, size: int) -> Exception:
+    """What to raise where the system has given no pages: LLVM may know another way, but ends the
+    process where there is no memory."""
+    number = ctypes.get_errno()
+    if number == errno.ENOMEM:
+        return OutOfMemoryError(
+            f"a kernel's code of {size} bytes: {what}, as the system has no memory left for this "
+            "process; free tensors, or raise the limit (`ulimit -v`)",
+            size,
+        )
+    return NotLoadableError(f"{what}: {os.strerror(number)}")

@@ -16,6 +16,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Handle
 from ingle.tensor.followed import is_number
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.pytree import Node, flatten, unflatten
 from ingle.tensor.structure import epoch
 from ingle.tensor.tape import NAMES
@@ -216,8 +217,14 @@ class _CallWriter:
         lines = [line.replace("return None", "return MISSED") for line in self._entry.tape.lines]
         if lines:
             self._names.update({**NAMES, **self._entry.tape.functions})
+            self._names["is_from_outside"] = is_from_outside
             # The function itself says what is wrong with numbers for which this raises.
-            self._lines += ["try:", *[f"    {x}" for x in lines], "except Exception: return MISSED"]
+            self._lines += [
+                "try:", *[f"    {x}" for x in lines],
+                "except Exception as error:",
+                "    if is_from_outside(error): raise",
+                "    return MISSED",
+            ]  # fmt: skip
 
     def _input(self, source: Any) -> str:
         if type(source) is int:

@@ -16,6 +16,7 @@ from typing import Any
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Handle
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.pytree import unflatten
 from ingle.tensor.transactions import call_alone, commit_lock, commits
 
@@ -83,7 +84,9 @@ class ManyCells:
             return self._missed
         try:
             computed = entry.host(*numbers)
-        except Exception:  # the function itself says what is wrong with these numbers
+        except Exception as error:  # the function itself says what is wrong with these numbers
+            if is_from_outside(error):
+                raise
             return self._missed
         if computed is None:
             return self._missed

@@ -10,6 +10,7 @@ from typing import Any
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Backend, Handle
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.pytree import unflatten
 from ingle.tensor.structure import epoch
 from ingle.tensor.tape import Tape
@@ -237,7 +238,9 @@ class Specialization:
             return self.sample[1]  # known from recording it, without compiling the arithmetic
         try:
             computed = self.host(*numbers)
-        except Exception:
+        except Exception as error:
+            if is_from_outside(error):
+                raise
             # The function itself says what is wrong with these numbers.
             raise Missed("a number for which arithmetic fails") from None
         if computed is None:

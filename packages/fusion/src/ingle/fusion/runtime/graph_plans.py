@@ -239,7 +239,8 @@ class GraphPlans:
                 steps = slices * max(SLICE * parts_of(self._graph), LEAST_SLICE)
                 plan = self._slices.advance(steps * (1 + self._slices.count / LATER))
             except BaseException:
-                self._slices = None
+                if self._slices.failed:  # else it was interrupted here, and goes on next time
+                    self._slices = None
                 raise
             if plan is not None:
                 self._slices = None

@@ -12,6 +12,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
 from ..errors import PlanWarning
@@ -57,19 +58,22 @@ class LaterPlans:
             return
         try:
             with self.share.taken():
-                if self.waiting and self._is_done(self.waiting[0]):
-                    self.waiting.popleft()
+                if self.waiting:
+                    self._go_on_with(self.waiting[0])
         finally:
             self._lock.release()
 
-    def _is_done(self, go_on: Callable[[], bool]) -> bool:
+    def _go_on_with(self, first: Callable[[], bool]) -> None:
         try:
-            return go_on()
+            if first():
+                self.waiting.popleft()
         except Exception as error:  # nobody waits for it here: what runs now has gone well
+            if is_from_outside(error):
+                raise
+            self.waiting.popleft()
             warnings.warn(
                 f"no plan could be made for later processes, which run these operations one by "
                 f"one: {type(error).__name__}: {error}; please report it",
                 PlanWarning,
                 stacklevel=2,
             )
-            return True

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError
+from ingle.tensor.interruptions import is_from_outside
 
 from ..kernel.code import INTEGERS, SIZES, bits_of
 from ..kernel.nest import Nest, layout, units
@@ -134,6 +135,8 @@ def compiled(backend: KernelBackend, launch: Launch, source: Nest | str, name: s
     except (LostDeviceError, OutOfMemoryError):
         raise
     except Exception as error:  # a stranger's compiler may raise anything
+        if is_from_outside(error):
+            raise
         raise BackendError(
             f"{backend.device}: the kernel of [{launch.operations}] cannot be compiled: {error}"
         ) from error

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from ingle.tensor.contract import Handle
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
 from ..ir.graph import Graph
@@ -207,9 +208,12 @@ class LogFamily:
             begun = self._begun or self._begin(example, prepare)
         if begun is None:
             return
-        done = True
+        done = False  # where it is interrupted
         try:
             done = begun.advanced()
+        except Exception as error:
+            done = not is_from_outside(error)  # what cannot be made is not tried again
+            raise
         finally:
             with self._lock:
                 if done and self._begun is begun:

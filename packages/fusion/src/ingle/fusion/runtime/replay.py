@@ -9,6 +9,7 @@ from typing import Any
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import staged_on
+from ingle.tensor.interruptions import is_from_outside
 
 from ..ir.graph import Graph, Node
 from ..record.cut_log import live_nodes
@@ -76,6 +77,8 @@ class Attempt(Replay):
                 line = self._lines.get(node.results)
                 return call_at(line, self._backend, super()._execute, node, args)
             except Exception as error:
+                if is_from_outside(error):  # of the program, not of this operation
+                    raise
                 failed = error
         return [failed] * len(node.results)
 

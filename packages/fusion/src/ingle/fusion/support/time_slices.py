@@ -134,6 +134,11 @@ class TimeSlices(Generic[T]):
         """Whether its thread is gone: it was begun in the process that this one is a copy of."""
         return self._thread is not None and not self._thread.is_alive() and not self._is_done()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the work raised something."""
+        return self._error is not None
+
     def _is_done(self) -> bool:
         return bool(self._found) or self._error is not None
 
