@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -40,6 +41,30 @@ def _mappings() -> int:
 CALLS_FREM = IRSource(
     "define double @f(double %x, double %y) {\n %r = frem double %x, %y\n ret double %r\n}", ("f",)
 )
+
+
+WITHOUT_MEMORY = """
+import ctypes, resource
+from pathlib import Path
+from ingle.fusion.support.disk_store import DiskStore
+from ingle_cpu.jit.engine import Engine, IRSource
+from ingle_cpu.jit.host import host
+
+names = [f"f{n}" for n in range(4000)]
+text = "".join(f"define i64 @{n}(i64 %x) {{ %y = add i64 %x, 1 ret i64 %y }}" for n in names)
+small = IRSource("define i64 @f(i64 %x) { %y = add i64 %x, 1 ret i64 %y }", ("f",))
+engine = Engine(host(), DiskStore(None))
+engine.object_code(IRSource("", ()))
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+try:
+    engine.object_code(IRSource(text, tuple(names)))
+except MemoryError as error:
+    found = type(error).__name__
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+(address,) = engine.addresses(small)
+print(found, ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(2))
+"""
 
 
 class TestEngine:
@@ -105,6 +130,13 @@ class TestEngine:
             with pytest.raises(KernelCompileError):
                 engine.addresses(IRSource(adder(1).text, ("g",)))
         assert call(*engine.addresses(adder(1)), 1) == 2
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's here")
+    def test_no_memory_is_an_error_where_llvm_would_end_the_process(self) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "OutOfMemoryError 3\n", "")
 
     def test_code_that_calls_what_the_process_lacks_is_refused_before_it_is_loaded(self) -> None:
         with pytest.raises(KernelCompileError, match="calls fmod"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import mmap
 import os
 import threading
 import weakref
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
-from ingle.tensor.errors import BackendError
+from ingle.tensor.errors import BackendError, OutOfMemoryError
 from ingle.tensor.transactions import commit_lock
 
 from .elf import DamagedObjectError
@@ -31,6 +32,8 @@ _reduction = [True]
 """Whether LLVM's option is set, which it is unless somebody says otherwise."""
 MOST = 4096
 """So many modules stay in memory without anybody who holds them: some 8 KiB each."""
+ROOM = 64 << 20
+"""Bytes without which no module is given to LLVM: it ends the process where it gets no memory."""
 _LASTING_CODE: dict[tuple[int, ...], Code] = {}
 """What stays in memory for good: few modules, which every plan uses."""
 
@@ -170,8 +173,14 @@ class Engine:
         return [self.code(source) for source in sources]
 
     def object_code(self, source: IRSource) -> bytes:
-        """The object file of a module: compiled, neither cached nor loaded."""
+        """The object file of a module: compiled, neither cached nor loaded.
+
+        Raises:
+            KernelCompileError: LLVM refuses it.
+            OutOfMemoryError: the process may not have the memory that LLVM may need.
+        """
         with self._lock:
+            _require_room(source)
             self._set_reduction(source.reduced)
             return self._object_code(source)
 
@@ -270,6 +279,18 @@ class Engine:
 def lasting() -> list[Code]:
     """What stays in memory for good."""
     return list(_LASTING_CODE.values())
+
+
+def _require_room(source: IRSource) -> None:
+    try:
+        mmap.mmap(-1, ROOM).close()
+    except (OSError, MemoryError, OverflowError) as error:
+        raise OutOfMemoryError(
+            f"{', '.join(source.names)} cannot be compiled: LLVM may need {ROOM >> 20} MiB, and "
+            f"the system has no memory left for this process ({error}); free tensors, or raise "
+            "the limit (`ulimit -v`)",
+            ROOM,
+        ) from error
 
 
 def _target_machine(machine: Host) -> Any:
