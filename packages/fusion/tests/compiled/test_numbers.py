@@ -121,3 +121,19 @@ def test_tensors_of_numbers():
     few = compile(lambda s: it.asarray(s) * 2)
     assert [few(s).item() for s in (1.0, 2.0, 3.0)] == [2, 4, 6]
     assert few.recordings == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16", "complex64", "bool"])
+@pytest.mark.parametrize("number", [1, 2.5])
+def test_a_number_beside_a_tensor_is_no_decision(dtype, number):
+    """Its type decides about dtypes, and its value stays what it is in each call."""
+    if dtype in ("int32", "bool") and number != 1:
+        pytest.skip("no tensor of integers takes it")
+    cell = it.Cell(number)
+    f = compile(lambda x, n: x + n + cell.value)
+    x = values(1, 0).astype(dtype)
+    for n in range(40):
+        cell.value = number * n
+        got = f(x, number * (n + 2))
+        np.testing.assert_allclose(got.numpy(), x.numpy() * 1 + number * (2 * n + 2), rtol=1e-3)
+    assert f.recordings <= 3

@@ -322,7 +322,7 @@ def scalar_dtype(
         dtype = default_int() if dtype is bool_ else dtype
         if dtype.is_integer:
             _check_range(value, dtype, name)
-        elif isinstance(value, int) and value.bit_length() >= LARGEST_EXPONENT:
+        elif type(value) is int and value.bit_length() >= LARGEST_EXPONENT:
             raise DTypeError(
                 f"{name}: the integer of {value.bit_length()} bits does not fit {dtype}; "
                 "give infinity as float('inf')"
