@@ -75,6 +75,9 @@ def _strewn(case: Case, values: Sequence[float]) -> Iterator[Case]:
     """The case with special values in one of its arrays, and in all of them."""
     rng = np.random.default_rng(1)
     floats = [n for n, a in enumerate(case.arrays) if a.dtype.kind == "f" and a.size]
+    if case.operation.traits.kind == "contraction":
+        # Beyond the edge of an image a weight meets zeros, or nothing: NaN, or no NaN.
+        floats = [n for n in floats if n == 0]
     for numbers in [*[[n] for n in floats], *[floats][len(floats) < 2 :]]:
         for _ in range(DRAWS):
             arrays = [a.copy() for a in case.arrays]

@@ -8,37 +8,18 @@ forward to an earlier one of its nest if it waits for nothing that stands betwee
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from ..kernel.code import SIZES
 from ..kernel.joining import joins
 from ..kernel.nest import Nest
 from ..lowering.nests import NestCall
-from .schedule import Call, HostStep, KernelSequence, touched
+from .schedule import Call, HostStep, KernelSequence
+from .touched_values import TouchedValues, touched_values
 
 _FAR = 16
 """Calls that one comes forward over at most: what it makes is in memory for so long."""
 _MOST_BYTES = 1 << 18
 """Of what it writes."""
-
-
-class _Touched(NamedTuple):
-    """The values that calls read and write."""
-
-    read: set[int]
-    written: set[int]
-
-    def meets(self, other: _Touched) -> bool:
-        """Whether one writes what the other reads or writes."""
-        return not (
-            self.written.isdisjoint(other.read)
-            and self.written.isdisjoint(other.written)
-            and self.read.isdisjoint(other.written)
-        )
-
-    def update(self, other: _Touched) -> None:
-        self.read.update(other.read)
-        self.written.update(other.written)
 
 
 def with_neighbours(sequence: KernelSequence) -> KernelSequence:
@@ -48,7 +29,7 @@ def with_neighbours(sequence: KernelSequence) -> KernelSequence:
         sequence: whose order is legal.
     """
     calls = sequence.calls
-    all_touched = [_touched(sequence, call) for call in calls]
+    all_touched = [touched_values(sequence, call) for call in calls]
     left = dict.fromkeys(range(len(calls)))
     order: list[int] = []
     for first in range(len(calls)):
@@ -59,7 +40,7 @@ def with_neighbours(sequence: KernelSequence) -> KernelSequence:
         nest = _joined_nest(calls[first])
         if nest is None:
             continue
-        passed = _Touched(set(), set())
+        passed = TouchedValues(set(), set())
         passed.update(all_touched[first])
         for number in range(first + 1, min(first + 1 + _FAR, len(calls))):
             other = calls[number]
@@ -73,11 +54,6 @@ def with_neighbours(sequence: KernelSequence) -> KernelSequence:
                 order.append(number)
             passed.update(all_touched[number])
     return sequence._replace(calls=[calls[n] for n in order])
-
-
-def _touched(sequence: KernelSequence, call: Call | HostStep) -> _Touched:
-    roots = touched(sequence.graph, sequence.views, call)
-    return _Touched({r for r, output in roots if not output}, {r for r, output in roots if output})
 
 
 def _joined_nest(call: Call | HostStep) -> Nest | None:

@@ -14,7 +14,8 @@ from collections.abc import Container
 from ..kernel.joining import is_for_many
 from ..kernel.nest import Nest
 from ..lowering.nests import NestCall
-from .schedule import MOST_BYTES, Call, HostStep, KernelSequence, touched
+from .schedule import MOST_BYTES, Call, HostStep, KernelSequence
+from .touched_values import TouchedValues, touched_values
 
 
 def side_by_side(sequence: KernelSequence, early: Container[int] = ()) -> KernelSequence:
@@ -46,18 +47,18 @@ def side_by_side(sequence: KernelSequence, early: Container[int] = ()) -> Kernel
 
 
 def _late(sequence: KernelSequence, early: Container[int]) -> set[int]:
-    """The numbers of small calls whose results no call but such ones reads."""
-    graph, views, calls, _ = sequence
-    wanted: set[int] = set()
+    """The numbers of small calls that no call but such ones waits for: none reads or writes what
+    they write, or writes what they read."""
+    staying = TouchedValues(set(), set())
     found: set[int] = set()
-    for number in reversed(range(len(calls))):
-        call = calls[number]
-        roots = touched(graph, views, call)
-        made = {root for root, output in roots if output}
-        if _is_small(sequence, call) and not made & wanted and not any(r in early for r in made):
+    for number in reversed(range(len(sequence.calls))):
+        call = sequence.calls[number]
+        own = touched_values(sequence, call)
+        waited_for = staying.meets(own) or any(r in early for r in own.written)
+        if _is_small(sequence, call) and not waited_for:
             found.add(number)
         else:
-            wanted.update(root for root, _ in roots)
+            staying.update(own)
     return found
 
 
@@ -69,14 +70,16 @@ def _is_small(sequence: KernelSequence, call: Call | HostStep) -> bool:
 
 
 def _levels(sequence: KernelSequence, late: set[int]) -> dict[int, int]:
-    """How many of the late calls have to run one after the other before each of them."""
+    """How many of the late calls have to run one after the other before each of them: those that
+    write what it reads, or read or write what it writes."""
     written: dict[int, int] = {}
+    read: dict[int, int] = {}
     found: dict[int, int] = {}
     for number in sorted(late):
-        roots = touched(sequence.graph, sequence.views, sequence.calls[number])
-        before = [written.get(root, -1) for root, output in roots if not output]
-        found[number] = 1 + max(before, default=-1)
-        for root, output in roots:
-            if output:
-                written[root] = max(found[number], written.get(root, 0))
+        own = touched_values(sequence, sequence.calls[number])
+        before = [written.get(root, -1) for root in (*own.read, *own.written)]
+        before += [read.get(root, -1) for root in own.written]
+        found[number] = level = 1 + max(before, default=-1)
+        for roots, levels in ((own.read, read), (own.written, written)):
+            levels.update({root: max(level, levels.get(root, -1)) for root in roots})
     return found
