@@ -322,11 +322,8 @@ def scalar_dtype(
         dtype = default_int() if dtype is bool_ else dtype
         if dtype.is_integer:
             _check_range(value, dtype, name)
-        elif type(value) is int and value.bit_length() >= LARGEST_EXPONENT:
-            raise DTypeError(
-                f"{name}: the integer of {value.bit_length()} bits does not fit {dtype}; "
-                "give infinity as float('inf')"
-            )
+        else:
+            _check_finite(value, dtype, name)
         return dtype
     if isinstance(value, float):
         return dtype if dtype.is_inexact else default_float()
@@ -360,6 +357,15 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     if dtype.holds == "unsigned":
         return 0, (1 << dtype.bits) - 1
     return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
+
+
+def _check_finite(value: Any, dtype: DType, name: str) -> None:
+    # A number that stands for others is not asked for its value, which would hold for it alone.
+    if type(value) is int and value.bit_length() >= LARGEST_EXPONENT:
+        raise DTypeError(
+            f"{name}: the integer of {value.bit_length()} bits does not fit {dtype}; "
+            "give infinity as float('inf')"
+        )
 
 
 def _check_range(value: Any, dtype: DType, name: str) -> None:
