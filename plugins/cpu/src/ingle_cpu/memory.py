@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -305,13 +306,17 @@ def _array(memory: _Small | Block | _Borrowed, shape: tuple[int, ...], dtype: np
     return held.view(np.ndarray)
 
 
+maker: ContextVar[str] = ContextVar("maker", default="a plan")
+"""What large results are made by, for statistics and messages."""
+
+
 def new_handle(backend: Cpu, aval: Aval) -> CpuHandle:
     """A handle with whatever is in its memory."""
     nbytes = aval.dtype.itemsize
     for size in aval.shape:
         nbytes *= size
     if nbytes > SMALL:
-        label = Label("a plan", aval.shape, aval.dtype)
+        label = Label(maker.get(), aval.shape, aval.dtype)
         return CpuHandle(backend, aval, _block(nbytes, label))
     bits = (nbytes - 1).bit_length() if nbytes > _LINE else _LINE_BITS
     try:

@@ -20,6 +20,8 @@ from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
+from ..memory import SMALL, maker
+
 if TYPE_CHECKING:
     from .any_rows import RowCall, RowCalls
     from .any_shape import AnyShapeCall
@@ -213,11 +215,17 @@ class SingleOperations:
         )
 
         unknown = [] if calls is None else [calls]
+        large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in infer(op, avals))
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
             handles = [x for x in inputs if isinstance(x, Handle)]
             values = [x.value for x in inputs if type(x) is Scalar]
-            outputs = executable(handles, values)
+            token = maker.set(op.operation.name) if large else None
+            try:
+                outputs = executable(handles, values)
+            finally:
+                if token is not None:
+                    maker.reset(token)
             self._forms[form] = count + 1, executable.products
             waiting, unknown[:] = unknown[:], ()
             for each in waiting:
