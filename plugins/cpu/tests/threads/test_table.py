@@ -300,6 +300,30 @@ class TestThreads:
         team.stop()
         assert (arrays[0] == 2).all()
 
+    def test_a_pool_that_stops_is_not_started_meanwhile(self) -> None:
+        """A plan of another thread ran between the flag and the wake: workers that slept again
+        without having seen it were waited for until the end of time."""
+        team = ThreadPool(3)
+        arrays = [np.zeros(5000, np.int64)]
+        table = affine_table(arrays, [(0, 1, 1, 0)], team)
+        table.run()
+        wake = team.wake
+
+        def woken_late() -> None:
+            table.run()
+            wake()
+
+        team.wake = woken_late  # type: ignore[method-assign]
+        stopping = threading.Thread(target=team.stop, daemon=True)
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+        team.wake = wake  # type: ignore[method-assign]
+        table.run()
+        assert team._ready
+        team.stop()
+        assert (arrays[0] == 3).all()
+
 
 class TestProfile:
     def test_adds_up_what_entries_take(self) -> None:

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from ingle.tensor import settings
@@ -93,7 +94,7 @@ class ThreadPool:
         self._put(ctypes.c_int64, abi.IDLE, self._idle)
         self._put(ctypes.c_int32, abi.WORKERS, 1)
         self._put(ctypes.c_int32, abi.WANTED, self.threads)
-        self._ready = False
+        self._ready = self._stopping = False
         self._started, self._living = [], {}
         self._events = [threading.Event() for _ in range(self.threads - 1)]
 
@@ -103,7 +104,9 @@ class ThreadPool:
     def start(self) -> None:
         """Starts the threads that are missing; a system that allows fewer gets fewer."""
         with self._lock:
-            if self._ready or self.threads == 1:
+            # Who runs a plan meanwhile, in another thread or a handler of signals, runs it alone:
+            # workers that have not seen yet that they shall leave would stay.
+            if self._ready or self.threads == 1 or self._stopping:
                 return
             self._put(ctypes.c_int32, abi.STOP, 0)
             count = 1
@@ -143,9 +146,16 @@ class ThreadPool:
         """Ends the threads and waits for them; the thread pool can be started again."""
         with self._lock:
             threads, self._ready = {*self._started, *self._living.values()}, False
+            self._stopping = True
             self._started = []
             self._put(ctypes.c_int32, abi.WORKERS, 1)
             self._put(ctypes.c_int32, abi.STOP, 1)
+        try:
+            self._end(threads)
+        finally:
+            self._stopping = False
+
+    def _end(self, threads: Iterable[threading.Thread]) -> None:
         if self.parks_in_kernel:
             wake = ctypes.c_int32.from_address(self.state + abi.WAKE)
             wake.value += 1
