@@ -59,8 +59,12 @@ class OpenCLMachine(Machine):
         self, nest: Nest, sizes: Sequence[int], pointers: Sequence[int], args: Sequence[int],
         numbers: Sequence[int], parts: int,
     ) -> None:  # fmt: skip
-        """In some parts one after the other, of three units a work item."""
+        """In some parts one after the other, of three units a work item; vectors at once, which
+        work items take by their own numbers."""
         backend = self.backend
+        if backend.wide and backend.work_of(nest, sizes).grain > 1:
+            super().run(nest, sizes, pointers, args, numbers, parts)
+            return
         table, count = backend.table(args), units(nest, sizes)
         for part in range(parts):
             first, last = count * part // parts, count * (part + 1) // parts
