@@ -27,8 +27,9 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks of a test are large."""
+def small(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of a test are large: memory of small values waits for calls beside them."""
+    monkeypatch.setattr(device, "calls_beside", 0)
     monkeypatch.setattr(late_copies, "LEAST_BYTES", 1)
     monkeypatch.setattr(late_copies, "WAITING", 1)
 
