@@ -8,7 +8,7 @@ element can be computed anywhere, in any order, again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ...contract import Aval, Handle, Scalar, Shape
 from ...device import Device
 from ...dispatch import create, run
-from ...dtypes import uint32
+from ...dtypes import DType, uint32
 from ...errors import ArgumentError, ShapeError
 from ...operation import Op, Operation, Traits
 from ...sample import Draw, Sample
@@ -122,12 +122,17 @@ def _rule(*words: Aval, shape: Shape) -> Aval:
     return Aval(shape, uint32)
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype is uint32:
-        yield Sample(((3, 5), (0x0123456789ABCDEF, 7)), gradient=False, exact=True)
-        yield Sample(((8,), (1, (1 << 32) - 2)), gradient=False, exact=True, label="carry")
-        yield Sample(((0, 3), (1, 0)), gradient=False, exact=True)
-        yield Sample(((), (5, 5)), gradient=False, exact=True)
+def samples_of(dtype: DType) -> Callable[[Draw], Iterator[Sample]]:
+    """Shapes and places for an operation that draws words of a dtype."""
+
+    def samples(draw: Draw) -> Iterator[Sample]:
+        if draw.dtype is dtype:
+            yield Sample(((3, 5), (0x0123456789ABCDEF, 7)), gradient=False, exact=True)
+            yield Sample(((8,), (1, (1 << 32) - 2)), gradient=False, exact=True, label="carry")
+            yield Sample(((0, 3), (1, 0)), gradient=False, exact=True)
+            yield Sample(((), (5, 5)), gradient=False, exact=True)
+
+    return samples
 
 
 def reference_bits(shape: int | Sequence[int], place: tuple[int, int]) -> np.ndarray:
@@ -159,7 +164,7 @@ RANDOM_BITS = Operation(
     traits=Traits("random", family="random_bits", cost="expensive", exactly_rounded=True),
     body=_body,
     public=random_bits,
-    samples=_samples,
+    samples=samples_of(uint32),
     reference=reference_bits,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +14,9 @@ from ...dispatch import create
 from ...dtypes import uint64
 from ...errors import ShapeError
 from ...operation import Operation, Traits
-from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import as_shape
-from .bits import WORDS, Place, bits_at, drawn_at, reference_bits
+from .bits import WORDS, Place, bits_at, drawn_at, reference_bits, samples_of
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -58,14 +57,6 @@ def _rule(*words: Aval, shape: Shape) -> Aval:
     return Aval(shape, uint64)
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
-    if draw.dtype is uint64:
-        yield Sample(((3, 5), (0x0123456789ABCDEF, 7)), gradient=False, exact=True)
-        yield Sample(((8,), (1, (1 << 32) - 2)), gradient=False, exact=True, label="carry")
-        yield Sample(((0, 3), (1, 0)), gradient=False, exact=True)
-        yield Sample(((), (5, 5)), gradient=False, exact=True)
-
-
 def reference_pairs(shape: int | Sequence[int], place: tuple[int, int]) -> np.ndarray:
     """The words of `reference_bits` two by two."""
     both = reference_bits((*as_shape(shape, "reference_pairs"), 2), place).astype(np.uint64)
@@ -80,7 +71,7 @@ RANDOM_PAIRS = Operation(
     traits=Traits("random", family="random_bits", cost="expensive", exactly_rounded=True),
     body=_body,
     public=random_pairs,
-    samples=_samples,
+    samples=samples_of(uint64),
     reference=reference_pairs,
 )
 
