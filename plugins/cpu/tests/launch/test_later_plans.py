@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +52,17 @@ class Processes:
         found = once()
         for k in range(others):
             often(k)
-        for k in range(500 if others and part == 1.0 else 0):
-            if not planner.later.waiting:
-                break
-            often(k)  # kernels are compiled beside it, which takes as long as the machine is busy
+        if others and part == 1.0:
+            self._until_made(planner.later)
         return found
+
+    def _until_made(self, later: LaterPlans) -> None:
+        """Kernels are compiled beside the runs, which takes as long as the machine is busy."""
+        end = time.monotonic() + 60
+        while later.waiting:
+            assert time.monotonic() < end, "a plan for later processes is not made in a minute"
+            often(0)
+            time.sleep(0.001)
 
 
 def once() -> np.ndarray:
