@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from ..ir.broadcast_axes import ANYWHERE, GATHERED, alignment, axes_seen
+from ..ir.broadcast_axes import ANYWHERE, GATHERED, alignment
 from ..ir.graph import Graph
 from ..ir.reduction_axes import folded_axes, lanes_of, left_over
-from ..ir.split_axes import strides_along
 from ..ir.views import View, Views, long_axes
 from ..support.time_slices import tick
 from .consumers import Uses, uses_of
-from .contraction_loops import column_stride, keeps_rows, loops_of, row_stride, window_loops
+from .contraction_loops import loops_of, window_loops
 from .group import Coordinates, Group
+from .loop_places import LoopPlaces
 from .node_class import Role
 from .products_apart import StaysOut
 from .topological_order import GroupOrder
@@ -57,19 +57,18 @@ class Grouping:
 
     Attributes:
         groups: in an order in which they can run.
+        places: where nodes stand in their loops.
     """
 
     def __init__(
         self, graph: Graph, views: Views, roles: list[Role], uses: Uses, apart: StaysOut
     ) -> None:
         self.groups: list[Group] = []
+        self.places = LoopPlaces(graph, views, roles)
         self._graph = graph
         self._views = views
         self._roles = roles
         self._group_of: dict[int, Group] = {}
-        # What a copy writes has the order, and so the axes, of what it reads; a product's rows have
-        # the axes that its readers see in their place.
-        self._written: dict[int, tuple[int, ...]] = {}
         self._order = GroupOrder()
         self._uses = uses
         self._apart = apart
@@ -107,7 +106,7 @@ class Grouping:
         if role in ("inline", "view"):
             return
         if role == "copy":
-            self._written[node.results[0]] = self._map_shape(position)
+            self.places.written[node.results[0]] = self.places.map_shape(position)
         if not alone and role in ("map", "copy", "gather") and self._join_map(position):
             return
         if not alone and role == "reduce" and self._join_reduction(position):
@@ -125,16 +124,16 @@ class Grouping:
         elif role == "contraction":
             group = self._product(position)
         elif role == "reduce":
-            space = self._shape(node.args[0])
+            space = self.places.shape(node.args[0])
             axes = folded_axes(node.op, len(space))
             inner = frozenset(a for a in axes if space[a] != 1)
             group = Group("nest", [position], space, inner, lanes_of(space, axes))
             self._note_reduction(group, position, long_axes(space))
         elif role == "columns":
-            space = self._shape(node.args[0])
+            space = self.places.shape(node.args[0])
             group = Group("nest", [position], space, kept_axes(self._graph, position), "inner")
         else:
-            space = self._map_shape(position)
+            space = self.places.map_shape(position)
             group = Group("nest", [position], space)
             group.coordinates[node.results[0]] = long_axes(space)
         group.reads = len(node.args)
@@ -144,22 +143,14 @@ class Grouping:
     def _product(self, position: int) -> Group:
         """A group around a matrix product, on the axes that its reader has in place of its rows."""
         (value,) = self._graph.nodes[position].results
-        windows = window_loops(self._graph.nodes[position].op, self._shape(value))
-        space, rows, columns = windows or loops_of(self._shape(value), self._uses.first_map(value))
+        windows = window_loops(self._graph.nodes[position].op, self.places.shape(value))
+        space, rows, columns = windows or loops_of(
+            self.places.shape(value), self._uses.first_map(value)
+        )
         group = Group("contraction", [position], space, rows=rows, columns=columns)
-        self._written[value] = space
+        self.places.written[value] = space
         group.coordinates[value] = long_axes(group.space)
         return group
-
-    def _shape(self, value: int) -> tuple[int, ...]:
-        return self._graph.values[value].aval.shape
-
-    def _map_shape(self, position: int) -> tuple[int, ...]:
-        """Where the loops of a map run: a copy runs along the view that it reads."""
-        node = self._graph.nodes[position]
-        if self._roles[position] == "copy":
-            return self._views.of(node.args[0]).shape
-        return self._shape(node.results[0])
 
     def _note_reduction(self, group: Group, position: int, source: Coordinates) -> None:
         node = self._graph.nodes[position]
@@ -174,36 +165,20 @@ class Grouping:
                 found.setdefault(group, []).append(value)
         return found
 
-    def walked(self, value: int) -> tuple[int, ...]:
-        """The shape that a value's coordinates belong to: in memory it may have other axes."""
-        return self._written.get(value) or self._shape(value)
-
-    def seen_from(self, group: Group, view: View) -> Coordinates | None:
-        """Coordinates of a view of a value that the group computes.
-
-        None where the view needs other places than the one where the loop stands. An axis along
-        which the view repeats has `ANYWHERE`.
-        """
-        own = group.coordinates.get(view.root)
-        if own is None:
-            return None
-        axes = axes_seen(view, self.walked(view.root))
-        if axes is None:
-            return None
-        return tuple([a if a is None or a == ANYWHERE else own[a] for a in axes])
-
     def _join_map(self, position: int) -> bool:
         sources = self._sources(position)
         before = self._before(position, sources)
         # A product first, whose result then need not be written; else what has the loops of the
         # result, which of a single row a vector has as well; else what was begun last.
-        shape = self._map_shape(position)
+        shape = self.places.map_shape(position)
         best = sorted(
             sources,
             key=lambda g: (g.kind != "contraction", g.space != shape, -self._order.number(g)),
         )
         for group in best:
-            places = self._fitting(group, position, sources[group])
+            if not self._may_join(group, position, sources[group]):
+                continue
+            places = self.places.fitting(group, position, sources[group])
             reads = self._read_besides(group, position)
             full = len(group.nodes) >= MOST_NODES or group.reads + reads > MOST_READS
             if full or places is None or not self._order.reachable(group, before):
@@ -220,10 +195,22 @@ class Grouping:
             return True
         return self._join_what_it_waits_for(position, before)
 
+    def _may_join(self, group: Group, position: int, args: list[int]) -> bool:
+        """Whether a group that computes some of a map's arguments is one that takes maps up."""
+        if group.kind != "contraction":
+            return group.kind != "host"
+        (value,) = self._graph.nodes[position].results
+        role = self._roles[position]
+        return not (
+            role == "gather"
+            or self._uses.stored_twice(value, args)
+            or (role == "map" and self._apart(group, position))
+        )
+
     def _join_what_it_waits_for(self, position: int, before: dict[Group, None]) -> bool:
         """Puts a map of what lies in memory where something else is computed at the same places,
         for which it waits anyway."""
-        node, shape = self._graph.nodes[position], self._map_shape(position)
+        node, shape = self._graph.nodes[position], self.places.map_shape(position)
         roots = [root for value in node.args for root in self._views.after(value)]
         if self._roles[position] != "map" or len(node.results) > 1:
             return False
@@ -258,94 +245,6 @@ class Grouping:
                     found[group] = None
         return found
 
-    def _fitting(self, group: Group, position: int, args: list[int]) -> Coordinates | None:
-        """Where a map would stand in a group that computes some of its arguments."""
-        (value,) = self._graph.nodes[position].results
-        if group.kind == "host":
-            return None
-        if group.kind == "contraction" and (
-            self._roles[position] == "gather"
-            or self._uses.stored_twice(value, args)
-            or (self._roles[position] == "map" and self._apart(group, position))
-        ):
-            return None
-        shape = self._map_shape(position)
-        places: list[int | None] = [None] * len(shape)
-        for argument, taken in enumerate(self._graph.nodes[position].args):
-            if taken not in args:
-                continue
-            seen = self.seen_from(group, self._views.of(taken))
-            if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
-                return None
-            first = alignment(self._graph, position, argument, len(seen), len(shape))
-            for axis, place in enumerate(seen, first):
-                if place is None or place == ANYWHERE or shape[axis] == 1:
-                    continue
-                if places[axis] not in (None, place):
-                    return None
-                places[axis] = place
-        found = self._completed(group, shape, places)
-        if found is None or not self._along_rows(group, group, position, found):
-            return None
-        return found
-
-    def _along_rows(self, group: Group, own: Group, position: int, places: Coordinates) -> bool:
-        """Whether what a node of a group reads can be walked along a product's rows as one, and
-        along its columns."""
-        several = group.rows[1:] or group.columns[1:]
-        for number, value in enumerate(self._graph.nodes[position].args if several else ()):
-            view = self._views.of(value)
-            if view.root in own.coordinates:
-                continue
-            first = alignment(self._graph, position, number, len(view.shape), len(places))
-            strides = strides_along(view, places[first:], len(group.space))
-            if row_stride(group, strides) is None or column_stride(group, strides) is None:
-                return False
-        return True
-
-    def _all_along_rows(self, group: Group, own: Group) -> bool:
-        """The same of all nodes of a group that would join a product, which would write them."""
-        nodes = self._graph.nodes
-        places = {p: own.coordinates[nodes[p].results[0]] for p in own.nodes}
-        return all(
-            keeps_rows(group, [a for a in at if a is not None])
-            and self._along_rows(group, own, p, at)
-            for p, at in places.items()
-        )
-
-    def _completed(
-        self, group: Group, shape: tuple[int, ...], places: list[int | None]
-    ) -> Coordinates | None:
-        """Coordinates in which each axis that no argument has is a free loop axis of its size.
-
-        None where there is no such axis, or a loop would be left without one.
-        """
-        free = [a for a in range(len(group.space)) if a not in places and group.space[a] != 1]
-        for axis, size in enumerate(shape):
-            if size == 1 or places[axis] is not None:
-                continue
-            found = next((a for a in free if group.space[a] == size), None)
-            if found is None:
-                return None
-            free.remove(found)
-            places[axis] = found
-        known = [p for p in places if p is not None]
-        if len(set(known)) != len(known):
-            return None
-        if group.kind == "contraction" and not keeps_rows(group, known):
-            return None
-        if group.inner is None and any(
-            n != 1 and a not in known for a, n in enumerate(group.space)
-        ):
-            return None
-        if group.inner is not None and group.inner.isdisjoint(known):
-            outer = {a for a, n in enumerate(group.space) if n != 1} - group.inner
-            if set(known) != outer:
-                return None
-        elif group.inner is not None and len(known) != sum(n != 1 for n in group.space):
-            return None
-        return tuple(places)
-
     def _join_reduction(self, position: int) -> bool:
         node = self._graph.nodes[position]
         sources = self._sources(position)
@@ -354,14 +253,14 @@ class Grouping:
         group = next(iter(sources))
         if group.kind != "nest" or len(group.nodes) >= MOST_NODES:
             return False
-        source = self.seen_from(group, self._views.of(node.args[0]))
+        source = self.places.seen_from(group, self._views.of(node.args[0]))
         if source is None or ANYWHERE in source:
             return False
         if {s for s in source if s is not None} != {a for a, n in enumerate(group.space) if n != 1}:
             return False
         folded = folded_axes(node.op, len(source))
         axes = [s for a in folded if (s := source[a]) is not None]
-        inner, lanes = frozenset(axes), lanes_of(self._shape(node.args[0]), folded)
+        inner, lanes = frozenset(axes), lanes_of(self.places.shape(node.args[0]), folded)
         if not inner or group.inner not in (None, inner) or group.lanes not in (None, lanes):
             return False
         if axes != sorted(axes):
@@ -394,16 +293,20 @@ class Grouping:
         """The groups that compute a value where their loops stand, or read it there; else those
         that read there what a product's or another group computes beside it, which will hardly be
         stored for them."""
-        view, shape = self._views.of(value), self._shape(value)
+        view, shape = self._views.of(value), self.places.shape(value)
         maker = self._group_of.get(view.root)
-        if maker is None or maker.space != shape or self.seen_from(maker, view) != long_axes(shape):
+        if (
+            maker is None
+            or maker.space != shape
+            or self.places.seen_from(maker, view) != long_axes(shape)
+        ):
             return self._readers_at(view.root, view)
         if maker.kind == "nest" and maker.inner is not None:
             return [maker]
         found = dict.fromkeys([maker] if maker.kind == "nest" else [])
         found.update(dict.fromkeys(self._readers_at(view.root, view)))
         for beside, places in maker.coordinates.items():
-            if places == long_axes(shape) and self._shape(beside) == shape:
+            if places == long_axes(shape) and self.places.shape(beside) == shape:
                 found.update(dict.fromkeys(self._readers_at(beside, self._views.of(beside))))
         return list(found)
 
@@ -450,14 +353,14 @@ class Grouping:
             return
         if group.space != other.space or self._through_memory(group, other, position):
             return
-        if group.kind == "contraction" and not self._all_along_rows(group, other):
+        if group.kind == "contraction" and not self.places.all_along_rows(group, other):
             return
         node = self._graph.nodes[position]
         own = group.coordinates[node.results[0]]
         for argument, value in enumerate(node.args):
             view = self._views.of(value)
             if self._group_of.get(view.root) is other:
-                seen = self.seen_from(other, view)
+                seen = self.places.seen_from(other, view)
                 if seen is None or (argument == GATHERED and self._roles[position] == "gather"):
                     return
                 first = alignment(self._graph, position, argument, len(seen), len(own))

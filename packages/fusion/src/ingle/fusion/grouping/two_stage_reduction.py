@@ -241,5 +241,5 @@ def _is_chosen(graph: Graph, views: Views, grouping: Grouping, position: int) ->
     group = grouping.producer(views.of(value).root)
     if group is None or group.lanes != "inner" or group.space != shape:
         return False
-    seen = grouping.seen_from(group, views.of(value))
+    seen = grouping.places.seen_from(group, views.of(value))
     return bool(kept) and seen == long_axes(shape) and group.inner == _from(folded, shape)

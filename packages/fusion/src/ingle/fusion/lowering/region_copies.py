@@ -84,7 +84,7 @@ def _place(
     """Where the root of a source lies, if its maker can write it as its target lies."""
     maker = grouping.producer(source.root)
     assert maker is not None
-    shape = grouping.walked(source.root)
+    shape = grouping.places.walked(source.root)
     position = next(p for p in maker.nodes if source.root in graph.nodes[p].results)
     known = maker.kind != "host" and roles[position] != "columns"
     same = math.prod(source.shape) == math.prod(shape)
