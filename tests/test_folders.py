@@ -12,6 +12,7 @@ from workspace import MEMBERS, ROOT, Member, nodes
 
 FUSION = ROOT / "packages" / "fusion" / "src" / "ingle" / "fusion"
 CPU = ROOT / "plugins" / "cpu" / "src" / "ingle_cpu"
+CUDA = ROOT / "plugins" / "cuda" / "src" / "ingle_cuda"
 OPERATIONS = ROOT / "packages" / "tensor" / "src" / "ingle" / "tensor" / "ops"
 
 STAGES = {
@@ -20,6 +21,7 @@ STAGES = {
         "symbolic", "runtime", "compiled", "explanation", "device",
     ),
     CPU: ("jit", "threads", "matmul", "attention", "launch", "background", "eager"),
+    CUDA: ("driver", "products", "attention", "graphs"),
 }  # fmt: skip
 """From the bottom to the top. Files beside the folders stand at either end, and may be imported."""
 

@@ -87,7 +87,7 @@ def test_the_kernels_are_what_runs(device):
 
 @pytest.mark.parametrize("name", list(BODIES))
 def test_kernels_in_cuda_compile_without_a_gpu(name):
-    compiler = pytest.importorskip("ingle_cuda.compiler")
+    compiler = pytest.importorskip("ingle_cuda.driver.compiler")
     try:
         code = compiler.machine_code(cuda_source(name), "sm_90")
     except BackendError as error:

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def missing() -> str:
     """Why there is no device; empty if there is one."""
     try:
-        from ingle_cuda.devices import count
+        from ingle_cuda.driver.devices import count
 
         return "" if count() else "there is no NVIDIA GPU"
     except (ImportError, BackendError) as error:

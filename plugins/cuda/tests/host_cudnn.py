@@ -16,7 +16,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.device import backend_of, call_staged
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
-from ingle_cuda.attention import SCALE
+from ingle_cuda.attention.cudnn_attention import SCALE
 
 
 class NotSupportedError(Exception):

@@ -24,8 +24,8 @@ from host_cublas_lt import HostCublasLt
 
 from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.tensor.device import Device
-from ingle_cuda import devices
 from ingle_cuda.backend import CudaBackend
+from ingle_cuda.driver import devices
 
 _FLAGS = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing"]
 _FLAGS += ["-march=native", "-w", "-shared", "-fPIC", "-nostdlib"]
@@ -508,16 +508,17 @@ class HostBackend(CudaBackend):
 
 def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
     """A device `name`, which is that GPU until the test's end."""
-    import ingle_cuda.cublas
-    import ingle_cuda.cublas_lt
+    import ingle_cuda.products.cublas
+    import ingle_cuda.products.cublas_lt
     from ingle.tensor import plugins
-    from ingle_cuda import backend, errors, memory, staging
+    from ingle_cuda import backend
+    from ingle_cuda.driver import errors, memory, staging
 
     for module in (backend, memory, staging):
         monkeypatch.setattr(module, "cupy", lambda: gpu.cupy)
     for module in (backend, errors):
         monkeypatch.setattr(module, "driver", lambda: gpu)
-    for module in (ingle_cuda.cublas, ingle_cuda.cublas_lt):
+    for module in (ingle_cuda.products.cublas, ingle_cuda.products.cublas_lt):
         monkeypatch.setattr(module, "library", lambda name: gpu)
     made = HostBackend.__new__(HostBackend)
     made.gpu = gpu

@@ -11,9 +11,10 @@ from test_without_a_gpu import compiled as compiled
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cuda import sources, step_builder
-from ingle_cuda.alignment import aligned
-from ingle_cuda.cublas import Product, operand_of
+from ingle_cuda.driver import sources
+from ingle_cuda.graphs import step_builder
+from ingle_cuda.products.alignment import aligned
+from ingle_cuda.products.cublas import Product, operand_of
 
 PLAYED = "aligned"
 

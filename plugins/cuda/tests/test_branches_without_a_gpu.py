@@ -17,8 +17,8 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.tensor.errors import IngleError
 from ingle.testkit.bits import same_bits
-from ingle_cuda import branches, launches
-from ingle_cuda.branches import Branch, dependencies, in_streams
+from ingle_cuda.graphs import branches, launches
+from ingle_cuda.graphs.branches import Branch, dependencies, in_streams
 
 PLAYED = "played"
 

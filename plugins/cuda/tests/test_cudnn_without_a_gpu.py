@@ -21,8 +21,9 @@ from ingle.tensor.operation import infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
 from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_GRADIENT, ATTENTION_TRAINING
-from ingle_cuda import attention, cudnn
-from ingle_cuda.attention import Attention
+from ingle_cuda import cudnn
+from ingle_cuda.attention import cudnn_attention as attention
+from ingle_cuda.attention.cudnn_attention import Attention
 from ingle_cuda.convolution import Convolutions
 from ingle_cuda.cudnn import Plans
 

@@ -20,16 +20,16 @@ from ingle.tensor.dtypes import as_dtype, bool_
 from ingle.tensor.errors import BackendError
 from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING, attention_training
 from ingle.testkit.bits import same_bits
-from ingle_cuda import compiler, libraries
-from ingle_cuda.combined_pieces import combine_source
-from ingle_cuda.decode_attention import (
+from ingle_cuda.attention.combined_pieces import combine_source
+from ingle_cuda.attention.decode_attention import (
     DecodeAttention,
-    DecodeProblem,
+    Problem,
     launches_of,
     problem_of,
     rows_of_block,
 )
-from ingle_cuda.decode_attention_source import KernelShape, source
+from ingle_cuda.attention.decode_attention_source import KernelShape, source
+from ingle_cuda.driver import compiler, libraries
 from ingle_cuda.row_lines import split_of
 
 PLAYED = "played"
@@ -68,7 +68,7 @@ def check(backend: HostBackend, arrays: Sequence[np.ndarray], dtype: str, **opti
 def problem(
     query: Sequence[int], key: Sequence[int], value: Sequence[int] | None = None,
     mask: Sequence[int] = (), dtype: str = "bfloat16", operation: Any = ATTENTION, **options: Any,
-) -> DecodeProblem | None:  # fmt: skip
+) -> Problem | None:  # fmt: skip
     kind = as_dtype(dtype)
     avals = [Aval(tuple(s), kind) for s in (query, key, value or key)]
     given = [*avals, Aval(tuple(mask), bool_), Aval((), kind)]

@@ -22,8 +22,9 @@ from ingle.fusion import compile
 from ingle.router import Router, data_parallel
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, DeviceError, OutOfMemoryError, OutOfRangeError
-from ingle_cuda import devices, peers
+from ingle_cuda import peers
 from ingle_cuda.backend import CudaBackend
+from ingle_cuda.driver import devices
 
 pytestmark = pytest.mark.slow
 

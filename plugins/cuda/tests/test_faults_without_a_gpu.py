@@ -13,7 +13,8 @@ import pytest
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError
-from ingle_cuda import devices, errors, libraries, plugin
+from ingle_cuda import plugin
+from ingle_cuda.driver import devices, errors, libraries
 
 
 class Driver:

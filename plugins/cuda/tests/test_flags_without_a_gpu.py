@@ -10,7 +10,7 @@ from host_gpu import HostBackend, HostGpu, opened
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import bool_
-from ingle_cuda import flags
+from ingle_cuda.driver import flags
 
 
 @pytest.fixture

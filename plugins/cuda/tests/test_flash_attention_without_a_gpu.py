@@ -26,15 +26,16 @@ from ingle.tensor.ops.neural.attention import (
     attention_training,
 )
 from ingle.testkit.bits import same_bits
-from ingle_cuda import compiler, flash_attention_source, flash_gradient_source, libraries
-from ingle_cuda.flash_attention import (
+from ingle_cuda.attention import flash_attention_source, flash_gradient_source
+from ingle_cuda.attention.flash_attention import (
     FlashAttention,
-    FlashProblem,
+    Problem,
     launches_of,
     problem_of,
     rows_of_thread,
 )
-from ingle_cuda.flash_tiles import FlashShape
+from ingle_cuda.attention.flash_tiles import FlashShape
+from ingle_cuda.driver import compiler, libraries
 
 PLAYED = "played"
 TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -56,7 +57,7 @@ def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
 def problem(
     query: Sequence[int], key: Sequence[int], value: Sequence[int] | None = None,
     mask: Sequence[int] = (), dtype: str = "float32", operation: Any = ATTENTION, **options: Any,
-) -> FlashProblem | None:  # fmt: skip
+) -> Problem | None:  # fmt: skip
     kind, wide = as_dtype(dtype), as_dtype("float32")
     tensors = [Aval(tuple(s), kind) for s in (query, key, value or key)]
     given = [*tensors, Aval(tuple(mask), bool_), Aval((), kind)]

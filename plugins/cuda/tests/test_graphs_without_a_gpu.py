@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,8 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.tensor import plugins
 from ingle.tensor.plugins import BackendDescription
-from ingle_cuda import backend, devices, memory
+from ingle_cuda import backend
+from ingle_cuda.driver import devices, memory
 
 _ALIGNED = 256
 
@@ -87,13 +89,15 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Stub(backend.CudaBackend):
         _launch = launched
-        multiply = launched
 
         def compile_source(self, source: str, name: str) -> Any:
             return SimpleNamespace(function=None, after_others=False)
 
-        def _open_library(self) -> None:
-            self._library = True  # type: ignore[assignment]
+        def __init__(self, device: it.Device, limits: devices.Limits) -> None:
+            super().__init__(device, limits)
+            self.products = SimpleNamespace(  # type: ignore[assignment]
+                multiply=partial(launched, self), open=lambda: None, serve=lambda stream: None
+            )
 
     limits = devices.Limits(0, "stub", 132, "sm_90", 1 << 34)
     made = Stub(it.Device("stub"), limits).composition()

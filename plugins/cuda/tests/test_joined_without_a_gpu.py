@@ -17,8 +17,9 @@ from ingle.fusion.device.cuda import at_once, render_many
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
 from ingle.tensor.errors import BackendError
 from ingle.testkit.bits import same_bits
-from ingle_cuda import compiler, joined, libraries
-from ingle_cuda.step_builder import KernelStep
+from ingle_cuda.driver import compiler, libraries
+from ingle_cuda.graphs import joined
+from ingle_cuda.graphs.step_builder import KernelStep
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 

@@ -17,7 +17,8 @@ import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, pipeline
 from ingle.fusion.schedule import schedule
-from ingle_cuda import attention, cudnn
+from ingle_cuda import cudnn
+from ingle_cuda.attention import cudnn_attention as attention
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,7 +14,7 @@ import ingle.tensor as it
 from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import Grid, for_rows
 from ingle.fusion.device.kernels import CodeBuilder, Nest, Operand, Reduce, Row
-from ingle_cuda.joined import JoinedStep
+from ingle_cuda.graphs.joined import JoinedStep
 
 DEVICE = "linegpu"
 

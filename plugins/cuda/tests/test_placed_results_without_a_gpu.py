@@ -16,7 +16,8 @@ from host_gpu import HostBackend, HostGpu, opened
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, explain
-from ingle_cuda import attention, cudnn
+from ingle_cuda import cudnn
+from ingle_cuda.attention import cudnn_attention as attention
 
 pytestmark = [
     pytest.mark.slow,

@@ -26,7 +26,7 @@ from ingle.tensor.errors import (
     OutOfMemoryError,
     OutOfRangeError,
 )
-from ingle_cuda import launches
+from ingle_cuda.graphs import launches
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle_cuda import cublas
-from ingle_cuda.cublas import Product, operand_of
+from ingle_cuda.products import cublas
+from ingle_cuda.products.cublas import Product, operand_of
 
 
 class Host:

@@ -15,10 +15,11 @@ import pytest
 import ingle_cuda
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, OutOfMemoryError
-from ingle_cuda import compiler, cublas, devices, errors, libraries, rocm
-from ingle_cuda.cublas import Operand, Product
+from ingle_cuda.driver import compiler, devices, errors, libraries, rocm
+from ingle_cuda.products import cublas
+from ingle_cuda.products.cublas import Operand, Product
 
-SOURCES = sorted(Path(ingle_cuda.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(ingle_cuda.__file__).parent.rglob("*.py"))
 
 
 class Library:

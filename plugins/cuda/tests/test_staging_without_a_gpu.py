@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ingle_cuda import nvml, staging
+from ingle_cuda.driver import nvml, staging
 
 
 class Driver:

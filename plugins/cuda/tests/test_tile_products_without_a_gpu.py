@@ -26,9 +26,9 @@ from ingle.fusion.device.kernels import (
 )
 from ingle.tensor.errors import BackendError
 from ingle.testkit.bits import same_bits
-from ingle_cuda import compiler, libraries
-from ingle_cuda.tile_products import reads_much, tile_launch
-from ingle_cuda.tile_products_source import TileShape, source
+from ingle_cuda.driver import compiler, libraries
+from ingle_cuda.products.tile_products import reads_much, tile_launch
+from ingle_cuda.products.tile_products_source import TileShape, source
 
 PLAYED = "played"
 

@@ -12,9 +12,9 @@ import pytest
 from ingle.fusion.device.cuda import for_rows, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 from ingle.tensor.errors import BackendError
-from ingle_cuda import compiler, libraries, sources
-from ingle_cuda.cublas import Operand as Matrix
-from ingle_cuda.cublas import is_worth_it, operand_of
+from ingle_cuda.driver import compiler, libraries, sources
+from ingle_cuda.products.cublas import Operand as Matrix
+from ingle_cuda.products.cublas import is_worth_it, operand_of
 
 
 @pytest.fixture

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from ingle.fusion.device import (
-    DESKTOP,
-    PER_BYTE,
     Launch,
     Offer,
     Ordered,
-    Rates,
     WholeCall,
     axes_by_strides,
     taker,
@@ -39,51 +36,32 @@ from ingle.tensor.errors import LostDeviceError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
 
-from . import cublas, nvml, peers
-from .attention import Attention
-from .compiler import Kernel, machine_code
+from . import peers
+from .attention.cudnn_attention import Attention
+from .attention.decode_attention import DecodeAttention
+from .attention.flash_attention import FlashAttention
 from .convolution import Convolutions
-from .cublas_lt import CublasLt
 from .cudnn import LibraryOffer, Plans, Prepared
-from .decode_attention import DecodeAttention
-from .dependent_launches import can_overlap, launch_dependent
-from .devices import Limits
-from .errors import checked, told
-from .flags import TO_HOST, FlagReader
-from .flash_attention import FlashAttention
+from .driver import nvml
+from .driver.compiler import Kernel, machine_code
+from .driver.devices import Limits
+from .driver.errors import checked, told
+from .driver.flags import TO_HOST, FlagReader
+from .driver.libraries import cupy, driver
+from .driver.memory import DeviceSource, speak_to
+from .driver.rates import gpu_rates
+from .driver.staging import TO_DEVICE, Staging
+from .graphs.dependent_launches import can_overlap, launch_dependent
+from .graphs.launches import Executable, executable
+from .graphs.library_steps import WORKSPACE_ALIGNMENT
 from .kernel_offers import KernelOffer, Launches
-from .launches import Executable, executable
-from .libraries import cupy, driver, is_rocm
-from .library_steps import WORKSPACE_ALIGNMENT
-from .memory import DeviceSource, speak_to
-from .product_results import sums_are_short
-from .staging import TO_DEVICE, Staging
+from .products import cublas
+from .products.product_libraries import ProductLibraries
+from .products.product_results import sums_are_short
 
 _ON_DEVICE = 3
 _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
-_WORKSPACE = 32 << 20
-"""Bytes that cuBLAS may use."""
-_LANES = 128
-"""Operations in float32 that a multiprocessor begins in each cycle."""
-_ROOT = 8
-"""Of these, what a division or a square root takes."""
-_DEAR = 20
-"""And an exponential or an error function."""
-
-
-def gpu_rates(limits: Limits) -> Rates:
-    """How a GPU's memory and arithmetic compare; a desktop's where it does not say.
-
-    >>> h100 = Limits(0, "H100", 132, "sm_90", 80 << 30, bandwidth=3.35e12, clock=1.98e9)
-    >>> gpu_rates(h100).plain, gpu_rates(h100).root, gpu_rates(h100).dear
-    (2, 16, 40)
-    """
-    operations = limits.processors * _LANES * limits.clock
-    if not operations or not limits.bandwidth:
-        return DESKTOP
-    plain = max(1, round(PER_BYTE * limits.bandwidth / operations))
-    return Rates(limits.bandwidth, 2 * operations, plain, _ROOT * plain, _DEAR * plain, widening=0)
 
 
 class CudaBackend(KernelBackend):
@@ -100,6 +78,7 @@ class CudaBackend(KernelBackend):
         joins: whether neighbouring launches of one flat kernel become one.
         overlaps: whether launches of a graph may begin while the one before them ends.
         tiles: whether small products in float32 are kernels of their own.
+        products: the libraries that compute matrix products.
         branches: whether kernels of a graph run side by side where none waits for another.
     """
 
@@ -152,11 +131,7 @@ class CudaBackend(KernelBackend):
         self.offers = tuple(offers)
         self._capture: Any = None
         self._beside: list[Any] = []
-        self._library: cublas.Cublas | None = None
-        self._adding: CublasLt | None = None
-        # Of the library, by the streams beside the one in order; 0 stands for that one and for
-        # what is captured in its place.
-        self._workspaces: dict[int, Held] = {}
+        self.products = ProductLibraries(self.allocate, self._tensor_float)
         self._scratch: Held | None = None
         self._scratch_bytes = 0
 
@@ -354,37 +329,11 @@ class CudaBackend(KernelBackend):
                 params, None,
             ))  # fmt: skip
 
-    def multiply(
-        self, product: cublas.Product, stream: Any, a: int, b: int, out: int, row: int,
-        steps: tuple[int, ...], added: int | None = None,
-    ) -> None:  # fmt: skip
-        """Puts a product into a stream; `added` is the address of a row that `adds_row` took."""
-        if self._library is None:
-            self._open_library()
-        assert self._library is not None
-        place = self._workspaces[stream.ptr if stream.ptr in self._workspaces else 0].address
-        if added is None:
-            given = place, _WORKSPACE
-            self._library.multiply(product, stream.ptr, a, b, out, row, steps, given)
-        else:
-            assert self._adding is not None, "adds_row() has opened it"
-            self._adding.multiply(product, stream.ptr, a, b, added, out, row, place)
-
     def adds_row(self, product: cublas.Product, row: int) -> bool:
         """Whether a library adds one row to each of a product, whose rows lie so far apart."""
-        if is_rocm():
-            return False
         self.enter()
         with self.lock, told(self.device, "a product was looked up"):
-            if self._adding is None:
-                if self._library is None:
-                    self._open_library()
-                self._adding = CublasLt(_WORKSPACE)
-            return self._adding.knows(product, row)
-
-    def _open_library(self) -> None:
-        self._workspaces[0] = self.allocate(_WORKSPACE)
-        self._library = cublas.Cublas(self._tensor_float)
+            return self.products.adds_row(product, row)
 
     def scratch(self, nbytes: int) -> int:
         """The address of memory that one launch writes and the next one reads."""
@@ -396,8 +345,7 @@ class CudaBackend(KernelBackend):
 
     def capturing(self) -> Any:
         """A stream for making graphs; what this takes is opened before."""
-        if self._library is None:
-            self._open_library()
+        self.products.open()
         if self._capture is None:
             self._capture = self._cupy.cuda.Stream(non_blocking=True)
         return self._capture
@@ -407,14 +355,14 @@ class CudaBackend(KernelBackend):
         library; they have to be there before a capture begins."""
         while len(self._beside) < count:
             stream = self._cupy.cuda.Stream(non_blocking=True)
-            self._workspaces[stream.ptr] = self.allocate(_WORKSPACE)
+            self.products.serve(stream)
             self._beside.append(stream)
         return self._beside[:count]
 
     def forget_streams_beside(self) -> None:
         """Has new ones made, where a capture that failed may have left them in it."""
         for stream in self._beside:
-            del self._workspaces[stream.ptr]
+            self.products.forget(stream)
         self._beside = []
 
     def event(self) -> Any:

@@ -21,8 +21,8 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, Operation, infer
 
-from .errors import told
-from .libraries import is_rocm
+from .driver.errors import told
+from .driver.libraries import is_rocm
 
 if TYPE_CHECKING:
     from .backend import CudaBackend

@@ -16,7 +16,7 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
 from .cudnn import Strides, strides_of
-from .errors import told
+from .driver.errors import told
 from .row_lines import BYTES
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from ingle.fusion.device.kernel_backend import MemoryHandle
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.locks import renewed
 
-from .errors import told
-from .libraries import cupy, nccl
+from .driver.errors import told
+from .driver.libraries import cupy, nccl
 
 if TYPE_CHECKING:
     from .backend import CudaBackend

@@ -20,14 +20,14 @@ def ingle_backends() -> dict[str, str]:
 
 
 def _count() -> int:
-    from .devices import count
+    from .driver.devices import count
 
     return count()
 
 
 def _create(index: int) -> Backend:
     backend: type[CudaBackend] = load("ingle_cuda.backend").CudaBackend
-    from .devices import limits_of
+    from .driver.devices import limits_of
 
     return backend(Device("cuda", index), limits_of(index)).composition()
 

@@ -13,7 +13,7 @@ from ..support.time_slices import tick
 from .consumers import Uses, uses_of
 from .contraction_loops import loops_of, window_loops
 from .group import Coordinates, Group
-from .loop_places import LoopPlaces
+from .node_places import NodePlaces
 from .node_class import Role
 from .products_apart import StaysOut
 from .topological_order import GroupOrder
@@ -64,7 +64,7 @@ class Grouping:
         self, graph: Graph, views: Views, roles: list[Role], uses: Uses, apart: StaysOut
     ) -> None:
         self.groups: list[Group] = []
-        self.places = LoopPlaces(graph, views, roles)
+        self.places = NodePlaces(graph, views, roles)
         self._graph = graph
         self._views = views
         self._roles = roles

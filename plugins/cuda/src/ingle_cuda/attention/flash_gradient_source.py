@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 from ingle.fusion.device.kernels import SIZES
 
+from ..row_lines import BYTES
 from .flash_tiles import (
     EACH,
     LANES,
@@ -37,7 +38,6 @@ from .flash_tiles import (
     tiles,
     zeros,
 )
-from .row_lines import BYTES
 
 NAME = "flash_gradient"
 _OF_ROW = 8

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ingle.fusion.device.kernels import SIZES
 
-from .cudnn import Strides
-from .row_lines import BYTES
+from ..cudnn import Strides
+from ..row_lines import BYTES
 
 BATCH = 3
 """Axes of the heads of keys and values."""

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, given_struct, rounded
 
+from ..row_lines import Split, line_source, load_source, loads_ahead, split_of
 from .head_axes import BATCH
-from .row_lines import Split, line_source, load_source, loads_ahead, split_of
 
 NAME = "decode_attention"
 WARP = 32
@@ -56,7 +56,7 @@ class KernelShape(NamedTuple):
     causal: bool
     lse: bool
     whole: bool
-    vectors: tuple[int, int, int]
+    vectors: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)

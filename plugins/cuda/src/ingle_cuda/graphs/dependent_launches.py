@@ -12,8 +12,8 @@ import ctypes
 import re
 from typing import Any
 
-from .compiler import Kernel
-from .errors import checked
+from ..driver.compiler import Kernel
+from ..driver.errors import checked
 
 _SERIALIZATION = 6
 """The attribute of a launch that says that its kernel waits by itself."""

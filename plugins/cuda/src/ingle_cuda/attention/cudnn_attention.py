@@ -14,7 +14,7 @@ from ingle.tensor.ops.neural.attention import (
     ATTENTION_TRAINING,
 )
 
-from .cudnn import ALIGNMENT, TYPES, Layout, LibraryOffer, Strides, contiguous, output, tensor
+from ..cudnn import ALIGNMENT, TYPES, Layout, LibraryOffer, Strides, contiguous, output, tensor
 
 _DTYPES = frozenset({"float16", "bfloat16"})
 _WIDE = "float32"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ingle.fusion.device.kernels import SIZES, ContractionCall, accumulator_dtype
 
-from .errors import CudaError
-from .libraries import library
+from ..driver.errors import CudaError
+from ..driver.libraries import library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 """Of `cudaDataType`."""

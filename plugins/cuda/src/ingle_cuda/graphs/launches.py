@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from ingle.fusion.device import DonationState, Launch
 from ingle.fusion.device.executables import bits_of_number
 
+from ..driver.errors import told
+from ..driver.sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 from .branches import AnyStep, Branch, Footprints, footprints_of, several_streams
 from .buffer_uses import BufferUse, buffer_uses
-from .errors import told
 from .joined import JoinedStep, with_joined
 from .library_steps import LibraryStep, ShiftedInputs
-from .sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 from .step_builder import SCRATCH, KernelStep, ProductStep, Step, StepBuilder
 from .wandering_inputs import WanderingInputs
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
 
 _WORTH_A_GRAPH = 3
 """Launches from which on a graph takes less time than they do; one of a library is as many."""
@@ -232,7 +232,8 @@ class Executable:
         if isinstance(step, ProductStep):
             a, b, out = (buffers[n] + offset for n, offset in (step.a, step.b, step.out))
             added = None if step.added is None else buffers[step.added[0]] + step.added[1]
-            self._backend.multiply(step.product, stream, a, b, out, step.row, step.steps, added)
+            libraries = self._backend.products
+            libraries.multiply(step.product, stream, a, b, out, step.row, step.steps, added)
             return table
         if not step.is_idle(buffers):
             argument = _argument(step, buffers, numbers, table)

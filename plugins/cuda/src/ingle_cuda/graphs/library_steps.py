@@ -10,11 +10,11 @@ from ingle.fusion.device import Launch, WholeCall
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import Op
 
+from ..cudnn import ALIGNMENT, LibraryOffer, Plan, Prepared
 from .buffer_uses import BufferUse
-from .cudnn import ALIGNMENT, LibraryOffer, Plan, Prepared
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
 
 WORKSPACE_ALIGNMENT = 256
 """Of memory that the library works in."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from ingle.fusion.device.kernels import LINE, SIZES, ContractionCall, Windows
 
-from .cublas import Operand, Product
-from .sources import (
+from ..driver.sources import (
     COPY,
     PADDED,
     WINDOWS,
@@ -17,6 +16,7 @@ from .sources import (
     padded_source,
     windows_source,
 )
+from .cublas import Operand, Product
 
 
 class OperandCopy(NamedTuple):

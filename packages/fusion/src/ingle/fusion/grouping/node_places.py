@@ -11,7 +11,7 @@ from .group import Coordinates, Group
 from .node_class import Role
 
 
-class LoopPlaces:
+class NodePlaces:
     """Where the nodes of groups stand in their loops, and where others would.
 
     Args:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
 
+from ..driver.errors import CudaError
+from ..driver.libraries import library
 from .cublas import STATUS, TYPES, Product
-from .errors import CudaError
-from .libraries import library
 
 _SUMS, _SCALE = 68, 0
 """Sums in float32, and the factor of these: of `cublasComputeType_t` and `cudaDataType`."""

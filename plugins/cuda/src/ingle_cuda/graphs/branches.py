@@ -23,7 +23,7 @@ from .library_steps import LibraryStep
 from .step_builder import ARENA, SCRATCH, KernelStep, Step
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
 
 AnyStep = Step | JoinedStep
 STREAMS = 3

@@ -17,7 +17,7 @@ from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
     from .step_builder import KernelStep, Step
 
 MANY = "many"

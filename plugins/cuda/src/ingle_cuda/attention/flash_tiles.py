@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ingle.fusion.device.cuda import given_struct, rounded
 from ingle.fusion.device.kernels import SIZES
 
+from ..row_lines import BYTES, Split, line_source, load_source
 from .head_axes import BATCH
-from .row_lines import BYTES, Split, line_source, load_source
 
 THREADS = 128
 TILE = 64

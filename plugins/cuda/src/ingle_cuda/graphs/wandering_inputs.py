@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
     from .buffer_uses import BufferUse
 
 _MISSES = 3

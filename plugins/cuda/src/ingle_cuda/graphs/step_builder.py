@@ -21,18 +21,18 @@ from ingle.fusion.device.kernels import (
     layout,
 )
 
-from .alignment import aligned
-from .copies import OperandCopy, copy_of
-from .cublas import Product, product_of
-from .cudnn import LibraryOffer
-from .kernel_offers import SCRATCH as OF_LAUNCH
-from .kernel_offers import KernelLaunch, Launches
+from ..cudnn import LibraryOffer
+from ..kernel_offers import SCRATCH as OF_LAUNCH
+from ..kernel_offers import KernelLaunch, Launches
+from ..products.alignment import aligned
+from ..products.copies import OperandCopy, copy_of
+from ..products.cublas import Product, product_of
+from ..products.product_results import added_row, direct_result, dtype_of_sums
+from ..products.tile_products import reads_much, sums_of, tile_launch
 from .library_steps import LibraryStep, library_step
-from .product_results import added_row, direct_result, dtype_of_sums
-from .tile_products import reads_much, sums_of, tile_launch
 
 if TYPE_CHECKING:
-    from .backend import CudaBackend
+    from ..backend import CudaBackend
 
 SCRATCH, ARENA = -1, 0
 """Numbers of buffers: of the one behind those of the plan, and of what only its kernels use."""
