@@ -78,3 +78,12 @@ def test_the_last_integer_that_is_a_float() -> None:
 def test_a_tensor_made_as_elsewhere_says_what_to_call(data):
     with pytest.raises(ArgumentError, match=r"asarray\(data\)"):
         it.Tensor(data)
+
+
+def test_cells_are_shown_by_dtype_and_shape() -> None:
+    """A model's parameters are cells: their values would hide what matters."""
+    weight, bias = it.Cell(it.ones(3)), it.Cell(it.zeros(3))
+    with pytest.raises(IngleError, match=r"got float32\[3\] on \w+$"):
+        it.argmax(it.ones(3), keepdims=weight)
+    with pytest.raises(IngleError, match=r"got \[float32\[3\] on \w+, float32\[3\] on \w+\]$"):
+        it.argmax(it.ones(3), keepdims=[weight, bias])

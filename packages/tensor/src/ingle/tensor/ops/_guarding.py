@@ -121,12 +121,16 @@ def _refuse(name: str, argument: str, annotation: str, value: object) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a message: a tensor by dtype and shape, others by as much text as fits."""
+    """A value in a message: a tensor, or a cell's, by dtype and shape, others by as much text as
+    fits."""
+    value = getattr(value, "raw", value)
     if hasattr(value, "_handle"):
         handle = value._handle
         sizes = ", ".join(map(str, handle.shape))
         return f"{handle.dtype}[{sizes}] on {handle.backend.device}"
-    if isinstance(value, (tuple, list)) and any(hasattr(v, "_handle") for v in value):
+    if isinstance(value, (tuple, list)) and any(
+        hasattr(getattr(v, "raw", v), "_handle") for v in value
+    ):
         return f"[{', '.join(map(shown, value))}]"
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

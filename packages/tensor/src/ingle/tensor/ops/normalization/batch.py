@@ -160,10 +160,10 @@ def batch_norm_training(
     ([[-1.0], [1.0]], [2.0], [1.0])
     """
     _check_channels(x, weight=weight, bias=bias)
-    shape = handle_of(x, "batch_norm").shape
+    shape = handle_of(x, "batch_norm_training").shape
     if shape[0] * math.prod(shape[2:]) < 2:
         raise ShapeError(
-            f"batch_norm: in training each channel needs more than one value, got shape {shape}; "
+            f"batch_norm_training: each channel needs more than one value, got shape {shape}; "
             "use a larger batch, or eval mode"
         )
     op = BATCH_NORM_TRAINING.op(eps=checked_eps("batch_norm", eps))
@@ -239,7 +239,7 @@ BATCH_NORM_TRAINING = Operation(
 
 
 def _check_channels(x: TensorLike, **operands: TensorLike | None) -> None:
-    shape = handle_of(x, "batch_norm").shape
+    shape = handle_of(x, "batch_norm_training").shape
     if len(shape) < 2:
         raise ShapeError(f"batch_norm: x must be (batch, channels, ...), got shape {shape}")
     for argument, value in operands.items():
