@@ -8,6 +8,7 @@ import inspect
 import itertools
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,55 @@ def test_bits_scalars_tables_and_fallbacks(machine: Any, llvm: Any) -> None:
     x = draw("float32", (200,))
     for flag in (True, False):
         same(machine, llvm, nest, [x, np.zeros_like(x)], scalars=[1.7, flag])
+
+
+def sine_where_it_is_large() -> tuple[Code, int]:
+    """Twice a number up to 4, the sine of a larger one, of operand 0; and where the result is."""
+    b = CodeBuilder()
+    x = b.load(0, "float32")
+    large = b.append("lt", "bool", (b.constant(4, "float32"), b.append("abs", "float32", (x,))))
+    near = b.append("mul", "float32", (x, b.constant(2, "float32")))
+    code, (root,) = b.finish(b.append("fallback", "float32", (near, large, x), "sin_far"))
+    return code, root
+
+
+@pytest.mark.parametrize("rare", [(), (0,), (255,), (256, 257), (999,), range(1000)])
+@pytest.mark.parametrize("kind", ["map", "sums", "columns"])
+def test_rare_cases_in_any_part_of_the_elements(
+    machine: Any, llvm: Any, kind: str, rare: Sequence[int]
+) -> None:
+    code, root = sine_where_it_is_large()
+    x = np.random.default_rng(3).uniform(-3, 3, 1000).astype(np.float32)
+    x[[*rare]] = np.random.default_rng(4).uniform(5, 1e6, len(rare))
+    if kind == "map":
+        nest = map_nest(0, [Operand("float32"), Operand("float32", True)], [], code, (1, root))
+        same(machine, llvm, nest, [x, np.zeros_like(x)])
+        expected, over = np.zeros_like(x), x.copy()
+        machine.kernel(nest)(x, expected)
+        machine.kernel(nest)(over, over)  # in the operand's memory
+        assert bits(over) == bits(expected)
+        return
+    b = CodeBuilder()
+    after, (end,) = b.finish(b.append("result", "float32", (), (0, 0)))
+    stages = (Reduce(code, (("sum", root),)), Row(after, ((1, end),)))
+    out = Operand("float32", True)
+    if kind == "sums":
+        nest = Nest(1, (Operand("float32"), out), (), stages)
+        same(machine, llvm, nest, [x.reshape(2, 500), np.zeros((2, 1), np.float32)])
+    else:
+        nest = Nest(1, (Operand("float32"), out), (), stages, lanes="outer")
+        same(machine, llvm, nest, [x.reshape(10, 100).T, np.zeros((100, 1), np.float32)])
+
+
+def test_code_without_a_branch_runs_where_nothing_is_rare() -> None:
+    """What compilers take many elements of at a time."""
+    code, root = sine_where_it_is_large()
+    operands = [Operand("float32"), Operand("float32", True)]
+    text = render(map_nest(0, operands, [], code, (1, root)), "kernel")
+    looked, _, cases = text.partition("if (rare) {")
+    rarely, _, nearly_always = cases.partition("else {")
+    call = "? sin_far_float32("
+    assert [part.count(call) for part in (looked, rarely, nearly_always)] == [0, 1, 0]
 
 
 def test_an_output_may_overwrite_an_input_of_another_dtype(machine: Any) -> None:

@@ -174,22 +174,26 @@ class Matrix:
 
     def _run(self, parts: Sequence[tuple[str, Callable[[], object]]], workers: int) -> None:
         with ThreadPoolExecutor(workers) as pool:
-            futures = {pool.submit(part): shown for shown, part in parts}
+            futures = {pool.submit(_timed, part): shown for shown, part in parts}
             try:
                 for number, future in enumerate(as_completed(futures), 1):
-                    done = f"[{number}/{len(parts)}] {futures[future]}: {future.result()}"
-                    sys.stderr.write(f"{done}\n")
+                    came, seconds = future.result()
+                    done = f"[{number}/{len(parts)}] {futures[future]}: {came}"
+                    sys.stderr.write(f"{done} in {seconds:.0f} s\n")
             except BaseException:
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _process(self, device: str, command: Sequence[str]) -> Ended:
-        """A process whose default device is the backend."""
+    def _process(self, device: str, command: Sequence[str], alone: bool = False) -> Ended:
+        """A process whose default device is the backend, alone or beside others."""
         left = self._end - time.monotonic()
         if left <= 0:
             return Ended(None, "", "not run")
         environment = {**os.environ, "INGLE_DEVICE": device}
+        if not alone:
+            threads = max(1, (os.cpu_count() or 1) // self._workers)
+            environment.setdefault("INGLE_NUM_THREADS", str(threads))
         return run([sys.executable, *command], environment, min(self._limit, left), self._stop)
 
     def _find_roads(self, device: str) -> str:
@@ -227,7 +231,8 @@ class Matrix:
 
     def _job(self, device: str) -> Job:
         start = time.perf_counter()
-        done = self._process(device, [part.format(device=device) for part in self._program])
+        program = [part.format(device=device) for part in self._program]
+        done = self._process(device, program, alone=True)
         seconds = time.perf_counter() - start
         if done.code:
             sys.stderr.write(f"{done.said}\n")
@@ -236,6 +241,12 @@ class Matrix:
         reason = done.reason or (f"exit status {done.code}" if done.code else "")
         self._jobs[device] = Job(accuracy, 0.0 if done.code is None else seconds, reason)
         return self._jobs[device]
+
+
+def _timed(part: Callable[[], object]) -> tuple[object, float]:
+    """What came of a part, and its seconds."""
+    start = time.perf_counter()
+    return part(), time.perf_counter() - start
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -303,8 +314,8 @@ def main() -> int:
         help="tests to run on each device, with the name of their column",
     )  # fmt: skip
     parser.add_argument(
-        "--workers", type=int, default=max(1, (os.cpu_count() or 1) // 2),
-        help="how many processes run at a time (default: half of the cores)",
+        "--workers", type=int, default=os.cpu_count() or 1,
+        help="how many suites run at a time, which share the cores (default: one for each)",
     )  # fmt: skip
     parser.add_argument(
         "--limit", type=float, default=900, help="seconds that a process may take (%(default)s)"

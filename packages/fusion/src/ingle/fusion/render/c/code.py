@@ -61,12 +61,14 @@ class CodeRenderer:
         scope: Scope,
         known: dict[int, str],
         places: Iterable[int],
+        rare: bool = True,
     ) -> dict[int, str]:
         """Writes the instructions at `places` and returns all expressions by position.
 
         Args:
             code: in terms of what the dialect has.
             known: expressions of positions that were written before.
+            rare: whether a rare case may be among what is computed.
         """
         found = dict(known)
         for at in places:
@@ -75,6 +77,9 @@ class CodeRenderer:
             instruction = code[at]
             if instruction.name == "constant":
                 found[at] = literal(instruction.value, instruction.dtype)
+                continue
+            if instruction.name == "fallback" and not rare:
+                found[at] = found[instruction.args[0]]
                 continue
             args = [found[a] for a in instruction.args]
             shown = self._expression(code, instruction, args, environment)

@@ -42,6 +42,13 @@ class Dialect(Protocol):
         ...
 
 
+def is_vectorized(dialect: Dialect) -> bool:
+    """Whether compilers of a dialect take several iterations of a loop at a time where it says
+    `INGLE_INDEPENDENT`: its `vectorized`, if it has that."""
+    found: bool = getattr(dialect, "vectorized", False)
+    return found
+
+
 def functions_of(dialect: Dialect) -> frozenset[str]:
     """Functions of float32 that a dialect's machines may have instructions for: its `functions`, if
     it has any. Where its preamble defines `INGLE_EXP_FLOAT32`, that is what `exp` calls; the others
@@ -114,6 +121,7 @@ class C11:
 #endif
 """
     table = "static const"
+    vectorized = True
 
     def memory(self, k: int) -> str:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...kernel.nest import BLOCK, Row, block_elements, in_blocks, is_copy, is_flat
@@ -9,10 +10,13 @@ from ...kernel.neutral import neutral_bits
 from ..leaves import Environment
 from . import helpers
 from .prepared import FIXED, UNIFORM, VARYING
+from .rare_cases import PART, apart
 from .reductions import Partial
 from .rows import NestRenderer, place, product
 from .text import Scope, literal, value_type
 
+Known = dict[int, str] | None
+"""The values of an element by position; None where they are to be computed."""
 LANE_STEPS = {"unit": "1", "zero": "0"}
 
 
@@ -140,13 +144,38 @@ class InnerNest(NestRenderer):
             self._reduce(number, body, rows, length)
         else:
             start, stop = ("begin", "end") if self._flat else ("0", length)
-            self.map_loop(start, stop, body, self._loop_body(number, "i", [], ""))
+
+            def loop(scope: Scope, start: str, stop: str, values: Known) -> None:
+                self.map_loop(start, stop, scope, self._loop_body(number, "i", [], "", values))
+
+            self._by_parts(number, body, start, stop, loop)
             rows.block("", body)
 
     def map_loop(self, start: str, stop: str, body: Scope, loop: Scope) -> None:
         """What is done at every place."""
         body.add("INGLE_INDEPENDENT")
         body.block(f"for (int64_t i = {start}; i < {stop}; i++)", loop)
+
+    def _by_parts(
+        self, number: int, scope: Scope, start: str, stop: str,
+        loop: Callable[[Scope, str, str, Known], None],
+    ) -> None:  # fmt: skip
+        """Writes a loop over the elements of a stage; where some may be rare cases, one with them
+        and one without, of which each part of the elements takes one."""
+        stage, known = self.stages[number], self.known[number]
+        found = apart(self.code, stage, self.place_at("i"), known, "i - part", PART)
+        if found is None:
+            loop(scope, start, stop, None)
+            return
+        part = Scope()
+        part.add(f"const int64_t behind = {helpers.least(self.source)}(part + {PART}, {stop});")
+        part.add(*found.declared)
+        InnerNest.map_loop(self, "part", "behind", part, found.body)
+        for head, values in (("if (rare)", None), ("else", found.values)):
+            some = Scope()
+            loop(some, "part", "behind", values)
+            part.block(head, some)
+        scope.block(f"for (int64_t part = {start}; part < {stop}; part += {PART})", part)
 
     def _first_index(self) -> str:
         return self.split("unit", 0, self.nest.outer - 1) if self.nest.ragged else "0"
@@ -155,10 +184,13 @@ class InnerNest(NestRenderer):
         """What code finds at an inner index."""
         return RowPlace(self, index)
 
-    def _loop_body(self, number: int, index: str, partials: list[Partial], lane: str) -> Scope:
-        """One element: its code, its stores, and its part in the reductions."""
+    def _loop_body(
+        self, number: int, index: str, partials: list[Partial], lane: str, values: Known = None
+    ) -> Scope:
+        """One element: its code, unless its values are known, its stores, and its part in the
+        reductions."""
         stage, body = self.stages[number], Scope()
-        done = self.code.render(
+        done = values or self.code.render(
             stage.code, self.place_at(index), body, self.known[number], stage.places(VARYING)
         )
         for k, at in stage.stores:
@@ -233,13 +265,23 @@ class InnerNest(NestRenderer):
         self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
     ) -> None:
         """Each element goes to the partial result of its index modulo their count."""
+
+        def loop(scope: Scope, start: str, stop: str, values: Known) -> None:
+            self._lanes(number, partials, scope, start, stop, values)
+
+        self._by_parts(number, scope, start, stop, loop)
+
+    def _lanes(
+        self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str,
+        values: Known,
+    ) -> None:  # fmt: skip
         count = min(p.many for p in partials)
         group = Scope()
         least = helpers.least(self.source)
         group.add(f"const int64_t lanes = {least}({count}, {stop} - start);")
         lane = Scope()
         lane.add("const int64_t i = start + lane;")
-        lane.add(*self._loop_body(number, "i", partials, "lane").lines())
+        lane.add(*self._loop_body(number, "i", partials, "lane", values).lines())
         group.add("INGLE_INDEPENDENT")
         group.block("for (int64_t lane = 0; lane < lanes; lane++)", lane)
         head = f"for (int64_t start = {start}; start < {stop}; start += {count})"

@@ -82,6 +82,7 @@ class OpenCL:
 
     preamble = PREAMBLE
     table = "__constant"
+    vectorized = True
 
     def item(self, nest: Nest) -> str:
         """The number of what takes a range of units."""
@@ -131,7 +132,13 @@ def _whole_registers(nest: Nest) -> Sequence[str]:
     )
 
 
-class Wide(OpenCL):
+class Items(OpenCL):
+    """What GPUs run: work items are their lanes, and loops take one element at a time."""
+
+    vectorized = False
+
+
+class Wide(Items):
     """The same for groups of work items, which take what a work item does in the narrow family."""
 
     lane = "get_local_id(0)"
@@ -145,7 +152,7 @@ class Wide(OpenCL):
         return group_item(nest, self.group, f"args[{nest.outer - 1}]")
 
 
-class ShortRowItems(OpenCL):
+class ShortRowItems(Items):
     """A work item takes a row, or an element of one."""
 
     def __init__(self, short: Short) -> None:
@@ -156,7 +163,7 @@ class ShortRowItems(OpenCL):
         return row_of_item(self._short, ITEM, inner)
 
 
-class VectorItems(OpenCL):
+class VectorItems(Items):
     """A work item takes so many neighbours of a row."""
 
     def __init__(self, each: int) -> None:
@@ -166,7 +173,7 @@ class VectorItems(OpenCL):
         return row_of_vector(ITEM, self.argument(layout(nest).inner, nest), self._each)
 
 
-class MemberFunction(OpenCL):
+class MemberFunction(Items):
     """A function that a kernel of many launches calls, instead of a kernel.
 
     Operands come as pointers to their first element, the scalars in an array.
@@ -187,7 +194,7 @@ class MemberFunction(OpenCL):
         return f"numbers[{number}]"
 
 
-class EpilogueFunction(OpenCL):
+class EpilogueFunction(Items):
     """A function that a tile's kernel calls, instead of a kernel.
 
     Operand 0 is the tile, in private memory. The other operands come as pointers, the scalars in an

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Row
 from . import helpers
 from .prepared import UNIFORM, VARYING
+from .rare_cases import apart
 from .reductions import Partial
 from .rows import NestRenderer, place, product
 from .text import Scope, value_type
@@ -139,10 +140,14 @@ class OuterNest(NestRenderer):
         else:
             self._walk(number, [], stages, "0", length)
 
-    def _columns(self, number: int, walk: str, partials: list[Partial]) -> Scope:
-        """One inner index in one column: its code, its stores, its part in the reductions."""
+    def _columns(
+        self, number: int, walk: str, partials: list[Partial],
+        values: dict[int, str] | None = None,
+    ) -> Scope:  # fmt: skip
+        """One inner index in one column: its code, unless its values are known, its stores, its
+        part in the reductions."""
         stage, body = self.stages[number], Scope()
-        done = self.code.render(
+        done = values or self.code.render(
             stage.code, _ColumnPlace(self, walk), body, self.known[number], stage.places(VARYING)
         )
         for k, at in stage.stores:
@@ -154,8 +159,18 @@ class OuterNest(NestRenderer):
     def _walk(
         self, number: int, partials: list[Partial], scope: Scope, start: str, stop: str
     ) -> None:
-        walk = Scope()
-        self._over(walk, self._columns(number, "i", partials))
+        walk, stage, known = Scope(), self.stages[number], self.known[number]
+        place = _ColumnPlace(self, "i")
+        found = apart(self.code, stage, place, known, "column", self.columns)
+        if found is None:
+            self._over(walk, self._columns(number, "i", partials))
+        else:
+            walk.add(*found.declared)
+            self._over(walk, found.body)
+            for head, values in (("if (rare)", None), ("else", found.values)):
+                some = Scope()
+                self._over(some, self._columns(number, "i", partials, values))
+                walk.block(head, some)
         scope.block(f"for (int64_t i = {start}; i < {stop}; i++)", walk)
 
     def _once(self, number: int, stages: Scope) -> None:

@@ -28,6 +28,11 @@ class Prepared(NamedTuple):
     ends: tuple[int, ...]
     levels: tuple[int, ...]
 
+    @property
+    def roots(self) -> list[int]:
+        """The positions of what leaves the stage."""
+        return [*[at for _, at in (*self.stores, *self.columns)], *self.ends]
+
     def places(self, level: int) -> list[int]:
         """The positions of a level."""
         return [p for p, own in enumerate(self.levels) if own == level]

@@ -8,7 +8,7 @@ from ...kernel.code import SIZES
 from ...kernel.nest import Map, Nest, Reduce, Row, Stage, accumulators, columns_of, layout
 from . import helpers
 from .code import CodeRenderer, expanded
-from .dialect import Dialect
+from .dialect import Dialect, is_vectorized
 from .prepared import UNIFORM, Prepared
 from .reductions import Partial
 from .text import Scope, Source, value_type
@@ -189,8 +189,19 @@ class NestRenderer:
 
     def store(self, scope: Scope, k: int, place: str, value: str) -> None:
         """Stores a value; a bool as a byte."""
-        kind = "(uint8_t)" if self.nest.operands[k].dtype == "bool" else ""
-        scope.add(f"{place} = {kind}{value};")
+        if self.nest.operands[k].dtype != "bool":
+            scope.add(f"{place} = {value};")
+        elif is_vectorized(self.dialect):
+            scope.add(f"{place} = {value} ? {self._one()} : 0;")
+        else:
+            scope.add(f"{place} = (uint8_t){value};")
+
+    def _one(self) -> str:
+        """A byte that compilers do not know. They would load a known one under a mask, from beside
+        the code: where all of that is false, and nothing else in its page was ever read, processors
+        with AVX-512 take hundreds of cycles for each load."""
+        self.head.declare("truth", "const volatile uint8_t truth = 1;")
+        return self.head.declare("one", "const uint8_t one = truth;")
 
 
 def _described(stage: Stage) -> str:
