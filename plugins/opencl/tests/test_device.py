@@ -30,7 +30,7 @@ from ingle.tensor.errors import (
 from ingle.tensor.operation import OPERATIONS, Operation, Traits
 from ingle.testkit import own_memory
 from ingle_opencl.backend import OpenCLBackend
-from ingle_opencl.devices import device_of, limits_of
+from ingle_opencl.devices import device_of
 
 pytestmark = pytest.mark.sampled(4)
 
@@ -166,35 +166,6 @@ def test_a_plain_step_that_fails_changes_nothing() -> None:
         assert optimizer.steps == 3
         step([0, 4, 2])
         assert (model.weight.numpy() != before).any()
-
-
-def test_memory_has_limits_and_statistics(backend: Any) -> None:
-    with pytest.raises(
-        OutOfMemoryError, match=r"cannot allocate .* for a value of float32.*buffers have at most"
-    ):
-        it.zeros((backend.limits.largest,), device="opencl").numpy()
-    stats = it.memory.stats("opencl")
-    before = stats.in_use
-    x = it.asarray(np.zeros(1 << 20, np.float32), device="opencl")
-    assert it.memory.stats("opencl").in_use >= before + (4 << 20)
-    del x
-    assert it.memory.stats("opencl").in_use < before + (4 << 20)
-
-
-def test_no_more_is_asked_for_than_the_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drivers promise more, and the process would end when it is used."""
-    hardware, device = device_of(0), Device("opencl_small")
-    small = OpenCLBackend(device, hardware, limits_of(hardware)._replace(total=1 << 20))
-    monkeypatch.setitem(plugins._backends, device, small.composition())
-    kept = [it.asarray(drawn((1 << 16,)), device=device) for _ in range(3)]
-    with pytest.raises(OutOfMemoryError, match="the device has 1048576 bytes, and 786432 are"):
-        it.asarray(drawn((1 << 17,)), device=device)
-    with pytest.raises(OutOfMemoryError, match="Largest holders"):
-        (it.concat(kept) * 2.0).numpy()
-    del kept[0]
-    more = it.asarray(drawn((1 << 17,)), device=device)  # of what was let go of
-    np.testing.assert_array_equal(more.numpy(), drawn((1 << 17,)))
-    np.testing.assert_array_equal(kept[1].numpy(), drawn((1 << 16,)))
 
 
 def test_a_device_that_is_not_there_is_named() -> None:

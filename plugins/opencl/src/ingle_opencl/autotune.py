@@ -34,6 +34,7 @@ from ingle.tensor.dtypes import as_dtype
 
 from .launches import enqueued
 from .matmul import GPU_TILES, Tile, pack_source, product_source, tile_for
+from .shared_tiles import SHARED_TILES, fits
 
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
@@ -52,8 +53,9 @@ WORTHWHILE = 0.95
 
 
 def candidates(
-    dtype: str, bits: int, sizes: tuple[int, int, int, int] | None = None, processors: int = 0
-) -> Sequence[Tile]:
+    dtype: str, bits: int, sizes: tuple[int, int, int, int] | None = None, processors: int = 0,
+    shared: Sequence[Tile] = (),
+) -> Sequence[Tile]:  # fmt: skip
     """The first guess and what else may be faster, as far as registers go.
 
     Args:
@@ -61,6 +63,7 @@ def candidates(
         bits: of a vector register, where the device has long ones.
         sizes: of batch, m, n and k, if they matter.
         processors: compute units of the device.
+        shared: tiles that its local memory has room for.
 
     >>> candidates("float32", 512)[:2]
     (Tile(rows=12, vectors=2, lanes=16), Tile(rows=8, vectors=2, lanes=16))
@@ -70,7 +73,7 @@ def candidates(
         shapes = [(8, 2), (8, 3), (14, 2), (6, 2)] if bits >= 512 else [(6, 2), (4, 3), (4, 2)]
         others = [Tile(rows, vectors, guess.lanes) for rows, vectors in shapes]
     else:
-        others = [*GPU_TILES, Tile(8, 1, 4), Tile(16, 1, 4)]
+        others = [*shared, *GPU_TILES, Tile(8, 1, 4), Tile(16, 1, 4)]
     return (guess, *[tile for tile in others if tile != guess])
 
 
@@ -101,13 +104,23 @@ class Tiles:
     def tile_of(self, call: ContractionCall) -> Tile:
         """The tile for a product: by measurement if there is one or time for one."""
         limits, sizes = self._backend.limits, rounded(call)
-        tiles = candidates(call.dtype, limits.register, sizes, limits.processors)
+        shared = self._shared(call)
+        tiles = candidates(call.dtype, limits.register, sizes, limits.processors, shared)
         if not is_measured() or not _worth_it(call.dtype, sizes):
             return tiles[0]
         found = self._tiles.get((call.dtype, sizes))
         if found is None:
             found = self._tiles[call.dtype, sizes] = self._found(call.dtype, sizes, tiles)
         return found
+
+    def _shared(self, call: ContractionCall) -> list[Tile]:
+        """Tiles that share what they read, where a device has memory for that; windows of images
+        are packed."""
+        limits = self._backend.limits
+        if call.windows is not None:
+            return []
+        tiles = [t for t in SHARED_TILES if fits(call.dtype, t, limits.local, limits.group)]
+        return tiles if limits.gpu else []
 
     def _found(self, dtype: str, sizes: tuple[int, ...], tiles: Sequence[Tile]) -> Tile:
         """What has won, or has so far where there is no time for more in this process."""

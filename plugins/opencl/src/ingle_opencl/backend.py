@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,7 @@ from .attention import Attention
 from .autotune import Tiles
 from .declarations import Programs
 from .devices import Limits, limits_of
-from .errors import told
+from .errors import is_out_of_memory, told
 from .launches import Enqueued, enqueued
 from .matmul import FEWEST, is_float, is_worth_it
 from .memory import BufferSource
@@ -135,9 +136,7 @@ class OpenCLBackend(KernelBackend):
                 kernel.set_arg(k, buffer)
             for k, number in enumerate(args, len(pointers)):
                 set_bytes(kernel, k, np.array(number, np.int64))
-            event = self._cl.enqueue_nd_range_kernel(
-                self._queue, kernel, (end - begin,), None, (begin,)
-            )
+            event = self._put("nd_range_kernel", kernel, (end - begin,), None, (begin,))
         self._count(event)
 
     def run_custom(
@@ -165,9 +164,7 @@ class OpenCLBackend(KernelBackend):
     def _copy_bytes(self, source: MemoryHandle, target: MemoryHandle) -> None:
         (a, start), (b, stop) = (self._space.find(h.address) for h in (source, target))
         with told(self.device, "a value was copied"):
-            self._cl.enqueue_copy(
-                self._queue, b, a, byte_count=_nbytes(source), src_offset=start, dst_offset=stop
-            )
+            self._put("copy", b, a, byte_count=_nbytes(source), src_offset=start, dst_offset=stop)
 
     def empty(self, aval: Aval) -> MemoryHandle:
         """New memory, labelled for statistics and messages."""
@@ -196,13 +193,13 @@ class OpenCLBackend(KernelBackend):
     def write(self, address: int, array: np.ndarray) -> None:
         buffer, offset = self._space.find(address)
         with told(self.device, f"{array.nbytes} bytes were written"):
-            self._cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=True)
+            self._put("copy", buffer, array, dst_offset=offset, is_blocking=True)
 
     def read(self, address: int, array: np.ndarray) -> None:
         self._check_process()
         buffer, offset = self._space.find(address)
         with told(self.device, f"{array.nbytes} bytes were read"):
-            self._cl.enqueue_copy(self._queue, array, buffer, src_offset=offset, is_blocking=True)
+            self._put("copy", array, buffer, src_offset=offset, is_blocking=True)
 
     def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
         """Puts copies of flags into the queue, and returns what waits for these."""
@@ -211,9 +208,7 @@ class OpenCLBackend(KernelBackend):
         with told(self.device, "flags were read"):
             for array, handle in zip(found, handles, strict=True):
                 buffer, offset = self._space.find(handle.address)
-                event = self._cl.enqueue_copy(
-                    self._queue, array, buffer, src_offset=offset, is_blocking=False
-                )
+                event = self._put("copy", array, buffer, src_offset=offset, is_blocking=False)
             self._queue.flush()
 
         def wait() -> Sequence[bool]:
@@ -275,7 +270,7 @@ class OpenCLBackend(KernelBackend):
         host = np.array([*numbers, 0], np.int64)
         with told(self.device, "a table of arguments was made"):
             flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-            return cl.Buffer(self._context, flags, hostbuf=host)
+            return self._roomy(lambda: cl.Buffer(self._context, flags, hostbuf=host))
 
     def enqueue(
         self, kernel: Any, pointers: Sequence[int], table: Any, given: np.ndarray,
@@ -303,8 +298,30 @@ class OpenCLBackend(KernelBackend):
                 group = _GROUPS[len(items)] if self.wide else (1,) * len(items)
             whole = tuple([-(-n // g) * g for n, g in zip(items, group, strict=True)])
             offset = (*[0] * (len(items) - 1), first) if first else None
-            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, whole, group, offset)
+            event = self._put("nd_range_kernel", kernel, whole, group, offset)
         self._count(event)
+
+    def _put(self, what: str, *arguments: Any, **options: Any) -> Any:
+        """Puts a command into the queue; returns its event."""
+        command = getattr(self._cl, f"enqueue_{what}")
+        return self._roomy(lambda: command(self._queue, *arguments, **options))
+
+    def _roomy(self, asked: Callable[[], Any]) -> Any:
+        """What a driver answers, asked again with more room if it had no memory.
+
+        Many promise buffers and find memory for them in the first command that uses them, as they
+        do for what kernels spill, so that a command may be refused where the pool was not. What
+        other processes hold of the device counts as well, for as long as they do.
+        """
+        try:
+            return asked()
+        except self._cl.Error as error:
+            if not is_out_of_memory(error):
+                raise
+        self._queue.finish()  # drivers keep buffers until the commands that use them are done
+        gc.collect()
+        self._pool.release()
+        return asked()
 
     def _count(self, event: Any) -> None:
         with told(self.device, "its queue was waited for"):

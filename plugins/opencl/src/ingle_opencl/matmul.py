@@ -18,6 +18,7 @@ from ingle.fusion.device.kernels import (
     SIZES,
     ContractionCall,
     Epilogue,
+    Nest,
     accumulator_dtype,
     epilogue_nest,
 )
@@ -42,11 +43,14 @@ class Tile(NamedTuple):
         rows: how many.
         vectors: of columns.
         lanes: elements of each vector.
+        side: where so many times so many work items share what they read, that; 0 where operands
+            are packed for work items that read alone.
     """
 
     rows: int
     vectors: int
     lanes: int
+    side: int = 0
 
     @property
     def columns(self) -> int:
@@ -181,15 +185,20 @@ def pack_table(
 
 def product_table(problem: Problem, call: ContractionCall) -> list[int]:
     """The arguments of the product's kernel: its own, then those of the epilogue's nest."""
-    outer = len(call.batch) + 1
     own = [
         problem.m, problem.n, problem.k,
         0 if problem.a_repeats else problem.a_panels, 0 if problem.b_repeats else problem.b_panels,
     ]  # fmt: skip
-    nest = [*call.batch, problem.m, 0, *[0] * (outer - 1), problem.tile.columns, 1]
+    return [*own, *epilogue_table(problem.tile, call)]
+
+
+def epilogue_table(tile: Tile, call: ContractionCall) -> list[int]:
+    """The arguments of the epilogue's nest."""
+    outer = len(call.batch) + 1
+    nest = [*call.batch, call.sizes[0], 0, *[0] * (outer - 1), tile.columns, 1]
     for operand in call.operands:
         nest += operand.strides
-    return [*own, *nest]
+    return nest
 
 
 # Sources ---------------------------------------------------------------------------------------
@@ -248,19 +257,80 @@ __kernel void {PACK}(__global uint8_t *from, __global uint8_t *to, __global cons
 def product_source(dtype: str, tile: Tile, epilogue: Epilogue, outer: int) -> str:
     """The kernel of a product, for matrices of any size; a work item computes a tile."""
     computed = accumulator_dtype(dtype)
-    nest = epilogue_nest(epilogue, outer, computed)
     kind = value_type(computed)
-    vector, rows, width = f"{kind}{tile.lanes}", range(tile.rows), tile.columns
-    parts = range(tile.vectors)
+    vector, width = f"{kind}{tile.lanes}", tile.columns
+    nest = epilogue_nest(epilogue, outer, computed)
+    end = epilogue_call(computed, tile, epilogue, nest, outer)
+    loads = "\n        ".join(
+        f"const {vector} b{j} = vload{tile.lanes}(0, b + {j * tile.lanes});"
+        for j in range(tile.vectors)
+    )
+    return f"""{rendered(nest, "epilogue", EPILOGUE)}
+typedef struct {{ int64_t at[{end.start + 1}]; }} given_t;
+__kernel void {NAME}(__global uint8_t *buffer0, __global uint8_t *buffer1, {end.buffers}
+    __global const int64_t *table, const given_t given)
+{{
+    __global const int64_t *const args = table + given.at[{end.start}];
+    __global const int64_t *const nest = args + 5;
+    const int64_t m = args[0], n = args[1], k = args[2];
+    const int64_t matrix = get_global_id(2);
+    const int64_t row = get_global_id(0) * {tile.rows}, column = get_global_id(1) * {width};
+    if (row >= m || column >= n)
+        return;
+    __global const {kind} *a = (__global const {kind} *)(buffer0 + given.at[0])
+        + (matrix * args[3] + get_global_id(0)) * {tile.rows} * k;
+    __global const {kind} *b = (__global const {kind} *)(buffer1 + given.at[1])
+        + ((matrix - get_global_offset(2)) * args[4] + get_global_id(1)) * {width} * k;
+    {end.sums}
+    for (int64_t p = 0; p < k; p++) {{
+        {loads}
+        {products(tile, vector, 8)}
+        a += {tile.rows};
+        b += {width};
+    }}
+    {end.call}
+}}
+"""
+
+
+def products(tile: Tile, vector: str, indent: int) -> str:
+    """A tile's sums, each with a product more, of `a` and of vectors `b0`, `b1`, …"""
+    return ("\n" + " " * indent).join(
+        f"c{i}_{j} = fma(({vector})(a[{i}]), b{j}, c{i}_{j});"
+        for i in range(tile.rows) for j in range(tile.vectors)
+    )  # fmt: skip
+
+
+class EpilogueCall(NamedTuple):
+    """What is around a tile's loop.
+
+    Attributes:
+        buffers: parameters of the kernel behind its first two.
+        start: the place among the given numbers that says where the kernel's table begins.
+        sums: declares a tile's sums.
+        call: hands these to the epilogue, with `nest`, `matrix`, `row` and `column`.
+    """
+
+    buffers: str
+    start: int
+    sums: str
+    call: str
+
+
+def epilogue_call(
+    computed: str, tile: Tile, epilogue: Epilogue, nest: Nest, outer: int
+) -> EpilogueCall:
+    """How the kernel of a product ends, for sums of a dtype.
+
+    Args:
+        nest: of the epilogue, a function in front of the kernel.
+        outer: its outer axes.
+    """
+    kind, width = value_type(computed), tile.columns
+    vector, rows, parts = f"{kind}{tile.lanes}", range(tile.rows), range(tile.vectors)
     count, numbers = len(nest.operands) - 1, len(nest.scalars) - 1
     buffers = "".join(f"__global uint8_t *buffer{j}, " for j in range(2, count + 2))
     sums = "\n    ".join(f"{vector} c{i}_{j} = ({vector})(0);" for i in rows for j in parts)
-    loads = "\n        ".join(
-        f"const {vector} b{j} = vload{tile.lanes}(0, b + {j * tile.lanes});" for j in parts
-    )
-    products = "\n        ".join(
-        f"c{i}_{j} = fma(({vector})(a[{i}]), b{j}, c{i}_{j});" for i in rows for j in parts
-    )
     stores = "\n    ".join(
         f"vstore{tile.lanes}(c{i}_{j}, 0, sums + {i * width + j * tile.lanes});"
         for i in rows for j in parts
@@ -272,38 +342,13 @@ def product_source(dtype: str, tile: Tile, epilogue: Epilogue, outer: int) -> st
         for k in range(count)
     )
     scalars = "".join(f"given.at[{count + 2 + n}], " for n in range(numbers))
-    start = count + 2 + numbers
-    return f"""{rendered(nest, "epilogue", EPILOGUE)}
-typedef struct {{ int64_t at[{start + 1}]; }} given_t;
-__kernel void {NAME}(__global uint8_t *buffer0, __global uint8_t *buffer1, {buffers}
-    __global const int64_t *table, const given_t given)
-{{
-    __global const int64_t *const args = table + given.at[{start}];
-    __global const int64_t *const nest = args + 5;
-    const int64_t m = args[0], n = args[1], k = args[2];
-    const int64_t matrix = get_global_id(2);
-    const int64_t row = get_global_id(0) * {tile.rows}, column = get_global_id(1) * {width};
-    if (row >= m || column >= n)
-        return;
-    __global const {kind} *a = (__global const {kind} *)(buffer0 + given.at[0])
-        + (matrix * args[3] + get_global_id(0)) * {tile.rows} * k;
-    __global const {kind} *b = (__global const {kind} *)(buffer1 + given.at[1])
-        + ((matrix - get_global_offset(2)) * args[4] + get_global_id(1)) * {width} * k;
-    {sums}
-    for (int64_t p = 0; p < k; p++) {{
-        {loads}
-        {products}
-        a += {tile.rows};
-        b += {width};
-    }}
-    {kind} sums[{tile.rows * width}];
+    call = f"""{kind} sums[{tile.rows * width}];
     {stores}
     const int64_t numbers[] = {{{scalars}column}};
     /* The nest counts rows of all matrices, the tile its own. */
     epilogue(sums - row * {width}, {operands}nest, numbers, min((int64_t){width}, n - column),
-        matrix * m + row, matrix * m + min(row + {tile.rows}, m));
-}}
-"""
+        matrix * m + row, matrix * m + min(row + {tile.rows}, m));"""
+    return EpilogueCall(buffers, count + 2 + numbers, sums, call)
 
 
 def is_float(dtype: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,7 @@ from .matmul import (
     product_source,
     product_table,
 )
+from .shared_tiles import shared_items, shared_source, shared_table
 from .window_pack import window_pack_source, window_table
 
 if TYPE_CHECKING:
@@ -192,8 +194,10 @@ class StepBuilder:
         return Many(steps, together, tuple([spans_of(call) for call in calls]))
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:
-        """Packs A and B into scratch memory, and multiplies."""
+        """Packs A and B into scratch memory, and multiplies; or multiplies as they lie."""
         tile = self._tile or self._backend.tiles.tile_of(call)
+        if tile.side:
+            return self._shared(launch, call, tile)
         problem = problem_of(call, tile)
         if not problem.products or not problem.m or not problem.n:
             return []
@@ -234,6 +238,25 @@ class StepBuilder:
             steps.append(_from(pack, first, 1 if problem.b_repeats else some))
             steps.append(_from(multiply, first, some))
         return steps
+
+    def _shared(self, launch: Launch, call: ContractionCall, tile: Tile) -> list[Step]:
+        """Multiplies A and B as they lie."""
+        count = math.prod(call.batch)
+        if not count or not call.sizes[0] or not call.sizes[1]:
+            return []
+        start = len(self.table)
+        self.table += shared_table(tile, call)
+        source = shared_source(call.dtype, tile, epilogue_of(call), len(call.batch) + 1)
+        operands = len(launch.pointers)
+        given = np.array([*[0] * (operands + len(launch.scalars)), start], np.int64)
+        return [
+            Step(
+                compiled(self._backend, launch, source, PRODUCT),
+                tuple([(p.buffer, p.offset) for p in launch.pointers]),
+                tuple([(operands + n, s) for n, s in enumerate(launch.scalars)]),
+                given, shared_items(tile, call, count), source, (tile.side, tile.side, 1),
+            )
+        ]  # fmt: skip
 
     def _pack_a(self, launch: Launch, call: ContractionCall, problem: Problem) -> Step:
         *batch, row, along = call.a.strides

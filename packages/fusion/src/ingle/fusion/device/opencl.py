@@ -20,6 +20,7 @@ from ..render.c.opencl import render as render
 from ..render.c.opencl import render_wide as render_wide
 from ..render.c.opencl import rounded as rounded
 from ..render.c.opencl import widened as widened
+from ..render.c.opencl import widened_beside as widened_beside
 from ..render.c.sorted_scatter import ScatterLaunch as ScatterLaunch
 from ..render.c.source import rendered as rendered
 from ..render.c.text import value_type as value_type

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...kernel.nest import accumulator_dtype
+from ...kernel.nest import Nest, accumulator_dtype
 from .code import CodeRenderer
 from .dialect import Dialect
+from .source import renderer
 from .text import Source, value_type
 
 
@@ -35,6 +36,14 @@ def rounded(dialect: Dialect, dtype: str) -> tuple[Widened, str]:
     source = Source(dialect)
     back = _cast(source, dtype, accumulator_dtype(dtype))
     return _widened(source, dtype), back
+
+
+def widened_beside(nest: Nest, name: str, dialect: Dialect, dtype: str) -> Widened:
+    """How floats of a dtype are read by a kernel that calls a nest's function, which stands among
+    the helpers."""
+    function = renderer(nest, name, dialect)
+    read = _widened(function.source, dtype)
+    return read._replace(helpers=function.render())
 
 
 def _widened(source: Source, dtype: str) -> Widened:

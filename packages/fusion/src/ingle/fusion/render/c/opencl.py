@@ -307,6 +307,12 @@ def widened(dtype: str) -> Widened:
     return elements.widened(OPENCL, dtype)
 
 
+def widened_beside(nest: Nest, dtype: str) -> Widened:
+    """How a kernel written by hand, which calls a nest as its function `epilogue`, reads floats of
+    a dtype."""
+    return elements.widened_beside(nest, "epilogue", EPILOGUE, dtype)
+
+
 def rounded(dtype: str) -> tuple[Widened, str]:
     """How a kernel written by hand reads floats of a dtype, and the element for a value `x`."""
     return elements.rounded(OPENCL, dtype)

@@ -18,6 +18,7 @@ from ...kernel.validation import validate
 from .dialect import C, Dialect
 from .inner import InnerNest
 from .outer import OuterNest
+from .rows import NestRenderer
 from .scans import ColumnScan, RowScan
 
 
@@ -48,9 +49,12 @@ def render(nest: Nest, name: str) -> str:
 
 def rendered(nest: Nest, name: str, dialect: Dialect) -> str:
     """The source of one kernel in a language of the C family; see `render`."""
+    return renderer(nest, name, dialect).render()
+
+
+def renderer(nest: Nest, name: str, dialect: Dialect) -> NestRenderer:
+    """What writes the source of one kernel in a language of the C family; see `render`."""
     validate(nest)
     if runs(nest):
-        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, dialect).render()
-    if nest.lanes == "outer":
-        return OuterNest(nest, name, dialect).render()
-    return InnerNest(nest, name, dialect).render()
+        return (ColumnScan if nest.lanes == "outer" else RowScan)(nest, name, dialect)
+    return (OuterNest if nest.lanes == "outer" else InnerNest)(nest, name, dialect)
