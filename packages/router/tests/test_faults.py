@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor.errors import BackendError, LostDeviceError, OutOfRangeError
+from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError, OutOfRangeError
 
 
 def test_what_a_member_raises_names_it(routed, remote):
@@ -86,6 +86,26 @@ def test_one_that_is_lost_in_a_compiled_step_leaves_cells_alone(routed, remote):
         with pytest.raises(LostDeviceError, match="router:1"):
             step()
     assert w.value.tolist() == before
+
+
+def test_a_member_without_memory_says_so_and_leaves_cells_alone(routed, remote):
+    far = remote()
+    router = routed("cpu", far)
+    w = it.Cell(it.ones(2, device=router[0]))
+
+    @compile
+    def step():
+        w.value = it.exp((w.raw * 2.0).to_device(router[1])).to_device(router[0])
+
+    with it.device(router[0]):
+        step()
+        before = w.value.tolist()
+        far.fails["exp"] = OutOfMemoryError("cannot allocate 3.0 GiB")
+        with pytest.raises(OutOfMemoryError, match=r"3\.0 GiB"):
+            step()
+        assert w.value.tolist() == before
+        step()
+    np.testing.assert_allclose(w.value.numpy(), np.exp(np.multiply(2, before)), rtol=1e-6)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
