@@ -518,7 +518,7 @@ class TestTargets:
         assert len(multiplying) >= 2
         assert not [b for b in multiplying if "%rsp" in b]
 
-    @pytest.mark.parametrize("way", ["packed", "direct", "sliding"])
+    @pytest.mark.parametrize("way", ["packed", "direct", "sliding", "stacked"])
     @pytest.mark.parametrize(
         ("kind", "vectors"), [(t, most_vectors(t)) for t in (AVX512, AVX2, NEON)] + [(AVX2, 3)]
     )
@@ -530,6 +530,8 @@ class TestTargets:
             "avx2": Host("x86_64-unknown-linux-gnu", "haswell", ""),
             "neon": Host("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
         }[kind.name]
+        if way == "stacked":
+            vectors = 2
         source = micro_source(Tile(way, most_rows(kind, vectors, way), vectors), "float32", kind)
         generator = llvm.Target.from_triple(machine.triple).create_target_machine(
             cpu=machine.cpu, features=machine.features, opt=3, jit=True

@@ -38,6 +38,10 @@ CASES: tuple[tuple[Any, ...], ...] = (
     (2, 6, 4, (9, 80), (1, 3), (9, 17), (1, -1), (0, 7), (1, 2)),  # windows see less than a row
     (1, 7, 2, (40,), (2,), (9,), (40,), (-5,), (2,)),
     (1, 300, 1, (2, 130), (1, 2), (1, 64), (1, 1), (1, 1), (2, 2)),  # a row to its very end
+    (2, 9, 60, (12, 7), (3, 3), (12, 7), (1, 1), (-1, -1)),  # rows one below the other, k in blocks
+    (2, 17, 3, (24, 15), (3, 3), (12, 7), (1, 1), (-1, -1), (2, 2)),
+    (1, 3, 2, (12, 1), (3, 1), (12, 1), (2, 1), (-2, 0)),
+    (1, 5, 90, (60, 6), (5, 5), (60, 6), (1, 1), (-2, -2)),  # in several units
 )
 
 
@@ -116,26 +120,35 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
     lanes = blocking.lanes_of(dtype, machine.target())
     expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start, apart))
     for workers in (1, 3):
-        slid = blocking._slid_windows(problem, dtype, lanes, workers)
-        assert slid is not None
         packed, _ = blocking._packed_windows(problem, dtype, lanes, workers)
-        found = product(a, x, problem, slid[0])
-        assert np.array_equal(found, product(a, x, problem, packed))
+        by_panels = product(a, x, problem, packed)
+        image = blocking._padded(problem)
+        assert image is not None
+        for tile, _ in blocking._sliding_tiles(rows, image, lanes):
+            choice = blocking._slid(problem, image, tile, workers)
+            assert choice is not None
+            found = product(a, x, problem, choice)
+            assert np.array_equal(found, by_panels), tile
     tolerance = 1e-4 if dtype == "float32" else 1e-12
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def test_an_epilogue_sees_places_alone() -> None:
+@pytest.mark.parametrize("across", [15, 5])
+def test_an_epilogue_sees_places_alone(across: int) -> None:
     """Not what tiles compute behind the ends of rows."""
     rng = np.random.default_rng(0)
-    x = guarded(rng.standard_normal((2, 3, 12, 15)).astype(np.float32))
+    x = guarded(rng.standard_normal((2, 3, 12, across)).astype(np.float32))
     a = guarded(rng.standard_normal((9, 27)).astype(np.float32))
-    windows = Windows(False, (3, 3), (12, 15), (1, 1), (1, 1), (-1, -1), (12, 15), 180, (15, 1))
+    size, places = (12, across), 12 * across
+    windows = Windows(False, (3, 3), size, (1, 1), (1, 1), (-1, -1), size, places, (across, 1))
     problem = Problem(
-        "float32", "float32", (2,), 9, 180, 27, (0, 27, 1), (540, 0, 0), windows
+        "float32", "float32", (2,), 9, places, 27, (0, 27, 1), (3 * places, 0, 0), windows
     )  # fmt: skip
-    choice = blocking.choose(problem, 2)
-    assert choice.tile.kind == "sliding"
+    image = blocking._padded(problem)
+    assert image is not None
+    tiles = blocking._sliding_tiles(9, image, blocking.lanes_of("float32", machine.target()))
+    choice = blocking._slid(problem, image, tiles[-1][0], 2)
+    assert choice is not None
     plain = product(a, x, problem, choice)
     code = identity("float32").code
     twice = Epilogue(

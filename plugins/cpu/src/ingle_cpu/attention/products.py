@@ -59,7 +59,7 @@ class ProductCode(VectorCode):
         given = {
             "a": a, "a_row": a_row, "last": str(self.rows - 1), "b": b, "b_step": b_step,
             "columns": str(self.width), "depth": depth, "tile": to, "tile_row": to_row,
-            "add": add, "soon": soon,
+            "add": add, "soon": soon, "b_vector": "0", "tile_vector": "0",
         }  # fmt: skip
         self.w.do(f"call void {code}({parameters(given)})")
 

@@ -84,6 +84,8 @@ class DriverArgs(NamedTuple, Generic[T]):
     low: T
     span: T
     down: T  # image rows from one row of places to the next
+    b_vector: T  # bytes in that copy from a tile's row of places to the next, if it has several
+    tile_vector: T  # the same in the result
     across: T
     channel: T  # bytes from channel to channel
     along: T  # panels that a row of places has
@@ -102,6 +104,7 @@ MAX_NEST_ARGS = POINTERS_AT // 8
 _PARAMETERS = {
     "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",
     "depth": "i64", "tile": "ptr", "tile_row": "i64", "add": "i64", "soon": "ptr",
+    "b_vector": "i64", "tile_vector": "i64",
 }  # fmt: skip
 """Of a tile; `microkernel.py` says what they mean."""
 

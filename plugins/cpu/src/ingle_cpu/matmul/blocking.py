@@ -48,7 +48,9 @@ FEWEST_OF_WINDOWS = 4
 GROUP_BYTES = 8 << 10
 """Results of tiles that slide before the epilogue takes them: a part of the first-level cache."""
 DOT_ROWS = 4
-PACKING = 7
+MOST_STACKED = 4
+"""Rows of places in a tile, one below the other, each of which takes an address."""
+PACKING = 11
 """Cycles that a vector of a panel of windows takes to pack."""
 LATENCY = 4
 """Cycles from a multiplication with addition to the next one of the same sum."""
@@ -112,14 +114,32 @@ def _slid_windows(
     problem: Problem, dtype: str, lanes: int, workers: int
 ) -> tuple[Choice, float] | None:
     """Units that copy their part of the image between zeros; None where windows do not slide."""
-    padded = _padded(problem)
-    if padded is None or not _readable(problem, dtype) or not problem.m:
+    image = _padded(problem)
+    if image is None or not _readable(problem, dtype) or not problem.m:
         return None
-    vectors, size = -(-padded.across // lanes), SIZES[dtype]
-    tile, cycles = _fitting_tile("sliding", problem.m, vectors)
-    width = tile.vectors * lanes
-    along = padded.along(width)
-    tiles, panels = -(-problem.m // tile.rows), padded.rows * along
+    tile, cycles = min(_sliding_tiles(problem.m, image, lanes), key=lambda one: one[1])
+    choice = _slid(problem, image, tile, workers)
+    return None if choice is None else (choice, cycles + _copying(problem, image, choice))
+
+
+def _sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]]:
+    """Tiles that may slide along an image, and the cycles that all of them take a step of k."""
+    tile, cycles = _fitting_tile("sliding", m, -(-image.across // lanes))
+    found = [(tile, cycles * image.rows)]
+    if image.across <= lanes:
+        for rows in range(2, MOST_STACKED + 1):
+            if image.rows % rows == 0:
+                tile = _tile("stacked", m, rows, rows)
+                each = -(-m // tile.rows) * _cycles(tile.rows, rows)
+                found.append((tile, each * (image.rows // rows)))
+    return found
+
+
+def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice | None:
+    """Units for a tile that slides; None where the smallest copies too much."""
+    padded, size = _stacked(image, tile), SIZES[problem.b_dtype]
+    width = tile.vectors * lanes_of(problem.b_dtype, target())
+    tiles, panels = -(-problem.m // tile.rows), padded.rows * padded.along(width)
     columns = _local_blocks(panels, problem, workers)
     while columns < panels and padded.nbytes(-(-panels // columns), width, size) > IMAGE_BYTES:
         columns += 1
@@ -129,9 +149,22 @@ def _slid_windows(
     rows = _blocks_of_windows(problem, columns, tiles, workers)
     # At least a row of places: what goes through the epilogue is as long as can be.
     near = max(1, min(each, GROUP_BYTES // (tile.rows * width * size)))
-    copied = rows * columns * padded.channels * padded.channel(each, width, size) / size / lanes
-    choice = Choice(tile, "", "padded", rows, columns, near)
-    return choice, cycles * padded.rows + PACKING * copied / problem.k
+    return Choice(tile, "", "padded", rows, columns, near)
+
+
+def _copying(problem: Problem, image: Padded, choice: Choice) -> float:
+    """Cycles a step of k in which all units copy their parts of the image."""
+    padded, lanes = _stacked(image, choice.tile), lanes_of(problem.b_dtype, target())
+    width, size = choice.tile.vectors * lanes, SIZES[problem.b_dtype]
+    each = -(-padded.rows * padded.along(width) // choice.panel_blocks)
+    units = choice.row_blocks * choice.panel_blocks
+    copied = units * padded.channels * padded.channel(each, width, size) / size / lanes
+    return PACKING * copied / problem.k
+
+
+def _stacked(image: Padded, tile: Tile) -> Padded:
+    """The image as a tile takes its rows of places."""
+    return image.stack(tile.vectors) if tile.kind == "stacked" else image
 
 
 def _blocks_of_windows(problem: Problem, columns: int, tiles: int, workers: int) -> int:
@@ -151,7 +184,10 @@ def _padded(problem: Problem) -> Padded | None:
 
 def padded(problem: Problem, choice: Choice) -> Padded | None:
     """How the image that tiles read lies between zeros; None if they read something else."""
-    return _padded(problem) if choice.pack_b == "padded" else None
+    if choice.pack_b != "padded":
+        return None
+    image = _padded(problem)
+    return None if image is None else _stacked(image, choice.tile)
 
 
 def first_guess(problem: Problem, workers: int) -> Variation:
@@ -317,7 +353,7 @@ def tiles_of(problem: Problem, choice: Choice) -> int:
 def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     """Columns of a panel and of the last one in a row, and how many panels there are.
 
-    Tiles that slide begin anew with each row of places.
+    Tiles that slide begin anew with each row of places; of stacked rows each has a vector.
     """
     lanes = lanes_of(compute_dtype(problem.a_dtype), target())
     step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
@@ -325,6 +361,8 @@ def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     image = padded(problem, choice)
     columns, rows = (problem.n, 1) if image is None else (image.across, image.rows)
     panels = -(-columns // width)
+    if choice.tile.kind == "stacked":
+        return width, width, panels * rows
     last = columns - (panels - 1) * width if panels else 0
     return width, -(-last // step) * step or width, panels * rows
 

@@ -282,6 +282,7 @@ class _Driver(PackingCode):
                 "columns": self.least(columns, self.arg.width), "depth": size, "tile": tile,
                 "tile_row": self.tile_row, "add": w.let("add", f"or i64 {at}, {self.done}"),
                 "soon": self.shift(ahead, self.times(at, str(LINE // STEPS_OF_A_LINE))),
+                "b_vector": self.arg.b_vector, "tile_vector": self.arg.tile_vector,
             }  # fmt: skip
             w.do(f"call void {micro}({parameters(given)})")
             return []

@@ -315,14 +315,20 @@ def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
     image = padded(problem, choice)
     if image is None:
         over = (panels - 1) * width + last - problem.n if panels else 0
-        names = ("wide", "origin", "pitch", "low", "span", "down", "across", "channel")
+        names = (
+            "wide", "origin", "pitch", "low", "span", "down", "across", "channel", "b_vector",
+            "tile_vector",
+        )  # fmt: skip
         return {**dict.fromkeys(names, 0), "along": panels, "over": over}
-    channel = image.channel(_block_panels(problem, choice), width, SIZES[problem.b_dtype])
+    size = SIZES[problem.b_dtype]
+    channel = image.channel(_block_panels(problem, choice), width, size)
     along = image.along(width)
+    places, down = image.across // image.stacked, image.down // image.stacked
     return {
         "wide": image.wide, "origin": image.origin, "pitch": image.pitch, "low": image.low,
         "span": image.span, "down": image.down, "across": image.across, "channel": channel,
         "along": along, "over": (along - 1) * width + last - image.across,
+        "b_vector": down * image.pitch * size, "tile_vector": places * size,
     }  # fmt: skip
 
 

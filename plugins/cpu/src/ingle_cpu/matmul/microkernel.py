@@ -1,6 +1,7 @@
 """The innermost kernels of a contraction: a tile of the result stays in registers over all of k.
 
-    void micro(a, a_row, last, b, b_step, columns, depth, tile, tile_row, add, soon)
+    void micro(
+        a, a_row, last, b, b_step, columns, depth, tile, tile_row, add, soon, b_vector, tile_vector)
 
 computes `tile[i, j] (+)= sum over k of a[i, k] * b[k, j]` for a number of rows and vectors; rows of
 the tile are `tile_row` bytes apart, so that it may be a part of the result itself. These kinds read
@@ -30,7 +31,10 @@ which makes its numbers larger or smaller by 128. What that adds to each column 
 way, as if `a` had one more row of nothing but these bits, and is taken off in the end.
 
 The kind *sliding* is *direct*, but that row k of `b` is as many bytes behind `b` as the number k of
-int32 says that `b_step`, an address, points at.
+int32 says that `b_step`, an address, points at. The kind *stacked* is *sliding*, but that the
+vectors of a row of `b` are `b_vector` bytes apart, and those of the tile `tile_vector`: they are
+rows of places one below the other, and each may end behind the begin of the next, which is stored
+after it.
 
 The kind *columns* reads `a` turned around: its rows are adjacent and its columns `a_row` bytes
 apart, those of `b` lie as for *direct*.
@@ -80,7 +84,7 @@ class Tile(NamedTuple):
 
     Attributes:
         kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
-            `"sliding"` or `"dot"`.
+            `"sliding"`, `"stacked"` or `"dot"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -157,7 +161,8 @@ class _Micro:
         self.scalar = scalar_type(dtype)
         self.vector = vector_type(self.scalar, self.lanes)
         self.suffix = suffix(self.scalar, self.lanes)
-        self.slides = tile.kind == "sliding"
+        self.stacked = tile.kind == "stacked"
+        self.slides = self.stacked or tile.kind == "sliding"
         # Without fused multiply-add LLVM would call a function for it.
         self.multiply_add = "llvm.fma" if target.fma else "llvm.fmuladd"
         self.writer = Writer(name)
@@ -173,6 +178,7 @@ class _Micro:
         b = w.let("offsets", "inttoptr i64 %b_step to ptr") if self.slides else "%b"
         carried = [("ptr", "%a"), ("ptr", b), ("ptr", "%soon"), *zeros]
         self.thrice = w.let("thrice", "mul i64 %b_step, 3")
+        self._apart = self._each_vector("%b_vector")
         if self.tile.kind == "columns":
             self.columns = [w.let("column", f"mul i64 %a_row, {n}") for n in range(UNROLL + 1)]
         whole = w.let("whole", f"and i64 %depth, {-UNROLL}")
@@ -225,6 +231,15 @@ class _Micro:
         """
         moved = self._at(pointer, distance)
         return self.writer.call("at", "ptr", "llvm.launder.invariant.group.p0", f"ptr {moved}")
+
+    def _each_vector(self, step: str) -> list[str | int]:
+        """Where the vectors of a row begin, in bytes; those of stacked rows are a step apart."""
+        if not self.stacked:
+            return [vector * self.lanes * self.size for vector in range(self.tile.vectors)]
+        places: list[str | int] = [0, step]
+        for number in range(2, self.tile.vectors):
+            places.append(self.writer.let("far", f"mul i64 {step}, {number}"))
+        return places[: self.tile.vectors]
 
     def _tile_row(self, row: int) -> str:
         w = self.writer
@@ -304,7 +319,7 @@ class _Micro:
         return self._at("%b", self.writer.let("offset", f"sext i32 {offset} to i64"))
 
     def _b(self, start: str, vector: int) -> str:
-        place = self._at(start, vector * self.lanes * self.size)
+        place = self._at(start, self._apart[vector])
         return self.writer.let("b", f"load {self.vector}, ptr {place}, align {self.size}")
 
     def _a(self, a: str, step: int, row: int) -> str:
@@ -327,19 +342,26 @@ class _Micro:
                 w.let("sum", f"sub {self.vector} {value}, {more[at % self.tile.vectors]}")
                 for at, value in enumerate(sums)
             ]
+        vectors = self._each_vector("%tile_vector")
         add = "fadd" if self.scalar in ("float", "double") else "add"
         anew = w.let("anew", "icmp eq i64 %add, 0")
         w.do(f"br i1 {anew}, label %{fresh}, label %{again}")
         for label in (fresh, again):
             w.start(label)
-            for at, value in enumerate(sums):
-                row, vector = divmod(at, self.tile.vectors)
-                if not vector:
-                    start = self._tile_row(row)
-                step = vector * self.lanes * self.size
-                place = w.let("at", f"getelementptr i8, ptr {start}, i64 {step}")
+            for row in range(self.tile.rows):
+                start = self._tile_row(row)
+                places = [self._at(start, step) for step in vectors]
+                made = sums[row * len(vectors) : (row + 1) * len(vectors)]
                 if label == again:
-                    old = w.let("old", f"load {self.vector}, ptr {place}, align {self.size}")
-                    value = w.let("new", f"{add} {self.vector} {old}, {value}")
-                w.do(f"store {self.vector} {value}, ptr {place}, align {self.size}")
+                    # All are loaded before any is stored: one may reach into the next.
+                    olds = [
+                        w.let("old", f"load {self.vector}, ptr {place}, align {self.size}")
+                        for place in places
+                    ]
+                    made = [
+                        w.let("new", f"{add} {self.vector} {old}, {value}")
+                        for old, value in zip(olds, made, strict=True)
+                    ]
+                for place, value in zip(places, made, strict=True):
+                    w.do(f"store {self.vector} {value}, ptr {place}, align {self.size}")
             w.do("ret void")

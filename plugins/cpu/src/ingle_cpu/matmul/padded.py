@@ -6,7 +6,9 @@ distance each: what a row of places sees of one tap is one run of memory, as it 
 nothing is copied once for each tap. Where windows are two elements apart, a row of the copy has the
 elements of even numbers first and then the others, so that a tap sees neighbours again.
 
-Panels begin where a row of places does. What the last panel of a row has behind its end is computed
+Panels begin where a row of places does. Where a row has fewer places than a vector has lanes, some
+rows one below the other count as one, and a panel has a vector for each: else there were too few
+sums at a time. What the last panel of a row has behind its end is computed
 as well, and takes the place of the next row's first results until that row is computed.
 
     void pad_image(source, window, row, rows, wide, origin, channel, copy)
@@ -49,6 +51,7 @@ class Padded(NamedTuple):
         span: how many more rows a place sees.
         down: image rows from one row of places to the next.
         rows, across: rows of places, and places in a row.
+        stacked: how many rows of places count as one.
     """
 
     channels: int
@@ -60,6 +63,15 @@ class Padded(NamedTuple):
     down: int
     rows: int
     across: int
+    stacked: int = 1
+
+    def stack(self, rows: int) -> Padded:
+        """The same with so many rows of places as one, into which the rows divide."""
+        span = self.span + (rows - 1) * self.down
+        return self._replace(
+            span=span, down=rows * self.down, rows=self.rows // rows, across=rows * self.across,
+            stacked=rows,
+        )  # fmt: skip
 
     @property
     def pitch(self) -> int:

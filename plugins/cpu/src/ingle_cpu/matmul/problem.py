@@ -76,7 +76,8 @@ class Choice(NamedTuple):
         tile: the shape in registers and how it reads.
         pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
         pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
-            copies its part of an image between zeros, where tiles of the kind "sliding" read it.
+            copies its part of an image between zeros, where tiles of the kinds "sliding" and
+            "stacked" read it.
         row_blocks, panel_blocks: into how many units of work rows and columns are divided.
         near: panels of columns that all rows of a unit go by before the next ones.
     """
