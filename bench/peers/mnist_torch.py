@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-BATCH, RATE, VALID = 128, 1e-3, 5_000
+BATCH, RATE, VALID = 128, 1e-3, 10_000
 
 
 class ConvNet(nn.Module):  # type: ignore[misc]
@@ -47,41 +47,94 @@ def read(folder: Path, images: str, labels: str) -> TensorDataset:
     )
 
 
-def test(model: Any, loader: Any) -> tuple[float, np.ndarray]:
-    """The share of images that are recognized, and the confusion matrix."""
-    confusion = np.zeros((10, 10), np.int64)
+def test(model: Any, loader: Any) -> tuple[float, float, np.ndarray]:
+    """The share of images that are recognized, the mean loss, and the confusion matrix."""
+    confusion, losses = np.zeros((10, 10), np.int64), 0.0
     model.eval()
     with torch.no_grad():
         for x, y in loader:
-            np.add.at(confusion, (y.numpy(), model(x).argmax(1).numpy()), 1)
+            scores = model(x)
+            losses += nn.functional.cross_entropy(scores, y, reduction="sum").item()
+            np.add.at(confusion, (y.numpy(), scores.argmax(1).numpy()), 1)
     model.train()
-    return float(np.trace(confusion) / confusion.sum()), confusion
+    count = confusion.sum()
+    return float(np.trace(confusion) / count), losses / float(count), confusion
 
 
-def draw(out: Path, model: Any, images: Any, confusion: np.ndarray, losses: list[float]) -> None:
-    """The three pictures that the example draws."""
+def classify(model: Any, images: Any) -> np.ndarray:
+    """The probabilities of the classes."""
+    model.eval()
+    with torch.no_grad():
+        parts = [torch.softmax(model(part), 1).numpy() for part in images.split(256)]
+    return np.concatenate(parts)
+
+
+def draw(out: Path, model: Any, tests: Any, confusion: np.ndarray, history: list[Any]) -> None:
+    """The three pictures that the example draws, of the same parts."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    with torch.no_grad():
-        guesses = model(images[:25]).argmax(1).tolist()
-    figure, axes = plt.subplots(5, 5, figsize=(7, 7.5))
-    for ax, image, guess in zip(axes.flat, images, guesses, strict=False):
-        ax.imshow(image[0], cmap="gray")
-        ax.set_title(str(guess))
+    with plt.rc_context({"figure.dpi": 120, "axes.spines.top": False, "axes.spines.right": False}):
+        predictions(plt, out, model, tests)
+        figure, ax = plt.subplots(figsize=(6.4, 6))
+        shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+        ax.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1.15)
+        for (i, j), count in np.ndenumerate(confusion):
+            if count:
+                ax.text(j, i, str(count), ha="center", va="center", fontsize=9)
+        ax.set(xticks=range(10), yticks=range(10), xlabel="taken for", ylabel="is")
+        ax.set_title(f"Test digits: {np.trace(confusion) / confusion.sum():.2%} right")
+        save(plt, figure, out / "confusion.png")
+        figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 6.4), sharex=True)
+        losses = [record["loss"] for record in history if "loss" in record]
+        epochs = [record for record in history if "valid" in record]
+        above.plot(losses, alpha=0.25, linewidth=0.8)
+        above.plot(smooth(losses), label="training")
+        ends = [record["step"] for record in epochs]
+        above.plot(ends, [r["valid loss"] for r in epochs], "o-", ms=3, label="validation")
+        above.set(yscale="log", ylabel="loss", title="Loss and accuracy by step")
+        below.plot(ends, [100 * r["train"] for r in epochs], "o-", ms=3, label="training")
+        below.plot(ends, [100 * r["valid"] for r in epochs], "o-", ms=3, label="validation")
+        below.set(xlabel="step", ylabel="accuracy, %")
+        for ax in (above, below):
+            ax.grid(linewidth=0.6)
+            ax.legend(frameon=False)
+        save(plt, figure, out / "loss.png")
+
+
+def predictions(plt: Any, out: Path, model: Any, tests: Any) -> None:
+    """Test digits with what the model takes them for, its mistakes first."""
+    images, labels = tests.tensors[0], tests.tensors[1].numpy()
+    probabilities = classify(model, images)
+    guesses = probabilities.argmax(1)
+    wrong = np.flatnonzero(guesses != labels)
+    shown = [*wrong[:10], *np.flatnonzero(guesses == labels)][:40]
+    figure, axes = plt.subplots(5, 8, figsize=(9, 6.6))
+    for ax in axes.flat:
         ax.axis("off")
-    figure.savefig(out / "predictions.png")
-    figure, ax = plt.subplots()
-    ax.imshow(confusion)
-    for i in range(10):
-        for j in range(10):
-            ax.text(j, i, str(confusion[i, j]), ha="center")
-    figure.savefig(out / "confusion.png")
-    figure, ax = plt.subplots()
-    ax.plot(losses)
-    figure.savefig(out / "loss.png")
+    for ax, i in zip(axes.flat, shown, strict=False):
+        ax.imshow(images[i, 0], cmap="gray_r", interpolation="nearest", vmin=0, vmax=1)
+        ax.set_title(f"{guesses[i]}  {probabilities[i, guesses[i]]:.0%}", fontsize=9, pad=3)
+    figure.suptitle(f"{len(wrong)} mistakes in {len(labels)} test digits")
+    save(plt, figure, out / "predictions.png")
+
+
+def smooth(values: list[float], keep: float = 0.9) -> list[float]:
+    """The exponential moving average, corrected for its start."""
+    found, mean, weight = [], 0.0, 0.0
+    for value in values:
+        mean, weight = keep * mean + (1 - keep) * value, keep * weight + 1 - keep
+        found.append(mean / weight)
+    return found
+
+
+def save(plt: Any, figure: Any, path: Path) -> None:
+    """Writes a picture."""
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -110,8 +163,10 @@ def main() -> None:
             else (1 + math.cos(math.pi * (n - warmup) / (steps - warmup))) / 2
         ),
     )
-    criterion, losses = nn.CrossEntropyLoss(), []
-    with open(options.out / "history.jsonl", "w") as history:
+    criterion = nn.CrossEntropyLoss()
+    history: list[dict[str, float]] = []
+    done = 0
+    with open(options.out / "history.jsonl", "w") as file:
         for epoch in range(options.epochs):
             right = 0
             for x, y in loader:
@@ -121,16 +176,19 @@ def main() -> None:
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-                losses.append(loss.item())
+                done += 1
+                history.append({"step": done, "loss": loss.item()})
+                file.write(json.dumps(history[-1]) + "\n")
                 right += int((scores.argmax(1) == y).sum())
-            accuracy, _ = test(model, DataLoader(valid, 256))
-            record = {"epoch": epoch, "train": right / len(train), "valid": accuracy}
-            history.write(json.dumps(record) + "\n")
+            accuracy, mean, _ = test(model, DataLoader(valid, 256))
+            record = {"epoch": epoch, "step": done, "train": right / len(train)}
+            history.append({**record, "valid": accuracy, "valid loss": mean})
+            file.write(json.dumps(history[-1]) + "\n")
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state, options.out / "checkpoint.pt")
-    accuracy, confusion = test(model, DataLoader(tests, 256))
+    accuracy, _, confusion = test(model, DataLoader(tests, 256))
     torch.save(model.state_dict(), options.out / "model.pt")
-    draw(options.out, model, tests.tensors[0], confusion, losses)
+    draw(options.out, model, tests, confusion, history)
     print(f"test accuracy: {accuracy:.4f}")
 
 
