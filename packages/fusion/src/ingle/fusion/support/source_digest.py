@@ -56,7 +56,7 @@ def _digest_of(top: str, places: Sequence[str]) -> str:
     for place in places:
         with open(place, "rb") as file:
             content = file.read()
-        found.update(f"{os.path.relpath(place, top)}\0{len(content)}\0".encode())
+        found.update(f"{place[len(top) :].lstrip(os.sep)}\0{len(content)}\0".encode())
         found.update(content)
     return found.hexdigest()
 
