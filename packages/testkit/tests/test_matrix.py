@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -136,6 +138,33 @@ def test_of_a_process_nothing_is_left():
     ended = run([sys.executable, "-c", program], os.environ, 600, stop)
     waiting.join()
     assert ended == Ended(None, "", "interrupted")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_when_it_is_ended_the_table_comes_and_nothing_is_left(tmp_path, number):
+    """Started as a shell starts what runs in the background: without Ctrl-C."""
+    begun, file = tmp_path / "begun", tmp_path / "test_it.py"
+    file.write_text(
+        "import os, pathlib, time\n"
+        "def test_long():\n"
+        f"    pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-m", "ingle.testkit.matrix", "--backend=numpy", f"--tests=it={file}",
+         "--workers=2"],
+        stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(2, signal.SIG_IGN),
+    )  # fmt: skip
+    while not (begun.is_file() and begun.read_text()):
+        assert started.poll() is None
+        time.sleep(0.1)
+    started.send_signal(number)
+    said, _ = started.communicate()
+    assert "0 of 1 (interrupted)" in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 def test_a_fixture_that_fails_behind_a_test_fails_it(tmp_path):

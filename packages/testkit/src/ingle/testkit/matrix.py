@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -149,7 +150,8 @@ class Matrix:
     def measure(self) -> None:
         """Runs everything: each program by itself, for its time, then the suites side by side.
 
-        After Ctrl-C nothing more runs, and `lines` has what is done.
+        After Ctrl-C, or when somebody ends the process, nothing more runs, and `lines` has what is
+        done.
         """
         count = self._workers
         parts: list[tuple[str, Callable[[], object]]] = [
@@ -336,6 +338,9 @@ def main() -> int:
         [name for name in asked if name in present], options.tier, _named(options.tests),
         options.job, max(1, options.workers), options.limit, options.within,
     )  # fmt: skip
+    # Also in the background of a shell, where Ctrl-C is ignored, and when a service's time is up.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     matrix.measure()
     lines = matrix.lines()
     if lines:
