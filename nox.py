@@ -8,6 +8,7 @@ if __name__ == "nox":
     raise ImportError("run `nox -f nox.py`, not `python -m nox`: from here this file hides nox")
 
 import re
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -175,8 +176,10 @@ def matrix(session: nox.Session) -> None:
     examples = sorted(ROOT.glob("examples/*/tests"))
     own += [f"--tests=examples={f}" for f in examples if f.parent.name not in OF_OTHER_DEVICES]
     job = [str(ROOT / "examples" / "mnist" / "train.py"), "--device", "{device}", "--digits"]
-    job += ["--model", "mlp", "--epochs", "10", "--out", session.create_tmp()]
-    session.run("python", "-m", "ingle.testkit.matrix", *own, *options, "--job", *job)
+    # Not nox's own folder: where there was no environment, that would be taken for one later.
+    with tempfile.TemporaryDirectory() as out:
+        job += ["--model", "mlp", "--epochs", "10", "--out", out]
+        session.run("python", "-m", "ingle.testkit.matrix", *own, *options, "--job", *job)
 
 
 @nox.session
