@@ -13,8 +13,8 @@ from ..support.time_slices import tick
 from .consumers import Uses, uses_of
 from .contraction_loops import loops_of, window_loops
 from .group import Coordinates, Group
-from .node_places import NodePlaces
 from .node_class import Role
+from .node_places import NodePlaces
 from .products_apart import StaysOut
 from .topological_order import GroupOrder
 from .two_stage_reduction import kept_axes
