@@ -7,12 +7,82 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
+from collections.abc import Generator
 
 import pytest
 
 import ingle.tensor as it
 from ingle.fusion import CompileError, compile
+from ingle.fusion.support import gc_pauses
 from ingle.fusion.support.gc_pauses import uncollected
+
+
+def full_collections() -> int:
+    return int(gc.get_stats()[2]["collections"])
+
+
+@pytest.fixture
+def thawed() -> Generator[None, None, None]:
+    """As in a program that freezes nothing; the tests' own collection has."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+class Link:
+    """One of two that hold each other, which only the collector finds."""
+
+    def __init__(self) -> None:
+        self.other = self
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_was_made_in_a_pause_is_not_gone_through() -> None:
+    gc.collect()
+    before, kept = full_collections(), []
+    for _ in range(40):
+        with uncollected():
+            kept.append([Link() for _ in range(2_000)])
+        assert gc.get_count()[0] < gc.get_threshold()[0]
+        assert gc.get_freeze_count() == 0
+    # As many as these are more than a quarter of what there was: they would be gone through.
+    assert full_collections() == before
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_nobody_holds_of_it_is_found_later() -> None:
+    with uncollected():
+        links = [Link() for _ in range(2_000)]
+    gone = weakref.ref(links[0])
+    del links
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_only_so_much_goes_by_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_pauses, "MOST_UNSEEN", 3_000)
+    gc.collect()
+    kept = []
+    for _ in range(2):
+        with uncollected():
+            kept.append([Link() for _ in range(2_000)])
+    assert gc.get_count()[0] < gc.get_threshold()[0]
+    with uncollected():
+        kept.append([Link() for _ in range(2_000)])
+        young = gc.get_count()[0]
+    assert young > 2_000
+    assert gc.get_objects(generation=2)[-1] is not kept[-1][-1]
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_the_program_froze_stays_frozen() -> None:
+    gc.freeze()
+    with uncollected():
+        kept = [Link() for _ in range(2_000)]
+    assert kept
+    assert gc.get_freeze_count() > 0
 
 
 def test_the_collector_goes_on_after_recordings() -> None:

@@ -1,17 +1,31 @@
-"""Pauses of Python's collector, while much is made that stays."""
+"""Pauses of Python's collector, while much is made that stays.
+
+What was made in a pause is old at its end: the collector goes through it when it next goes through
+everything, as it does when the program's own objects have grown by a quarter. If it counted what a
+plan consists of, it would go through everything in some step soon after, which takes longer than
+several steps.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import threading
+from collections import deque
 from collections.abc import Generator
+from operator import methodcaller
 from typing import Any
 
 from ingle.tensor.blocks import block
 
+MOST_UNSEEN = 1 << 18
+"""Objects that may grow old uncounted between two times that the collector goes through all."""
+
 _pausing: dict[int, bool] = {}
 """Threads inside, with whether each has stopped the collector."""
+_unseen = [0, 0]
+"""How often the collector had gone through everything, and how many are uncounted since then."""
+_call = methodcaller("__call__")
 
 
 @block
@@ -33,11 +47,28 @@ def uncollected() -> Generator[None, Any, None]:
         _pausing[me] = enabled
         gc.disable()
         yield
+        if enabled:
+            _grow_old()
     finally:
         # In this order: no call comes before the second, and what is left by nobody is harmless.
         del _pausing[me]
         if enabled:
             gc.enable()
+
+
+def _grow_old() -> None:
+    """Makes all objects old, if there are many young ones and few grew old in this way so far."""
+    count, enough = gc.get_count()[0], gc.get_threshold()[0]
+    if not 0 < enough < count:
+        return
+    collections = gc.get_stats()[2]["collections"]
+    if collections != _unseen[0]:
+        _unseen[:] = collections, 0
+    if _unseen[1] + count > MOST_UNSEEN or gc.get_freeze_count():
+        return  # what the program has frozen would be thawed with them
+    _unseen[1] += count
+    # In one call of C code: Ctrl-C between the two would leave everything frozen.
+    deque(map(_call, (gc.freeze, gc.unfreeze)), maxlen=0)
 
 
 def _go_on() -> None:

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from ingle.tensor.blocks import block
 
+from .gc_pauses import uncollected
 from .switching import switching
 
 PATIENCE = 2.0
@@ -160,7 +161,8 @@ class TimeSlices(Generic[T]):
                     )
                     self._thread.start()
                 self._condition.notify_all()
-                self._condition.wait_for(lambda: not self._mine)
+                with uncollected():
+                    self._condition.wait_for(lambda: not self._mine)
         if self._error is not None:
             raise self._error
         return self._found[0] if self._found else None
