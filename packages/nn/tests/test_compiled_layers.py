@@ -10,7 +10,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn
-from ingle.fusion import compile
+from ingle.fusion import CompileError, compile
+from ingle.nn.utils import rnn
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "LSTM": (lambda: nn.LSTM(4, 3, num_layers=2, bidirectional=True), (5, 2, 4)),
@@ -65,3 +66,16 @@ def test_compiled_equals_plain(name: str) -> None:
         for g, w in zip((*got[:2], *got[2]), (*want[:2], *want[2]), strict=True):
             np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=2e-4, atol=2e-5)
     assert step.recordings <= 2
+
+
+@pytest.mark.parametrize("function", [rnn.pack_padded_sequence, rnn.unpad_sequence])
+def test_lengths_without_values_are_refused_with_the_cure(function: Any) -> None:
+    x, lengths = it.asarray(np.arange(6.0).reshape(3, 2, 1)), [3, 1]
+    compiled = compile(lambda x, lengths: function(x, lengths)[0].sum())
+    with pytest.raises(CompileError) as caught:
+        compiled(x, it.asarray(lengths))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"{function.__name__}: lengths decide the shape")
+    for lengths in ([3, 1], [2, 2]):
+        given = tuple(it.asarray(lengths).tolist())  # the cure that it names
+        assert compiled(x, given).item() == function(x, lengths)[0].sum().item()

@@ -10,7 +10,7 @@ import numpy as np
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import Number, TensorLike
-from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.errors import ArgumentError, IngleError, OperandError, ShapeError
 
 Lengths = TensorLike | Sequence[int]
 
@@ -78,11 +78,23 @@ def packed(steps: Tensor, like: PackedSequence) -> PackedSequence:
     return like._replace(data=it.take(rows, found, axis=0))
 
 
+def _values_of(name: str, lengths: Tensor) -> np.ndarray:
+    try:
+        return lengths.numpy()
+    except IngleError as error:
+        error.add_note(
+            f"{name}: lengths decide the shape of the result, so that they are numbers where a "
+            "function is compiled or traced; give it them as a tuple of ints, such as "
+            "tuple(lengths.tolist()) outside of it, or keep the padded batch and a mask"
+        )
+        raise
+
+
 def _as_lengths(name: str, lengths: Lengths, batch: int, longest: int) -> np.ndarray:
     if isinstance(lengths, (list, tuple)):
         found = np.asarray(lengths)
     else:
-        found = it.asarray(lengths).numpy()
+        found = _values_of(name, it.asarray(lengths))
     if found.shape != (batch,):
         raise ShapeError(
             f"{name}: lengths must be one number for each of the {batch} sequences, got shape "
