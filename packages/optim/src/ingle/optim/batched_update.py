@@ -65,16 +65,15 @@ def batched_update(
         moments: their names.
         numbers: are typed to the tensors.
     """
-    cells = [[slot.moment(name) for name in moments] for slot, _ in updates]
+    read = [slot.operands(moments) for slot, _ in updates]
     operands = [
-        (slot.value, grad, *[m.raw for m in mine])
-        for (slot, grad), mine in zip(updates, cells, strict=True)
+        (value, grad, *held) for (value, _, held), (_, grad) in zip(read, updates, strict=True)
     ]
     found = batched(op, operands, numbers)
-    for (slot, _), mine, (value, *new) in zip(updates, cells, found, strict=True):
+    for (slot, _), (_, cells, _), (value, *new) in zip(updates, read, found, strict=True):
         slot.value = value
-        for cell, moment in zip(mine, new, strict=True):
-            cell.value = moment
+        for cell, moment in zip(cells, new, strict=True):
+            cell.rebind(moment)  # of the shape and dtype that it was read with
 
 
 def _region(op: Op, groups: int, handles: Sequence[Handle], scalars: Sequence[Scalar]) -> Op:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -131,8 +131,32 @@ class Slot:
         Raises:
             ShapeError: the parameter has had another shape.
         """
-        parameter = self.parameter.raw
-        found = self.moments.raw.get(name)
+        return self._moment(name, self.parameter.raw, self.moments.raw, shape, first)[0]
+
+    def operands(self, names: Sequence[str]) -> tuple[Tensor, list[Cell[Tensor]], list[Tensor]]:
+        """What an update of the parameter reads: its value, moments, and what these hold.
+
+        Args:
+            names: of moments, which are those of `moment`.
+
+        Raises:
+            ShapeError: the parameter has had another shape.
+        """
+        parameter, known = self.parameter.raw, self.moments.raw
+        cells, values = list[Cell[Tensor]](), list[Tensor]()
+        for name in names:
+            cell, value = self._moment(name, parameter, known)
+            cells.append(cell)
+            values.append(value)
+        return _fitting(parameter, parameter), cells, values
+
+    def _moment(
+        self, name: str, parameter: Tensor, known: Mapping[str, Cell[Tensor]],
+        shape: tuple[int, ...] | None = None, first: float = 0.0,
+    ) -> tuple[Cell[Tensor], Tensor]:  # fmt: skip
+        """The moment of that name and what it holds, where the cells of the parameter and of the
+        moments hold these."""
+        found = known.get(name)
         wanted = parameter.shape if shape is None else shape
         if found is None:
             dtype, device = self.dtype, parameter.device
@@ -154,7 +178,7 @@ class Slot:
         fitting = _fitting(held, parameter)
         if fitting is not held:
             found.rebind(fitting)
-        return found
+        return found, fitting
 
 
 def _fitting(value: Tensor, parameter: Tensor) -> Tensor:
