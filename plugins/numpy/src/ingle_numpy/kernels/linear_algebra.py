@@ -61,6 +61,65 @@ def _singular_values(x: np.ndarray) -> Any:
     return np.linalg.svd(x, compute_uv=False)
 
 
+def _adjugate(x: np.ndarray) -> np.ndarray:
+    """Cofactors of small matrices, else the determinant times the inverse, in double precision.
+
+    A matrix that is too close to a singular one for that goes by singular values, as the body does:
+    a matrix alone has the same bits as in a stack.
+    """
+    n = x.shape[-1]
+    wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
+    with np.errstate(all="ignore"):
+        if n < 2 or not x.size:
+            return np.ones_like(x)
+        if n <= 3:
+            out = _transposed_cofactors(wide)
+        else:
+            out = _adjugates(wide.reshape(-1, n, n), _MOST_SINGULAR[x.dtype.char in "fF"])
+        return out.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+def _adjugates(x: np.ndarray, most: float) -> np.ndarray:
+    out = np.empty(x.shape, x.dtype)
+    regular = _by_inverse(x, out, most)
+    if not regular.all():
+        out[~regular] = _by_singular_values(x[~regular])
+    return out
+
+
+def _transposed_cofactors(x: np.ndarray) -> np.ndarray:
+    """Of 2 rows or 3, of which each row of cofactors is the product of the other two."""
+    if x.shape[-1] == 2:
+        turned = x[..., ::-1, ::-1].mT
+        return turned * np.asarray([[1.0, -1.0], [-1.0, 1.0]])
+    rows = [x[..., i, :] for i in range(3)]
+    crossed = [np.cross(rows[i - 2], rows[i - 1]) for i in range(3)]
+    return np.stack(crossed, axis=-1)
+
+
+def _by_inverse(x: np.ndarray, out: np.ndarray, most: float) -> Any:
+    """Writes the adjugates of matrices of smaller condition numbers, and says which these are."""
+    factor = np.linalg.det(x)
+    regular = np.isfinite(factor) & (factor != 0)
+    given = x[regular]
+    inverse = np.linalg.inv(given)
+    condition = np.abs(given).sum(-2).max(-1) * np.abs(inverse).sum(-2).max(-1)
+    good = condition < most
+    regular[regular] = good
+    out[regular] = factor[regular, None, None] * inverse[good]
+    return regular
+
+
+def _by_singular_values(x: np.ndarray) -> np.ndarray:
+    u, s, vh = _svd(x, full_matrices=False)
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    behind = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
+    signs = np.linalg.det(u) * np.linalg.det(vh)
+    turned = np.conj(vh).mT * (before * behind)[:, None]
+    return signs[:, None, None] * (turned @ np.conj(u).mT)
+
+
 def _refuse_endless(what: str, x: np.ndarray) -> None:
     """Raises what LAPACK answers for NaN in matrices of most sizes.
 
@@ -71,10 +130,14 @@ def _refuse_endless(what: str, x: np.ndarray) -> None:
         raise np.linalg.LinAlgError(f"{what} did not converge")
 
 
+_MOST_SINGULAR = (1e6, 1e8)
+"""Condition numbers up to which an inverse in double precision has ten right digits, and eight, as
+many as float32 has."""
 _SINGULAR = "add a multiple of the identity, or use pinv"
 _ENDLESS = "the iteration did not converge, which NaN and inf among the elements cause"
 
 KERNELS: dict[str, Kernel] = {
+    "adjugate": _lapack(_adjugate, _ENDLESS),
     "cholesky": _lapack(np.linalg.cholesky, "add a multiple of the identity, or use eigh"),
     "det": _lapack(np.linalg.det, _SINGULAR),
     "eig": _lapack(_eig, _ENDLESS),
