@@ -2,11 +2,12 @@
 
 NumPy's stable sort of positions is many times slower than its sort of numbers. So elements of up
 to 32 bits are sorted as integers of 64: the element's order above, its position below. Of elements
-of 64 bits as many go above as there is room for, which mostly tells them apart.
+of 64 bits as many go above as there is room for, which tells most of them apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,8 @@ from .elementwise import is_half
 Array = np.ndarray[Any, Any]
 
 _POSITION = 0xFFFFFFFF
-_LONG = 1 << 13
-"""Elements of a row that are worth some calls of NumPy."""
+_FEW = 50
+"""How many elements of a row for each one wanted are worth looking for the last of these."""
 
 
 def _sort(op: Op, x: Array) -> Array:
@@ -77,34 +78,62 @@ def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
     """The positions of the first `k` elements along an axis in their order."""
     last = np.moveaxis(_comparable(x), axis, -1)
     size = last.shape[-1]
-    if last.dtype.itemsize > 4 or not last.size:
-        order = _stable_argsort(last, descending)[..., :k]
-        return np.moveaxis(order, -1, axis)
-    rows = last.reshape(-1, size)
-    order = np.empty((len(rows), k), np.int64)
-    if size >= _LONG and 0 < 8 * k <= size:
-        for number, row in enumerate(rows):
-            order[number] = _first_of_many(row, k, descending)
-        return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
-    for here in row_blocks(*rows.shape):
-        keys = _keys(rows[here], descending)
-        if 0 < k < size:
-            keys = np.partition(keys, k - 1)[:, :k]
-        keys.sort(axis=-1)
-        np.bitwise_and(keys[:, :k], _POSITION, out=order[here])
+    rows = last.reshape(math.prod(last.shape[:-1]), size)
+    if not last.size or size < _FEW * k:
+        order = _in_order(rows, k, descending)
+    else:
+        order = np.empty((len(rows), k), np.int64)
+        for here in row_blocks(*rows.shape):
+            order[here] = _first_of_many(rows[here], k, descending)
     return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
 
 
-def _first_of_many(row: Array, k: int, descending: bool) -> Array:
-    """The same of one row, of which most elements can be passed over: the `k`-th says which."""
-    place = len(row) - k if descending else k - 1
-    last = np.partition(row, place)[place]
+def _in_order(rows: Array, k: int, descending: bool) -> Array:
+    """The same of rows, of which a good part is wanted."""
+    if not rows.size:
+        return np.empty((len(rows), k), np.int64)
+    if rows.dtype.itemsize > 4:
+        return _by_long_keys(rows, descending)[:, :k]
+    order = np.empty((len(rows), k), np.int64)
+    for here in row_blocks(*rows.shape):
+        keys = _keys(rows[here], descending)
+        if 0 < k < rows.shape[1]:
+            keys = np.partition(keys, k - 1)[:, :k]
+        keys.sort(axis=-1)
+        np.bitwise_and(keys[:, :k], _POSITION, out=order[here])
+    return order
+
+
+def _first_of_many(rows: Array, k: int, descending: bool) -> Array:
+    """The same of rows, of which most elements can be passed over: the `k`-th says which."""
+    count, size = rows.shape
+    if not k:
+        return np.empty((count, 0), np.int64)
+    place = size - k if descending else k - 1
+    last = np.partition(rows, place, axis=-1)[:, place : place + 1]
     with np.errstate(invalid="ignore"):  # what is compared with NaN stays
-        near = np.flatnonzero(~(row < last) if descending else ~(row > last))
-    keys = _keys(row[near], descending)
-    keys.sort()
-    found: Array = near[keys[:k] & _POSITION]
-    return found
+        far = rows < last if descending else rows > last
+    row, column = np.divmod(np.flatnonzero(~far), size)
+    several = np.bincount(row, minlength=count)
+    most = int(several.max())
+    if most > size // 2:  # of many that are equal to the last
+        return _in_order(rows, k, descending)
+    # Rows that have fewer end in what comes last, and later than all that is equal to it.
+    rank = np.arange(len(row)) - (np.cumsum(several) - several)[row]
+    near = np.full((count, most), _outermost(rows.dtype, not descending), rows.dtype)
+    near[row, rank] = rows[row, column]
+    columns = np.zeros((count, most), np.int64)
+    columns[row, rank] = column
+    return np.take_along_axis(columns, _in_order(near, k, descending), -1)
+
+
+def _outermost(dtype: Any, largest: bool) -> Any:
+    """The element that comes last in a sort, or first."""
+    if dtype.kind == "f":
+        return np.nan if largest else -np.inf
+    if dtype.kind == "b":
+        return largest
+    return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
 
 
 def _keys(x: Array, descending: bool) -> Array:
@@ -118,47 +147,46 @@ def _keys(x: Array, descending: bool) -> Array:
     return (~whole if descending else whole) << 32 | np.arange(x.shape[-1])
 
 
-def _stable_argsort(x: Array, descending: bool) -> Any:
-    """Where no two elements are equal any sort is stable, and the unstable one is faster."""
-    short = _by_short_keys(x, descending)
-    if short is not None:
-        return short
-    quick = np.argsort(x, axis=-1)
-    ordered = np.take_along_axis(x, quick, -1)
-    if (ordered[..., 1:] > ordered[..., :-1]).all():
-        return np.flip(quick, -1) if descending else quick
-    if not descending:
-        return np.argsort(x, axis=-1, kind="stable")
-    # Sorted from behind and read from behind, equal elements keep their order.
-    order = np.argsort(np.flip(x, -1), axis=-1, kind="stable")
-    return x.shape[-1] - 1 - np.flip(order, -1)
-
-
-def _by_short_keys(x: Array, descending: bool) -> Any:
-    """Places by integers with the first bits of an element above and its place below.
-
-    None where these bits are the same of two elements.
-    """
-    bits = max(1, (x.shape[-1] - 1).bit_length())
-    if x.dtype.itemsize != 8 or x.shape[-1] < 2 or not x.size:
-        return None
-    keys = _whole(x)
+def _by_long_keys(x: Array, descending: bool) -> Array:
+    """Positions in order of elements of 64 bits, by integers with the first bits of an element
+    above and its position below; what these do not tell apart is sorted by itself."""
+    numbers = _whole(x)
     if descending:
-        np.invert(keys, out=keys)
+        np.invert(numbers, out=numbers)
     if x.dtype.kind != "f":
-        keys -= keys.min()
-    # Numbers that lie close together have room for all of their bits.
-    whole = int(keys.max()).bit_length() + bits <= 64
+        numbers -= numbers.min()
+    bits = max(1, (x.shape[-1] - 1).bit_length())
     below = np.uint64((1 << bits) - 1)
-    if whole:
-        keys <<= np.uint64(bits)
-    else:
-        keys &= ~below
+    # Numbers that lie close together have room for all of their bits.
+    whole = int(numbers.max()).bit_length() + bits <= 64
+    keys = numbers << np.uint64(bits) if whole else numbers & ~below
     keys |= np.arange(x.shape[-1], dtype=np.uint64)
     keys.sort(axis=-1)
-    order = (keys & below).view(np.int64)
-    keys >>= np.uint64(bits)
-    return order if whole or (keys[..., 1:] != keys[..., :-1]).all() else None
+    order: Array = (keys & below).view(np.int64)
+    if not whole:
+        keys >>= np.uint64(bits)
+        _tell_apart(numbers, keys, order)
+    return order
+
+
+def _tell_apart(numbers: Array, keys: Array, order: Array) -> None:
+    """Sorts what has equal keys and differs; what is equal is in order already."""
+    ordered = np.take_along_axis(numbers, order, -1)
+    same = keys[:, 1:] == keys[:, :-1]
+    wrong = same & (ordered[:, 1:] < ordered[:, :-1])
+    for row in np.flatnonzero(wrong.any(axis=-1)):
+        run = np.concatenate([[0], np.cumsum(~same[row])])
+        touched = np.zeros(run[-1] + 1, bool)
+        touched[run[1:][wrong[row]]] = True
+        places = np.flatnonzero(touched[run])
+        order[row, places] = order[row, places[_stable_argsort(ordered[row, places])]]
+
+
+def _stable_argsort(x: Array) -> Any:
+    """Where no two elements are equal any sort is stable, and the unstable one is faster."""
+    quick = np.argsort(x)
+    ordered = x[quick]
+    return quick if (ordered[1:] > ordered[:-1]).all() else np.argsort(x, kind="stable")
 
 
 def _whole(x: Array) -> Array:
@@ -187,8 +215,19 @@ def _searchsorted(op: Op, x1: Array, x2: Array) -> Any:
 
 
 def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
-    found = np.unique_all(_comparable(x))
-    return (found.values.astype(x.dtype, copy=False), *found[1:])
+    if x.dtype.kind == "c" or x.dtype.itemsize == 1:  # NumPy sorts bytes by counting
+        return tuple(np.unique_all(x))
+    values = _comparable(x).reshape(-1)
+    count = len(values)
+    order = _first(values, 0, count, False)
+    ordered = values[order]
+    begins = np.ones(count, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    starts = np.flatnonzero(begins)
+    inverse = np.empty(count, np.int64)
+    inverse[order] = np.cumsum(begins) - 1
+    found = ordered[starts].astype(x.dtype, copy=False)
+    return found, order[starts], inverse.reshape(x.shape), np.diff(starts, append=count)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

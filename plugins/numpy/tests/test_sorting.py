@@ -1,0 +1,87 @@
+"""Orders that are found by integers of 64 bits, beside NumPy's stable sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.tensor.operation import OPERATIONS
+from ingle_numpy.kernels import sorting
+
+DTYPES = ["bool", "uint8", "float16", "int32", "float32", "int64", "uint64", "float64"]
+
+
+def stable(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+
+
+def numbers(dtype: str, shape: tuple[int, ...], step: float) -> np.ndarray:
+    """With many ties, and with odd ones among floats."""
+    rng = np.random.default_rng(7)
+    values = np.round(rng.standard_normal(shape) * 30) * step
+    if dtype[0] == "u" or dtype == "bool":
+        values = np.abs(values)
+    x = values.astype(dtype)
+    if x.dtype.kind == "f":
+        for odd in (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0):
+            x[rng.random(shape) < 0.02] = odd
+    return x
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_a_few_of_long_rows(dtype: str, k: int) -> None:
+    for shape, axis in (((3, 700), 1), ((700, 2), 0), ((1, 2, 400), 2), ((0, 300), 1)):
+        x = numbers(dtype, shape, 1)
+        for largest in (True, False):
+            with it.device("numpy"):
+                values, places = it.topk(it.asarray(x), k, axis=axis, largest=largest)
+            wanted = np.take(stable(x, axis, largest), range(k), axis)
+            np.testing.assert_array_equal(places.numpy(), wanted)
+            np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, wanted, axis))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
+def test_elements_whose_first_bits_are_equal(dtype: str) -> None:
+    """Some rows have them beside each other, others are equal or far apart."""
+    x = numbers(dtype, (5, 300), 1e16)
+    near = np.random.default_rng(1).integers(0, 3, x.shape)
+    x[:3] = np.nextafter(x, np.inf)[:3] if dtype == "float64" else (x + near.astype(dtype))[:3]
+    x[1, ::2] = x[1, 1]
+    for descending in (False, True):
+        with it.device("numpy"):
+            found = it.argsort(it.asarray(x), axis=1, descending=descending).numpy()
+        np.testing.assert_array_equal(found, stable(x, 1, descending))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "complex64"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (1,), (40, 30)])
+def test_distinct_values_equal_numpy(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.asarray(numbers(dtype, (1200,), 1)[: int(np.prod(shape))]).reshape(shape)
+    with it.device("numpy"):
+        found = it.unique_all(it.asarray(x))
+    for part, wanted in zip(found, np.unique_all(x), strict=True):
+        assert part.shape == wanted.shape
+        np.testing.assert_array_equal(part.numpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_a_few_of_long_rows_need_no_sort_of_all(dtype: str, monkeypatch: Any) -> None:
+    sizes = []
+
+    def noted(rows: np.ndarray, k: int, descending: bool) -> np.ndarray:
+        sizes.append(rows.shape[1])
+        return in_order(rows, k, descending)
+
+    in_order = sorting._in_order
+    monkeypatch.setattr(sorting, "_in_order", noted)
+    op = OPERATIONS["topk"].op(k=3, axis=1, largest=True, dtype=it.int64)
+    x = np.random.default_rng(0).permutation(4000).reshape(2, 2000).astype(dtype)
+    sorting.KERNELS["topk"](op, x)
+    assert sizes
+    assert max(sizes) < 100
