@@ -9,7 +9,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion.fusion import READ
+from ingle.fusion.runtime.replay import Replay
 from ingle.fusion.stream import SMALL
+from ingle.tensor.errors import LinearAlgebraError
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -71,6 +73,34 @@ def test_nothing_runs_that_nobody_wants(below):
     it.asarray(1.0) + it.asarray(2.0)
     it.asarray(1.0).backend.flush()
     assert below.seen == []
+
+
+def test_what_nobody_holds_in_between_takes_no_replay(below, monkeypatch):
+    """Reading the log as a graph takes longer than the operations of `exp(x) + 1`."""
+    read = []
+
+    def noted(backend, graph):
+        read.append(graph)
+        return Replay(backend, graph)
+
+    monkeypatch.setattr("ingle.fusion.stream.Replay", noted)
+    x = it.asarray([0.0, 1.0]) * 1.0
+    assert x.tolist() == [0.0, 1.0]
+    assert (it.square(x + 1.0) - x).tolist() == [1.0, 3.0]
+    assert not read
+    it.exp(y := x + 1.0)
+    assert (y * 2.0).tolist() == [2.0, 4.0]
+    assert len(read) == 1, "an operation must not run"
+
+
+def test_what_nobody_uses_in_between_does_not_run(below):
+    x = it.asarray([0.0, 1.0]) * 1.0
+    below.seen.clear()
+    y = x + 1.0
+    it.exp(it.square(y))
+    it.topk(x, 1)
+    assert (y * 2.0).tolist() == [2.0, 4.0]
+    assert below.seen[-2:] == ["add", "multiply"]
 
 
 def test_an_error_is_the_value_of_what_depends_on_it(below):
@@ -169,6 +199,28 @@ def test_what_is_always_read_at_once_is_not_written_down(below):
     later = x * y
     assert later.tolist() == [24.0, 2.0]
     assert below.seen[count:] == ["multiply"]
+
+
+def test_kernels_of_one_result_run_at_once_like_arithmetic():
+    x, places, square = it.asarray([6.0, 1.0]), it.asarray([1, 0]), it.eye(2) * 2.0
+    square.numpy()
+    for find, wanted in (
+        (lambda: it.argsort(x), [1, 0]),
+        (lambda: it.take(x, places, axis=0), [1.0, 6.0]),
+        (lambda: it.linalg.inv(square), [[0.5, 0.0], [0.0, 0.5]]),
+    ):
+        for _ in range(READ):
+            (x + x).numpy()
+        found = find()
+        assert not waits(found)
+        assert found.tolist() == wanted
+    for _ in range(READ):
+        (x + x).numpy()
+    assert waits(it.linalg.svd(square).S), "of several results"
+    for _ in range(READ):
+        wrong = it.linalg.inv(it.zeros((2, 2)))
+        with pytest.raises(LinearAlgebraError, match="inv: Singular"):
+            wrong.numpy()
 
 
 def test_who_waits_for_each_value_has_read_it():

@@ -16,7 +16,7 @@ from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
-from ingle.tensor.operation import Op, infer
+from ingle.tensor.operation import Op, Operation, infer
 
 from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
@@ -27,8 +27,8 @@ from .support import settings
 
 READ = 8
 """After so many operations in turn that were read one by one, the next one is taken to be, too."""
-AT_ONCE = frozenset({"elementwise", "reduction"})
-"""Kinds of operations whose results are memory of their own."""
+AT_ONCE = frozenset({"elementwise", "reduction", "opaque"})
+"""Kinds of operations whose results are memory of their own, as that of a gather is."""
 
 
 class _Streams(threading.local):
@@ -113,7 +113,7 @@ class Fusion:
     ) -> tuple[LazyHandle] | None:
         """An operation on few elements that runs as it comes, where all before it were read one by
         one: recording it would take longer. None where that does not go."""
-        if not streams.read or op.operation.traits.kind not in AT_ONCE or op.operation.body:
+        if not streams.read or not _has_one_result_of_its_own(op.operation):
             streams.alone = 0
             return None
         infer(op, inputs)
@@ -281,6 +281,14 @@ class Fusion:
 
 
 checking.add(Fusion)
+
+
+def _has_one_result_of_its_own(operation: Operation) -> bool:
+    """Whether one kernel makes one value, which is no view."""
+    traits = operation.traits
+    if operation.body or len(operation.outputs) != 1 or operation.many_outputs:
+        return False
+    return traits.kind in AT_ONCE or traits.family == "gather"
 
 
 def _taking(fusion: Fusion, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:

@@ -343,7 +343,7 @@ def _one_by_one(
     """The values of a short log."""
     tensors, rest = iter(given), iter(numbers)
     values: list[Any] = []
-    if len(log) - len(given) - len(numbers) > len(outputs):  # Not everything is wanted.
+    if len(log) - len(given) - len(numbers) > len(outputs) and not _all_used(log, outputs):
         return Replay(backend, read_log(log, outputs))(given, numbers)
     for entry in log:
         op = entry[0]
@@ -359,3 +359,18 @@ def _one_by_one(
         else:
             values.append(Scalar(next(rest), entry[1]))
     return [values[n] for n in outputs]
+
+
+def _all_used(log: Sequence[LogEntry], outputs: Sequence[int]) -> bool:
+    """Whether each operation of a log is wanted, or is used by a later one, and has one result."""
+    used = set(outputs)
+    for entry in log:
+        if type(entry[0]) is Op:
+            used.update(entry[1:])
+    return all(
+        number in used
+        and len(entry[0].operation.outputs) == 1
+        and not entry[0].operation.many_outputs
+        for number, entry in enumerate(log)
+        if type(entry[0]) is Op
+    )
