@@ -68,6 +68,7 @@ class Operand(NamedTuple):
         row_base: the number of a value of the first stage, a `Row`: by so many elements rows of the
             operand begin further on.
         by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
+        backward: whether a strided one's stride is -1, which serves one, turned round.
         alike: an operand before this one, whose strides along the outer axes are the same, so that
             rows begin as far from its place.
         beside: an output before this one, with whose elements this output's take turns: both have
@@ -79,6 +80,7 @@ class Operand(NamedTuple):
     lane: str = "unit"
     row_base: int | None = None
     by_two: bool = False
+    backward: bool = False
     alike: int | None = None
     beside: int | None = None
 

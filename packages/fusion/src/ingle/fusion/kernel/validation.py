@@ -47,6 +47,13 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} has lane {operand.lane!r}"
         if operand.by_two and (operand.lane != "strided" or nest.lanes != "inner"):
             yield f"operand {k} is by two: its lane must be 'strided', along the inner axis"
+        if operand.backward and (
+            operand.lane != "strided" or operand.by_two or nest.lanes != "inner"
+        ):
+            yield (
+                f"operand {k} is backward: its lane must be 'strided', along the inner axis, and "
+                "not by two"
+            )
         if operand.alike is not None and not 0 <= operand.alike < k:
             yield f"operand {k} is like operand {operand.alike}, which does not come before it"
         if operand.beside is not None and not _takes_turns(nest, k, operand.beside):

@@ -48,7 +48,9 @@ def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
     for k, (operand, steps) in enumerate(zip(nest.operands, strides, strict=True)):
         alike = first.setdefault(tuple(steps[:-1]), k) if nest.outer else k
         by_two = operand.lane == "strided" and steps[-1] == 2
-        operands.append(operand._replace(by_two=by_two, alike=None if alike == k else alike))
+        backward = operand.lane == "strided" and not by_two and steps[-1] == -1
+        same = None if alike == k else alike
+        operands.append(operand._replace(by_two=by_two, backward=backward, alike=same))
     return nest._replace(operands=tuple(operands))
 
 

@@ -16,7 +16,7 @@ from ...kernel.nest import (
     layout,
     runs,
 )
-from . import every_second
+from . import backward, every_second
 from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER, with_contiguous_gathers
 from .invariant_division import with_invariant_divisions
@@ -140,6 +140,8 @@ class NestRenderer:
             return "1" if lane == "unit" else "0"
         if self.nest.operands[k].by_two:
             return "2"
+        if self.nest.operands[k].backward:
+            return "-1"
         return self.argument(self.layout.stride(k, -1), "stride")
 
     def _scalar(self, number: int, dtype: str) -> str:
@@ -297,6 +299,8 @@ class NestRenderer:
             place = self.ahead(k, pointer, ahead)
             if operand.by_two and (mask is None or self.target.masks):
                 return every_second.load(self.vector, operand.dtype, place, mask)
+            if operand.backward and (mask is None or self.target.masks):
+                return backward.load(self.vector, operand.dtype, place, mask)
             return self.vector.gather(operand.dtype, self.spread(k, place), mask)
         return self.load_run(k, pointer, mask, ahead)
 
@@ -325,6 +329,8 @@ class NestRenderer:
         vector = vector_type(kind, lanes)
         if lanes > 1 and operand.by_two and self.target.masks:
             every_second.store(self.vector, operand.dtype, place, value, mask)
+        elif lanes > 1 and operand.backward and (mask is None or self.target.masks):
+            backward.store(self.vector, operand.dtype, place, value, mask)
         elif lanes > 1 and operand.lane == "strided":
             w.call_nothing(
                 f"llvm.masked.scatter.{suffix(kind, lanes)}.v{lanes}p0", f"{vector} {value}",
