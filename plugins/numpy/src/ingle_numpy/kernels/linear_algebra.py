@@ -61,7 +61,7 @@ def _singular_values(x: np.ndarray) -> Any:
     return np.linalg.svd(x, compute_uv=False)
 
 
-def _adjugate(x: np.ndarray) -> np.ndarray:
+def _adjugate(x: np.ndarray) -> Any:
     """Cofactors of small matrices, else the determinant times the inverse, in double precision.
 
     A matrix that is too close to a singular one for that goes by singular values, as the body does:
@@ -87,7 +87,7 @@ def _adjugates(x: np.ndarray, most: float) -> np.ndarray:
     return out
 
 
-def _transposed_cofactors(x: np.ndarray) -> np.ndarray:
+def _transposed_cofactors(x: np.ndarray) -> Any:
     """Of 2 rows or 3, of which each row of cofactors is the product of the other two."""
     if x.shape[-1] == 2:
         turned = x[..., ::-1, ::-1].mT
@@ -110,7 +110,7 @@ def _by_inverse(x: np.ndarray, out: np.ndarray, most: float) -> Any:
     return regular
 
 
-def _by_singular_values(x: np.ndarray) -> np.ndarray:
+def _by_singular_values(x: np.ndarray) -> Any:
     u, s, vh = _svd(x, full_matrices=False)
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
