@@ -11,7 +11,7 @@ import ingle.nn as nn
 import ingle.tensor as it
 from ingle.autodiff import value_and_grad
 from ingle.fusion import compile, explain, pipeline
-from ingle.fusion.grouping import groups
+from ingle.fusion.grouping import node_places
 from ingle.fusion.grouping.consumers import Uses
 from ingle.fusion.ir.graph import Graph
 from ingle.fusion.ir.split_axes import one_stride, runs, strides_within
@@ -40,7 +40,7 @@ def apart():
             for name in ("with_split_rows", "with_concat_of_pads"):
                 patch.setattr(pipeline, name, lambda graph: graph)
             patch.setattr(Uses, "first_map", lambda self, root: None)
-            patch.setattr(groups, "keeps_rows", in_order)
+            patch.setattr(node_places, "keeps_rows", in_order)
             patch.setattr(region_copies, "can_write", lambda *args: False)
             return function(*args)
 
