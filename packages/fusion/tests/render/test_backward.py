@@ -84,3 +84,20 @@ def test_backward_is_a_stride_along_the_lanes() -> None:
     for wrong in (first._replace(lane="unit"), first._replace(by_two=True)):
         with pytest.raises(ValueError, match="operand 0 is backward"):
             validate(nest._replace(operands=(wrong, second)))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("length", range(1, 36))
+@pytest.mark.parametrize(("source", "target"), [("int64", "int8"), ("int32", "int16")])
+def test_narrowing(machine: Any, source: str, target: str, length: int) -> None:
+    b = CodeBuilder()
+    code, (root,) = b.finish(b.cast(b.load(0, source), target))
+    operands = [Operand(d, d == target, "strided", backward=True) for d in (source, target)]
+    nest = map_nest(1, operands, [], code, (1, root))
+    nest = nest._replace(row_length=length if length <= SHORT else 0)
+    x = np.random.default_rng(length).integers(-100, 100, (4, length)).astype(source)
+    y = np.full((4, length + 40), 111, target)
+    machine.kernel(nest)(x[:, ::-1], y[:, 20 + length - 1 : 19 : -1])
+    assert same_bits(y[:, 20 : 20 + length], x.astype(target))
+    assert (y[:, :20] == 111).all()
+    assert (y[:, 20 + length :] == 111).all()
