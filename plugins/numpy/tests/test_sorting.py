@@ -35,7 +35,8 @@ def numbers(dtype: str, shape: tuple[int, ...], step: float) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", [0, 1, 5])
-def test_a_few_of_long_rows(dtype: str, k: int) -> None:
+def test_a_few_of_long_rows(dtype: str, k: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sorting, "_MANY", 1000)
     for shape, axis in (((3, 700), 1), ((700, 2), 0), ((1, 2, 400), 2), ((0, 300), 1)):
         x = numbers(dtype, shape, 1)
         for largest in (True, False):
@@ -61,7 +62,11 @@ def test_elements_whose_first_bits_are_equal(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (1,), (40, 30)])
-def test_distinct_values_equal_numpy(dtype: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("short", [0, 1 << 12])
+def test_distinct_values_equal_numpy(
+    dtype: str, shape: tuple[int, ...], short: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(sorting, "_SHORT", short)
     x = np.asarray(numbers(dtype, (1200,), 1)[: int(np.prod(shape))]).reshape(shape)
     with it.device("numpy"):
         found = it.unique_all(it.asarray(x))
@@ -81,7 +86,7 @@ def test_a_few_of_long_rows_need_no_sort_of_all(dtype: str, monkeypatch: Any) ->
     in_order = sorting._in_order
     monkeypatch.setattr(sorting, "_in_order", noted)
     op = OPERATIONS["topk"].op(k=3, axis=1, largest=True, dtype=it.int64)
-    x = np.random.default_rng(0).permutation(4000).reshape(2, 2000).astype(dtype)
+    x = np.random.default_rng(0).permutation(1 << 18).reshape(2, -1).astype(dtype)
     sorting.KERNELS["topk"](op, x)
     assert sizes
     assert max(sizes) < 100

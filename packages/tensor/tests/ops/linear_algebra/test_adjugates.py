@@ -50,3 +50,10 @@ def test_the_gradient_of_a_determinant_needs_no_singular_values(monkeypatch: Any
     x = it.asarray(stack(4, 5, np.float64), device="numpy").require_grad()
     found = it.sum(linalg.det(x)).backward()[x].numpy()
     np.testing.assert_allclose(found, np.stack([cofactors(a).T for a in x.numpy()]), rtol=1e-9)
+
+
+def test_determinants_beyond_all_numbers_have_gradients_of_that_size(monkeypatch: Any) -> None:
+    monkeypatch.delattr(np.linalg, "svd")
+    x = it.asarray(np.eye(5) * 1e90 + 1e88, device="numpy")
+    assert np.isinf(linalg.det(x).item())
+    assert np.isinf(linalg.adjugate(x).numpy()).all()

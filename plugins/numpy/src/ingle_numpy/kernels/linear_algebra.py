@@ -100,7 +100,8 @@ def _transposed_cofactors(x: np.ndarray) -> Any:
 def _by_inverse(x: np.ndarray, out: np.ndarray, most: float) -> Any:
     """Writes the adjugates of matrices of smaller condition numbers, and says which these are."""
     factor = np.linalg.det(x)
-    regular = np.isfinite(factor) & (factor != 0)
+    # A determinant may be beyond all numbers, of which NaN is none.
+    regular = (factor != 0) & np.isfinite(x).all(axis=(-2, -1))
     given = x[regular]
     inverse = np.linalg.inv(given)
     condition = np.abs(given).sum(-2).max(-1) * np.abs(inverse).sum(-2).max(-1)

@@ -21,6 +21,10 @@ from .elementwise import is_half
 Array = np.ndarray[Any, Any]
 
 _POSITION = 0xFFFFFFFF
+_MANY = 1 << 17
+"""Elements that are worth some twenty calls of NumPy."""
+_SHORT = 1 << 12
+"""Elements of which NumPy's own function finds the distinct ones sooner."""
 _FEW = 50
 """How many elements of a row for each one wanted are worth looking for the last of these."""
 
@@ -79,11 +83,13 @@ def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
     last = np.moveaxis(_comparable(x), axis, -1)
     size = last.shape[-1]
     rows = last.reshape(math.prod(last.shape[:-1]), size)
-    if not last.size or size < _FEW * k:
+    if last.size < _MANY or size < _FEW * k:
         order = _in_order(rows, k, descending)
     else:
         order = np.empty((len(rows), k), np.int64)
-        for here in row_blocks(*rows.shape):
+        step = max(1, _MANY // size)
+        for start in range(0, len(rows), step):
+            here = slice(start, start + step)
             order[here] = _first_of_many(rows[here], k, descending)
     return np.moveaxis(order.reshape(*last.shape[:-1], k), -1, axis)
 
@@ -215,9 +221,11 @@ def _searchsorted(op: Op, x1: Array, x2: Array) -> Any:
 
 
 def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
-    if x.dtype.kind == "c" or x.dtype.itemsize == 1:  # NumPy sorts bytes by counting
-        return tuple(np.unique_all(x))
     values = _comparable(x).reshape(-1)
+    # NumPy sorts bytes by counting, and takes fewer calls.
+    if x.dtype.kind == "c" or x.dtype.itemsize == 1 or x.size < _SHORT:
+        found, *rest = np.unique_all(values)
+        return found.astype(x.dtype, copy=False), rest[0], rest[1].reshape(x.shape), rest[2]
     count = len(values)
     order = _first(values, 0, count, False)
     ordered = values[order]
@@ -226,8 +234,8 @@ def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
     starts = np.flatnonzero(begins)
     inverse = np.empty(count, np.int64)
     inverse[order] = np.cumsum(begins) - 1
-    found = ordered[starts].astype(x.dtype, copy=False)
-    return found, order[starts], inverse.reshape(x.shape), np.diff(starts, append=count)
+    some = ordered[starts].astype(x.dtype, copy=False)
+    return some, order[starts], inverse.reshape(x.shape), np.diff(starts, append=count)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
