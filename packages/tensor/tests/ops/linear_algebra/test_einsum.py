@@ -111,3 +111,13 @@ def test_errors_of_lists() -> None:
         it.einsum(it.zeros(2))
     with pytest.raises(ArgumentError, match=r"in \[0, 52\)"):
         it.einsum(it.zeros(2), [99])
+
+
+def test_dot_products_of_rows_are_no_matrix_products(monkeypatch: Any) -> None:
+    """As matrices of one row and one column they would be all packing."""
+    monkeypatch.delattr("ingle.tensor.ops.linear_algebra.einsum.matmul")
+    x, y = np.arange(24.0).reshape(2, 3, 4), np.ones((4, 3)) * [[1], [2], [3], [4]]
+    found = it.einsum("bij,ji->i", it.asarray(x), it.asarray(y))
+    np.testing.assert_array_equal(found.numpy(), np.einsum("bij,ji->i", x, y))
+    found = it.einsum("ab,ab->b", it.asarray(x[0]), it.asarray(x[1]))
+    np.testing.assert_array_equal(found.numpy(), np.einsum("ab,ab->b", x[0], x[1]))

@@ -24,7 +24,7 @@ _POSITION = 0xFFFFFFFF
 _MANY = 1 << 17
 """Elements that are worth some twenty calls of NumPy."""
 _SHORT = 1 << 12
-"""Elements of which NumPy's own function finds the distinct ones sooner."""
+"""Elements that are sorted by NumPy's own functions sooner than by several calls."""
 _FEW = 50
 """How many elements of a row for each one wanted are worth looking for the last of these."""
 
@@ -124,22 +124,13 @@ def _first_of_many(rows: Array, k: int, descending: bool) -> Array:
     most = int(several.max())
     if most > size // 2:  # of many that are equal to the last
         return _in_order(rows, k, descending)
-    # Rows that have fewer end in what comes last, and later than all that is equal to it.
+    # Rows that have fewer end in what comes last, behind all that is equal to it.
     rank = np.arange(len(row)) - (np.cumsum(several) - several)[row]
-    near = np.full((count, most), _outermost(rows.dtype, not descending), rows.dtype)
+    near = np.repeat(last, most, axis=1)
     near[row, rank] = rows[row, column]
     columns = np.zeros((count, most), np.int64)
     columns[row, rank] = column
     return np.take_along_axis(columns, _in_order(near, k, descending), -1)
-
-
-def _outermost(dtype: Any, largest: bool) -> Any:
-    """The element that comes last in a sort, or first."""
-    if dtype.kind == "f":
-        return np.nan if largest else -np.inf
-    if dtype.kind == "b":
-        return largest
-    return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
 
 
 def _keys(x: Array, descending: bool) -> Array:
@@ -180,7 +171,11 @@ def _tell_apart(numbers: Array, keys: Array, order: Array) -> None:
     ordered = np.take_along_axis(numbers, order, -1)
     same = keys[:, 1:] == keys[:, :-1]
     wrong = same & (ordered[:, 1:] < ordered[:, :-1])
-    for row in np.flatnonzero(wrong.any(axis=-1)):
+    rows = np.flatnonzero(wrong.any(axis=-1))
+    if numbers.shape[1] < _SHORT:
+        order[rows] = np.argsort(numbers[rows], axis=-1, kind="stable")
+        return
+    for row in rows:
         run = np.concatenate([[0], np.cumsum(~same[row])])
         touched = np.zeros(run[-1] + 1, bool)
         touched[run[1:][wrong[row]]] = True

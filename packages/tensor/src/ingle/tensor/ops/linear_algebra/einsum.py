@@ -223,8 +223,13 @@ def _contracted(first: Term, second: Term, kept: set[Label]) -> Term:
     sizes = dict(zip(first.labels, first.x.shape, strict=True))
     sizes |= dict(zip(second.labels, second.x.shape, strict=True))
     left = _grouped(first, sizes, batch, rows, inner)
-    right = _grouped(second, sizes, batch, inner, columns)
-    out = matmul(left, right) if inner else left * right
+    if batch and inner and not rows and not columns and left.dtype.itemsize > 2:
+        # As matrices these vectors would be all packing. Half types are rounded after the sum.
+        products = left * _grouped(second, sizes, batch, rows, inner)
+        out = reduce_sum(products, axis=-1, dtype=products.dtype)
+    else:
+        right = _grouped(second, sizes, batch, inner, columns)
+        out = matmul(left, right) if inner else left * right
     labels = (*batch, *rows, *columns)
     return Term(reshape(out, tuple(sizes[n] for n in labels)), labels)
 
