@@ -15,7 +15,7 @@ from ingle.tensor import plugins
 from ingle.tensor.cli import main
 from ingle.tensor.contract import CONTRACT_VERSION
 from ingle.tensor.device import Device, backend_of
-from ingle.tensor.errors import BackendError, DeviceError, MissingPackageError
+from ingle.tensor.errors import BackendError, DeviceError, MissingPackageError, SettingError
 from ingle.tensor.hooks import hookimpl, hookspec
 from ingle.tensor.plugins import (
     BackendDescription,
@@ -286,6 +286,16 @@ def test_a_count_that_raises_is_a_broken_plugin(fake):
     with pytest.warns(PluginWarning, match="the driver does not answer"):
         assert it.default_device() == before
     assert "fake" not in {d.name for d in it.__array_namespace_info__().devices()}
+
+
+def test_a_wrong_host_fallback_is_told_before_a_backend_is_made(fake, monkeypatch):
+    """Not at the first operation without a kernel, which may be hours away or never come."""
+    fake()
+    monkeypatch.setenv("INGLE_HOST_FALLBACK", "eror")
+    with pytest.raises(SettingError, match="the variable INGLE_HOST_FALLBACK is 'eror': give "):
+        it.ones(2, device="fake")
+    monkeypatch.setenv("INGLE_HOST_FALLBACK", "error")
+    assert it.ones(2, device="fake").tolist() == [1.0, 1.0]
 
 
 def test_a_backend_behind_the_default_is_not_counted(fake):

@@ -106,7 +106,10 @@ def test_a_program_under_empty_variables():
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", [*SWITCHES, "INGLE_NUM_THREADS", "INGLE_RUN_AHEAD", "INGLE_LOG"])
+@pytest.mark.parametrize(
+    "name",
+    [*SWITCHES, "INGLE_NUM_THREADS", "INGLE_RUN_AHEAD", "INGLE_LOG", "INGLE_HOST_FALLBACK"],
+)
 def test_a_program_under_nonsense(name):
     """It is an error at the first tensor, no device less and no step that is slower."""
     pytest.importorskip("ingle_cpu")

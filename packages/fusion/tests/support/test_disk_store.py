@@ -13,6 +13,7 @@ import pytest
 
 from ingle.fusion.support import disk_store, disk_sweep
 from ingle.fusion.support.disk_store import CacheWarning, DiskStore, cache_folder
+from ingle.fusion.support.settings import check_settings
 from ingle.tensor.errors import ArgumentError
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no mode here")
@@ -420,6 +421,8 @@ class TestPlace:
         if sys.platform != "win32":
             with pytest.raises(ArgumentError, match="INGLE_CACHE_DIR is '~no-such-user/mine'"):
                 cache_folder()
+            with pytest.raises(ArgumentError, match="INGLE_CACHE_DIR is '~no-such-user/mine'"):
+                check_settings()  # also where the device keeps nothing before it has much to do
 
     @pytest.mark.skipif(sys.platform != "linux", reason="XDG's variables are Linux'")
     def test_the_caches_of_the_user(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import platform
@@ -17,7 +16,7 @@ import numpy as np
 from .contract import CONTRACT_VERSION
 from .device import Device
 from .errors import IngleError
-from .operation import LATE_ROOMS, OPERATIONS, Operation
+from .operation import OPERATIONS
 from .plugins import (
     Discovery,
     backends_by_priority,
@@ -223,46 +222,17 @@ class Ops:
 
     @staticmethod
     def run(args: argparse.Namespace) -> int:
-        for module in ("ingle.tensor", *LATE_ROOMS):  # whose rooms fill the table
-            importlib.import_module(module)
-        chosen = [o for o in OPERATIONS.values() if not args.names or _is_named(o, args.names)]
+        from .operation_table import operations, table, told
+
+        chosen = operations(args.names)
         if not chosen:
             sys.stderr.write(f"ingle: no operation or family named {', '.join(args.names)}\n")
             return 1
         if args.json:
-            sys.stdout.write(json.dumps([_told(o) for o in chosen], indent=2) + "\n")
+            sys.stdout.write(json.dumps(told(chosen), indent=2) + "\n")
         else:
-            sys.stdout.write("\n".join(_table(chosen)) + "\n")
+            sys.stdout.write("\n".join(table(chosen)) + "\n")
         return 0
-
-
-def _is_named(operation: Operation, names: Sequence[str]) -> bool:
-    return operation.name in names or operation.traits.family in names
-
-
-def _told(operation: Operation) -> dict[str, object]:
-    return {
-        "name": operation.name,
-        "tensors": [*operation.tensors, *(["..."] if operation.variadic else [])],
-        "statics": list(operation.statics),
-        "outputs": [*operation.outputs, *(["..."] if operation.many_outputs else [])],
-        "family": operation.traits.family,
-        "kind": operation.traits.kind,
-        "composed": operation.body is not None,
-    }
-
-
-def _table(operations: Sequence[Operation]) -> Iterator[str]:
-    """A line for each operation: what a kernel of it takes and returns."""
-    rows = [("operation", "tensors", "statics", "outputs", "family", "without a kernel")]
-    for o in operations:
-        told = _told(o)
-        parts = [", ".join(told[k]) or "-" for k in ("tensors", "statics", "outputs")]  # type: ignore[arg-type]
-        way = "composed" if o.body is not None else "host"
-        rows.append((o.name, *parts, o.traits.family or "-", way))  # type: ignore[arg-type]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
 def check(report: Report) -> None:

@@ -216,7 +216,7 @@ class EagerBackend:
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         name = op.operation.name
         what = _called(op, inputs)
-        if settings.one_of("INGLE_HOST_FALLBACK", ("error", "warn")) == "error":
+        if not settings.runs_on_host():
             raise BackendError(
                 f"backend {self.name!r} has no kernel for {what}, and INGLE_HOST_FALLBACK=error "
                 "forbids to run it on the host; unset it, or give the backend a kernel"

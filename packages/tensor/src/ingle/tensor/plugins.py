@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+from . import settings
 from .contract import CONTRACT_VERSION, Backend
 from .device import Device, Loader, install_loader
 from .errors import BackendError, MissingPackageError, SettingError
@@ -291,10 +292,12 @@ def load_backend(where: Device) -> Backend:
 
     Raises:
         BackendError: there is no such device, or its plugin cannot make the backend.
+        SettingError: a variable that backends heed has a value that makes no sense.
     """
     found = _backends.get(where)
     if found is not None:
         return found
+    settings.runs_on_host()  # the first operation without a kernel may be hours away
     description = describe(where.name)
     count = counted(where.name)
     if where.index >= count:

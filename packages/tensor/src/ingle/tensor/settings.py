@@ -88,6 +88,16 @@ def folder(name: str) -> Path | None:
         raise wrong(name, said, f"give the whole path of a folder ({error})") from None
 
 
+def runs_on_host() -> bool:
+    """Whether the host computes what a backend has no kernel for: not with
+    `INGLE_HOST_FALLBACK=error`.
+
+    Raises:
+        SettingError: the variable holds neither `error` nor `warn`.
+    """
+    return one_of("INGLE_HOST_FALLBACK", ("error", "warn")) != "error"
+
+
 def wrong(name: str, said: str, advice: str) -> SettingError:
     """The error about a variable whose value makes no sense."""
     shown = said if len(said) <= 80 else f"{said[:77]}..."

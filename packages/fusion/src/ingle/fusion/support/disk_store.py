@@ -30,12 +30,11 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from ingle.tensor import settings
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.locks import renewed
 
 from .disk_sweep import TEMPORARY, Entry, bytes_noted, sweep
-from .settings import is_kept
+from .settings import cache_place, is_kept
 
 _MAGIC = b"ingle-entry-2\n"
 _HEAD = len(_MAGIC) + hashlib.sha256().digest_size
@@ -61,7 +60,7 @@ def cache_folder() -> Path | None:
     """
     if not is_kept():
         return None
-    chosen = settings.folder("INGLE_CACHE_DIR")
+    chosen = cache_place()
     if chosen is None:
         caches = _users_caches()
         if caches is None:

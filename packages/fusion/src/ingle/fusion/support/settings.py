@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ingle.tensor import settings
 
 
@@ -35,11 +37,16 @@ def is_sliced() -> bool:
     return settings.switch("INGLE_PLAN_SLICES", default=True)
 
 
+def cache_place() -> Path | None:
+    """The folder for what is kept on disk, if `INGLE_CACHE_DIR` names one."""
+    return settings.folder("INGLE_CACHE_DIR")
+
+
 def check_settings() -> None:
     """Finds wrong settings before something is planned.
 
     Raises:
         SettingError: a variable has a value that makes no sense.
     """
-    for wish in (is_fused, is_exact, is_logged, is_kept, is_measured, is_sliced):
+    for wish in (is_fused, is_exact, is_logged, is_kept, is_measured, is_sliced, cache_place):
         wish()
