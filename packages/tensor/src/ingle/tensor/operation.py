@@ -194,7 +194,8 @@ class Operation:
         public: the function that users call.
         samples: inputs on which the testkit checks it.
         reference: the same function on float64 NumPy arrays, or `"module:attribute"` of one;
-            it takes what `public` takes.
+            it takes what `public` takes. For a call that it does not take it raises what NumPy
+            does: `ValueError`, `TypeError` or `IndexError`.
     """
 
     __slots__ = (

@@ -16,6 +16,9 @@ from .cases import Case, Subject
 from .tolerance import allowance, base_tolerance, compare, is_composed, sensitivities
 from .trees import fill_arrays, results_of
 
+REFUSALS = (ValueError, TypeError, IndexError)
+"""What a reference raises for a call that it does not take, as NumPy does; all else is a fault."""
+
 
 def reference_of(operation: Subject) -> Callable[..., Any]:
     """The room's reference, imported if it is given by its name."""
@@ -79,6 +82,16 @@ class Oracle:
             results = results_of(self._reference(*args, **kwargs))
             view = self.case.sample.view
             return results if view is None else results_of(view(*results))
+
+
+def takes(case: Case, results: Sequence[Tensor]) -> bool:
+    """Whether the reference takes a call that has such results: strangers' need not take all."""
+    oracle = Oracle(case, inexact=any(r.dtype.is_inexact for r in results))
+    try:
+        oracle(oracle.arrays)
+    except REFUSALS:
+        return False
+    return True
 
 
 class Expected(NamedTuple):

@@ -20,9 +20,9 @@ from .bits import same_bits
 from .cases import Case, Subject, cases, differentiable, names_of
 from .checks import check_first_order, with_values
 from .layouts import LAYOUTS
-from .oracle import Oracle, check_values
+from .oracle import Oracle, check_values, takes
 from .repro_source import call_text
-from .running import NothingToCheckError, run_case
+from .running import FAULTS, NothingToCheckError, run_case
 from .variation import Shape, Variation, varied
 
 LEAD: tuple[Shape, ...] = ((), (), (), (), (2,), (1, 3), (0,))
@@ -149,6 +149,10 @@ def _outcome(case: Case, where: str, layouts: Sequence[str]) -> str:
 
     try:
         run = run_case(case, where, layout=laid_out)
+        for result in run.results:
+            result.numpy()  # a device that runs ahead says here what it refuses
+    except FAULTS:
+        raise
     except IngleError as error:
         names = names_of(case.operation)
         if not case.has_functions and not any(n in str(error) for n in names):
@@ -156,12 +160,9 @@ def _outcome(case: Case, where: str, layouts: Sequence[str]) -> str:
         return "refused"
     for x, array in zip(run.inputs, case.arrays, strict=True):
         assert same_bits(x, array), "an input was modified"
-    try:
-        check_values(case, run.results, run.capture.operations)
-    except AssertionError:
-        raise
-    except Exception:
-        return "unanswered"  # the reference does not take such a call
+    if not takes(case, run.results):
+        return "unanswered"
+    check_values(case, run.results, run.capture.operations)
     return "checked"
 
 

@@ -12,13 +12,16 @@ import numpy as np
 from ingle.tensor import Gradients, Tensor, asarray, device
 from ingle.tensor.device import backend_of
 from ingle.tensor.eager import HostFallbackWarning
-from ingle.tensor.errors import DTypeError
+from ingle.tensor.errors import BackendError, DTypeError, OutOfMemoryError
 from ingle.tensor.operation import Operation
 
 from .capture import Capture
 from .cases import Case
 from .derivatives import backward_all, direction
 from .trees import fill_arrays, tensors_of
+
+FAULTS = (BackendError, OutOfMemoryError)
+"""Errors of Ingle by which a device fails. Others refuse a call; these are findings."""
 
 Lay = Callable[[np.ndarray], Tensor]
 """What makes an input of an array."""

@@ -25,7 +25,7 @@ from .bits import same_bits
 from .cases import Case, cases
 from .checks import Findings
 from .oracle import Judge
-from .running import NothingToCheckError, run_case
+from .running import FAULTS, NothingToCheckError, run_case
 from .variation import Variation, varied
 
 LARGE = 4099
@@ -192,7 +192,9 @@ def check_large(
         with findings.at(operation.name):
             try:
                 run, expected = run_case(case, where), Judge(case)
-            except (IngleError, ValueError, IndexError):
+            except FAULTS:
+                raise
+            except IngleError:
                 raise NothingToCheckError from None  # the sizes make no sense together
             if max((r.size for r in run.results), default=0) <= MOST:
                 expected.check(run.results, run.capture.operations)

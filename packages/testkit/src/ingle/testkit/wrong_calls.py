@@ -15,6 +15,7 @@ from ingle.tensor.errors import IngleError
 from ingle.tensor.pytree import flatten
 
 from .cases import Case, Subject, cases, names_of
+from .running import FAULTS
 from .trees import fill_arrays
 
 FAR = 99
@@ -37,6 +38,8 @@ def check(operation: Subject, where: str) -> None:
         with device(where):
             try:
                 result = operation.public(*args, **kwargs)
+            except FAULTS as error:
+                raise AssertionError(f"{what}: it came to the device: {error!r}") from error
             except IngleError as error:
                 if any(n in str(error) for n in names):
                     continue
@@ -48,6 +51,8 @@ def check(operation: Subject, where: str) -> None:
         try:
             with device(where):
                 wait_for(operation.public(*args, **kwargs))
+        except FAULTS as error:
+            raise AssertionError(f"{what}: the device failed: {error!r}") from error
         except IngleError:
             continue
         except Exception as error:
