@@ -156,6 +156,25 @@ def test_casts_to_dtypes_without_kernels_go_another_road(small):
         assert it.astype(x, "float64").tolist() == [3.0]
 
 
+@pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallbackWarning")
+@pytest.mark.parametrize(
+    ("dtypes", "make"),
+    [
+        ({"int64"}, lambda x: it.arange(3, dtype="uint8", device=x.device)),
+        ({"float32"}, lambda x: it.argmax(x)),
+        ({"float32"}, lambda x: x == x),
+    ],
+)
+def test_results_of_dtypes_without_kernels_go_another_road(small, dtypes, make):
+    def asked(op, *arrays):
+        pytest.fail("a kernel was asked")
+
+    backend = small(iota=asked, argreduce=asked, binary=asked)
+    backend.dtypes = frozenset(dtypes)
+    x = it.asarray([3.0, 5.0, 4.0], device="small")
+    assert make(x).tolist() == make(x.to_device("numpy")).tolist()
+
+
 class Strange:
     """An array of a library that stores float32 alone."""
 
@@ -250,6 +269,55 @@ def test_a_kernel_that_returns_something_else_is_caught_where_it_arises(kernel, 
     x = backend.upload(np.ones(3, np.float32))
     with pytest.raises(BackendError, match=rf"'wrong': the kernel of exp\(\).*{message}"):
         backend.execute(OPERATIONS["exp"].op(), (x,))
+
+
+class Foreign:
+    """An array of a library whose dtypes are not NumPy's."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, f"foreign.{array.dtype}"
+
+
+class Foreigner(Small):
+    def to_device_array(self, array):
+        if array.dtype == np.uint16:
+            raise TypeError("no uint16")
+        return Foreign(array.copy())
+
+    def to_host_array(self, array):
+        return array.array.copy()
+
+
+@pytest.mark.parametrize("wrong", ["float64", "int32", "float16"])
+def test_a_wrong_dtype_of_a_library_with_its_own_is_caught_where_it_arises(wrong):
+    backend = Foreigner(Device("foreign"))
+    backend.kernels = {"exp": lambda op, x: Foreign(np.exp(x.array).astype(wrong))}
+    x = backend.upload(np.ones(3, np.float32))
+    told = rf"the kernel of exp\(\).*returned foreign.{wrong}\[3\].*says float32\[3\]"
+    for _ in range(2):
+        with pytest.raises(BackendError, match=told):
+            backend.execute(OPERATIONS["exp"].op(), (x,))
+    backend.kernels = {"log": lambda op, x: Foreign(np.log(x.array))}
+    (y,) = backend.execute(OPERATIONS["log"].op(), (x,))
+    assert backend.download(y).dtype == np.float32
+
+
+def test_a_library_may_compute_what_it_cannot_upload():
+    backend = Foreigner(Device("foreign"))
+    backend.kernels = {"astype": lambda op, x: Foreign(x.array.astype(np.uint16))}
+    x = backend.upload(np.ones(3, np.float32))
+    (y,) = backend.execute(OPERATIONS["astype"].op(dtype=it.uint16), (x,))
+    assert backend.download(y).tolist() == [1, 1, 1]
+
+
+def test_an_upload_in_another_dtype_of_the_library_is_caught(monkeypatch):
+    backend = Foreigner(Device("foreign"))
+    backend.name = "foreign"
+    narrow = lambda array: Foreign(array.astype(np.float32))  # noqa: E731
+    monkeypatch.setattr(backend, "to_device_array", narrow)
+    with pytest.raises(BackendError, match=r"to_device_array made foreign.float32\[3\] of float64"):
+        backend.upload(np.ones(3))
+    assert backend.download(backend.upload(np.ones(3, np.float32))).tolist() == [1, 1, 1]
 
 
 def test_what_a_kernel_raises_says_which_it_was():

@@ -60,7 +60,7 @@ class EagerBackend:
     Attributes:
         name: of the backend, for messages.
         kernels: the table.
-        dtypes: the names of dtypes that kernels handle, be it as operands or as what a cast makes;
+        dtypes: the names of dtypes that kernels handle, be it as operands or as what they return;
             None for all.
         host_fallbacks: how often each operation ran on the host.
     """
@@ -74,6 +74,7 @@ class EagerBackend:
         self.device = device
         self.host_fallbacks: Counter[str] = Counter()
         self._resolved: dict[Any, tuple[Road, Kernel | None]] = {}
+        self._held: dict[tuple[Any, DType], bool] = {}
         # A backend that takes all dtypes and refuses nothing resolves by the operation alone.
         plain = type(self).supports is EagerBackend.supports and self.dtypes is None
         self._key_by_op = plain
@@ -106,7 +107,7 @@ class EagerBackend:
         except Exception as error:
             self._explain(error, f"to_device_array of {aval}")
             raise
-        if not _fits(made, aval):
+        if not _fits(made, aval) or not self._holds(made, aval.dtype):
             raise BackendError(self._moved_wrong("to_device_array", made, aval))
         return ArrayHandle(self, made, aval.dtype)
 
@@ -138,10 +139,8 @@ class EagerBackend:
         known = operation.name in self.kernels or operation.traits.family in self.kernels
         if not known or self.dtypes is None:
             return known
-        names = [a.dtype.name for a in avals]
-        if operation.traits.family == "cast":
-            names.append(op.attributes["dtype"].name)
-        return self.dtypes.issuperset(names)
+        results = () if operation.traits.dynamic_shape else infer(op, avals)
+        return self.dtypes.issuperset([a.dtype.name for a in (*avals, *results)])
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
         """How this backend computes an operation: the testkit's table asks."""
@@ -203,7 +202,7 @@ class EagerBackend:
                 "this is a mistake in the kernel"
             )
         for array, aval in zip(results, avals, strict=True):
-            if not _fits(array, aval):
+            if not _fits(array, aval) or not self._holds(array, aval.dtype):
                 raise BackendError(
                     f"backend {self.name!r}: the kernel of {_called(op, inputs)} returned "
                     f"{_shown(array)}, and the operation's rule says {aval}; this is a mistake in "
@@ -212,6 +211,27 @@ class EagerBackend:
         return tuple(
             [ArrayHandle(self, array, a.dtype) for array, a in zip(results, avals, strict=True)]
         )
+
+    def _holds(self, array: Any, dtype: DType) -> bool:
+        """Whether an array is of a dtype, where its library has dtypes of its own.
+
+        Which of them stands for it, the way to the host says, once for each pair: of a small
+        array, or of this one where the library makes no such arrays of the host's.
+        """
+        own = getattr(array, "dtype", None)
+        if own is None or isinstance(own, np.dtype):
+            return True
+        known = self._held.get((own, dtype))
+        if known is None:
+            try:
+                probe = self.to_device_array(np.zeros(1, dtype.dtype))
+            except Exception:  # a library's, for a dtype that it does not take
+                probe = array
+            if probe.dtype != own:
+                probe = array
+            found = self.to_host_array(probe).dtype == dtype.dtype
+            known = self._held[own, dtype] = bool(found)
+        return known
 
     def _on_host(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         name = op.operation.name
