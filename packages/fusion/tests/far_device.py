@@ -103,8 +103,10 @@ import numpy as np  # noqa: E402  (the process computes without it)
 from ingle.fusion.device import Ordered  # noqa: E402
 from ingle.fusion.device.kernel_backend import Held, KernelBackend  # noqa: E402
 from ingle.tensor import plugins  # noqa: E402
+from ingle.tensor.contract import Backend  # noqa: E402
 from ingle.tensor.device import Device  # noqa: E402
 from ingle.tensor.errors import BackendError, LostDeviceError  # noqa: E402
+from ingle.tensor.hooks import hookimpl  # noqa: E402
 from ingle.tensor.locks import renewed  # noqa: E402
 from ingle.tensor.memory import Pool  # noqa: E402
 
@@ -282,6 +284,44 @@ class Noted(Far):
         self.log.append((str(self.device), "waits"))
         return super()._answer(ticket)
 
+
+class Plugin:
+    """Two devices, `far` and `far:1`, as installing would bring them.
+
+    Attributes:
+        made: those that were used.
+    """
+
+    NBYTES = 1 << 28
+
+    def __init__(self) -> None:
+        self.made: list[Far] = []
+
+    @hookimpl
+    def ingle_backends(self) -> dict[str, str]:
+        return {"far": "far_device:description"}
+
+    def create(self, index: int) -> Backend:
+        backend = Far(Device("far", index), self.NBYTES, delay=2e-4)
+        self.made.append(backend)
+        return backend.composition()
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Inside, programs find them; then they are gone."""
+        plugins.register("far", self)
+        try:
+            yield
+        finally:
+            plugins.unregister("far")
+            while self.made:
+                self.made.pop().close()
+
+
+plugin = Plugin()
+description = plugins.BackendDescription(
+    plugin.create, lambda: 2, priority=-100, summary="a process with memory of its own"
+)
 
 Opened = Callable[..., Any]
 
