@@ -4,6 +4,8 @@ import re
 
 from workspace import MEMBERS, ROOT, VERSION, Member
 
+from ingle.tensor import plugins
+
 MODULES = {"import": "importer"}
 """Folders whose name is a word of Python, by what users import."""
 
@@ -63,6 +65,11 @@ def test_sibling_ranges_hold_the_version(member: Member) -> None:
             assert requirement.endswith(f">={major}.{minor},<{major}.{minor + 1}"), (
                 "write all ranges at once: nox -f nox.py -s bump -- VERSION"
             )
+
+
+def test_no_stranger_comes_before_a_plugin_of_ours(member: Member) -> None:
+    points = member.project.get("entry-points", {}).get("ingle", {})
+    assert set(points.values()) <= {*plugins._OWN}
 
 
 def test_entry_points_name_the_plugin(member: Member) -> None:

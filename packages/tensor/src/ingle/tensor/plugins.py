@@ -102,8 +102,12 @@ def _depth() -> int:
     return depth
 
 
-_OWN = frozenset({"ingle_numpy.plugin", "ingle_cpu.plugin", "ingle.train.plugin"})
-"""Where the plugins are that are published with Ingle."""
+_OWN = (
+    "ingle_numpy.plugin", "ingle_cpu.plugin", "ingle_opencl.plugin", "ingle_cuda.plugin",
+    "ingle.autodiff.plugin", "ingle.train.plugin", "ingle.importer.plugin",
+    "ingle.dashboard.plugin",
+)  # fmt: skip
+"""Where the plugins are that are published with Ingle, in the order in which they are listed."""
 
 
 def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
@@ -114,8 +118,9 @@ def _look(points: list[EntryPoint], extra: dict[str, object]) -> Discovery:
     found = Discovery()
     loaders: dict[str, Callable[[], object]] = {}
     places: dict[str, str] = {}
-    # Ingle's own come first, so that no other plugin takes the name of the reference.
-    for point in sorted(points, key=lambda p: p.value not in _OWN):
+    # Ingle's own come first, so that no other plugin takes the name of the reference, or of what
+    # computes gradients.
+    for point in sorted(points, key=lambda p: [*_OWN, p.value].index(p.value)):
         name = point.name
         if name in loaders:
             name = f"{point.name} ({point.value})"
