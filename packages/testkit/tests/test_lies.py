@@ -7,7 +7,7 @@ import pytest
 
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.operation import OPERATIONS, infer
-from ingle.testkit import basics, checks, corners, huge, integers, own_memory, traps
+from ingle.testkit import basics, checks, corners, huge, integers, traps
 from ingle.testkit.cases import cases
 from ingle.testkit.checks import Findings
 from ingle_numpy.backend import NumpyBackend
@@ -328,15 +328,6 @@ def test_the_reference_takes_special_values_and_few_elements(make_device):
     assert count > 100
 
 
-@pytest.mark.parametrize("where", ["numpy", "cpu"])
-def test_checks_of_own_memory_pass_on_honest_devices(where):
-    own_memory.check_uploads(where)
-    own_memory.check_views(where)
-    own_memory.check_streams(where)
-    own_memory.check_late_errors(where)
-    own_memory.check_several(["numpy", "cpu"])
-
-
 @pytest.mark.parametrize("name", ["take", "argmax"])
 def test_places_of_few_bits(lying, monkeypatch, name):
     """As the kit looks behind 2^31, on arrays that are small enough for this test."""
@@ -349,32 +340,6 @@ def test_places_of_few_bits(lying, monkeypatch, name):
 
     huge.check_huge("numpy")
     assert f"  {name}: got " in caught(huge.check_huge, lying(narrow, name))
-
-
-def test_an_upload_that_sees_later_writes(make_device):
-    class Sharing(NumpyBackend):
-        def upload(self, array):
-            return self.adopt(array)
-
-    where = make_device("sharing", kind=Sharing)
-    assert "later write" in caught(own_memory.check_uploads, where)
-
-
-def test_a_view_without_its_offset(lying):
-    def from_the_start(op, x, *rest):
-        if op.operation.name != "slice":
-            return honest(op, x, *rest)
-        found = honest(op, x, *rest)
-        return np.lib.stride_tricks.as_strided(x, found.shape, found.strides)
-
-    caught(own_memory.check_views, lying(from_the_start, "movement", "slice"))
-
-
-def test_a_device_that_denies_its_end(make_device):
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        own_memory.check_loss(make_device("immortal"), lambda: None)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        own_memory.check_out_of_memory(make_device("endless"), 4096)
 
 
 @pytest.mark.parametrize(
