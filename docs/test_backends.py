@@ -6,6 +6,8 @@ import sys
 import pytest
 from test_pages import ROOT, blocks
 
+from ingle.tensor.operation_table import operations
+
 PAGE = ROOT / "docs" / "backends.md"
 CHECK = """
 import sys
@@ -18,6 +20,13 @@ smoke = pytest.main([*arguments, "--tier=smoke"])
 every_dtype = pytest.main([*arguments, "--tier=standard", "-k", "test_forward"])
 sys.exit(smoke or every_dtype)
 """
+
+
+def test_the_table_has_each_family() -> None:
+    table = PAGE.read_text("utf-8").split("| family | operations |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines()[2:]]
+    named = {name.strip() for row in rows for name in row.split(",")}
+    assert named == {o.traits.family for o in operations()} - {None}
 
 
 @pytest.mark.slow
