@@ -33,8 +33,7 @@ def cast(op: Op, x: Array) -> Array:
 
 
 def argreduce(op: Op, x: Array) -> Array:
-    static = {k: op.attributes[k] for k in ("axis", "keepdims")}
-    return getattr(np, op.operation.name)(x, **static)
+    return getattr(np, op.operation.name)(x, **{k: op.attributes[k] for k in ("axis", "keepdims")})
 
 
 def argsort(op: Op, x: Array) -> Array:
@@ -88,7 +87,9 @@ FAMILIES = {
     "reduce": lambda op, x: getattr(np, op.operation.name)(x, **op.attributes).astype(x.dtype),
     "matmul": lambda op, x1, x2: np.matmul(x1, x2),
     "full": lambda op, value: np.full(op.attributes["shape"], value),
-    "iota": lambda op, start, step: np.arange(op.attributes["size"]) * step + start,
+    "iota": lambda op, a, b: (
+        np.arange(op.attributes["size"], dtype=a.dtype) * b.astype(a.dtype) + a
+    ),
     **{f.__name__: f for f in (unary, binary, cast, argreduce, argsort, gather, scatter, movement)},
 }
 

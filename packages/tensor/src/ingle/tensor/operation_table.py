@@ -79,7 +79,9 @@ def table(chosen: Sequence[Operation]) -> Iterator[str]:
 
     The dtypes are those of the input that may have most of them.
     """
-    rows = [("operation", "tensors", "statics", "outputs", "family", "dtypes", "without a kernel")]
+    rows: list[tuple[str, ...]] = [
+        ("operation", "tensors", "statics", "outputs", "family", "dtypes", "without a kernel")
+    ]
     for o, line in zip(chosen, told(chosen), strict=True):
         parts = [", ".join(line[k]) or "-" for k in ("tensors", "statics", "outputs")]
         dtypes: Collection[str] = max(line["dtypes"].values(), key=len, default=())
