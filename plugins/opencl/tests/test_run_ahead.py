@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle_opencl.run_ahead import LONGEST, SECONDS, RunAhead
+from ingle.fusion import compile
+from ingle.tensor import plugins
+from ingle.tensor.device import Device
+from ingle_opencl.backend import OpenCLBackend
+from ingle_opencl.devices import device_of
+from ingle_opencl.run_ahead import LONGEST, SECONDS, Event, RunAhead
 
 
 class Clocked:
@@ -74,3 +80,54 @@ def test_the_backend_counts_its_launches(backend: Any, monkeypatch: pytest.Monke
         (x * 3.0).numpy()
     assert len(seen) >= 5
     assert all(hasattr(event, "wait") for event in seen)
+
+
+class Interrupted(RunAhead):
+    """One that Ctrl-C comes to behind a launch.
+
+    Attributes:
+        left: launches until then.
+    """
+
+    left = -1
+
+    def launched(self, event: Event) -> None:
+        super().launched(event)
+        self.left -= 1
+        if not self.left:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_in_a_long_plan_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare = OpenCLBackend(Device("opencl_spare"), device_of(0))
+    monkeypatch.setitem(plugins._backends, spare.device, spare.composition())
+    monkeypatch.setattr(spare, "_ahead", Interrupted())
+    with it.device("opencl_spare"):
+        start = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+        cell, x = it.Cell(it.asarray(start)), it.asarray(start * np.float32(0.1))
+
+        @compile
+        def step(x: Any) -> None:
+            for _ in range(40):
+                cell.value = it.tanh(cell.raw @ x + cell.raw)
+
+        for _ in range(3):
+            step(x)
+        before = cell.value.numpy()
+        spare._ahead.left = 10_000
+        step(x)
+        after, launches = cell.value.numpy(), 10_000 - spare._ahead.left
+        assert launches >= 40
+        old = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            for number in (1, launches // 2, launches - 1):
+                cell.value = it.asarray(before)
+                cell.value.numpy()
+                spare._ahead.left = number
+                with pytest.raises(KeyboardInterrupt):
+                    step(x)
+                np.testing.assert_array_equal(cell.value.numpy(), before)
+                step(x)
+                np.testing.assert_array_equal(cell.value.numpy(), after)
+        finally:
+            signal.signal(signal.SIGINT, old)
