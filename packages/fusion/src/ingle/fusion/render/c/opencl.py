@@ -56,10 +56,22 @@ typedef ulong uint64_t;
 #undef NAN
 #define NAN as_float(0x7fc00000)
 #define sqrtf(x) sqrt((float)(x))
+/* One instruction, where the libraries of drivers for processors have a dozen. */
+#if defined(__clang__) && (defined(__SSE4_1__) || defined(__aarch64__))
+#define floorf(x) __builtin_floorf(x)
+#define ceilf(x) __builtin_ceilf(x)
+#define truncf(x) __builtin_truncf(x)
+#define rintf(x) __builtin_rintf(x)
+#define floor(x) __builtin_floor(x)
+#define ceil(x) __builtin_ceil(x)
+#define trunc(x) __builtin_trunc(x)
+#define rint(x) __builtin_rint(x)
+#else
 #define floorf(x) floor((float)(x))
 #define ceilf(x) ceil((float)(x))
 #define truncf(x) trunc((float)(x))
 #define rintf(x) rint((float)(x))
+#endif
 #define fabsf(x) fabs((float)(x))
 #define fmaf(x, y, z) fma((float)(x), (float)(y), (float)(z))
 /* An output may lie in the memory of an input of another type, place by place. */
