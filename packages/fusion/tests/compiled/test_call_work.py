@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,25 @@ from ingle.fusion import Fusion, compile
 from ingle.tensor.device import backend_of
 
 
-def calls_of(function: Any, *args: Any) -> int:
-    """Frames and built-in functions that a warm call enters, but for what a device's plugin does to
-    put kernels into a queue, which it may do one by one; `cpu` runs all of a plan at once."""
+def calls_of(function: Any, *args: Any) -> Counter[str]:
+    """How often a warm call enters functions, by name (built-in ones have none here), but for what
+    a device's plugin does to put kernels into a queue, which it may do one by one; `cpu` runs all
+    of a plan at once."""
     for _ in range(4):
         function(*args)
     plugin = type(backend_of(None).inner).__module__.partition(".")[0]
-    found = within = 0
+    found: Counter[str] = Counter()
+    within = 0
 
     def count(frame: Any, event: str, _: Any) -> None:
-        nonlocal found, within
+        nonlocal within
         launches = plugin != "ingle_cpu" and str(frame.f_globals.get("__name__")).startswith(plugin)
         if event == "call" and (within or launches):
             within += 1
         elif event == "return" and within:
             within -= 1
-        elif not within:
-            found += event in ("call", "c_call")
+        elif not within and event in ("call", "c_call"):
+            found[frame.f_code.co_name if event == "call" else ""] += 1
 
     sys.setprofile(count)
     try:
@@ -73,5 +76,23 @@ def test_a_warm_call_does_not_look_at_each_operation(made: Any) -> None:
     if not isinstance(backend_of(None), Fusion):
         pytest.skip("the device runs operation by operation, in compiled functions too")
     x = it.asarray(np.ones((2, 4), np.float32))
-    few, many = (calls_of(made(length), x) for length in (3, 24))
+    few, many = (calls_of(made(length), x).total() for length in (3, 24))
     assert many <= few + 8
+
+
+@pytest.mark.parametrize("weights", [4, 80])
+def test_a_warm_call_does_not_ask_the_device_about_each_input(weights: int) -> None:
+    """How inputs lie is known of the class of their handles."""
+    if not isinstance(backend_of(None), Fusion):
+        pytest.skip("the device runs operation by operation, in compiled functions too")
+    cells = [it.Cell(it.asarray(np.eye(4, dtype=np.float32))) for _ in range(weights)]
+
+    @compile
+    def run(x: Any) -> Any:
+        for cell in cells:
+            x = it.tanh(x @ cell.value)
+        return x
+
+    found = calls_of(run, it.asarray(np.ones((2, 4), np.float32)))
+    assert found["run"]
+    assert not found["in_order"] + found["axes_in_memory"]

@@ -92,6 +92,7 @@ class Cpu(NumpyBackend):
     rates = DESKTOP
     checks = None
     writes_over = True
+    ordered_type: type[Handle] = CpuHandle
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)

@@ -146,6 +146,10 @@ class KernelDevice(Protocol):
             those in parts of other values, too.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
         writes_over: whether its executables tell a `DonationState` how far they have come.
+        ordered_type: the class of handles of which `axes_in_memory` says nothing, and which
+            `in_order` gives back as they are: plans do not ask about each of them. On a device with
+            `checks` these have an attribute `check`, the last one that was under way when they were
+            made, and `in_order` is asked where that is not None.
         plan_store: where its plans are kept between processes; None for nowhere.
 
     It may have `contracts_bytes(avals)` as well: whether there is a template for a product of these
@@ -171,6 +175,7 @@ class KernelDevice(Protocol):
     places_results: bool
     rates: Rates
     writes_over: bool
+    ordered_type: type[Handle]
 
     @property
     def plan_store(self) -> PlanStore | None: ...

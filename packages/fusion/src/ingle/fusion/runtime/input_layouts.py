@@ -45,8 +45,14 @@ def read_by_products(graph: Graph) -> tuple[int, ...]:
 
 def layout_of(device: KernelDevice, given: Sequence[Handle], positions: Sequence[int]) -> Layout:
     """Which of some inputs do not lie in C order."""
-    asked = device.axes_in_memory
-    return tuple([(i, axes) for i in positions if (axes := asked(given[i])) is not None])
+    asked, usual = device.axes_in_memory, device.ordered_type
+    return tuple(
+        [
+            (i, axes)
+            for i in positions
+            if type(h := given[i]) is not usual and (axes := asked(h)) is not None
+        ]
+    )
 
 
 def as_in_memory(

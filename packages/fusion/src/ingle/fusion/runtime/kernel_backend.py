@@ -82,6 +82,7 @@ class KernelBackend(EagerBackend):
 
     language: str = "c"
     writes_over = False
+    ordered_type: type[Handle] = MemoryHandle
     spreads_products = True
     splits_sums = False
     aligns_rows = False

@@ -15,7 +15,6 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..ir.views import View
-from .device_handles import MemoryHandle
 from .pending_checks import PendingChecks, checks_of
 
 if TYPE_CHECKING:
@@ -139,6 +138,7 @@ def flags_known(
 
 def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     in_order, empty, viewed, flag = device.in_order, device.empty, device.viewed, device.flag
+    usual: Any = device.ordered_type
     constants, checks, outputs, donors = (
         linear.constants, linear.checks, linear.outputs, linear.donors
     )  # fmt: skip
@@ -157,14 +157,17 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     before = [n for n in range(lasting, lasting + len(linear.own)) if n not in donors]
 
     def run(
-        given: Sequence[Handle], scalars: Sequence[Any], donatable: Sequence[bool] = nothing,
+        given: Sequence[Any], scalars: Sequence[Any], donatable: Sequence[bool] = nothing,
         donation: DonationState | None = None,
     ) -> list[Handle]:  # fmt: skip
         if last is not None and last[0].long:
             donatable = nothing
         failures = 0 if line is None else line.failures
         # Most inputs are as they were made: a call of Python for each of hundreds shows.
-        known = [h if type(h) is MemoryHandle and h.check is None else in_order(h) for h in given]
+        known: list[Any] = (
+            [h if type(h) is usual else in_order(h) for h in given] if line is None
+            else [h if type(h) is usual and h.check is None else in_order(h) for h in given]
+        )  # fmt: skip
         known += constants
         known += [
             known[giver] if giver is not None and donatable[giver] else empty(aval)
@@ -239,7 +242,8 @@ class _PlanWriter:
         self._first = linear.inputs + len(linear.constants)
         self._names: dict[str, Any] = {
             "__name__": __name__,  # a line in there is nobody's
-            "in_order": device.in_order, "empty": device.empty, "arena": device.arena,
+            "in_order": device.in_order, "usual": device.ordered_type,
+            "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
             "line": line, "waits_first": waits_first,
@@ -250,7 +254,9 @@ class _PlanWriter:
     def receive(self, constants: Sequence[Ordered]) -> None:
         if self._inputs:
             self.lines.append("".join(f"v{i}, " for i in range(self._inputs)) + "= given")
-            self.lines.extend(f"v{i} = in_order(v{i})" for i in range(self._inputs))
+            for i in range(self._inputs):
+                checked = "" if self._names["line"] is None else f" or v{i}.check is not None"
+                self.lines.append(f"if type(v{i}) is not usual{checked}: v{i} = in_order(v{i})")
         for number, constant in enumerate(constants, self._inputs):
             self._names[f"v{number}"] = constant
 
