@@ -150,12 +150,16 @@ def test_other_convolutions_of_each_channel_are_left_to_others():
     assert it.conv2d(one, it.ones((2, 1, 3, 3)), groups=2).tolist() == [[[[9.0] * 3] * 3] * 2]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_channels_by_themselves_in_any_shape(seed):
     rng = np.random.default_rng(seed)
     rank = int(rng.integers(1, 3))
     kernel = tuple(map(int, rng.integers(1, 7, rank)))
     spread, around = (tuple(map(int, rng.integers(low, 4, rank))) for low in (1, 0))
+    step = tuple(map(int, rng.integers(1, 4, rank))) if seed >= 8 else (1,) * rank
+    if seed % 8 >= 5:
+        rank, kernel, spread = 2, (3, 3), (1, 1)
+        around, step = (around * 2)[:2], (step * 2)[:2]
     axes = zip(kernel, spread, around, strict=True)
     least = [max(1, d * (k - 1) + 1 - 2 * p) for k, d, p in axes]
     size = [n + int(rng.integers(0, 40)) for n in least]
@@ -166,12 +170,47 @@ def test_channels_by_themselves_in_any_shape(seed):
     weight = rng.standard_normal((channels, 1, *kernel))
     if seed % 2:
         x[0, 0].flat[0], x[-1, 1].flat[-1] = np.inf, np.nan
-    more = {"padding": around, "dilation": spread, "groups": channels}
+    more = {"padding": around, "dilation": spread, "stride": step, "groups": channels}
     conv = it.conv1d if rank == 1 else it.conv2d
     with it.device("numpy"):
         want = conv(it.asarray(x), it.asarray(weight), **more).numpy()
-    found = conv(it.asarray(x.astype("float32")), it.asarray(weight.astype("float32")), **more)
-    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)
+    tensors = it.asarray(x.astype("float32")), it.asarray(weight.astype("float32"))
+    found = conv(*tensors, **more).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+    compiled = compile(lambda x, weight: conv(x, weight, **more))
+    np.testing.assert_array_equal(compiled(*tensors).numpy(), found)
+    steps = explain(lambda x, weight: conv(x, weight, **more), *tensors, runs=0).steps
+    assert [step.operations for step in steps] == [("conv",)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_near_taps(seed):
+    rng = np.random.default_rng(seed)
+    size = tuple(map(int, rng.integers(1, 70, 2)))
+    step = (1, 1) if seed % 2 else tuple(map(int, rng.integers(1, 4, 2)))
+    around = tuple(map(int, rng.integers(1, 4, 2)))
+    x, weight = rng.standard_normal((2, 3, *size)), rng.standard_normal((3, 1, 3, 3))
+    if seed >= 4:
+        x[0, 0, 0, -1], x[1, 1, -1, 0] = np.inf, np.nan
+    more = {"padding": around, "stride": step, "groups": 3}
+    with it.device("numpy"):
+        out = it.conv2d(it.asarray(x), it.asarray(weight), **more).shape
+        g = rng.standard_normal(out)
+
+    def function(x, weight, g):
+        x, weight = x.require_grad(), weight.require_grad()
+        found = it.conv2d(x, weight, **more).backward(g)
+        return found[x], found[weight]
+
+    with it.device("numpy"):
+        wanted = [y.numpy() for y in function(*map(it.asarray, (x, weight, g)))]
+    for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):
+        tensors = [it.asarray(a.astype(dtype)) for a in (x, weight, g)]
+        plain = [y.numpy() for y in function(*tensors)]
+        for want, found in zip(wanted, plain, strict=True):
+            np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance * g[0, 0].size)
+        for want, found in zip(plain, compile(function)(*tensors), strict=True):
+            np.testing.assert_array_equal(found.numpy(), want)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -219,11 +258,12 @@ def test_gradients_of_weights_are_one_kernel_and_a_sum():
     assert sum("window_dot" in step for step in steps) == 1
 
 
-def test_sums_of_taps_know_nothing_of_what_they_do_not_see():
-    x = np.random.default_rng(0).standard_normal((2, 3, 9, 30)).astype("float32")
+@pytest.mark.parametrize("taps", [2, 3])
+def test_sums_of_taps_know_nothing_of_what_they_do_not_see(taps):
+    x = np.random.default_rng(0).standard_normal((2, 3, 7 + taps, 28 + taps)).astype("float32")
     g = np.random.default_rng(1).standard_normal((2, 3, 4, 10)).astype("float32")
-    x[0, 1, 8, :], x[0, 1, :, 29] = np.nan, np.inf  # behind the last window of step (2, 3)
-    weight = it.ones((3, 1, 2, 2)).require_grad()
+    x[0, 1, -1, :], x[0, 1, :, -1] = np.nan, np.inf  # behind the last window of step (2, 3)
+    weight = it.ones((3, 1, taps, taps)).require_grad()
     options = {"stride": (2, 3), "groups": 3}
     found = it.conv2d(it.asarray(x), weight, **options).backward(it.asarray(g))[weight]
     assert np.isfinite(found.numpy()).all()

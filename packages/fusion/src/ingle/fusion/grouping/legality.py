@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 from ingle.tensor.ops.elementwise.dependence import DEPEND
 from ingle.tensor.ops.scans.recurrence import LINEAR_RECURRENCE
@@ -57,7 +58,9 @@ def folds(op: Op, avals: Sequence[Aval]) -> bool:
         return sums_taps(op, avals)
     given = op.attributes
     size, rank = given.get("size") or avals[0].shape[2:], len(given["stride"])
-    if rank > 2 or any(s != 1 for s in given["stride"]) or size[-1] >= LONGEST_AXIS:
+    if rank > 2 or size[-1] >= LONGEST_AXIS:
+        return False
+    if op.operation is not CONV and any(s != 1 for s in given["stride"]):
         return False
     if len(avals) > 1:  # a convolution, or its gradient: each channel by itself
         weight, groups = avals[1], given["groups"]

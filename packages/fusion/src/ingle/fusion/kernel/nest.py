@@ -144,20 +144,23 @@ class Fold(NamedTuple):
 
     The last outer axis and the inner axis are those of an image, and the operand that is loaded has
     no stride along the former. Place p of an axis gets, for each tap t of the windows, what lies at
-    `p + start - t * spread` of this tap, if that is between 0 and the number of windows. The nest's
-    scalars say what these are; see `FoldNumbers`. Taps are added in row-major order, factors in one
-    rounding with the sum where the machine does so.
+    `p * stride + start - t * spread` of this tap, if that is between 0 and the number of windows.
+    The nest's scalars say what these are; see `FoldNumbers`. Taps are added in row-major order,
+    factors in one rounding with the sum where the machine does so.
 
     Attributes:
         code: of one element: a load of operand 0, or its product with operand 1, which has an
             element for each tap and is the same along the inner axis.
         stores: (operand, instruction).
+        near: whether there are three by three taps with factors, which are neighbours (spread 1 or
+            -1), so that registers hold all of them.
         columns: none; see `Map`.
         often: tells it from a `Map`, as that of `Row` does.
     """
 
     code: Code
     stores: tuple[tuple[int, int], ...]
+    near: bool = False
     columns: tuple[tuple[int, int], ...] = ()
     often: str = "for each tap"
 
@@ -168,11 +171,13 @@ class FoldNumbers(NamedTuple):
     Attributes:
         row: elements from a row of windows to the next.
         taps0, taps1: how many taps there are along the last outer axis, and along the inner one.
-        spread0, spread1: places from tap to tap.
+        spread0, spread1: windows from tap to tap.
         start0, start1: see `Fold`.
         windows0, windows1: how many windows there are.
         step0, step1: elements from tap to tap.
         factor0, factor1: likewise of the factors.
+        stride0, stride1: windows from place to place.
+        apart: elements from window to window.
     """
 
     row: int
@@ -188,6 +193,9 @@ class FoldNumbers(NamedTuple):
     step1: int
     factor0: int = 0
     factor1: int = 0
+    stride0: int = 1
+    stride1: int = 1
+    apart: int = 1
 
 
 class Dots(NamedTuple):
@@ -196,13 +204,16 @@ class Dots(NamedTuple):
     It is the one stage of its nest, whose outer axes are channels and images, and whose inner axis
     is that of rows of places. The output has neighbouring elements for all taps, in row-major
     order. The nest's scalars say where windows lie; see `DotNumbers`. Sums are taken lane by lane
-    along rows, some rows at a time, so they follow from the sizes and from the lanes alone.
+    along rows, some rows at a time (near taps: one below the other), so they follow from the sizes
+    and from the lanes alone.
 
     Attributes:
         code: the product of a load of operand 0, which is of places, and one of operand 1, which
             is the image.
         stores: (operand, instruction).
         taps: of a row of them.
+        near: whether there are three by three taps, which are neighbours, so that registers hold
+            the sums of all of them.
         columns: none; see `Map`.
         often: tells it from a `Map`, as that of `Row` does.
     """
@@ -210,6 +221,7 @@ class Dots(NamedTuple):
     code: Code
     stores: tuple[tuple[int, int], ...]
     taps: int
+    near: bool = False
     columns: tuple[tuple[int, int], ...] = ()
     often: str = "for each place"
 

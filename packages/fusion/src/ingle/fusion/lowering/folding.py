@@ -44,9 +44,10 @@ def fold_call(
     steps = target.strides
     if steps[-1] != 1 and width > 1:
         return None
-    strides = [(channel, source.strides[0], 0, source.strides[-1])]
-    lane = "unit" if lane_of(source.strides[-1]) == "unit" else "strided"
-    operands = [Operand(dtype, False, lane)]
+    beside = numbers.apart * numbers.stride1
+    strides = [(channel, source.strides[0], 0, beside)]
+    lane = "unit" if lane_of(beside) == "unit" else "strided"
+    operands = [Operand(dtype, False, lane, by_two=lane == "strided" and beside == 2)]
     builder = CodeBuilder()
     element = builder.load(0, dtype)
     if factors is not None:
@@ -56,7 +57,8 @@ def fold_call(
     strides.append((steps[1], steps[0], steps[2] if len(steps) == 4 else 0, steps[-1]))
     operands.append(Operand(dtype, True))
     code, (root,) = builder.finish(element)
-    stage = Fold(code, ((len(views), root),))
+    near = _are_near(numbers[1:3], numbers[3:5])
+    stage = Fold(code, ((len(views), root),), factors is not None and near)
     nest = Nest(3, tuple(operands), ("int64",) * len(numbers), (stage,))
     arguments = [Argument(v.root, s, v.offset) for v, s in zip(views, strides, strict=False)]
     arguments.append(Argument(target.root, strides[-1], target.offset, True))
@@ -111,7 +113,7 @@ def dots_call(
     code, (root,) = builder.finish(product)
     nest = Nest(
         2, (*operands, Operand(dtype, True)), ("int64",) * len(numbers),
-        (Dots(code, ((2, root),), kernel[1]),),
+        (Dots(code, ((2, root),), kernel[1], _are_near(kernel, dilation)),),
     )  # fmt: skip
     nest = with_strides(nest, strides)
     views = (places, False), (image, False), (target, True)
@@ -133,11 +135,16 @@ def windows_of(call: NestCall, operand: int) -> tuple[tuple[int, ...], tuple[int
         steps = (d.row0, step), (d.row1, d.apart), (0, 1)
         return (*call.sizes[:2], *shape[operand]), (channel, batch, *steps[operand])
     n = FoldNumbers(*call.fixed)
-    channel, batch, _, window = call.strides[operand]
+    channel, batch, *_ = call.strides[operand]
     if operand:
         return (call.sizes[0], n.taps0, n.taps1), (channel, n.factor0, n.factor1)
     sizes = *call.sizes[:2], n.taps0, n.taps1, n.windows0, n.windows1
-    return sizes, (channel, batch, n.step0, n.step1, n.row, window)
+    return sizes, (channel, batch, n.step0, n.step1, n.row, n.apart)
+
+
+def _are_near(taps: tuple[int, ...], spread: tuple[int, ...]) -> bool:
+    """Whether taps are three by three neighbours."""
+    return taps == (3, 3) and all(abs(d) == 1 for d in spread)
 
 
 def _spread(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -172,9 +179,11 @@ def _numbers(op: Op, source: View, factors: View | None) -> tuple[FoldNumbers, i
     if factors is not None:
         row = source.strides[2] if len(source.strides) == 4 else 0
         by_row = factors.strides[2] if len(factors.strides) == 4 else 0
-        numbers = row, *described, 0, 0, by_row, factors.strides[-1]
+        # The gradient is of places that are neighbours.
+        strides = (1, 1, *given["stride"])[-2:] if sign < 0 else (1, 1)
+        numbers = row, *described, 0, 0, by_row, factors.strides[-1], *strides, source.strides[-1]
         return FoldNumbers(*numbers), source.strides[1]
     _, column, window = source.strides
     row, taps1 = window * axes[1].windows, axes[1].taps
-    numbers = row, *described, column * taps1, column, 0, 0
+    numbers = row, *described, column * taps1, column, 0, 0, 1, 1, window
     return FoldNumbers(*numbers), column * axes[0].taps * taps1

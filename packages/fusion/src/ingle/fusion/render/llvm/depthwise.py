@@ -46,7 +46,7 @@ class ImagesBetweenZeros(TapSums):
     """Writes the walk over images of a nest that convolves each channel by itself."""
 
     def walk(self, otherwise: Callable[[], None]) -> None:
-        """Writes the walk; images of which too few rows fit are gone over by `otherwise`."""
+        """Writes the walk; `otherwise` goes over images of which too few rows fit, and strides."""
         w, nest = self._w, self._nest
         w.attributes = NO_PROBES
         room = BYTES // self._size
@@ -64,6 +64,9 @@ class ImagesBetweenZeros(TapSums):
         rows = self._op("sub", self._op("udiv", str(room), some), self._down.far)
         wanted = nest.smaller(height, str(ROWS))
         fits = w.let("fits", f"icmp sge i64 {rows}, {wanted}")
+        for stride in ("stride0", "stride1"):
+            one = w.let("one", f"icmp eq i64 {nest.numbers[stride]}, 1")
+            fits = w.let("fits", f"and i1 {fits}, {one}")
         several = w.let("several", f"icmp sge i64 {rows}, {ROWS}")
         whole = self._op("and", rows, str(-ROWS))
         self._chunk = w.let("chunk", f"select i1 {several}, i64 {whole}, i64 {wanted}")
@@ -71,13 +74,7 @@ class ImagesBetweenZeros(TapSums):
 
         def images() -> Values:
             self._clear(room + behind)
-            count = self._op("sub", "%end", "%begin")
-            last = w.let("last", f"udiv i64 {self._op('sub', '%end', '1')}, {height}")
-            stop = self._op("add", last, "1")
-            none = w.let("none", f"icmp sle i64 {count}, 0")
-            stop = w.let("stop", f"select i1 {none}, i64 0, i64 {stop}")
-            first = w.let("first", f"udiv i64 %begin, {height}")
-            w.loop("image", first, stop, "1", [], self._image)
+            self.over_images(self._rows_of_image)
             return []
 
         def others() -> Values:
@@ -111,17 +108,8 @@ class ImagesBetweenZeros(TapSums):
 
         w.loop("clear", "0", str(count), str(lanes), [], some)
 
-    def _image(self, image: str, _: Values) -> Values:
-        """One channel of an image: those of its rows that are this call's."""
-        w, nest = self._w, self._nest
-        *outer, height = nest.sizes
-        before = self._times(image, height)
-        begin = self._most(self._op("sub", "%begin", before), "0")
-        end = nest.smaller(self._op("sub", "%end", before), height)
-        indices = nest.split(image, outer) if len(outer) > 1 else [image][: len(outer)]
-        places = nest.offsets([*indices, "0"])
-        w.loop("chunk", begin, end, self._chunk, [], partial(self._rows, places, end))
-        return []
+    def _rows_of_image(self, places: Values, begin: str, end: str) -> None:
+        self._w.loop("chunk", begin, end, self._chunk, [], partial(self._rows, places, end))
 
     def _rows(self, places: Values, end: str, y: str, _: Values) -> Values:
         """As many rows as the copy has room for."""

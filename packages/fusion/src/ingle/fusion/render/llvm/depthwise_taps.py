@@ -6,16 +6,11 @@ row of the copy by row, where a vector is read once for all rows of places that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ...kernel.code import SIZES
+from .depthwise_images import ChannelImages
 from .text import Values, memory_type
 
-if TYPE_CHECKING:
-    from .folds import FoldNest
 
-
-class TapSums:
+class TapSums(ChannelImages):
     """The sums of a nest that convolves each channel by itself.
 
     Attributes:
@@ -23,11 +18,6 @@ class TapSums:
     """
 
     _pitch: str
-
-    def __init__(self, nest: FoldNest) -> None:
-        self._nest = nest
-        self._w = nest.writer
-        self._size = SIZES[nest.nest.operands[0].dtype]
 
     def sums(
         self, start: str, factors: str, to: str, rows: int, x: str, apart: Values, mask: str | None
@@ -168,26 +158,5 @@ class TapSums:
             place, factor = onward(place, factor)
         return totals
 
-    def _chosen(self, condition: str, a: str, b: str) -> str:
-        return self._w.let("either", f"select i1 {condition}, i64 {a}, i64 {b}")
-
     def _read(self, place: str) -> str:
         return self._w.let("x", f"load {self._nest.vector_type}, ptr {place}, align {self._size}")
-
-    # -- short names -------------------------------------------------------------------------
-
-    def _op(self, name: str, a: str, b: str) -> str:
-        return self._w.let(name, f"{name} i64 {a}, {b}")
-
-    def _times(self, a: str, b: str) -> str:
-        return self._op("mul", a, b)
-
-    def _most(self, a: str, b: str) -> str:
-        return self._w.call("most", "i64", "llvm.smax.i64", f"i64 {a}", f"i64 {b}")
-
-    def _at(self, pointer: str, elements: str) -> str:
-        """A pointer some elements of the copy further on."""
-        return self._on(pointer, self._times(elements, str(self._size)))
-
-    def _on(self, pointer: str, distance: str) -> str:
-        return self._w.let("at", f"getelementptr i8, ptr {pointer}, i64 {distance}")

@@ -12,6 +12,7 @@ from functools import partial
 from ...kernel.code import SIZES
 from ...kernel.nest import DotNumbers, Dots
 from .depthwise import NO_PROBES
+from .dots_near import NearDots
 from .inner import InnerNest
 from .text import Values, memory_type, vector_type
 
@@ -32,15 +33,21 @@ class DotsNest(InnerNest):
     gathers_contiguously = False
 
     def walk_rows(self) -> None:
-        w, lanes = self.writer, self.lanes
-        w.attributes = NO_PROBES
         (stage,) = self.nest.stages
         assert isinstance(stage, Dots)
-        self._taps = stage.taps
+        numbers = dict(zip(DotNumbers._fields, self.scalars, strict=True))
+        if stage.near and self.target.masks and self.lanes > 1:
+            NearDots(self, numbers).walk()
+        else:
+            self._walk(stage.taps, numbers)
+
+    def _walk(self, taps: int, n: dict[str, str]) -> None:
+        w, lanes = self.writer, self.lanes
+        w.attributes = NO_PROBES
+        self._taps, self._n = taps, n
         dtype = self.nest.operands[0].dtype
         self._kind, self._size = memory_type(dtype), SIZES[dtype]
         self._vector = vector_type(self._kind, lanes)
-        n = self._n = dict(zip(DotNumbers._fields, self.scalars, strict=True))
         room = BYTES // self._size
         self._copy = w.let("copy", f"alloca [{room + 2 * lanes} x {self._kind}], align 64")
         self._touch(room)

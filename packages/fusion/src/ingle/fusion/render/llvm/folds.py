@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ...kernel.code import SIZES
-from ...kernel.nest import FoldNumbers
+from ...kernel.nest import Fold, FoldNumbers
 from .depthwise import ImagesBetweenZeros
+from .depthwise_near import NearTaps
 from .inner import InnerNest
 from .text import Values, memory_type, scalar_type, vector_type
 
@@ -34,9 +35,10 @@ class FoldNest(InnerNest):
         # Numbers of lanes that fill a register, as in `masks_below`.
         self.kind = f"i{max(128 // lanes, 32)}"
         self.windows = w.splat("windows", self.kind, self._lane(numbers["windows1"]), lanes)
+        self.stride = w.splat("stride", self.kind, self._lane(numbers["stride1"]), lanes)
         self.has_factors = len(self.nest.operands) == 3
         size = str(SIZES[dtype])
-        self.window_bytes = self._op("mul", self.inner_strides[0], size)
+        self.window_bytes = self._op("mul", numbers["apart"], size)
         self.row_bytes = self._op("mul", numbers["row"], size)
         self.taps_bytes = self._op("mul", numbers["step0"], size)
         back = self._op("mul", numbers["spread1"], self.window_bytes)
@@ -46,7 +48,10 @@ class FoldNest(InnerNest):
         together = SIDE * lanes
         whole = self._op("add", self.inner, str(together - lanes - 1))
         self.whole = self._op("mul", self._op("udiv", whole, str(together)), str(together))
-        if self.has_factors and lanes > 1:
+        (stage,) = self.nest.stages
+        if isinstance(stage, Fold) and stage.near and self.target.masks and lanes > 1:
+            NearTaps(self).walk()
+        elif self.has_factors and lanes > 1:
             ImagesBetweenZeros(self).walk(super().walk_rows)
         else:
             super().walk_rows()
@@ -73,7 +78,8 @@ class FoldNest(InnerNest):
     def _rows(self, indices: Values, rows: int) -> Values:
         """Neighbouring rows of an image."""
         source, *factors, self.to = self.offsets(indices)
-        below = self._op("add", indices[-1], self.numbers["start0"])
+        below = self._op("mul", indices[-1], self.numbers["stride0"])
+        below = self._op("add", below, self.numbers["start0"])
         ends = ("0", self.whole, SIDE), (self.whole, self.inner, 1)
         for begin, end, count in ends:
             along = partial(
@@ -88,7 +94,8 @@ class FoldNest(InnerNest):
         """Adds up vectors of some rows; `below` is the row of windows that the first tap sees."""
         w = self.writer
         zero = "zeroinitializer" if self.lanes > 1 else "0.0"
-        first = self._op("add", x, self.numbers["start1"])
+        first = self._op("mul", x, self.numbers["stride1"])
+        first = self._op("add", first, self.numbers["start1"])
         begin = self._on(source, self._op("mul", first, self.window_bytes))
         row = partial(self._row_of_taps, begin, factors, first, below)
         if rows > 1:
@@ -121,7 +128,7 @@ class FoldNest(InnerNest):
         q = self._op("sub", below, self._op("mul", t, self.numbers["spread0"]))
         seen = []
         for r in range(ROWS):
-            row = self._op("add", q, str(r))
+            row = self._op("add", q, self._op("mul", self.numbers["stride0"], str(r)))
             seen.append(w.let("seen", f"icmp ult i64 {row}, {self.numbers['windows0']}"))
         every, some = seen[0], seen[0]
         for one in seen[1:]:
@@ -149,12 +156,12 @@ class FoldNest(InnerNest):
         place, factor, at, *totals = carried
         count = len(totals) // ROWS
         many = self.factor(factor)
-        here = w.splat("at", self.kind, self._lane(at), self.lanes)
-        masks = [self._inside(here, n) for n in range(count)]
+        masks = [self.inside(at, n) for n in range(count)]
         sums = []
         bits = f"<{self.lanes} x i1>"
+        down = self._op("mul", self.row_bytes, self.numbers["stride0"])
         for r in range(ROWS):
-            row = self._on(place, self._op("mul", self.row_bytes, str(r))) if r else place
+            row = self._on(place, self._op("mul", down, str(r))) if r else place
             here_too = w.splat("seen", "i1", seen[r], self.lanes) if seen else ""
             for n, mask in enumerate(masks):
                 total = totals[r * count + n]
@@ -190,8 +197,7 @@ class FoldNest(InnerNest):
         """Adds what a tap has for some places, which is zero where it has none."""
         place, factor, at, *totals = carried
         many = self.factor(factor)
-        here = self.writer.splat("at", self.kind, self._lane(at), self.lanes)
-        sums = [self._added(total, place, here, n, many) for n, total in enumerate(totals)]
+        sums = [self._added(total, place, at, n, many) for n, total in enumerate(totals)]
         following = self._op("sub", at, self.numbers["spread1"])
         after = self._on(place, self.tap_bytes), self._on(factor, self.factor_bytes)
         return [*after, following, *sums]
@@ -205,18 +211,21 @@ class FoldNest(InnerNest):
         one = self.writer.let("factor", f"load {kind}, ptr {place}, align {SIZES[dtype]}")
         return self.writer.splat("factor", kind, one, self.lanes)
 
-    def _inside(self, here: str, n: int) -> str:
-        """Which lanes of the `n`-th vector have windows; `here` is the window of lane 0."""
+    def inside(self, at: str, n: int) -> str:
+        """Which lanes of the `n`-th vector have windows; `at` is the window of lane 0."""
         w, lanes = self.writer, self.lanes
         vector = vector_type(self.kind, lanes)
+        here = w.splat("at", self.kind, self._lane(at), lanes)
         iota = ", ".join(f"{self.kind} {n * lanes + lane}" for lane in range(lanes))
-        numbers = w.let("numbers", f"add {vector} {here}, {f'<{iota}>' if lanes > 1 else str(n)}")
+        ahead = f"<{iota}>" if lanes > 1 else str(n)
+        steps = w.let("steps", f"mul {vector} {self.stride}, {ahead}")
+        numbers = w.let("numbers", f"add {vector} {here}, {steps}")
         return w.let("inside", f"icmp ult {vector} {numbers}, {self.windows}")
 
-    def _added(self, total: str, place: str, here: str, n: int, factor: str) -> str:
-        """A sum with what the `n`-th vector of a tap has; `here` is the window of its lane 0."""
+    def _added(self, total: str, place: str, at: str, n: int, factor: str) -> str:
+        """A sum with what the `n`-th vector of a tap has; `at` is the window of its lane 0."""
         w = self.writer
-        inside = self._inside(here, n)
+        inside = self.inside(at, n)
         if self.lanes > 1:
             value = self.load_lanes(0, self.ahead(0, place, n), inside)
         else:
