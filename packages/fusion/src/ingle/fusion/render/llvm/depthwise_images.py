@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...kernel.code import SIZES
 from .text import Values
@@ -11,6 +11,21 @@ from .text import Values
 if TYPE_CHECKING:
     from .folds import FoldNest
     from .inner import InnerNest
+
+
+class ImageRow(NamedTuple):
+    """A row of an image.
+
+    Loops carry where it begins: an address that is made of indices would be made anew, divisions
+    included, wherever it is used.
+
+    Attributes:
+        number: which one; it may be beyond the image.
+        place: where it begins.
+    """
+
+    number: str
+    place: str
 
 
 class ImageCode:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from .depthwise_images import ChannelImages
+from .depthwise_images import ChannelImages, ImageRow
 from .text import Values, memory_type
 
 TAPS = 3
@@ -63,7 +63,9 @@ class NearTaps(ChannelImages):
         to = self._on(to, self._times(first, down))
         down = self._times(down, self._onward)
         stride = nest.numbers["stride0"]
-        row = self._op("add", self._times(first, stride), nest.numbers["start0"])
+        number = self._op("add", self._times(first, stride), nest.numbers["start0"])
+        row = ImageRow(number, self._on(source, self._times(number, nest.row_bytes)))
+        self._down = self._times(nest.row_bytes, self._onward)
         single = w.let("single", f"icmp eq i64 {stride}, 1")
         several = w.let("several", f"xor i1 {single}, true")
 
@@ -71,8 +73,8 @@ class NearTaps(ChannelImages):
             made = self._strip(x)
             kind = memory_type(nest.nest.operands[2].dtype)
             here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {x}")
-            w.when(single, [], partial(self._gone_by, made, source, row, count, here, down))
-            w.when(several, [], partial(self._apart, made, source, row, count, here, down))
+            w.when(single, [], partial(self._gone_by, made, row, count, here, down))
+            w.when(several, [], partial(self._apart, made, row, count, here, down))
             return []
 
         w.loop("strip", "0", nest.inner, str(nest.lanes), [], strip)
@@ -89,23 +91,23 @@ class NearTaps(ChannelImages):
             inside.append(nest.inside(column, 0))
         return _Strip(columns, inside, nest.mask_below(self._op("sub", nest.inner, x)))
 
-    def _gone_by(
-        self, strip: _Strip, source: str, row: str, count: str, to: str, down: str
-    ) -> Values:
+    def _gone_by(self, strip: _Strip, row: ImageRow, count: str, to: str, down: str) -> Values:
         """Rows of places that see neighbouring rows: each of these goes by once."""
         w, kind = self._w, self._nest.vector_type
         before: Values = []
         for _ in range(TAPS - 1):
-            before = self._grown(before, self._seen(strip, source, row))
-            row = self._op("add", row, self._onward)
+            before = self._grown(before, self._seen(strip, row))
+            row = self._next(row)
 
         def line(_: str, carried: Values) -> Values:
-            row, to, *sums = carried
-            *begun, done = self._grown(sums, self._seen(strip, source, row))
+            number, place, to, *sums = carried
+            row = ImageRow(number, place)
+            *begun, done = self._grown(sums, self._seen(strip, row))
             self._nest.store_lanes(2, to, done, strip.places, 0)
-            return [self._op("add", row, self._onward), self._on(to, down), *begun]
+            return [*self._next(row), self._on(to, down), *begun]
 
-        carried = [("i64", row), ("ptr", to), *[(kind, total) for total in before]]
+        carried = [("i64", row.number), ("ptr", row.place), ("ptr", to)]
+        carried += [(kind, total) for total in before]
         w.loop("row", "0", count, "1", carried, line)
         return []
 
@@ -113,23 +115,28 @@ class NearTaps(ChannelImages):
         """Sums of as many rows of taps with one more, and a new one of the first row."""
         return [self._sum(total, i, seen) for i, total in enumerate(["zeroinitializer", *sums])]
 
-    def _apart(
-        self, strip: _Strip, source: str, row: str, count: str, to: str, down: str
-    ) -> Values:
+    def _apart(self, strip: _Strip, row: ImageRow, count: str, to: str, down: str) -> Values:
         """Rows of places that are several rows apart: each reads its own."""
-        step = self._times(self._nest.numbers["stride0"], self._onward)
+        step = self._nest.numbers["stride0"]
+        far = self._times(self._down, step)
+        step = self._times(self._onward, step)
 
         def line(_: str, carried: Values) -> Values:
-            row, to = carried
-            total, at = "zeroinitializer", row
+            number, place, to = carried
+            total, row = "zeroinitializer", ImageRow(number, place)
             for i in range(TAPS):
-                total = self._sum(total, i, self._seen(strip, source, at))
-                at = self._op("add", at, self._onward)
+                total = self._sum(total, i, self._seen(strip, row))
+                row = self._next(row)
             self._nest.store_lanes(2, to, total, strip.places, 0)
-            return [self._op("add", row, step), self._on(to, down)]
+            return [self._op("add", number, step), self._on(place, far), self._on(to, down)]
 
-        self._w.loop("row", "0", count, "1", [("i64", row), ("ptr", to)], line)
+        carried = [("i64", row.number), ("ptr", row.place), ("ptr", to)]
+        self._w.loop("row", "0", count, "1", carried, line)
         return []
+
+    def _next(self, row: ImageRow) -> ImageRow:
+        number = self._op("add", row.number, self._onward)
+        return ImageRow(number, self._on(row.place, self._down))
 
     def _sum(self, total: str, i: int, seen: Values) -> str:
         """A sum with a row of taps."""
@@ -137,14 +144,13 @@ class NearTaps(ChannelImages):
             total = self._nest.sum_of(total, value, factor)
         return total
 
-    def _seen(self, strip: _Strip, source: str, row: str) -> Values:
+    def _seen(self, strip: _Strip, row: ImageRow) -> Values:
         """What each column of taps sees of a row, which is nothing beyond the image."""
         w, nest = self._w, self._nest
-        there = w.let("there", f"icmp ult i64 {row}, {nest.numbers['windows0']}")
-        line = self._on(source, self._times(row, nest.row_bytes))
+        there = w.let("there", f"icmp ult i64 {row.number}, {nest.numbers['windows0']}")
 
         def seen() -> Values:
-            places = [self._on(line, column) for column in strip.columns]
+            places = [self._on(row.place, column) for column in strip.columns]
             return [
                 nest.load_lanes(0, place, mask)
                 for place, mask in zip(places, strip.inside, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .depthwise_images import ImageCode
+from .depthwise_images import ImageCode, ImageRow
 from .text import Values, scalar_type, vector_type
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class NearDots(ImageCode):
         self._dtype = nest.nest.operands[0].dtype
         self._kind = vector_type(scalar_type(self._dtype), nest.lanes)
         self._back = self._w.let("back", f"icmp slt i64 {numbers['spread0']}, 0")
-        self._single = self._w.let("single", f"icmp eq i64 {numbers['step0']}, 1")
+        self._onward = self._chosen(self._back, "-1", "1")
+        self._down = self._times(self._times(self._onward, numbers["row1"]), str(self._size))
+        self._apart = self._w.let("apart", f"icmp ne i64 {numbers['step0']}, 1")
 
     def walk(self) -> None:
         """Writes it."""
@@ -60,48 +62,53 @@ class NearDots(ImageCode):
         w, n, nest = self._w, self._n, self._nest
         mask = nest.mask_below(self._op("sub", nest.inner, x))
         first = self._op("add", self._times(x, n["step1"]), n["start1"])
-        columns, inside = [], []
+        self._columns, self._masks = [], []
         for j in range(TAPS):
             column = self._op("add", first, self._times(n["spread1"], str(j)))
-            columns.append(self._at(image, self._times(column, n["apart"])))
-            inside.append(self._inside(column, mask))
+            self._columns.append(self._times(self._times(column, n["apart"]), str(self._size)))
+            self._masks.append(self._inside(column, mask))
         begin = self._chosen(self._back, self._op("sub", n["height"], "1"), "0")
-        onward = self._chosen(self._back, "-1", "1")
         here = self._at(places, self._times(x, nest.inner_strides[0]))
         here = self._at(here, self._times(begin, n["row0"]))
-        down = self._times(self._times(onward, n["row0"]), str(self._size))
-        row = self._op("add", self._times(begin, n["step0"]), n["start0"])
-
-        def seen(row: str) -> Values:
-            return self._seen(columns, inside, row)
-
-        def next_rows(row: str, count: int) -> list[str]:
-            found = [row]
-            for _ in range(1, count):
-                found.append(self._op("add", found[-1], onward))
-            return found
+        number = self._op("add", self._times(begin, n["step0"]), n["start0"])
+        row = ImageRow(number, self._at(image, self._times(number, n["row1"])))
+        next_places = self._times(self._times(self._onward, n["row0"]), str(self._size))
+        far = self._times(self._down, n["step0"])
+        step = self._times(self._onward, n["step0"])
+        old = TAPS * (TAPS - 1)
 
         def below(_: str, carried: Values) -> Values:
-            row, here, *rest = carried
-            before, sums = rest[: TAPS * (TAPS - 1)], rest[TAPS * (TAPS - 1) :]
-            rows = next_rows(row, TAPS)
-            known = [(self._kind, value) for value in before]
-            others = w.when(
-                self._w.let("apart", f"xor i1 {self._single}, true"), known,
-                lambda: [v for at in rows[:-1] for v in seen(at)],
-            )  # fmt: skip
-            lines = [*others, *seen(rows[-1])]
+            number, place, here, *rest = carried
+            row = ImageRow(number, place)
+            known, last = [(self._kind, value) for value in rest[:old]], row
+            for _row in range(TAPS - 1):
+                last = self._next(last)
+            others = w.when(self._apart, known, lambda: self._rows(row, TAPS - 1))
+            lines = [*others, *self._seen(last)]
             value = nest.load_lanes(0, here, mask)
             sums = [
-                self._added(total, value, line) for total, line in zip(sums, lines, strict=True)
+                nest.vector.intrinsic("fma", self._dtype, value, line, total)
+                for total, line in zip(rest[old:], lines, strict=True)
             ]
-            after = self._op("add", row, self._times(onward, n["step0"]))
-            return [after, self._on(here, down), *lines[TAPS:], *sums]
+            after = self._op("add", number, step), self._on(place, far)
+            return [*after, self._on(here, next_places), *lines[TAPS:], *sums]
 
-        above = [value for at in next_rows(row, TAPS - 1) for value in seen(at)]
-        carried = [("i64", row), ("ptr", here), *[(self._kind, v) for v in [*above, *sums]]]
-        done = w.loop("row", "0", n["height"], "1", carried, below)
-        return done[2 + len(above) :]
+        above = self._rows(row, TAPS - 1)
+        carried = [("i64", row.number), ("ptr", row.place), ("ptr", here)]
+        carried += [(self._kind, value) for value in [*above, *sums]]
+        return w.loop("row", "0", n["height"], "1", carried, below)[3 + old :]
+
+    def _rows(self, row: ImageRow, count: int) -> Values:
+        """What is seen of some rows, one after the other."""
+        found = []
+        for _ in range(count):
+            found += self._seen(row)
+            row = self._next(row)
+        return found
+
+    def _next(self, row: ImageRow) -> ImageRow:
+        number = self._op("add", row.number, self._onward)
+        return ImageRow(number, self._on(row.place, self._down))
 
     def _inside(self, column: str, mask: str) -> str:
         """The lanes of places which see a column of the image; `column` is what lane 0 sees."""
@@ -114,22 +121,18 @@ class NearDots(ImageCode):
         inside = w.let("inside", f"icmp ult {vector} {seen}, {width}")
         return w.let("inside", f"and <{lanes} x i1> {inside}, {mask}")
 
-    def _seen(self, columns: Values, inside: Values, row: str) -> Values:
+    def _seen(self, row: ImageRow) -> Values:
         """What each column of taps sees of a row, which is zero beyond the image."""
-        w, n = self._w, self._n
-        there = w.let("there", f"icmp ult i64 {row}, {n['image0']}")
-        far = self._times(row, n["row1"])
+        w, height = self._w, self._n["image0"]
+        there = w.let("there", f"icmp ult i64 {row.number}, {height}")
 
         def seen() -> Values:
             return [
-                self._nest.load_lanes(1, self._at(column, far), mask)
-                for column, mask in zip(columns, inside, strict=True)
+                self._nest.load_lanes(1, self._on(row.place, column), mask)
+                for column, mask in zip(self._columns, self._masks, strict=True)
             ]
 
         return w.when(there, [(self._kind, "zeroinitializer")] * TAPS, seen)
-
-    def _added(self, total: str, a: str, b: str) -> str:
-        return self._nest.vector.intrinsic("fma", self._dtype, a, b, total)
 
     def _across(self, sums: Values) -> Values:
         """The sums of all lanes, as lanes: of each two vectors halves are added at once."""
