@@ -39,6 +39,8 @@ CASES: tuple[tuple[Any, ...], ...] = (
     (1, 1, 7, 90, (6, 6), (3, 3), (2, 2), (2, 2), (2, 1)),
     (1, 1, 2, 40, (40,), (31,), (1,), (0,), (1,)),  # too many taps for that
     (3, 1, 2, 130, (9, 10), (3, 3), (1, 1), (1, 1), (1, 1)),  # all images at once for many rows
+    (5, 2, 3, 4, (4, 3), (4, 3), (1, 1), (0, 0), (1, 1)),  # one window: its taps are the image
+    (3, 1, 4, 6, (4, 5), (4, 4), (3, 2), (1, 0), (1, 1)),  # with a border, and places unseen
 )
 
 

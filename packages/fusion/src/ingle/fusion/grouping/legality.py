@@ -16,14 +16,8 @@ from ..ir.regions import ASSEMBLED
 from ..kernel.code import DTYPES, FLOATS, Code, CodeBuilder
 from ..kernel.expand import expand, function_code
 from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, sort_of
-from ..passes.convolutions import (
-    WindowProblem,
-    by_channels,
-    by_windows,
-    problem_of,
-    sums_taps,
-    window_problem,
-)
+from ..passes.channel_convolutions import by_channels, sums_taps
+from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
 from ..passes.decompositions import Body, decomposition
 from .split_sums import split_sum
 
