@@ -124,17 +124,21 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
         by_panels = product(a, x, problem, packed)
         image = blocking._padded(problem)
         assert image is not None
-        for tile, _ in blocking._sliding_tiles(rows, image, lanes):
-            choice = blocking._slid(problem, image, tile, workers)
+        flat = image._replace(flat=True)
+        ways = [(image, tile) for tile, _ in blocking._sliding_tiles(rows, image, lanes)]
+        ways += [(flat, tile) for tile, _ in blocking._sliding_tiles(rows, flat, lanes)]
+        for lying, tile in ways:
+            choice = blocking._slid(problem, lying, tile, workers)
             assert choice is not None
             found = product(a, x, problem, choice)
-            assert np.array_equal(found, by_panels), tile
+            assert np.array_equal(found, by_panels), choice
     tolerance = 1e-4 if dtype == "float32" else 1e-12
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("across", [15, 5])
-def test_an_epilogue_sees_places_alone(across: int) -> None:
+def test_an_epilogue_sees_places_alone(across: int, flat: bool) -> None:
     """Not what tiles compute behind the ends of rows."""
     rng = np.random.default_rng(0)
     x = guarded(rng.standard_normal((2, 3, 12, across)).astype(np.float32))
@@ -146,6 +150,7 @@ def test_an_epilogue_sees_places_alone(across: int) -> None:
     )  # fmt: skip
     image = blocking._padded(problem)
     assert image is not None
+    image = image._replace(flat=flat)
     tiles = blocking._sliding_tiles(9, image, blocking.lanes_of("float32", machine.target()))
     choice = blocking._slid(problem, image, tiles[-1][0], 2)
     assert choice is not None

@@ -81,6 +81,9 @@ class DriverArgs(NamedTuple, Generic[T]):
     wide: T  # of that copy, and the rest of `Padded`; 0 if there is none
     origin: T
     pitch: T
+    turns_of_rows: T
+    turn: T
+    apart: T
     low: T
     span: T
     down: T  # image rows from one row of places to the next
@@ -89,6 +92,8 @@ class DriverArgs(NamedTuple, Generic[T]):
     across: T
     channel: T  # bytes from channel to channel
     along: T  # panels that a row of places has
+    flat: T  # whether panels go over the ends of rows
+    columns: T  # n, or columns of the copy that they do so along
     over: T  # columns that the last panel of a row, or of all, has behind its end
     operands: T  # of the epilogue, the tile not counted
     fetched: T  # how many of them tiles fetch ahead

@@ -52,6 +52,8 @@ MOST_STACKED = 4
 """Rows of places in a tile, one below the other, each of which takes an address."""
 PACKING = 11
 """Cycles that a vector of a panel of windows takes to pack."""
+PIECE = 50
+"""Cycles that it takes to bring a tile's part of a row of places to the result."""
 LATENCY = 4
 """Cycles from a multiplication with addition to the next one of the same sum."""
 
@@ -90,8 +92,8 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
 def _with_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> Choice:
     """Windows are packed, or slid along, by each unit of work; which takes fewer cycles."""
     packed, cycles = _packed_windows(problem, dtype, lanes, workers)
-    slid = _slid_windows(problem, dtype, lanes, workers)
-    return packed if slid is None or cycles <= slid[1] else slid[0]
+    ways = [(packed, cycles), *_slid_windows(problem, dtype, lanes, workers)]
+    return min(ways, key=lambda way: way[1])[0]
 
 
 def _packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> tuple[Choice, float]:
@@ -112,19 +114,25 @@ def _packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> t
 
 def _slid_windows(
     problem: Problem, dtype: str, lanes: int, workers: int
-) -> tuple[Choice, float] | None:
-    """Units that copy their part of the image between zeros; None where windows do not slide."""
-    image = _padded(problem)
-    if image is None or not _readable(problem, dtype) or not problem.m:
-        return None
-    tile, cycles = min(_sliding_tiles(problem.m, image, lanes), key=lambda one: one[1])
-    choice = _slid(problem, image, tile, workers)
-    return None if choice is None else (choice, cycles + _copying(problem, image, choice))
+) -> list[tuple[Choice, float]]:
+    """Units that copy their part of the image between zeros; none where windows do not slide."""
+    whole = _padded(problem)
+    if whole is None or not _readable(problem, dtype) or not problem.m:
+        return []
+    found = []
+    for image in (whole, whole._replace(flat=True)):
+        tile, cycles = min(_sliding_tiles(problem.m, image, lanes), key=lambda one: one[1])
+        choice = _slid(problem, image, tile, workers)
+        if choice is not None:
+            found.append((choice, cycles + _copying(problem, image, choice)))
+    return found
 
 
 def _sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]]:
     """Tiles that may slide along an image, and the cycles that all of them take a step of k."""
-    tile, cycles = _fitting_tile("sliding", m, -(-image.across // lanes))
+    tile, cycles = _fitting_tile("sliding", m, -(-image.columns // lanes))
+    if image.flat:
+        return [(tile, cycles)]
     found = [(tile, cycles * image.rows)]
     if image.across <= lanes:
         for rows in range(2, MOST_STACKED + 1):
@@ -139,7 +147,7 @@ def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice |
     """Units for a tile that slides; None where the smallest copies too much."""
     padded, size = _stacked(image, tile), SIZES[problem.b_dtype]
     width = tile.vectors * lanes_of(problem.b_dtype, target())
-    tiles, panels = -(-problem.m // tile.rows), padded.rows * padded.along(width)
+    tiles, panels = -(-problem.m // tile.rows), padded.panels(width)
     columns = _local_blocks(panels, problem, workers)
     while columns < panels and padded.nbytes(-(-panels // columns), width, size) > IMAGE_BYTES:
         columns += 1
@@ -149,17 +157,18 @@ def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice |
     rows = _blocks_of_windows(problem, columns, tiles, workers)
     # At least a row of places: what goes through the epilogue is as long as can be.
     near = max(1, min(each, GROUP_BYTES // (tile.rows * width * size)))
-    return Choice(tile, "", "padded", rows, columns, near)
+    return Choice(tile, "", "flat" if image.flat else "padded", rows, columns, near)
 
 
 def _copying(problem: Problem, image: Padded, choice: Choice) -> float:
-    """Cycles a step of k in which all units copy their parts of the image."""
+    """Cycles a step of k in which all units copy their parts of the image, and results of it."""
     padded, lanes = _stacked(image, choice.tile), lanes_of(problem.b_dtype, target())
     width, size = choice.tile.vectors * lanes, SIZES[problem.b_dtype]
-    each = -(-padded.rows * padded.along(width) // choice.panel_blocks)
+    each = -(-padded.panels(width) // choice.panel_blocks)
     units = choice.row_blocks * choice.panel_blocks
     copied = units * padded.channels * padded.channel(each, width, size) / size / lanes
-    return PACKING * copied / problem.k
+    pieces = tiles_of(problem, choice) * padded.rows if padded.flat else 0
+    return (PACKING * copied + PIECE * pieces) / problem.k
 
 
 def _stacked(image: Padded, tile: Tile) -> Padded:
@@ -184,10 +193,10 @@ def _padded(problem: Problem) -> Padded | None:
 
 def padded(problem: Problem, choice: Choice) -> Padded | None:
     """How the image that tiles read lies between zeros; None if they read something else."""
-    if choice.pack_b != "padded":
+    image = _padded(problem) if choice.slides else None
+    if image is None:
         return None
-    image = _padded(problem)
-    return None if image is None else _stacked(image, choice.tile)
+    return _stacked(image._replace(flat=choice.pack_b == "flat"), choice.tile)
 
 
 def first_guess(problem: Problem, workers: int) -> Variation:
@@ -338,7 +347,7 @@ def depths(problem: Problem, choice: Choice) -> tuple[int, int]:
     """How much of k is taken at once, and summed at once, in elements of panels."""
     if choice.tile.kind == "dot":
         return max(problem.k, 1), max(problem.k, 1)
-    if choice.pack_b == "padded":  # There are no panels to keep near.
+    if choice.slides:  # There are no panels to keep near.
         return max(problem.k, 1), DEPTH_BLOCK
     if choice.tile.in_tiles:  # Its registers take long to get ready.
         return DEPTH, DEPTH
@@ -359,12 +368,11 @@ def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
     width = -(-choice.tile.vectors * lanes // step) * step
     image = padded(problem, choice)
-    columns, rows = (problem.n, 1) if image is None else (image.across, image.rows)
+    columns = problem.n if image is None else image.columns
     panels = -(-columns // width)
-    if choice.tile.kind == "stacked":
-        return width, width, panels * rows
     last = columns - (panels - 1) * width if panels else 0
-    return width, -(-last // step) * step or width, panels * rows
+    last = width if choice.tile.kind == "stacked" else -(-last // step) * step or width
+    return width, last, panels if image is None else image.panels(width)
 
 
 def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:

@@ -20,6 +20,7 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import POINTERS_AT, DriverArgs, parameters
+from .driver_images import Memory
 from .driver_packing import PackingCode
 from .microkernel import LINE, STEPS_OF_A_LINE
 
@@ -75,6 +76,8 @@ class _Driver(PackingCode):
             "tail", f"getelementptr i64, ptr {self.windows}, i64 {self.arg.window_args}"
         )
         self.slides = w.let("slides", f"icmp ne ptr {self.arg.pad}, null")
+        self.flat = w.let("flat", f"icmp ne i64 {self.arg.flat}, 0")
+        self.by_rows = w.let("by_rows", f"icmp ugt i1 {self.slides}, {self.flat}")
         self.offsets = self.shift(self.scratch, self.arg.offsets_at)
         self._copy_nest_args()
         self.note_offsets()
@@ -207,6 +210,7 @@ class _Driver(PackingCode):
         inside = w.let("inside", f"icmp sle i64 {self.plus(until, over)}, {self.end_column}")
         whole = w.let("whole", f"and i1 {inside}, {self.all_rows}")
         whole = w.let("whole", f"and i1 {whole}, {self.plain}")
+        whole = w.let("whole", f"icmp ugt i1 {whole}, {self.flat}")
         waiting, pitch = self._waiting(j0)
         self.tile_row = self.choose(whole, self.arg.c_row, pitch)
         target = self.choose(whole, self._in_result(column), waiting, "ptr")
@@ -229,11 +233,26 @@ class _Driver(PackingCode):
         w.loop("tile", j0, stop, "1", [("ptr", target), ("i64", x), ("i64", y)], tile)
         waits = w.let("waits", f"xor i1 {whole}, true")
 
+        def pieces() -> Values:
+            first, tile = self.number(column), Memory(target, pitch)
+            to = self.choose(self.plain, self._in_result(first), target, "ptr")
+            row = self.choose(self.plain, self.arg.c_row, pitch)
+            self.close_up(tile, self.high, column, until, Memory(to, row))
+
+            def one() -> Values:
+                self.epilogue(target, first, self.minus(self.number(until), first))
+                return []
+
+            w.when(w.let("more", f"xor i1 {self.plain}, true"), [], one)
+            return []
+
         def due() -> Values:
             self.epilogue(target, column, columns)
             return []
 
-        w.when(w.let("due", f"and i1 {self.last}, {waits}"), [], due)
+        due_now = w.let("due", f"and i1 {self.last}, {waits}")
+        w.when(w.let("flat", f"and i1 {due_now}, {self.flat}"), [], pieces)
+        w.when(w.let("due", f"icmp ugt i1 {due_now}, {self.flat}"), [], due)
         return []
 
     def _in_result(self, column: str) -> str:

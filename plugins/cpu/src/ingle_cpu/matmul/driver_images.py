@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ingle.fusion.device.llvm import Values, Writer
 
 from .abi import DriverArgs
 from .window_args import loaded_window_args
+
+MOVED = 32
+"""Bytes that are copied at once."""
+
+
+class Memory(NamedTuple):
+    """A place in memory, and the bytes from row to row there."""
+
+    place: str
+    row: str
 
 
 class DriverCode:
@@ -49,6 +61,7 @@ class ImageCode(DriverCode):
 
     Attributes:
         slides: whether tiles do.
+        flat, by_rows: whether they do over the ends of rows, and whether not.
         windows: where the `WindowArgs` are.
         offsets, panel_buffer: where the worker notes taps, and copies the image to.
         b: the image.
@@ -58,6 +71,8 @@ class ImageCode(DriverCode):
     """
 
     slides: str
+    flat: str
+    by_rows: str
     windows: str
     offsets: str
     panel_buffer: str
@@ -82,11 +97,13 @@ class ImageCode(DriverCode):
 
                 def upper(t1: str, carried: Values) -> Values:
                     y = self.plus(top, self.times(t1, of.spread1))
-                    row = self.times(y, arg.pitch)
+                    row = self.times(self.op("udiv", y, arg.turns_of_rows), arg.pitch)
+                    turn = self.times(self.op("urem", y, arg.turns_of_rows), arg.turn)
+                    row = self.plus(row, turn)
 
                     def tap(t2: str, carried: Values) -> Values:
                         x = self.plus(left, self.times(t2, of.spread2))
-                        phase = self.times(self.op("urem", x, of.step2), arg.wide)
+                        phase = self.times(self.op("urem", x, of.step2), arg.apart)
                         x = self.plus(self.op("udiv", x, of.step2), phase)
                         offset = self.plus(base, self.times(self.plus(row, x), arg.size))
                         narrow = w.let("narrow", f"trunc i64 {offset} to i32")
@@ -107,18 +124,82 @@ class ImageCode(DriverCode):
         w, arg = self.w, self.arg
 
         def copy() -> Values:
-            y = self.op("udiv", self.start, arg.along)
-            last = self.op("udiv", self.minus(self.stop, "1"), arg.along)
+            y, last = self._rows_of_places()
             rows = self.times(self.minus(last, y), arg.down)
             rows = self.plus(self.plus(rows, "1"), arg.span)
             top = self.plus(self.times(y, arg.down), arg.low)
             w.do(
                 f"call void {arg.pad}(ptr {self.b}, ptr {self.windows}, i64 {top}, i64 {rows}, "
-                f"i64 {arg.wide}, i64 {arg.origin}, i64 {arg.channel}, ptr {self.panel_buffer})"
+                f"i64 {arg.wide}, i64 {arg.origin}, i64 {arg.channel}, i64 {arg.turns_of_rows}, "
+                f"i64 {self._bytes(arg.turn)}, i64 {self._bytes(arg.pitch)}, "
+                f"i64 {self._bytes(arg.apart)}, ptr {self.panel_buffer})"
             )
             return [y]
 
         return w.when(self.slides, [("i64", "0")], copy)[0]
+
+    def _bytes(self, elements: str) -> str:
+        return self.times(elements, self.arg.size)
+
+    def _rows_of_places(self) -> tuple[str, str]:
+        """The first and the last one of the unit."""
+        arg = self.arg
+        columns = self.choose(self.flat, arg.width, "1")
+        row = self.choose(self.flat, arg.pitch, arg.along)
+        last = self.minus(self.times(self.stop, columns), "1")
+        height = self.op("udiv", arg.n, arg.across)
+        last = self.least(self.op("udiv", last, row), self.minus(height, "1"))
+        return self.op("udiv", self.times(self.start, columns), row), last
+
+    def number(self, column: str) -> str:
+        """How many places come before a column of a flat copy."""
+        arg = self.arg
+        y, x = self.op("udiv", column, arg.pitch), self.op("urem", column, arg.pitch)
+        return self.plus(self.times(y, arg.across), self.least(x, arg.across))
+
+    def close_up(self, tile: Memory, rows: str, column: str, stop: str, to: Memory) -> None:
+        """Copies the places among some columns of a flat copy next to each other, row by row.
+
+        Args:
+            tile: results from the first of these columns on.
+            rows: how many there are.
+            column, stop: the columns.
+            to: where the first place goes, which may be in the tile.
+        """
+        arg, skipped = self.arg, self.number(column)
+        first = self.op("udiv", column, arg.pitch)
+        last = self.plus(self.op("udiv", self.minus(stop, "1"), arg.pitch), "1")
+
+        def piece(y: str, _: Values) -> Values:
+            row = self.times(y, arg.pitch)
+            begin = self.most(row, column)
+            count = self.minus(self.least(self.plus(row, arg.across), stop), begin)
+            count = self.most(count, "0")
+            number = self.plus(self.times(y, arg.across), self.minus(begin, row))
+            source = self.shift(tile.place, self.times(self.minus(begin, column), arg.size))
+            there = self.shift(to.place, self.times(self.minus(number, skipped), arg.size))
+
+            def line(_: str, carried: Values) -> Values:
+                self._move(*carried, self.times(count, arg.size))
+                return [self.shift(carried[0], tile.row), self.shift(carried[1], to.row)]
+
+            self.w.loop("line", "0", rows, "1", [("ptr", source), ("ptr", there)], line)
+            return []
+
+        self.w.loop("piece", first, last, "1", [], piece)
+
+    def _move(self, source: str, to: str, nbytes: str) -> None:
+        """Copies bytes to a place that is not behind theirs."""
+        w, whole = self.w, self.op("and", nbytes, str(-MOVED))
+        for begin, end, kind in (("0", whole, f"<{MOVED // 4} x i32>"), (whole, nbytes, "i32")):
+
+            def some(at: str, _: Values, kind: str = kind) -> Values:
+                value = w.let("x", f"load {kind}, ptr {self.shift(source, at)}, align 4")
+                w.do(f"store {kind} {value}, ptr {self.shift(to, at)}, align 4")
+                return []
+
+            step = str(MOVED if kind != "i32" else 4)
+            w.loop("move", begin, end, step, [], some)
 
     def place(self, j: str) -> tuple[str, str, str]:
         """The column that a panel begins with, its number in a row of places, and that row's."""
@@ -128,15 +209,16 @@ class ImageCode(DriverCode):
             column = self.times(y, self.arg.across)
             return [self.plus(column, self.times(x, self.arg.width)), x, y]
 
-        column = self.least(self.times(j, self.arg.width), self.arg.n)
+        column = self.least(self.times(j, self.arg.width), self.arg.columns)
         x = self.choose(self.equal(j, self.arg.along), "0", j)
         others = [("i64", column), ("i64", x), ("i64", "0")]
-        column, x, y = self.w.when(self.slides, others, sliding)
+        column, x, y = self.w.when(self.by_rows, others, sliding)
         return column, x, y
 
     def slid(self, x: str, y: str) -> str:
         """Where a panel begins in the copy."""
-        down = self.times(self.minus(y, self.first_row), self.times(self.arg.down, self.arg.pitch))
+        step = self.choose(self.flat, self.arg.pitch, self.times(self.arg.down, self.arg.pitch))
+        down = self.times(self.minus(y, self.first_row), step)
         across = self.times(x, self.arg.width)
         return self.shift(self.panel_buffer, self.times(self.plus(down, across), self.arg.size))
 

@@ -185,7 +185,7 @@ def _block_panels(problem: Problem, choice: Choice) -> int:
 
 def _group(choice: Choice) -> int:
     """Tiles of a row that are computed before the epilogue is called for them."""
-    return choice.near if choice.pack_b == "padded" else GROUP
+    return choice.near if choice.slides else GROUP
 
 
 def _aligned(count: int) -> int:
@@ -316,18 +316,21 @@ def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
     if image is None:
         over = (panels - 1) * width + last - problem.n if panels else 0
         names = (
-            "wide", "origin", "pitch", "low", "span", "down", "across", "channel", "b_vector",
-            "tile_vector",
+            "wide", "origin", "pitch", "turns_of_rows", "turn", "apart", "low", "span", "down",
+            "across", "channel", "flat", "b_vector", "tile_vector",
         )  # fmt: skip
-        return {**dict.fromkeys(names, 0), "along": panels, "over": over}
-    size = SIZES[problem.b_dtype]
-    channel = image.channel(_block_panels(problem, choice), width, size)
+        return {**dict.fromkeys(names, 0), "along": panels, "over": over, "columns": problem.n}
+    block, size = _block_panels(problem, choice), SIZES[problem.b_dtype]
     along = image.along(width)
+    apart = image.plane(block, width, size) if image.flat else image.wide
     places, down = image.across // image.stacked, image.down // image.stacked
     return {
-        "wide": image.wide, "origin": image.origin, "pitch": image.pitch, "low": image.low,
-        "span": image.span, "down": image.down, "across": image.across, "channel": channel,
-        "along": along, "over": (along - 1) * width + last - image.across,
+        "wide": image.wide, "origin": image.origin, "pitch": image.pitch,
+        "turns_of_rows": image.turns, "turn": apart * image.phases, "apart": apart,
+        "low": image.low, "span": image.span, "down": image.down, "across": image.across,
+        "channel": image.channel(block, width, size), "along": along,
+        "over": (along - 1) * width + last - image.columns, "flat": int(image.flat),
+        "columns": image.columns if image.flat else problem.n,
         "b_vector": down * image.pitch * size, "tile_vector": places * size,
     }  # fmt: skip
 
@@ -359,7 +362,7 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     a = of_a.packed_steps if ready else of_a.steps
     b = of_b.packed_steps if before else of_b.steps
     b_step = b_j if dot else width * size if choice.pack_b else b_k
-    if choice.pack_b == "padded":
+    if choice.slides:
         b_step = SIZES["int32"]  # of the offsets
     return {
         "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,

@@ -11,11 +11,18 @@ rows one below the other count as one, and a panel has a vector for each: else t
 sums at a time. What the last panel of a row has behind its end is computed
 as well, and takes the place of the next row's first results until that row is computed.
 
-    void pad_image(source, window, row, rows, wide, origin, channel, copy)
+Where that would be much, the copy is *flat*: neighbouring rows of places see rows of the copy that
+are neighbours, for which image rows that are several apart lie in planes of their own, as do
+elements of a row; zeros at the end of a row are those at the beginning of the next one. Panels then
+go over the ends of rows, and what they compute there is left out when tiles go to the result.
+
+    void pad_image(source, window, row, rows, wide, origin, channel,
+                   turns, turn, pitch, apart, copy)
 
 copies `rows` image rows of each channel from number `row` on, which may be outside of the image: of
-each, `wide` elements of every phase, from element `origin` on, and `channel` bytes from channel to
-channel, the rest of which become zeros, too.
+each, `wide` elements of every phase, from element `origin` on, `apart` bytes from phase to phase.
+Rows take turns among `turns` planes, `turn` bytes from one to the next, with `pitch` bytes from row
+to row there; `channel` bytes from channel to channel, the rest of which become zeros, too.
 """
 
 from __future__ import annotations
@@ -52,6 +59,8 @@ class Padded(NamedTuple):
         down: image rows from one row of places to the next.
         rows, across: rows of places, and places in a row.
         stacked: how many rows of places count as one.
+        shared: zeros that a row's end has in common with the next row's beginning, if it is flat.
+        flat: whether panels go over the ends of rows.
     """
 
     channels: int
@@ -64,6 +73,8 @@ class Padded(NamedTuple):
     rows: int
     across: int
     stacked: int = 1
+    shared: int = 0
+    flat: bool = False
 
     def stack(self, rows: int) -> Padded:
         """The same with so many rows of places as one, into which the rows divide."""
@@ -75,22 +86,51 @@ class Padded(NamedTuple):
 
     @property
     def pitch(self) -> int:
-        """From image row to image row in the copy."""
-        return self.wide * self.phases
+        """From image row to image row in the copy, or in a plane of it."""
+        return self.wide - self.shared if self.flat else self.wide * self.phases
+
+    @property
+    def turns(self) -> int:
+        """Planes among which rows take turns."""
+        return self.down if self.flat else 1
+
+    @property
+    def columns(self) -> int:
+        """Places in a row, or all, with what is between rows."""
+        return (self.rows - 1) * self.pitch + self.across if self.flat else self.across
+
+    def panels(self, width: int) -> int:
+        """All panels."""
+        return self.along(width) * (1 if self.flat else self.rows)
 
     def along(self, width: int) -> int:
-        """Panels that a row of places has."""
-        return -(-self.across // width)
+        """Panels that a row of places has, or all do."""
+        return -(-self.columns // width)
+
+    def image_rows(self, panels: int, width: int) -> int:
+        """Rows that so many panels see at most."""
+        if self.flat:
+            places = (panels * width + 2 * self.pitch - 2) // self.pitch
+        else:
+            along = self.along(width)
+            places = (panels + 2 * along - 2) // along
+        return (min(self.rows, places) - 1) * self.down + self.span + 1
+
+    def plane(self, panels: int, width: int, size: int) -> int:
+        """Elements of a plane of a flat copy, with what a row may write behind its end."""
+        lines = -(-self.image_rows(panels, width) // self.turns)
+        return lines * self.pitch + self.shared + LINE // size
 
     def channel(self, panels: int, width: int, size: int) -> int:
         """Bytes from channel to channel where a unit has so many panels.
 
         An odd number of cache lines, so that channels do not meet in few cache sets.
         """
-        along = self.along(width)
-        places = min(self.rows, (panels + 2 * along - 2) // along)
-        rows = (places - 1) * self.down + self.span + 1
-        return (-(-rows * self.pitch * size // LINE) | 1) * LINE
+        if self.flat:
+            elements = self.plane(panels, width, size) * self.turns * self.phases
+        else:
+            elements = self.image_rows(panels, width) * self.pitch
+        return (-(-elements * size // LINE) | 1) * LINE
 
     def nbytes(self, panels: int, width: int, size: int) -> int:
         """Of the copy, with what tiles and copies may reach behind it."""
@@ -116,10 +156,22 @@ def padded_of(windows: Windows, k: int, dtype: str) -> Padded | None:
     left, right = _reach(arg.taps2, arg.spread2)
     origin = arg.start2 - left
     seen = left + right + (arg.places2 - 1) * arg.step2
+    wide = seen // arg.step2 + 1
     return Padded(
-        arg.channels, seen // arg.step2 + 1, arg.step2, origin, arg.start1 - up, up + down,
+        arg.channels, wide, arg.step2, origin, arg.start1 - up, up + down,
         arg.step1, arg.places1, arg.places2,
+        shared=min(_shared(wide, arg.step2, origin, arg.image2), wide - arg.places2),
     )  # fmt: skip
+
+
+def _shared(wide: int, phases: int, origin: int, image: int) -> int:
+    """Zeros that each phase of a row has both before and behind what it sees of the image."""
+    found = [0]
+    for first in range(origin, origin + phases):
+        before = -(min(first, 0) // phases) if first < 0 else 0
+        behind = wide - max(0, -((first - image) // phases))
+        found.append(min(before, behind))
+    return max(0, min(found[1:]))
 
 
 def _reach(taps: int, spread: int) -> tuple[int, int]:
@@ -147,8 +199,10 @@ class _Pad(PanelCode):
         self.wide_bytes = w.let("wide", f"mul i64 %wide, {self.to_size}")
         w.loop("channel", "0", self.arg.channels, "1", [], self._channel)
         w.do("ret void")
-        parameters = "ptr %source, ptr %window, i64 %row, i64 %rows, i64 %wide, i64 %origin"
-        head = f"define void @{self.name}({parameters}, i64 %channel, ptr %copy) nounwind {{\n"
+        names = "row", "rows", "wide", "origin", "channel", "turns", "turn", "pitch", "apart"
+        parameters = ", ".join(f"i64 %{name}" for name in names)
+        parameters = f"ptr %source, ptr %window, {parameters}, ptr %copy"
+        head = f"define void @{self.name}({parameters}) nounwind {{\n"
         body = "\n".join([*w.lines, "}", *w.declared.values()])
         return f"{head}entry:\n{body}\n"
 
@@ -165,15 +219,22 @@ class _Pad(PanelCode):
         to = self._at("%copy", self._times(c, "%channel"))
 
         def row(number: str, carried: Values) -> Values:
-            (to,) = carried
+            (end,) = carried
+            below = w.let("below", f"udiv i64 {number}, %turns")
+            plane = w.let("plane", f"urem i64 {number}, %turns")
+            line = self._at(to, self._times(below, "%pitch"))
+            line = self._at(line, self._times(plane, "%turn"))
             y = w.let("y", f"add i64 %row, {number}")
             inside = w.let("inside", f"icmp ult i64 {y}, {self.arg.image1}")
             seen = w.let("seen", f"select i1 {inside}, i64 {self.arg.image2}, i64 0")
             here = self._at(source, self._times(y, self.arg.stride1))
             for phase in range(self.phases):
-                self._phase(here, w.let("first", f"add i64 %origin, {phase}"), seen, to)
-                to = self._at(to, self.wide_bytes)
-            return [to]
+                place = self._at(line, self._times("%apart", str(phase))) if phase else line
+                self._phase(here, w.let("first", f"add i64 %origin, {phase}"), seen, place)
+                done = self._at(place, self.wide_bytes)
+                later = w.let("later", f"icmp ugt ptr {done}, {end}")
+                end = w.let("end", f"select i1 {later}, ptr {done}, ptr {end}")
+            return [end]
 
         (end,) = w.loop("row", "0", "%rows", "1", [("ptr", to)], row)
         done = [w.let("place", f"ptrtoint ptr {p} to i64") for p in (end, to)]
@@ -184,6 +245,34 @@ class _Pad(PanelCode):
 
     def _phase(self, source: str, first: str, seen: str, to: str) -> None:
         """Every so many elements from number `first` on, of which `seen` from 0 on are there."""
+        if self.masks:
+            self._by_masks(source, first, seen, to)
+        else:
+            self._in_parts(source, first, seen, to)
+
+    def _by_masks(self, source: str, first: str, seen: str, to: str) -> None:
+        """All of them alike: masks cost less than to tell ends from what is between."""
+        w, lanes = self.writer, self.lanes
+        ints = f"<{lanes} x i32>"
+        numbers = ", ".join(f"i32 {n}" for n in range(lanes))
+        end = w.splat("seen", "i32", w.let("seen", f"trunc i64 {seen} to i32"), lanes)
+
+        def some(i: str, _: Values) -> Values:
+            x = w.let("x", f"add i64 {first}, {self._times(i, str(self.phases))}")
+            parts = []
+            for part in range(self.phases):
+                place = w.let("x", f"add i64 {x}, {part * lanes}") if part else x
+                here = w.splat("x", "i32", w.let("x", f"trunc i64 {place} to i32"), lanes)
+                each = w.let("each", f"add {ints} {here}, <{numbers}>")
+                mask = w.let("inside", f"icmp ult {ints} {each}, {end}")
+                parts.append(self._load(self._numbered(source, place), lanes, mask))
+            self._store(to, i, parts[0] if self.phases == 1 else self._evens(parts), lanes)
+            return []
+
+        w.loop("some", "0", "%wide", str(lanes), [], some)
+
+    def _in_parts(self, source: str, first: str, seen: str, to: str) -> None:
+        """Zeros, what is there, and zeros."""
         w = self.writer
         before = self._until(first, "0")
         stop = self._until(first, seen)

@@ -77,7 +77,7 @@ class Choice(NamedTuple):
         pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
         pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
             copies its part of an image between zeros, where tiles of the kinds "sliding" and
-            "stacked" read it.
+            "stacked" read it; or `"flat"`: these slide over the ends of its rows.
         row_blocks, panel_blocks: into how many units of work rows and columns are divided.
         near: panels of columns that all rows of a unit go by before the next ones.
     """
@@ -88,6 +88,11 @@ class Choice(NamedTuple):
     row_blocks: int
     panel_blocks: int
     near: int
+
+    @property
+    def slides(self) -> bool:
+        """Whether tiles slide along a copy of an image."""
+        return self.pack_b in ("padded", "flat")
 
 
 class Variation(NamedTuple):
