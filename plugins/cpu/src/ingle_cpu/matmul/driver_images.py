@@ -180,8 +180,9 @@ class ImageCode(DriverCode):
             there = self.shift(to.place, self.times(self.minus(number, skipped), arg.size))
 
             def line(_: str, carried: Values) -> Values:
-                self._move(*carried, self.times(count, arg.size))
-                return [self.shift(carried[0], tile.row), self.shift(carried[1], to.row)]
+                here, there = carried
+                self._move(here, there, self.times(count, arg.size))
+                return [self.shift(here, tile.row), self.shift(there, to.row)]
 
             self.w.loop("line", "0", rows, "1", [("ptr", source), ("ptr", there)], line)
             return []
