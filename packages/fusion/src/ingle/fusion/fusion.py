@@ -16,7 +16,7 @@ from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
-from ingle.tensor.operation import Op, Operation, infer
+from ingle.tensor.operation import Op, infer
 
 from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
@@ -113,7 +113,10 @@ class Fusion:
     ) -> tuple[LazyHandle] | None:
         """An operation on few elements that runs as it comes, where all before it were read one by
         one: recording it would take longer. None where that does not go."""
-        if not streams.read or not _has_one_result_of_its_own(op.operation):
+        operation, traits = op.operation, op.operation.traits
+        own = traits.kind in AT_ONCE or traits.family == "gather"
+        several = len(operation.outputs) != 1 or operation.many_outputs
+        if not (streams.read and own) or several or operation.body:
             streams.alone = 0
             return None
         infer(op, inputs)
@@ -281,14 +284,6 @@ class Fusion:
 
 
 checking.add(Fusion)
-
-
-def _has_one_result_of_its_own(operation: Operation) -> bool:
-    """Whether one kernel makes one value, which is no view."""
-    traits = operation.traits
-    if operation.body or len(operation.outputs) != 1 or operation.many_outputs:
-        return False
-    return traits.kind in AT_ONCE or traits.family == "gather"
 
 
 def _taking(fusion: Fusion, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:
