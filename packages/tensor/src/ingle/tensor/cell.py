@@ -91,6 +91,12 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
             scope.writes[self] = value
 
     def __ingle_tensor__(self) -> Tensor:
+        # Each operation reads its cells by this: one that holds a tensor gets it without a detour.
+        if not self.differentiable:
+            scope = current_scope()
+            kept: Any = self._value if scope is None else scope.read(self)
+            if type(kept) is Tensor:
+                return Tensor(kept._handle)
         value = self.value
         if not isinstance(value, Tensor):
             raise OperandError(f"a cell that holds {value!r} is no tensor operand")
@@ -99,12 +105,12 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
     @property
     def shape(self) -> Shape:
         """The shape of the tensor that the cell holds."""
-        return self._held().shape
+        return self._kept().shape
 
     @property
     def dtype(self) -> DType:
         """The dtype of the tensor that the cell holds."""
-        return self._held().dtype
+        return self._kept().dtype
 
     @property
     def device(self) -> Device:
@@ -183,7 +189,12 @@ class Cell(NumberProtocol, CellOperators, Operators, Generic[T]):
         return str(value) if single else repr(self)
 
     def _held(self) -> Tensor:
-        value = self.raw
+        return _shown(self._kept())
+
+    def _kept(self) -> Tensor:
+        """The cell's own tensor, to look at; `_held` is for other hands."""
+        scope = current_scope()
+        value: Any = self._value if scope is None else scope.read(self)
         if not isinstance(value, Tensor):
             raise OperandError(f"a cell that holds {value!r} has no shape, dtype or device")
         return value

@@ -21,6 +21,7 @@ from .dtypes import (
     STORAGE_DTYPES,
     DType,
     default_float,
+    int64,
     promote_types,
     scalar_dtype,
 )
@@ -235,6 +236,14 @@ def handle_of(x: object, name: str, argument: str = "x") -> Handle:
     )
 
 
+def handles_of(name: str, argument: str, parts: Sequence[object]) -> list[Handle]:
+    """The handles of a list's tensors; errors say which of them is none."""
+    return [
+        x._handle if type(x) is _tensor_type else handle_of(x, name, f"{argument}[{i}]")  # type: ignore[attr-defined]
+        for i, x in enumerate(parts)
+    ]
+
+
 def is_sparse(x: object) -> bool:
     """Whether it is a sparse matrix of SciPy's, or of a library with the same protocol."""
     return hasattr(type(x), "toarray") and hasattr(type(x), "tocoo")
@@ -267,9 +276,10 @@ def call2(op: Op, x1: object, x2: object) -> Tensor:
             b = x2._handle  # type: ignore[attr-defined]
             if a.dtype is b.dtype:
                 return run2(op, a, b)
-        elif (
-            type(x2) is float or (type(x2) is int and x2.bit_length() < LARGEST_EXPONENT)
-        ) and a.dtype.is_inexact:
+        elif a.dtype.is_inexact:
+            if type(x2) is float or (type(x2) is int and x2.bit_length() < LARGEST_EXPONENT):
+                return run2(op, a, Scalar(x2, a.dtype))
+        elif a.dtype is int64 and type(x2) is int and x2.bit_length() < 64:
             return run2(op, a, Scalar(x2, a.dtype))
     elif type(x2) is _tensor_type and (
         type(x1) is float or (type(x1) is int and x1.bit_length() < LARGEST_EXPONENT)
@@ -354,6 +364,17 @@ def promote(
         Scalar(x, dtype) if h is None else cast_handle(h, dtype)  # type: ignore[arg-type]
         for h, (_, x) in zip(found, operands, strict=True)
     ]
+
+
+def promote_several(name: str, argument: str, parts: Sequence[object]) -> list[Handle | Scalar]:
+    """The tensors of a list as handles of one dtype, the promoted one."""
+    handles = handles_of(name, argument, parts)
+    dtype = handles[0].dtype
+    for h in handles:
+        if h.dtype is not dtype:
+            named = [(f"{argument}[{i}]", wrap(h)) for i, h in enumerate(handles)]
+            return promote(name, *named)
+    return handles  # type: ignore[return-value]
 
 
 def _ready(operands: Sequence[tuple[str, object]]) -> list[Handle | Scalar] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -233,13 +233,12 @@ class PlanCache:
             with nullcontext() if form.family is None else form.family.alone.measured():
                 return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
         rest = _those(numbers, varying)
-        # The list and the loop hold each handle here that nobody else holds.
-        donatable = [may_overwrite(None, None, h, held) for h in given]
         try:
             run_donating = getattr(executable, "run_donating", None)
             if run_donating is None:
                 begin = getattr(executable, "begin", executable) if donation.defers else executable
                 return begin(given, rest)
+            donatable = _donatable(given, executable.donors, held)  # type: ignore[attr-defined]
             outcome: list[Handle] = run_donating(given, rest, donatable, donation)
         except Exception as error:
             raise PlanError(error) from error
@@ -372,6 +371,16 @@ class PlanCache:
             else:
                 self._forms.move_to_end(key)
             return form
+
+
+def _donatable(given: Sequence[Handle], donors: Collection[int], held: int) -> list[bool]:
+    """Which inputs may be written over, of those that a plan could write over."""
+    found = [False] * len(given)
+    for place in donors:
+        value = given[place]
+        # The list and the variable hold each handle here that nobody else holds.
+        found[place] = may_overwrite(None, None, value, held)
+    return found
 
 
 def _those(numbers: Sequence[Any], varying: Sequence[bool]) -> list[Any]:

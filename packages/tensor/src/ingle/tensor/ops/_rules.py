@@ -131,6 +131,10 @@ def as_ints(value: object, name: str, argument: str) -> tuple[int, ...]:
 
 def as_shape(value: object, name: str, argument: str = "shape") -> Shape:
     """A shape: an integer or integers, none of them negative."""
+    if type(value) is tuple and len(value) == 1 and type(value[0]) is int:  # as norms are given it
+        size = value[0]
+        if 0 <= size <= LARGEST:
+            return value
     shape = as_ints(value, name, argument)
     if shape and min(shape) < 0:
         raise ShapeError(f"{name}: {argument} must not have a negative size, got {shape}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ...dtypes import (
     uint64,
 )
 from ...errors import ArgumentError, DTypeError, OperandError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Op, Operation, Traits
 from ...sample import Draw, Sample
 from ...static_values import SymbolicInt
 from .._guarding import guarded
@@ -64,6 +65,9 @@ def arange(
     ([2, 5], [0, 1, 2])
     """
     if stop is None:
+        plain = type(start) is int and type(step) is int and step == 1 and dtype is None
+        if plain and 0 <= start <= LARGEST:  # what masks and positions ask for
+            return _iota(0, 1, start, default_int(), device)
         start, stop = 0, start
     first, end, by = (
         _real("arange", v, n) for n, v in (("start", start), ("stop", stop), ("step", step))
@@ -274,4 +278,10 @@ def _iota(
     else:
         wide = float64
     by = int64 if wide is uint64 else wide
-    return create(IOTA.op(size=size, dtype=dtype), device, (Scalar(start, wide), Scalar(step, by)))
+    op = _op(size, dtype) if type(size) is int else IOTA.op(size=size, dtype=dtype)
+    return create(op, device, (Scalar(start, wide), Scalar(step, by)))
+
+
+@lru_cache(maxsize=1024)
+def _op(size: int, dtype: DType) -> Op:
+    return IOTA.op(size=size, dtype=dtype)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...contract import Aval
-from ...dispatch import TensorLike, handle_of, promote, run
+from ...dispatch import TensorLike, handle_of, handles_of, promote_several, run
 from ...errors import ArgumentError, OperandError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Op, Operation, Traits
 from ...sample import Draw, Sample
 from .._batching import concat_batch
 from .._guarding import guarded
@@ -40,8 +41,13 @@ def concat(arrays: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
     parts = listed("concat", arrays)
     if axis is None:
         parts, axis = [reshape(p, (-1,)) for p in parts], 0
-    handles = promote("concat", *((f"arrays[{i}]", p) for i, p in enumerate(parts)))
-    return run(CONCAT.op(axis=normalize_axis(axis, len(handles[0].shape), "concat")), handles)[0]
+    handles = promote_several("concat", "arrays", parts)
+    return run(_op(normalize_axis(axis, len(handles[0].shape), "concat")), handles)[0]
+
+
+@lru_cache(maxsize=64)
+def _op(axis: int) -> Op:
+    return CONCAT.op(axis=axis)
 
 
 def _concat_rule(*arrays: Aval, axis: int) -> Aval:
@@ -104,17 +110,18 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     >>> it.stack([it.asarray([1, 2]), it.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    parts = listed("stack", arrays)
-    shapes = [handle_of(p, "stack", f"arrays[{i}]").shape for i, p in enumerate(parts)]
-    if len(set(shapes)) > 1:
-        other = next(s for s in shapes if s != shapes[0])
-        raise ShapeError(
-            f"stack: all shapes must be equal, got {shapes[0]} and {other}; "
-            "use concat to join along an existing axis"
-        )
-    place = normalize_axis(axis, len(shapes[0]) + 1, "stack")
-    shape = (*shapes[0][:place], 1, *shapes[0][place:])
-    return concat([reshape(p, shape) for p in parts], axis=place)
+    handles = handles_of("stack", "arrays", listed("stack", arrays))
+    first = handles[0].shape
+    for h in handles:
+        if h.shape != first:
+            raise ShapeError(
+                f"stack: all shapes must be equal, got {first} and {h.shape}; "
+                "use concat to join along an existing axis"
+            )
+    place = normalize_axis(axis, len(first) + 1, "stack")
+    shape = (*first[:place], 1, *first[place:])
+    rows = [reshaped(h, shape) for h in handles]
+    return run(_op(place), promote_several("stack", "arrays", rows))[0]
 
 
 def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -130,7 +137,12 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """
     handle = handle_of(x, "unstack")
     place = normalize_axis(axis, len(handle.shape), "unstack")
-    return run(UNSTACK.op(axis=place), (handle,))
+    return run(_unstack_op(place), (handle,))
+
+
+@lru_cache(maxsize=64)
+def _unstack_op(axis: int) -> Op:
+    return UNSTACK.op(axis=axis)
 
 
 def _unstack_rule(x: Aval, *, axis: int) -> tuple[Aval, ...]:

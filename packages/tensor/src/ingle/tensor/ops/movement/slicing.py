@@ -118,7 +118,13 @@ def slice_update(
     a, b = handle_of(x, "slice_update"), handle_of(y, "slice_update", "y")
     stride = _steps("slice_update", steps, a.shape)
     first = _starts("slice_update", starts, a.shape, b.shape, stride)
-    return run(SLICE_UPDATE.op(steps=stride), (a, b, *first))[0]
+    op = _update_op(len(stride)) if steps is None else SLICE_UPDATE.op(steps=stride)
+    return run(op, (a, b, *first))[0]
+
+
+@lru_cache(maxsize=64)
+def _update_op(axes: int) -> Op:
+    return SLICE_UPDATE.op(steps=(1,) * axes)
 
 
 def _update_rule(x: Aval, y: Aval, *starts: Aval, steps: Shape) -> Aval:
@@ -220,6 +226,9 @@ def _starts(
         )
     found: list[Handle | Scalar] = []
     for axis, start in enumerate(starts):
+        if type(start) is int and 0 <= start <= shape[axis] - sizes[axis] and steps[axis] == 1:
+            found.append(_scalar(start))
+            continue
         if hasattr(start, "_handle") or hasattr(type(start), "__ingle_tensor__"):
             found.append(_dynamic_start(name, axis, start))
             continue

@@ -176,10 +176,11 @@ def scaled_dot_product_attention(
     operands = _operands(query, key, value, attn_mask, scale)
     if not 0 <= dropout_p <= 1:
         raise ArgumentError(f"{_NAME}: dropout_p must be a probability in [0, 1], got {dropout_p}")
+    op = _CAUSAL if is_causal else _WHOLE
     if dropout_p:
-        infer(ATTENTION.op(causal=is_causal), operands)
+        infer(op, operands)
         return _dropped(operands, dropout_p, is_causal, generator)
-    return run(ATTENTION.op(causal=is_causal), operands)[0]
+    return run(op, operands)[0]
 
 
 def _dropped(
@@ -286,6 +287,7 @@ ATTENTION = Operation(
     samples=_grouped_samples,
     reference=_reference,
 )
+_WHOLE, _CAUSAL = ATTENTION.op(causal=False), ATTENTION.op(causal=True)
 
 
 def _with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
@@ -380,11 +382,12 @@ def _operands(
     query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
     scale: float | None,
 ) -> list[Handle | Scalar]:  # fmt: skip
-    for argument, x in (("query", query), ("key", key), ("value", value)):
+    named = ("query", query), ("key", key), ("value", value)
+    for argument, x in named:
         shape = handle_of(x, _NAME, argument).shape
         if len(shape) < 2:
             raise ShapeError(f"{_NAME}: {argument} needs at least 2 axes, got shape {shape}")
-    handles = promote(_NAME, ("query", query), ("key", key), ("value", value))
+    handles = promote(_NAME, *named)
     dtype = handles[0].dtype
     mask: Handle | Scalar = Scalar(True, bool_)
     if attn_mask is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of, promote, run, run2, wrap
-from ...dtypes import int64
+from ...dtypes import DType, int64
 from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -210,25 +210,28 @@ def promote_present(
             one that has to be given.
     """
     # A cell is read once: each reading is a value of its own to gradients.
-    found: list[Handle | None] = []
-    names: list[str] = []
-    present: list[Handle] = []
+    found: list[Handle | float] = []
+    dtype: DType | None = None
+    alike = True
     for argument, x, number in operands:
-        handle = None if x is None and number is not None else handle_of(x, name, argument)
+        if x is None and number is not None:
+            found.append(number)
+            continue
+        handle = handle_of(x, name, argument)
         found.append(handle)
-        if handle is not None:
-            names.append(argument)
-            present.append(handle)
-    dtype = present[0].dtype
-    handles: list[Handle | Scalar | None] = [*found]
-    for h in present:
-        if h.dtype is not dtype:
-            rest = promote(name, *zip(names, map(wrap, present), strict=True))
-            dtype = rest[0].dtype
-            made = iter(rest)
-            handles = [None if h is None else next(made) for h in found]
-            break
-    for place, (_, _, number) in enumerate(operands):
-        if handles[place] is None:
-            handles[place] = Scalar(number, dtype)  # type: ignore[arg-type]
-    return handles  # type: ignore[return-value]
+        if dtype is None:
+            dtype = handle.dtype
+        elif handle.dtype is not dtype:
+            alike = False
+    assert dtype is not None, "one of them has to be given"
+    handles: list[Handle | Scalar | float] = [*found]
+    if not alike:
+        present = [
+            (argument, wrap(h))
+            for (argument, _, _), h in zip(operands, found, strict=True)
+            if isinstance(h, Handle)
+        ]
+        made = iter(promote(name, *present))
+        handles = [next(made) if isinstance(h, Handle) else h for h in found]
+        dtype = next(h.dtype for h in handles if not isinstance(h, float))
+    return [Scalar(h, dtype) if type(h) is float else h for h in handles]  # type: ignore[misc]

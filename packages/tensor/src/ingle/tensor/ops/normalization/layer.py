@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, run
 from ...dtypes import DType, float32
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...operation import Operation, Traits
+from ...operation import Op, Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import as_shape, widened
@@ -229,7 +230,12 @@ def _layer(
                 f"layer_norm: {argument} must have normalized_shape={shape}, got shape "
                 f"{operands[place].shape}"
             )
-    return run(operation.op(axes=len(shape), eps=checked_eps("layer_norm", eps)), operands)
+    return run(_layer_op(operation, len(shape), checked_eps("layer_norm", eps)), operands)
+
+
+@lru_cache(maxsize=1024)
+def _layer_op(operation: Operation, axes: int, eps: float) -> Op:
+    return operation.op(axes=axes, eps=eps)
 
 
 def _last(ndim: int, axes: int) -> Axes:
