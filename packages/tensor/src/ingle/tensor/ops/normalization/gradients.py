@@ -17,7 +17,7 @@ from ...sample import Draw, Sample
 from .._rules import as_int, as_number, widened
 from ..elementwise.cast import astype
 from ..elementwise.powers import rsqrt
-from ..movement.shapes import reshape
+from ..movement.shapes import broadcast_to, reshape
 from ..reductions.basic import sum
 
 if TYPE_CHECKING:
@@ -217,14 +217,37 @@ def _group_rule(
 def _group_body(
     g: Tensor, x: Tensor, weight: Tensor | float, mean: Tensor, rstd: Tensor, *, groups: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
-    rows = (x.shape[0], groups, math.prod(x.shape[1:]) // groups if groups else 0)
-    mean, rstd = (reshape(s, (*rows[:2], 1)) for s in (mean, rstd))
-    hat, flow = (reshape(widened(x), rows) - mean) * rstd, widened(g)
-    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
-    by_x = reshape(_by_x(reshape(scaled, rows), hat, rstd, (2,)), x.shape)
-    by_weight = sum(flow * reshape(hat, x.shape), axis=others)
-    return _as(x.dtype, by_x, by_weight, sum(flow, axis=others))
+    rows = x.shape[0], groups, x.shape[1] // groups if groups else 0
+    one = (*x.shape[:2], *(1,) * (x.ndim - 2))
+    hat, flow = normalized_groups(x, mean, rstd), widened(g)
+    # The sums of each channel serve all three: groups and batches only add them up.
+    places = tuple(range(2, x.ndim))
+    along, level = (sum(v, axis=places) if places else v for v in (flow * hat, flow))
+    by_weight, by_bias = sum(along, axis=0), sum(level, axis=0)
+    if not isinstance(weight, float):
+        scale = widened(weight)
+        along, level, flow = along * scale, level * scale, flow * reshape(scale, one[1:])
+    count = max(1, math.prod(x.shape[1:]) // groups if groups else 0)
+    along, level = (
+        reshape(each_channel(sum(reshape(s, rows), axis=2) / count, x.shape), one)
+        for s in (along, level)
+    )
+    by_x = (flow - level - hat * along) * reshape(each_channel(rstd, x.shape), one)
+    return _as(x.dtype, by_x, by_weight, by_bias)
+
+
+def each_channel(statistic: Tensor, shape: Shape) -> Tensor:
+    """What groups (batch, groups) have of images of a shape, for each channel."""
+    batch, groups = statistic.shape
+    rows = batch, groups, shape[1] // groups if groups else 0
+    return reshape(broadcast_to(reshape(statistic, (batch, groups, 1)), rows), shape[:2])
+
+
+def normalized_groups(x: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+    """x with mean 0 and variance 1 in each group, whose statistics (batch, groups) are known."""
+    one = (*x.shape[:2], *(1,) * (x.ndim - 2))
+    mean, rstd = (reshape(each_channel(s, x.shape), one) for s in (mean, rstd))
+    return (widened(x) - mean) * rstd
 
 
 def _group_samples(draw: Draw) -> Iterator[Sample]:

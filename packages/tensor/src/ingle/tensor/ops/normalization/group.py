@@ -19,7 +19,7 @@ from ..elementwise.cast import astype
 from ..elementwise.powers import square
 from ..movement.shapes import broadcast_to, reshape
 from .batch import batch_norm
-from .gradients import group_norm_gradient
+from .gradients import group_norm_gradient, normalized_groups
 from .layer import (
     TRAITS,
     affine,
@@ -48,12 +48,15 @@ def _training(
 ) -> tuple[Tensor, Tensor, Tensor]:
     each = math.prod(x.shape[1:]) // groups if groups else 0
     rows = reshape(widened(x), (x.shape[0], groups, each))
-    hat, mean, rstd = layer_norm_training(rows, each, eps=eps)
+    _, mean, rstd = layer_norm_training(rows, each, eps=eps)
+    # Anew from x by channels, as scale and shift are, instead of what rows of groups would keep:
+    # one value of the size of x less to write and to read.
+    hat = normalized_groups(x, *(reshape(s, rows.shape[:2]) for s in (mean, rstd)))
     scale, shift = (
         v if isinstance(v, float) else reshape(v, (*v.shape, *(1,) * (x.ndim - 2)))
         for v in (weight, bias)
     )
-    out = astype(affine(reshape(hat, x.shape), scale, shift), x.dtype)
+    out = astype(affine(hat, scale, shift), x.dtype)
     return out, reshape(mean, rows.shape[:2]), reshape(rstd, rows.shape[:2])
 
 
