@@ -65,8 +65,9 @@ def arange(
     ([2, 5], [0, 1, 2])
     """
     if stop is None:
-        plain = type(start) is int and type(step) is int and step == 1 and dtype is None
-        if plain and 0 <= start <= LARGEST:  # what masks and positions ask for
+        # What masks and positions ask for.
+        by_one = dtype is None and type(step) is int and step == 1
+        if by_one and type(start) is int and 0 <= start <= LARGEST:
             return _iota(0, 1, start, default_int(), device)
         start, stop = 0, start
     first, end, by = (
