@@ -11,6 +11,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.compiled.fast_call_many import MANY
+from ingle.fusion.runtime import plan_cache
 from ingle.fusion.runtime.graph_plans import GraphPlans
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.tensor.cell import Cell
@@ -84,6 +85,19 @@ def test_streams_write_over_what_nobody_holds(runs, by, unneeded):
         elif isinstance(holder, it.Tensor):
             assert (np.asarray(holder) == turn).all()
     assert runs
+
+
+def test_only_what_a_plan_could_write_over_is_looked_at(monkeypatch):
+    """A step reads hundreds of weights, and counting the holders of each takes longer than its
+    kernels."""
+    asked, ask = [], plan_cache.may_overwrite
+    monkeypatch.setattr(plan_cache, "may_overwrite", lambda *x: asked.append(1) or ask(*x))
+    weights = [fresh(n) for n in range(6)]
+    for _ in range(4):
+        asked.clear()
+        total = it.sum(it.stack([w * 2 for w in weights]))
+        assert float(total) == 2 * LENGTH * sum(range(6))
+    assert not asked
 
 
 @counted

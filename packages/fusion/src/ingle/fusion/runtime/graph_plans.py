@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 from weakref import finalize
@@ -153,6 +153,10 @@ class GraphPlans:
         """Which inputs some plan can write over."""
         found = {n for plan in self._plans for n in plan.donors.values()}
         return frozenset(found).union(*[other.donors for other in self._others.values()])
+
+    def overwritable(self, count: int) -> Collection[int]:
+        """Which of so many inputs a run could write over: any, while there is no plan."""
+        return self.donors if self._plans or self._others else range(count)
 
     def ordered(self, given: Sequence[Handle]) -> list[Ordered]:
         """Inputs as kernels read them."""

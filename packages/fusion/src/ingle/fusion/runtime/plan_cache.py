@@ -238,7 +238,8 @@ class PlanCache:
             if run_donating is None:
                 begin = getattr(executable, "begin", executable) if donation.defers else executable
                 return begin(given, rest)
-            donatable = _donatable(given, executable.donors, held)  # type: ignore[attr-defined]
+            places = executable.overwritable(len(given))  # type: ignore[attr-defined]
+            donatable = _donatable(given, places, held)
             outcome: list[Handle] = run_donating(given, rest, donatable, donation)
         except Exception as error:
             raise PlanError(error) from error
@@ -373,10 +374,10 @@ class PlanCache:
             return form
 
 
-def _donatable(given: Sequence[Handle], donors: Collection[int], held: int) -> list[bool]:
+def _donatable(given: Sequence[Handle], places: Collection[int], held: int) -> list[bool]:
     """Which inputs may be written over, of those that a plan could write over."""
     found = [False] * len(given)
-    for place in donors:
+    for place in places:
         value = given[place]
         # The list and the variable hold each handle here that nobody else holds.
         found[place] = may_overwrite(None, None, value, held)
