@@ -261,6 +261,35 @@ def test_scatters_that_reduce_train_in_kernels_alone():
     agree(step, u, i)
 
 
+SAME_PLACE = {
+    "full": lambda: it.full((3,), 2, dtype="int64"),
+    "from behind": lambda: it.full((3,), -2, dtype="int32"),
+    "broadcast": lambda: it.broadcast_to(it.asarray(4), (3,)),
+    "part": lambda: it.zeros((2, 6), dtype="int64")[1, ::2],
+}
+
+
+@pytest.mark.parametrize("place", SAME_PLACE.values(), ids=SAME_PLACE)
+def test_scatters_into_one_place_that_is_made_on_the_way(place):
+    """Its indices are one number, which nobody had in memory for the kernel."""
+    x, u = drawn((6, 9)), drawn((3, 9), seed=1)
+    agree(lambda x, u: it.scatter_add(x, place(), u), x, u)
+    agree(lambda x: it.scatter_add(x, place(), it.ones((3, 9))), x)
+    agree(lambda x, u: it.scatter_set(x, place()[:1], u[:1]), x, u)
+    agree(lambda x, u: reducing("amax", True)(x, place(), u), x, u)
+
+
+def test_an_embedding_of_one_token_for_all_trains_in_kernels_alone():
+    """As the first step of a decoder does."""
+
+    def step(table):
+        table = table.require_grad()
+        first = it.embedding(it.ones((3,), dtype="int64"), table)
+        return (first * first).sum().backward()[table]
+
+    agree(step, drawn((6, 4)))
+
+
 def test_scatter_of_bools_and_of_small_indices():
     x, u = drawn((6, 9), "bool"), drawn((3, 9), "bool", 1)
     for kind in ("int8", "uint8", "int16", "uint64"):

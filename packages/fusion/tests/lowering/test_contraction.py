@@ -76,3 +76,22 @@ def test_an_axis_of_products_is_walked_as_several(answers, repeated):
         got = compile(lambda x, y, c: it.reshape(it.matmul(x, y), (2, 3, 4, 7)) + c)(x, y, c)
         np.testing.assert_array_equal(np.asarray(got), plain + np.asarray(c))
     assert answers == [2]
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 5, 6)])
+def test_what_is_one_number_may_lie_in_memory_and_in_an_epilogue(answers, shape):
+    """As the cotangent of a sum does that a backward pass multiplies by and has a factor of."""
+    x, y = (numbers(*shape) for _ in range(2))
+
+    def step(x, y):
+        ones = it.full(shape, 0.5, dtype=it.float32)
+        result = (x @ y.mT) @ y
+        return result * ones, ones, ones @ y.mT
+
+    with it.device("numpy"):
+        want = [r.numpy() for r in step(it.asarray(x), it.asarray(y))]
+    with it.device("cpu"):
+        found = compile(step)(it.asarray(x), it.asarray(y))
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-5)
+    assert 3 in answers, "the number's tensor and the product of both are with the matrix product"

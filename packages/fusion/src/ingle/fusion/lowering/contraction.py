@@ -15,7 +15,7 @@ from ..ir.graph import Graph, Node
 from ..ir.merge_axes import merged
 from ..ir.regions import PRODUCTS
 from ..ir.split_axes import runs, strides_within
-from ..ir.views import View, Views, strides_of
+from ..ir.views import View, Views, is_full, strides_of
 from ..kernel.code import Code, CodeBuilder
 from .group_code import GroupCode
 from .operands import NOWHERE, Argument, argument_along
@@ -236,6 +236,18 @@ class ContractionBuilder(GroupCode):
         dtype = self._aval(value).dtype
         wide = "float32" if dtype.itemsize == 2 else dtype.name
         return builder.narrow(builder.append("result", wide, (), (0, 0)), dtype.name)
+
+    def _leading(self, builder: CodeBuilder, position: int) -> list[int]:
+        node = self._graph.nodes[position]
+        if node.op.operation.traits.kind not in ("creation", "random"):
+            return []
+        if is_full(node):  # whose elements are one number, wherever they lie
+            return [builder.constant(0, "int64")]
+        (value,) = node.results
+        shape = self._aval(value).shape
+        places = self._group.coordinates[value]
+        own = View(value, shape, strides_of(shape))
+        return [self._place(builder, argument_along(own, places, len(self._group.space)))]
 
     def _operand(self, user: int, view: View, number: int) -> Argument:
         places = self._group.coordinates[self._graph.nodes[user].results[0]]

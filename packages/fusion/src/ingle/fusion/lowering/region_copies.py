@@ -97,16 +97,17 @@ def _place(
 def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, int]) -> list[int]:
     """What an operation on pieces takes that cannot be computed in its kernels.
 
-    Elements that are all one number can, where the kernel iterates over all of them.
+    Elements that are all one number can, where the kernel iterates over all of them. Indices of a
+    scatter say where its rows begin, which a kernel reads.
     """
     node = graph.nodes[position]
     roots = [views.of(a).root for a in node.args]
-    placed, folds = node.op.operation.traits.access == "slice", is_fold(node.op)
+    access, folds = node.op.operation.traits.access, is_fold(node.op)
+    read = 0 if access == "slice" else 1 if access == "scatter" else None
     return [
         root
         for number, root in enumerate(roots)
-        if root in inline
-        and (folds or (placed and not number) or not is_full(graph.nodes[inline[root]]))
+        if root in inline and (folds or number == read or not is_full(graph.nodes[inline[root]]))
     ]
 
 
