@@ -133,7 +133,14 @@ class _Source:
         raise MemoryError(f"the far process has {self._nbytes} bytes")
 
     def free(self, memory: Any) -> None:
-        self._free.append((memory.address, memory.nbytes))
+        """Gives a range back; those that touch are one, or large values would find no room."""
+        merged: list[tuple[int, int]] = []
+        for address, size in sorted([*self._free, (memory.address, memory.nbytes)]):
+            if merged and sum(merged[-1]) == address:
+                address, size = merged[-1][0], merged.pop()[1] + size
+            if size:
+                merged.append((address, size))
+        self._free = merged
 
 
 class Far(KernelBackend):
