@@ -1,6 +1,8 @@
 """Blocks against `contextlib`'s managers: what they set, take back, commit and refuse."""
 
 import contextlib
+import os
+import subprocess
 import sys
 from contextvars import ContextVar
 
@@ -116,3 +118,57 @@ def test_a_transaction_of_a_generator_lands_whoever_goes_on_with_it():
         assert sys.exc_info()[0] is ZeroDivisionError
         next(running, None)
     assert cell.value == 1
+
+
+FINALIZERS = """
+import gc, sys
+from contextvars import ContextVar
+import ingle.tensor as it
+from ingle.tensor.blocks import call_holding, holding
+
+variables = [ContextVar(f"v{i}", default=None) for i in range(400)]
+for variable in variables:
+    variable.set([variable])
+
+class Dying:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        if alive:
+            Dying()
+            for variable in variables[:200]:
+                with holding(variable, [0]):
+                    pass
+
+def inside(way, variable):
+    if way == "held":
+        with holding(variable, [1]):
+            assert variable.get() == [1]
+    elif way == "called":
+        assert call_holding(variable, [1], variable.get) == [1]
+    else:
+        with it.transaction():
+            pass
+
+alive = [True]
+grown = []
+gc.set_threshold(20, 2, 2)
+Dying()
+for turn in range(4000):
+    grown.append([turn])  # the collector counts what stays
+    variable = variables[turn % 400]
+    inside(sys.argv[1], variable)
+    assert variable.get() == [variable], variable
+alive.clear()
+print("well")
+"""
+
+
+@pytest.mark.parametrize("way", ["held", "called", "transaction"])
+def test_a_finalizer_may_set_variables_while_one_is_set(way):
+    """The collector runs in the middle of `ContextVar.set` up to Python 3.11."""
+    command = [sys.executable, "-X", "faulthandler", "-c", FINALIZERS, way]
+    memory = {**os.environ, "PYTHONMALLOC": "debug"}  # what is free holds no old content
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=memory)
+    assert done.stdout == "well\n", done.stderr

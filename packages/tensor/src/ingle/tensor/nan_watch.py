@@ -91,11 +91,8 @@ class Watch:
         if op.operation.body is None or not _carries_programs(op):
             return
         device = next(x.backend for x in inputs if isinstance(x, Handle)).device
-        token = _current.set(self)
-        try:
+        with holding(_current, self):
             dispatch.execute_body(op, inputs, device)
-        finally:
-            _current.reset(token)
 
     def _bad(self, x: Handle | Scalar) -> int:
         values = _values(x)

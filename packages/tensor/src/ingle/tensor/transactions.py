@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -147,11 +147,18 @@ def transaction(
     scope = Scope(current_scope(), replay)
     if scope.outside is None:
         scope.outside = newcomers()
+    held: list[Context] = []
     try:
+        held.append(copy_context())  # see `blocks`
         _scope.set(scope)
+        held.clear()
         yield scope
     finally:
-        _scope.set(before)
+        try:
+            held.append(copy_context())
+        finally:
+            _scope.set(before)
+            held.clear()
     # Passed on whole: the scope knows old values, and if nobody else does, their memory may be
     # written over.
     ended = [scope]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
+from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
@@ -220,12 +221,11 @@ class SingleOperations:
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
             handles = [x for x in inputs if isinstance(x, Handle)]
             values = [x.value for x in inputs if type(x) is Scalar]
-            token = maker.set(op.operation.name) if large else None
-            try:
+            if large:
+                name = op.operation.name
+                outputs = call_holding(maker, name, executable, handles, values)
+            else:
                 outputs = executable(handles, values)
-            finally:
-                if token is not None:
-                    maker.reset(token)
             self._forms[form] = count + 1, executable.products
             waiting, unknown[:] = unknown[:], ()
             for each in waiting:
