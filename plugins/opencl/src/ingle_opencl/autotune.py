@@ -65,8 +65,8 @@ def candidates(
         processors: compute units of the device.
         shared: tiles that its local memory has room for.
 
-    >>> candidates("float32", 512)[:2]
-    (Tile(rows=12, vectors=2, lanes=16), Tile(rows=8, vectors=2, lanes=16))
+    >>> [tile[:3] for tile in candidates("float32", 512)[:2]]
+    [(12, 2, 16), (8, 2, 16)]
     """
     guess = tile_for(dtype, bits, sizes, processors)
     if guess.lanes > 4:  # a processor: registers as long as its own
