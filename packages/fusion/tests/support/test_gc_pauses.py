@@ -85,6 +85,24 @@ def test_what_the_program_froze_stays_frozen() -> None:
     assert gc.get_freeze_count() > 0
 
 
+@pytest.mark.usefixtures("thawed")
+def test_what_is_frozen_is_counted_once_between_two_collections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To count it takes as long as there is much of it."""
+    counted: list[int] = []
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or count())
+    monkeypatch.setattr(gc_pauses, "_unseen", [0, 0])
+    gc.collect()
+    gc.freeze()
+    kept = []
+    for _ in range(4):
+        with uncollected():
+            kept.append([Link() for _ in range(2_000)])
+    assert len(counted) == 1
+
+
 def test_the_collector_goes_on_after_recordings() -> None:
     seen: list[bool] = []
 

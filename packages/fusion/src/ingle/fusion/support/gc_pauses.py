@@ -64,8 +64,11 @@ def _grow_old() -> None:
     collections = gc.get_stats()[2]["collections"]
     if collections != _unseen[0]:
         _unseen[:] = collections, 0
-    if _unseen[1] + count > MOST_UNSEEN or gc.get_freeze_count():
-        return  # what the program has frozen would be thawed with them
+    if _unseen[1] + count > MOST_UNSEEN:
+        return
+    if gc.get_freeze_count():  # What the program has frozen would be thawed with them.
+        _unseen[1] = MOST_UNSEEN  # to count it takes as long as there is much of it
+        return
     _unseen[1] += count
     # In one call of C code: Ctrl-C between the two would leave everything frozen.
     deque(map(_call, (gc.freeze, gc.unfreeze)), maxlen=0)
