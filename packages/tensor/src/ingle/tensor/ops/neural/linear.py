@@ -224,7 +224,7 @@ def promote_present(
         elif handle.dtype is not dtype:
             alike = False
     assert dtype is not None, "one of them has to be given"
-    handles: list[Handle | Scalar | float] = [*found]
+    handles: list[Any] = found
     if not alike:
         present = [
             (argument, wrap(h))
@@ -234,4 +234,7 @@ def promote_present(
         made = iter(promote(name, *present))
         handles = [next(made) if isinstance(h, Handle) else h for h in found]
         dtype = next(h.dtype for h in handles if not isinstance(h, float))
-    return [Scalar(h, dtype) if type(h) is float else h for h in handles]  # type: ignore[misc]
+    for place, h in enumerate(handles):  # a comprehension would be one more call
+        if type(h) is float:
+            handles[place] = Scalar(h, dtype)
+    return handles
