@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Generator
 
@@ -16,6 +17,7 @@ import ingle.tensor as it
 from ingle.fusion import CompileError, compile
 from ingle.fusion.support import gc_pauses
 from ingle.fusion.support.gc_pauses import uncollected
+from ingle.fusion.support.share_of_time import ShareOfTime
 
 
 def full_collections() -> int:
@@ -23,8 +25,9 @@ def full_collections() -> int:
 
 
 @pytest.fixture
-def thawed() -> Generator[None, None, None]:
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
     """As in a program that freezes nothing; the tests' own collection has."""
+    monkeypatch.setattr(gc_pauses, "_counting", ShareOfTime(1.0))
     gc.unfreeze()
     yield
     gc.freeze()
@@ -86,18 +89,20 @@ def test_what_the_program_froze_stays_frozen() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_what_is_frozen_is_counted_once_between_two_collections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """To count it takes as long as there is much of it."""
+def test_what_is_frozen_is_seldom_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long as there is much of it."""
     counted: list[int] = []
-    count = gc.get_freeze_count
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or count())
-    monkeypatch.setattr(gc_pauses, "_unseen", [0, 0])
-    gc.collect()
-    gc.freeze()
+
+    def count() -> int:
+        counted.append(1)
+        time.sleep(0.1)
+        return 1
+
+    monkeypatch.setattr(gc, "get_freeze_count", count)
+    monkeypatch.setattr(gc_pauses, "_counting", ShareOfTime(0.01))
     kept = []
     for _ in range(4):
+        gc.collect()
         with uncollected():
             kept.append([Link() for _ in range(2_000)])
     assert len(counted) == 1
@@ -153,6 +158,7 @@ def test_a_forked_child_collects_again() -> None:
     program = """
 import gc, os, threading
 from ingle.fusion.support.gc_pauses import uncollected
+from ingle.fusion.support.share_of_time import ShareOfTime
 begun, done = threading.Event(), threading.Event()
 def other():
     with uncollected():

@@ -18,6 +18,8 @@ from typing import Any
 
 from ingle.tensor.blocks import block
 
+from .share_of_time import ShareOfTime
+
 MOST_UNSEEN = 1 << 18
 """Objects that may grow old uncounted between two times that the collector goes through all."""
 
@@ -25,6 +27,8 @@ _pausing: dict[int, bool] = {}
 """Threads inside, with whether each has stopped the collector."""
 _unseen = [0, 0]
 """How often the collector had gone through everything, and how many are uncounted since then."""
+_counting = ShareOfTime(0.01)
+"""To count what is frozen takes as long as there is much of it."""
 _call = methodcaller("__call__")
 
 
@@ -64,11 +68,12 @@ def _grow_old() -> None:
     collections = gc.get_stats()[2]["collections"]
     if collections != _unseen[0]:
         _unseen[:] = collections, 0
-    if _unseen[1] + count > MOST_UNSEEN:
+    if _unseen[1] + count > MOST_UNSEEN or not _counting.is_due:
         return
-    if gc.get_freeze_count():  # What the program has frozen would be thawed with them.
-        _unseen[1] = MOST_UNSEEN  # to count it takes as long as there is much of it
-        return
+    with _counting.taken():
+        frozen = gc.get_freeze_count()
+    if frozen:
+        return  # what the program has frozen would be thawed with them
     _unseen[1] += count
     # In one call of C code: Ctrl-C between the two would leave everything frozen.
     deque(map(_call, (gc.freeze, gc.unfreeze)), maxlen=0)
