@@ -76,7 +76,8 @@ def _shares(draw: Draw) -> Iterator[Sample]:
 
 
 def _quantile(x: Any, q: Any, interpolation: Any = "linear", **options: Any) -> Any:
-    return np.nanquantile(x, q, method=interpolation, **options)
+    find = np.nanquantile if np.size(x) else np.quantile  # of nothing the first one forgets q
+    return find(x, q, method=interpolation, **options)
 
 
 Checked(ops.nanquantile, samples=_shares, reference=_quantile)

@@ -114,7 +114,7 @@ def _training_reference(
     from scipy.special import logsumexp as oracle
 
     scores = np.einsum("...le,...se->...ls", query, key)
-    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores * ((query.shape[-1] or 1) ** -0.5 if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == np.bool_:
         scores = np.where(attn_mask, scores, -np.inf)
     elif attn_mask is not None:
@@ -350,7 +350,7 @@ def _gradient_reference(
     g: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = (query.shape[-1] or 1) ** -0.5 if scale is None else scale
     scores = np.einsum("...le,...se->...ls", query, key) * factor
     seen = np.True_ if attn_mask is None else attn_mask
     seen = seen & (np.tri(*scores.shape[-2:]) > 0) if is_causal else seen

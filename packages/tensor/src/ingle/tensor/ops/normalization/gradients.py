@@ -263,7 +263,7 @@ def _group_samples(draw: Draw) -> Iterator[Sample]:
 
 
 def _group_reference(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int) -> Any:
-    each, one = x.shape[1] // groups, (-1, *(1,) * (x.ndim - 2))
+    each, one = x.shape[1] // max(groups, 1), (-1, *(1,) * (x.ndim - 2))
     scaled = g * np.reshape(np.broadcast_to(weight, x.shape[1:2]), one)
     by_x, hats = np.empty(x.shape), np.empty(x.shape)
     for i, k in np.ndindex(mean.shape):
@@ -341,4 +341,5 @@ def _by_x(g: Tensor, hat: Tensor, rstd: Tensor, axes: Axes) -> Tensor:
 
 def _pulled(flow: Any, hat: Any, rstd: Any) -> Any:
     """A cotangent times the Jacobian of normalisation, a projection."""
-    return rstd * (np.eye(hat.size) - 1 / hat.size - np.outer(hat, hat) / hat.size) @ flow
+    count = max(hat.size, 1)
+    return rstd * (np.eye(hat.size) - 1 / count - np.outer(hat, hat) / count) @ flow

@@ -94,6 +94,8 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 def _reference(
     x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
+    if not x.size:
+        return np.zeros(x.shape)
     each = x.shape[1] // num_groups
     parts = []
     for start in range(0, x.shape[1], each):
@@ -109,7 +111,7 @@ def _reference(
 def _training_reference(
     x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    count = math.prod(x.shape[1:]) // num_groups
+    count = math.prod(x.shape[1:]) // num_groups if num_groups else 0
     rows = x.reshape(x.shape[0], num_groups, count)
     mean = rows.sum(axis=2) / max(1, count)  # of nothing it is 0 here, where NumPy has NaN
     var = np.square(rows - mean[..., None]).sum(axis=2) / max(1, count)
