@@ -41,8 +41,8 @@ USES = {
         "item that is passed"
     ),
     ("runtime/device_handles.py", "refs(self.memory)"): "attribute",
-    ("runtime/plan_cache.py", "may_overwrite(None, None, h, held)"): (
-        "variable of a loop that is passed"
+    ("runtime/plan_cache.py", "may_overwrite(None, None, value, held)"): (
+        "variable of an item that is passed"
     ),
     ("stream.py", "refs(h)"): "variable of a loop",
 }
@@ -108,8 +108,12 @@ def of_passed_generated_variable(slot, items):
     return names["call"](())
 
 
-def of_passed_loop(slot, items):
-    return [passed(h) for h in items][0]  # noqa: RUF015
+def of_passed_item_variable(slot, items):
+    found = []
+    for place in range(1):
+        value = items[place]
+        found.append(passed(value))
+    return found[0]
 
 
 def of_passed_item(slot, items):
@@ -127,8 +131,8 @@ SHAPES = {
     "generated variable that is passed": (
         of_passed_generated_variable, "slot", PASSED_VARIABLE, 4 - 2 * BORROWED,
     ),
-    "variable of a loop that is passed": (
-        of_passed_loop, "items", PASSED_VARIABLE, 4 - 2 * BORROWED,
+    "variable of an item that is passed": (
+        of_passed_item_variable, "items", PASSED_VARIABLE, 4 - 2 * BORROWED,
     ),
     "item that is passed": (of_passed_item, "both", PASSED_ITEM, 4 - BORROWED),
 }  # fmt: skip
