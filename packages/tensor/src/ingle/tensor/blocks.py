@@ -170,7 +170,9 @@ def call_holding(
             held.clear()
 
 
-def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
+def while_set(variable: ContextVar[Any], value: T) -> Generator[T, Any, None]:
+    """A part of a generator that a block goes on with: a context variable has the value until the
+    block ends."""
     before = variable.get()
     held: list[Context] = []
     try:
@@ -184,6 +186,10 @@ def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
         finally:
             variable.set(before)
             held.clear()
+
+
+def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
+    yield from while_set(variable, value)
     yield 0
     yield 0
     yield 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .blocks import After, WithBlock, block, holding
+from .blocks import After, WithBlock, block, holding, while_set
 from .contract import Backend
 from .interruptions import Newcomers, Outside, is_from_outside, newcomers
 from .tensor import Tensor
@@ -143,22 +143,10 @@ def transaction(
     >>> counter.value
     0
     """
-    before = _scope.get()
     scope = Scope(current_scope(), replay)
     if scope.outside is None:
         scope.outside = newcomers()
-    held: list[Context] = []
-    try:
-        held.append(copy_context())  # see `blocks`
-        _scope.set(scope)
-        held.clear()
-        yield scope
-    finally:
-        try:
-            held.append(copy_context())
-        finally:
-            _scope.set(before)
-            held.clear()
+    yield from while_set(_scope, scope)
     # Passed on whole: the scope knows old values, and if nobody else does, their memory may be
     # written over.
     ended = [scope]

@@ -239,7 +239,7 @@ BATCH_NORM_TRAINING = Operation(
 
 
 def _check_channels(x: TensorLike, **operands: TensorLike | None) -> None:
-    shape = handle_of(x, "batch_norm_training").shape
+    shape = handle_of(x, "batch_norm").shape
     if len(shape) < 2:
         raise ShapeError(f"batch_norm: x must be (batch, channels, ...), got shape {shape}")
     for argument, value in operands.items():
