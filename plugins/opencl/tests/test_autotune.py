@@ -117,6 +117,42 @@ def test_large_batches_are_measured_by_a_part() -> None:
     assert 1 < many[0] < 100
 
 
+@pytest.mark.parametrize(
+    ("sizes", "part"),
+    [
+        ((1, 4096, 4096, 4096), (1, 2048, 2048, 2048)),
+        ((1, 1 << 20, 256, 256), (1, 1 << 14, 256, 256)),
+        ((1, 2048, 2048, 2048), (1, 2048, 2048, 2048)),
+        ((8, 1 << 14, 1 << 14, 64), (1, 1 << 11, 1 << 12, 64)),
+    ],
+)
+def test_large_matrices_are_measured_by_a_part(
+    backend: Any, store: DiskStore, monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int, int], part: tuple[int, int, int, int],
+) -> None:  # fmt: skip
+    """They took the guess, however much they had to gain."""
+    measured = []
+    monkeypatch.setattr(
+        autotune, "_trial", lambda *given: measured.append(given[2]) or Quickest(given[3])
+    )
+    call = plain_product("float32", sizes)
+    assert rounded(call) == part
+    chosen = Tiles(backend).tile_of(call)
+    assert measured == [part]
+    assert chosen == candidates("float32", backend.limits.register)[1]
+
+
+class Quickest:
+    """A trial in which each tile takes half of the guess's time."""
+
+    def __init__(self, guess: Tile) -> None:
+        self._guess = guess
+
+    def measure(self, tile: Tile) -> float:
+        assert tile != self._guess
+        return 0.5
+
+
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_candidates_are_other_tiles_of_registers(bits: int) -> None:
     guess, *others = candidates("float32", bits)

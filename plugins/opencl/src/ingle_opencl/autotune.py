@@ -47,7 +47,8 @@ machine does meets both."""
 SMALLEST = 20_000_000
 """Multiplications from which on a measurement is worth its time."""
 LARGEST_BYTES = 1 << 26
-"""Bytes of operands and result up to which there is memory for one."""
+"""Bytes of operands and result up to which there is memory for one; larger products are measured by
+a part."""
 WORTHWHILE = 0.95
 """A tile must take less than this part of the guess's time: smaller gains are noise."""
 
@@ -106,7 +107,7 @@ class Tiles:
         limits, sizes = self._backend.limits, rounded(call)
         shared = self._shared(call)
         tiles = candidates(call.dtype, limits.register, sizes, limits.processors, shared)
-        if not is_measured() or not _worth_it(call.dtype, sizes):
+        if not is_measured() or not _worth_it(sizes):
             return tiles[0]
         found = self._tiles.get((call.dtype, sizes))
         if found is None:
@@ -255,16 +256,21 @@ def plain_product(dtype: str, sizes: tuple[int, ...]) -> ContractionCall:
 
 
 def rounded(call: ContractionCall) -> tuple[int, int, int, int]:
-    """The sizes of batch, m, n and k that stand for a product; of a large batch a part."""
+    """The sizes of batch, m, n and k that stand for a product: of a large batch a part, of large
+    matrices as much as there is memory for."""
     m, n, k = call.sizes
     k *= 1 if call.windows is None else call.windows.turns
-    m, n, k = (rounded_size(max(size, 1)) for size in (m, n, k))
-    fits = max(1, LARGEST_BYTES // _nbytes(call.dtype, (1, m, n, k)))
+    sizes = [rounded_size(max(size, 1)) for size in (m, n, k)]
+    while _nbytes(call.dtype, (1, *sizes)) > LARGEST_BYTES:
+        longest = sizes.index(max(sizes))
+        sizes[longest] = rounded_size(sizes[longest] // 2)
+    m, n, k = sizes
+    fits = LARGEST_BYTES // _nbytes(call.dtype, (1, m, n, k))
     return rounded_size(max(1, min(math.prod(call.batch), fits))), m, n, k
 
 
-def _worth_it(dtype: str, sizes: tuple[int, ...]) -> bool:
-    return math.prod(sizes) >= SMALLEST and _nbytes(dtype, sizes) <= 2 * LARGEST_BYTES
+def _worth_it(sizes: tuple[int, ...]) -> bool:
+    return math.prod(sizes) >= SMALLEST
 
 
 def _nbytes(dtype: str, sizes: tuple[int, ...]) -> int:
