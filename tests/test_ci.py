@@ -7,6 +7,7 @@ from workspace import BY_DISTRIBUTION, ROOT
 RUN = (ROOT / ".ci" / "run").read_text("utf-8")
 WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
 RELEASE = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+MATRIX = (ROOT / ".github" / "workflows" / "matrix.yml").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 BUDGETS = re.findall(r"(\w+)=(\d+)", re.search(r'^budgets="(.*)"$', RUN, re.MULTILINE)[1])
 PARTS = [part for part, _ in BUDGETS]
@@ -39,6 +40,22 @@ def test_the_workflow_covers_systems_and_versions() -> None:
 def test_the_tests_are_those_of_the_readme() -> None:
     (command,) = re.findall(r"requirements-dev\.txt && (python -m pytest.*)", README)
     assert f"tests() {{ {command} || again; }}" in RUN
+
+
+def test_the_table_of_a_plugin_is_called_in_two_ways() -> None:
+    """By hand, and by a plugin's repository: what a step asks for is an input of both."""
+    called, jobs = MATRIX.split("\njobs:\n")
+    by_hand, by_others = called.split("workflow_call:")
+    asked = set(re.findall(r"inputs\.(\w+)", jobs))
+    for inputs in (by_hand, by_others):
+        assert set(re.findall(r"^ {6}(\w+): \{.*type: string", inputs, re.MULTILINE)) == asked
+    assert asked == {"ingle", "plugin", "packages"}
+
+
+def test_the_table_of_a_plugin_comes_before_its_job_is_ended() -> None:
+    (minutes,) = re.findall(r"timeout-minutes: (\d+)", MATRIX)
+    (seconds,) = re.findall(r"--within (\d+)", MATRIX)
+    assert int(seconds) <= 60 * (int(minutes) - 15)  # installing, and the part that runs then
 
 
 def test_a_release_publishes_each_distribution_by_itself() -> None:
