@@ -20,7 +20,7 @@ STAGES = {
         "support", "kernel", "render", "ir", "record", "passes", "grouping", "lowering", "schedule",
         "symbolic", "runtime", "compiled", "explanation", "device",
     ),
-    CPU: ("jit", "threads", "matmul", "attention", "launch", "background", "eager"),
+    CPU: ("jit", "threads", "matmul", "attention", "codes", "launch", "background", "eager"),
     CUDA: ("driver", "products", "attention", "graphs"),
 }  # fmt: skip
 """From the bottom to the top. Files beside the folders stand at either end, and may be imported."""

@@ -56,17 +56,20 @@ from .memory import (
 if TYPE_CHECKING:
     from .attention.calls import AttentionCalls
     from .background.async_plan import CpuAsyncPlan
+    from .codes.calls import CodesCalls
     from .eager.custom_kernel import CustomCall
     from .launch.executable import CpuExecutable
     from .launch.plan_store import CpuPlanStore
 
 AXES = 3
 """Image axes that the template of windows knows."""
-ATTENTIONS = frozenset({
-    "scaled_dot_product_attention", "scaled_dot_product_attention_training",
-    "scaled_dot_product_attention_gradient",
-})  # fmt: skip
-"""Operations that there is a template for, which takes most of them whole."""
+TEMPLATES = {
+    "scaled_dot_product_attention": "attention",
+    "scaled_dot_product_attention_training": "attention",
+    "scaled_dot_product_attention_gradient": "attention",
+    "quantized_linear": "codes",
+}
+"""Operations that there is a template for, which takes most of them whole, and its folder."""
 FEWEST_ROWS = 4
 """With fewer rows for each of several groups, packing windows takes longer than multiplying."""
 
@@ -108,20 +111,22 @@ class Cpu(NumpyBackend):
         return self._single_operations.run(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs an operation that no kernel is generated for: by somebody's own, by the template of
-        attention, or by NumPy."""
+        """Runs an operation that no kernel is generated for: by somebody's own, by a template that
+        takes it whole, or by NumPy."""
         if self.has_custom_kernel(op, avals_of(inputs)):
             return self._by_custom_kernel(op, inputs)
-        if op.operation.name in ATTENTIONS:
-            found = self._attention_calls.run(op, inputs)
-            if found is not None:
-                return found
+        calls = self._template_calls.get(TEMPLATES.get(op.operation.name, ""))
+        found = None if calls is None else calls.run(op, inputs)
+        if found is not None:
+            return found
         return super().execute(op, inputs)
 
     @cached_property
-    def _attention_calls(self) -> AttentionCalls:
-        made: AttentionCalls = late("ingle_cpu.attention.calls").AttentionCalls(self)
-        return made
+    def _template_calls(self) -> dict[str, AttentionCalls | CodesCalls]:
+        return {
+            "attention": late("ingle_cpu.attention.calls").AttentionCalls(self),
+            "codes": late("ingle_cpu.codes.calls").CodesCalls(self),
+        }
 
     def _by_custom_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         key = (op, *avals_of(inputs))
@@ -151,15 +156,19 @@ class Cpu(NumpyBackend):
         )
 
     def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Attention of more than a few queries; other composites are taken apart, down to the
-        templates of products."""
-        if op.operation.name not in ATTENTIONS:
+        """Attention of more than a few queries, products by codes; other composites are taken
+        apart, down to the templates of products."""
+        folder = TEMPLATES.get(op.operation.name)
+        if folder is None:
             return False
-        return late("ingle_cpu.attention.problem").problem_of(op, avals) is not None
+        return late(f"ingle_cpu.{folder}.problem").problem_of(op, avals) is not None
 
     def launches_whole(self, call: WholeCall) -> bool:
         """Whether executables compute an operation beside kernels."""
-        launched: bool = late("ingle_cpu.attention.calls").launches(call)
+        folder = TEMPLATES.get(call.op.operation.name)
+        if folder is None:
+            return False
+        launched: bool = late(f"ingle_cpu.{folder}.calls").launches(call)
         return launched
 
     def contracts(self, avals: Sequence[Aval]) -> bool:

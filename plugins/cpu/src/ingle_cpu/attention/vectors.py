@@ -18,6 +18,7 @@ from ingle.fusion.device.llvm import (
 
 from ..matmul.driver_images import DriverCode
 from ..matmul.machine import target
+from ..matmul.named_args import loaded_args
 from ..matmul.panel_elements import compute_dtype
 from .abi import MaskKind
 from .blocks import tiling
@@ -66,14 +67,12 @@ class VectorCode(DriverCode):
 
     def load_args(self, kind: type[Any], addresses: tuple[str, ...]) -> Any:
         """The arguments by name; those that are addresses as pointers."""
-        w = self.w
-        loaded: dict[str, str] = {}
-        for number, name in enumerate(kind._fields):
-            place = w.let("arg", f"getelementptr i64, ptr %args, i64 {number}")
-            loaded[name] = w.let(name, f"load i64, ptr {place}, align 8")
-        for name in addresses:
-            loaded[name] = w.let(name, f"inttoptr i64 {loaded[name]} to ptr")
-        return kind(**loaded)
+        loaded = loaded_args(self.w, kind)
+        codes = {
+            name: self.w.let(name, f"inttoptr i64 {getattr(loaded, name)} to ptr")
+            for name in addresses
+        }
+        return loaded._replace(**codes)
 
     def pointer(self, number: int) -> str:
         place = self.w.let("slot", f"getelementptr ptr, ptr %pointers, i64 {number}")

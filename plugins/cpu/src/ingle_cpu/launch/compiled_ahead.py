@@ -15,12 +15,12 @@ from typing import Any
 from ingle.fusion.device import WholeCall, switching
 from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
 
-from ..attention.calls import entries_of
 from ..jit.engine import KernelCompileError
 from ..matmul.autotune import choice_for
 from ..matmul.launches import compile_code
 from ..threads.pool import runner_addresses, thread_count
 from .table_builder import kernel_of, problem_of
+from .whole_entries import entries_of
 
 FEWEST = 4
 """Kernels from which on a thread of its own pays."""

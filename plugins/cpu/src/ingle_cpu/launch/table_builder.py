@@ -25,7 +25,6 @@ from ingle.fusion.device.llvm import render, target_of
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import typed_key
 
-from ..attention.calls import entries_of
 from ..attention.launches import SCALE_AT
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
 from ..matmul import prepacked
@@ -35,6 +34,7 @@ from ..matmul.plan import A, B, Pointer
 from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
 from ..threads.pool import thread_pool
 from ..threads.table import IdleTables, Table, TableEntry
+from .whole_entries import entries_of
 
 WORTH = 1 << 14
 """Elements that a worker should have at least: fewer take less time than waking it."""

@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 from ingle.fusion.device.kernels import SIZES, Windows
 from ingle.fusion.device.llvm import Writer
 
+from .named_args import loaded_args
+
 AXES = 3
 """Image axes that the kernels know; fewer have axes of size 1 in front."""
 
@@ -53,11 +55,8 @@ def loaded_window_args(writer: Writer, window: str) -> WindowArgs[str]:
         writer: of the kernel.
         window: a pointer to them.
     """
-    loaded = []
-    for number, name in enumerate(WindowArgs._fields):
-        place = writer.let("arg", f"getelementptr i64, ptr {window}, i64 {number}")
-        loaded.append(writer.let(name, f"load i64, ptr {place}, align 8"))
-    return WindowArgs(*loaded)
+    args: WindowArgs[str] = loaded_args(writer, WindowArgs, window)
+    return args
 
 
 def window_args(windows: Windows, rows: int, dtype: str) -> WindowArgs[int]:

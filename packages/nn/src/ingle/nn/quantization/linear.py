@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
@@ -14,6 +12,8 @@ from .base import QuantizedLayer, Range, recorded
 from .config import QuantizationConfig
 
 BLOCKS_OF_FOUR_BITS = QuantizationConfig("int4", per=32)
+INTEGERS = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+"""Codes that `quantized_linear` multiplies by."""
 
 
 class QuantizedLinear(QuantizedLayer):
@@ -60,14 +60,13 @@ class QuantizedLinear(QuantizedLayer):
         return it.linear(given, self.weight, self.bias)
 
     def _by_weight(self, x: Tensor) -> Tensor:
-        whole_rows = self.config.per == "channel" and self.config.weights == "int8"
-        if not whole_rows or math.prod(x.shape[:-1]) != 1:
+        if self.config.weights not in INTEGERS:
             return it.linear(x, self.weight, self.bias)
-        # For a single row a product has to make the weight first; a sum reads the bytes.
-        row = it.reshape(x, (1, self.in_features))
-        sums = it.sum(row * it.astype(self._codes(), x.dtype), axis=1)
-        out = sums * it.reshape(self.scale.raw, (self.out_features,))
-        return it.reshape(self._shifted(out), (*x.shape[:-1], self.out_features))
+        zero_point = None if self.zero_point is None else self.zero_point.raw
+        out = it.quantized_linear(
+            x, self.codes.raw, self.scale.raw, zero_point, dtype=self.config.weights
+        )
+        return self._shifted(out)
 
     def _by_integers(self, x: Tensor) -> Tensor:
         rows, codes = rows_of(x), it.matrix_transpose(it.astype(self._codes(), "int8"))

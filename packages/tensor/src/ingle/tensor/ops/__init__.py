@@ -282,6 +282,7 @@ from .quantization.codes import fake_quantize_per_tensor_affine as fake_quantize
 from .quantization.codes import quantize as quantize
 from .quantization.packing import pack as pack
 from .quantization.packing import unpack as unpack
+from .quantization.products import quantized_linear as quantized_linear
 from .random.bits import random_bits as random_bits
 from .random.normal import inverse_normal as inverse_normal
 from .random.normal import random_normal as random_normal

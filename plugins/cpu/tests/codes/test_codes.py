@@ -1,0 +1,198 @@
+"""Products by codes, against float64, for all ways in which operands lie; their bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.autodiff import grad
+from ingle.fusion import compile, explain
+from ingle.fusion.device.llvm import AVX512, NEON, target_of
+from ingle.tensor import Tensor
+from ingle.tensor.contract import Aval
+from ingle.tensor.dtypes import as_dtype
+from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
+from ingle.testkit.bits import same_bits
+from ingle_cpu.codes.problem import MOST_ROWS, problem_of
+from ingle_cpu.codes.product import Coding, product_source
+from ingle_cpu.jit.engine import engine
+
+TARGETS = (AVX512, target_of({"avx2", "fma", "f16c"}), target_of(()), NEON)
+DTYPES = ("int4", "uint4", "int8", "uint8")
+
+
+class Weight:
+    """Codes with their scales, and the weight that they stand for in float64."""
+
+    def __init__(
+        self, dtype: str, outs: int, width: int, blocks: tuple[int, ...], *, shifted: bool,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        rng = np.random.default_rng(seed)
+        kind = as_dtype(dtype)
+        low, high = (-(1 << kind.bits - 1), 1 << kind.bits - 1) if kind.is_signed else (
+            0, 1 << kind.bits,
+        )  # fmt: skip
+        each = rng.integers(low, high, (outs, width))
+        codes = it.asarray(each.astype(np.int32)).astype(dtype)
+        self.codes = codes if kind.bits == 8 else it.pack(codes)
+        scale = rng.uniform(0.1, 1, blocks).astype(np.float32)
+        zero = rng.integers(-9, 10, blocks).astype(np.int32) if shifted else np.zeros(blocks, int)
+        of = [np.repeat(np.repeat(p, outs // p.shape[0], 0), width // p.shape[1], 1)
+              if p.shape else p for p in (scale, zero)]  # fmt: skip
+        self.numbers = (each - of[1]) * of[0].astype(np.float64)
+        self.dtype = dtype
+        self.given = [self.codes, it.asarray(scale)]
+        if shifted:
+            self.given.append(it.asarray(zero))
+
+    def linear(self, x: Tensor, *given: Tensor) -> Tensor:
+        return it.quantized_linear(x, *(given or self.given), dtype=self.dtype)
+
+
+def off(got: Tensor, x: np.ndarray, weight: Weight) -> float:
+    """The largest error, as a part of what the terms of a sum may come to."""
+    wide = x.astype(np.float64)
+    most = np.abs(wide) @ np.abs(weight.numbers).T
+    return float((np.abs(got.numpy() - wide @ weight.numbers.T) / np.maximum(most, 1e-30)).max())
+
+
+@pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("rows", "outs", "width", "blocks"),
+    [
+        (1, 8, 64, (8, 2)), (2, 33, 256, (33, 2)), (3, 9, 128, (9, 2)), (4, 35, 96, (35, 3)),
+        (5, 64, 512, (64, 4)), (7, 31, 192, (1, 6)), (1, 70, 33, (70, 1)), (6, 5, 47, (1, 1)),
+        (1, 3, 1, (3, 1)), (2, 1, 31, ()), (9, 66, 40, (66, 1)), (130, 4, 32, (4, 1)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_agrees_with_float64(dtype, rows, outs, width, blocks, shifted):
+    """Scales of 32, 64, 128 numbers, of rows, of all; sizes that fill no vector, byte or tile."""
+    weight = Weight(dtype, outs, width, blocks, shifted=shifted)
+    x = np.random.default_rng(1).standard_normal((rows, width)).astype(np.float32)
+    avals = [Aval(v.shape, v.dtype) for v in (it.asarray(x), *weight.given)]
+    avals += [] if shifted else [Aval((), it.int32)]
+    assert problem_of(QUANTIZED_LINEAR.op(dtype=as_dtype(dtype)), avals) is not None
+    alone = weight.linear(it.asarray(x))
+    assert off(alone, x, weight) < 4e-7
+    function = compile(weight.linear)
+    for _ in range(2):
+        assert same_bits(function(it.asarray(x), *weight.given), alone)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_follow_from_the_row_alone(dtype):
+    weight = Weight(dtype, 37, 160, (37, 5), shifted=True)
+    x = np.random.default_rng(2).standard_normal((11, 160)).astype(np.float32)
+    every = weight.linear(it.asarray(x)).numpy()
+    for rows in range(1, 6):
+        assert same_bits(weight.linear(it.asarray(x[:rows])), every[:rows])
+
+
+def test_a_code_stands_for_what_dequantize_says():
+    """A row with a single 1 reads numbers of the weight, to the bit."""
+    for dtype in DTYPES:
+        weight = Weight(dtype, 5, 96, (5, 3), shifted=True)
+        codes = weight.codes if dtype[-1] == "8" else it.unpack(weight.codes, dtype, size=96)
+        numbers = it.dequantize(codes, *weight.given[1:])
+        assert same_bits(weight.linear(it.eye(96)), it.matrix_transpose(numbers))
+
+
+@pytest.mark.parametrize("place", ["rows apart", "columns apart", "backwards", "3-d", "turned"])
+def test_rows_that_lie_in_other_ways(place):
+    weight = Weight("int4", 12, 64, (12, 2), shifted=False)
+    wide = np.random.default_rng(3).standard_normal((3, 4, 128)).astype(np.float32)
+    views: dict[str, Any] = {
+        "rows apart": lambda x: x[:, -1, :64], "columns apart": lambda x: x[:, 0, ::2],
+        "backwards": lambda x: x[::-1, 1, :64], "3-d": lambda x: x[..., 64:],
+        "turned": lambda x: x[:, 1:3, :64].swapaxes(0, 1),
+    }  # fmt: skip
+    view, rows = views[place], views[place](wide)
+    if place == "turned":
+        view = lambda x: it.permute_dims(x[:, 1:3, :64], (1, 0, 2))  # noqa: E731
+    want = weight.linear(it.asarray(np.ascontiguousarray(rows)))
+    assert same_bits(weight.linear(view(it.asarray(wide))), want)
+    function = compile(lambda x, *given: it.relu(weight.linear(view(x), *given)) + 1.0)
+    for _ in range(2):
+        assert same_bits(function(it.asarray(wide), *weight.given), it.relu(want) + 1.0)
+
+
+def test_numbers_behind_the_last_one_do_not_count():
+    """Bits beyond an odd row's end, and the next row's infinite scale, are no part of a sum."""
+    weight = Weight("int4", 3, 33, (3, 1), shifted=False)
+    codes = weight.codes.numpy().copy()
+    codes[1, :] = 0x11
+    codes[:, -1] = 0xF1
+    scale = np.array([[1.0], [np.inf], [np.nan]], np.float32)
+    x = np.ones((2, 33), np.float32)
+    got = weight.linear(it.asarray(x), it.asarray(codes), it.asarray(scale)).numpy()
+    kept = it.unpack(it.asarray(codes), "int4", size=33).astype("float32").numpy().sum(-1)
+    assert got[0, 0] == kept[0]
+    assert np.isposinf(got[:, 1]).all()
+    assert np.isnan(got[:, 2]).all()
+
+
+def test_what_the_template_does_not_take_is_decoded_first():
+    rng = np.random.default_rng(4)
+    for dtype, width, blocks, rows in (
+        ("int2", 64, (6, 2), 3), ("int4", 48, (6, 3), 3), ("int8", 64, (3, 2), 2),
+        ("int8", 32, (6, 1), MOST_ROWS + 1), ("int4", 64, (6, 2), 0),
+    ):  # fmt: skip
+        weight = Weight(dtype, 6, width, blocks, shifted=False)
+        x = rng.standard_normal((rows, width)).astype(np.float32)
+        got = weight.linear(it.asarray(x))
+        assert got.shape == (rows, 6)
+        assert rows == 0 or off(got, x, weight) < 4e-7
+    weight = Weight("int4", 6, 64, (6, 2), shifted=False)
+    x = rng.standard_normal((2, 64))
+    got = it.quantized_linear(it.asarray(x), *weight.given, dtype="int4")
+    np.testing.assert_allclose(got.numpy(), x @ weight.numbers.T, rtol=1e-12)
+    shifted = it.quantized_linear(it.asarray(x.astype("f")), *weight.given, 3, dtype="int4")
+    scale = np.repeat(weight.given[1].numpy(), 32, 1)
+    np.testing.assert_allclose(
+        shifted.numpy(), x @ (weight.numbers - 3.0 * scale).T, rtol=1e-3, atol=1e-4
+    )
+
+
+def test_it_is_one_call_in_a_plan():
+    weight = Weight("int4", 64, 256, (64, 8), shifted=False)
+    function = compile(weight.linear)
+    x = it.ones((1, 256))
+    function(x, *weight.given)
+    report = str(explain(function, x, *weight.given))
+    assert "1 kernels" in report
+    assert "quantized_linear" in report
+
+
+def test_gradients_are_those_of_the_numbers():
+    weight = Weight("uint4", 10, 64, (10, 2), shifted=True)
+    x = np.random.default_rng(5).standard_normal((3, 64)).astype(np.float32)
+    direction = np.random.default_rng(6).standard_normal((3, 10)).astype(np.float32)
+
+    def loss(x: Tensor) -> Tensor:
+        return it.sum(weight.linear(x) * it.asarray(direction))
+
+    want = direction.astype(np.float64) @ weight.numbers
+    for function in (grad(loss), compile(grad(loss))):
+        np.testing.assert_allclose(function(it.asarray(x)).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("coding", [Coding(4, True, True), Coding(8, False, True)], ids=str)
+def test_kernels_of_other_processors_give_these_sums(target, coding, monkeypatch):
+    """Where this processor has the instructions; other machines' kernels are written at least."""
+    source = product_source(coding, target)
+    if target is NEON or (target is AVX512 and "avx512f" not in engine().machine.present):
+        assert f"@{source.names[0]}(" in source.text
+        return
+    weight = Weight(coding.name.split("_")[0], 6, 64, (6, 2), shifted=True)
+    x = np.random.default_rng(7).standard_normal((7, 64)).astype(np.float32)
+    address = engine().addresses(source)[0]
+    monkeypatch.setattr("ingle_cpu.codes.launches.product_address", lambda coding: address)
+    got = compile(lambda x, *given: weight.linear(x, *given))(it.asarray(x), *weight.given)
+    assert off(got, x, weight) < 4e-7
