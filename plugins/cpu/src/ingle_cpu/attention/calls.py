@@ -10,7 +10,7 @@ from ingle.fusion.device.executables import bits_of_number
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-from ..matmul.entries_call import EntriesCall, lying
+from ..matmul.entries_call import EntriesCall, located
 from ..matmul.panel_elements import compute_dtype
 from ..matmul.plan import Contraction
 from ..threads.pool import thread_pool
@@ -82,7 +82,7 @@ class AttentionCalls:
         if not isinstance(scale, Scalar) or (isinstance(mask, Scalar) and mask.value is not True):
             return None
         operands = {
-            name: lying(self._device, x)
+            name: located(self._device, x)
             for name, x in zip(op.operation.tensors, inputs, strict=True) if isinstance(x, Handle)
         }  # fmt: skip
         strides = {name: x.strides for name, x in operands.items()}

@@ -9,7 +9,7 @@ from ingle.fusion.device import WholeCall
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-from ..matmul.entries_call import EntriesCall, Lying, lying, lying_in_order
+from ..matmul.entries_call import EntriesCall, Located, located, located_in_order
 from ..matmul.plan import Contraction
 from .launches import codes_entries
 from .problem import CodesProblem, problem_of
@@ -60,7 +60,7 @@ class CodesCalls:
         zero = inputs[-1]
         if isinstance(zero, Scalar) and not _is_zero(zero):
             return None
-        for place in (lying, lying_in_order):
+        for place in (located, located_in_order):
             operands = {
                 name: place(self._device, x)
                 for name, x in zip(op.operation.tensors, inputs, strict=True)
@@ -72,7 +72,7 @@ class CodesCalls:
         return None
 
     def _call(
-        self, op: Op, inputs: Sequence[Handle | Scalar], operands: Mapping[str, Lying]
+        self, op: Op, inputs: Sequence[Handle | Scalar], operands: Mapping[str, Located]
     ) -> EntriesCall | None:
         strides = {name: x.strides for name, x in operands.items()}
         avals = [Aval(x.shape, x.dtype) for x in inputs]

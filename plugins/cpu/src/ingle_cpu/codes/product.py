@@ -51,7 +51,7 @@ class Coding(NamedTuple):
 def product_source(coding: Coding, target: Target) -> IRSource:
     """The module of the kernel."""
     name = f"product_by_{coding.name}_{target.name}"
-    return IRSource(_Product(name, coding, target).text(), (name,), reduced=False)
+    return IRSource(_CodesProduct(name, coding, target).text(), (name,), reduced=False)
 
 
 class _Column(NamedTuple):
@@ -72,7 +72,7 @@ Decode = Callable[[str, "str | None"], Values]
 """From a place to what the chunk of codes there stands for, of which a number may be there only."""
 
 
-class _Product(DriverCode):
+class _CodesProduct(DriverCode):
     def __init__(self, name: str, coding: Coding, target: Target) -> None:
         super().__init__(Writer(name))
         self.coding = coding

@@ -15,5 +15,6 @@ def entries_of(call: WholeCall) -> Contraction:
 
     Those of attention take a number from each run (`SCALE_AT`), if it is given one.
     """
-    of = codes if call.op.operation is QUANTIZED_LINEAR else attention
-    return of.entries_of(call)
+    if call.op.operation is QUANTIZED_LINEAR:
+        return codes.entries_of(call)
+    return attention.entries_of(call)

@@ -18,7 +18,7 @@ QUICK = 1 << 20
 LINE = 64
 
 
-class Lying(NamedTuple):
+class Located(NamedTuple):
     """A tensor in memory.
 
     Attributes:
@@ -32,17 +32,17 @@ class Lying(NamedTuple):
     handle: Handle
 
 
-def lying(device: Any, handle: Handle) -> Lying:
+def located(device: Any, handle: Handle) -> Located:
     """Where a handle lies; a copy in C order where its strides are no whole elements."""
     if not isinstance(handle, CpuHandle):
         array: Any = handle.array  # type: ignore[attr-defined]
         size = array.itemsize
         if not any(step % size for step in array.strides):
-            return Lying(array.ctypes.data, tuple([s // size for s in array.strides]), handle)
-    return lying_in_order(device, handle)
+            return Located(array.ctypes.data, tuple([s // size for s in array.strides]), handle)
+    return located_in_order(device, handle)
 
 
-def lying_in_order(device: Any, handle: Handle) -> Lying:
+def located_in_order(device: Any, handle: Handle) -> Located:
     """Where a handle lies in C order, or a copy of it."""
     ordered: CpuHandle = device.in_order(handle)
     strides: list[int] = []
@@ -50,7 +50,7 @@ def lying_in_order(device: Any, handle: Handle) -> Lying:
     for n in reversed(ordered.shape):
         strides.append(step)
         step *= n
-    return Lying(ordered.address, tuple(reversed(strides)), ordered)
+    return Located(ordered.address, tuple(reversed(strides)), ordered)
 
 
 class EntriesCall:
@@ -84,8 +84,8 @@ class EntriesCall:
         before = sum(len(e.args) for e in made.entries[:-1])
         self._number_at = None if number_at is None else before + number_at
 
-    def __call__(self, addresses: Sequence[int], bits: int | None = None) -> tuple[Handle, ...]:
-        """Runs it on tensors at these addresses, with the bits of a number."""
+    def __call__(self, addresses: Sequence[int], bits: int = 0) -> tuple[Handle, ...]:
+        """Runs it on tensors at these addresses, with the bits of the number, if there is one."""
         results = tuple([self._device.empty(aval) for aval in self._results])
         table = self._tables.taken()
         scratch = _scratch.lend(self._scratch, lent_memory)
