@@ -162,11 +162,10 @@ class Specialization:
 
         Only a plan knows what it may write over. In a group of writes none is written over.
         """
-        serving = getattr(self.executable, "serving", None)
-        if serving is None or current_scope() is not None:
+        prepared = getattr(self.executable, "prepared", None)
+        if prepared is None or current_scope() is not None:
             return False
-        serving(self._computed(leaves, None)[: self.scalars])
-        return True
+        return bool(prepared(self._computed(leaves, None)[: self.scalars]))
 
     def stepped(self) -> dict[Cell[Any], int]:
         """The cells that others may step meanwhile, generators of random numbers, with their places

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 from weakref import finalize
 
 from ingle.tensor.contract import Handle
+from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 
+from ..errors import PlanWarning
 from ..fusion import Fusion
 from ..ir.graph import Graph
 from ..pipeline import compile_graph, filled_graph, note_alike
@@ -45,6 +48,9 @@ SLICES_OF_A_PIECE = 4
 class GraphPlans:
     """A graph as plans of kernels, made at its first run and anew where a guard fails.
 
+    Where none can be made, which is a fault of a pass, the operations run one by one from then on,
+    and a warning says so once.
+
     Args:
         device: which runs it.
         fusion: the decorator over it, for bodies of composites.
@@ -72,16 +78,16 @@ class GraphPlans:
         self.in_slices = self.fills = False
         self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
         self._replay: Replay | None = None
+        self._fault = ""
+        self._told = False
         self._others: dict[Layout, GraphPlans] = {}
         self._kept = None if passing else stored_plans(device, graph)
         self._slices: TimeSlices[ScheduledPlan] | None = None
         self._slicing = renewed(self, "_slicing")
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
-        if self._waits(numbers):
-            return self.replayed(given, numbers)
-        if self.products is None:
-            self.serving(numbers)
+        if self._waits(numbers) or (self.products is None and not self.prepared(numbers)):
+            return self._one_by_one(given, numbers)
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
@@ -91,8 +97,9 @@ class GraphPlans:
             scalars = plan.host(*numbers)
             if scalars is not None:
                 return plan.run(given, scalars)
-        plan = self.serving(numbers)
-        return plan.run(given, plan.host(*numbers))
+        if not self.prepared(numbers):
+            return self._one_by_one(given, numbers)
+        return GraphPlans.__call__(self, given, numbers)
 
     def replayed(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         """Runs it without a plan, one operation after the other."""
@@ -100,6 +107,38 @@ class GraphPlans:
         if replay is None:
             replay = self._replay = Replay(self._device, self._graph)
         return replay(given, numbers)
+
+    def _one_by_one(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """The same, for want of a plan. Where none can be made that is said, unless an operation
+        fails by itself: then that is what is wrong."""
+        outputs = self.replayed(given, numbers)
+        if self._fault and not self._told:
+            self._told = True
+            warnings.warn(
+                f"no plan could be made, so {len(self._graph.nodes)} operations run one by one, "
+                f"which is slower: {self._fault}; please report it",
+                PlanWarning,
+                stacklevel=2,
+            )
+        return outputs
+
+    def prepared(self, numbers: Sequence[Any]) -> bool:
+        """Whether there is a plan for these numbers, which is made if it can be."""
+        if self._fault:
+            return any(plan.host(*numbers) is not None for plan in self._plans)
+        try:
+            self.serving(numbers)
+        except Exception as error:
+            self._note(error)
+            return False
+        return True
+
+    def _note(self, error: Exception) -> None:
+        """Notes why no plan can be made; raises what comes from elsewhere, or what holds for an
+        operation alone, which has no other way to run."""
+        if is_from_outside(error) or len(self._graph.nodes) == 1:
+            raise error
+        self._fault = f"{type(error).__name__}: {error}"
 
     def recalled(self, numbers: Sequence[Any]) -> bool:
         """Whether there is a plan for these numbers, here or on disk."""
@@ -122,7 +161,7 @@ class GraphPlans:
             donation: what holds if this raises.
         """
         if self._waits(numbers):
-            return self.replayed(given, numbers)
+            return self._one_by_one(given, numbers)
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
@@ -141,7 +180,8 @@ class GraphPlans:
                 if plan.donors:
                     return plan.run(given, scalars, donatable, donation)
                 return plan.run(given, scalars)
-        self.serving(numbers)
+        if not self.prepared(numbers):
+            return self._one_by_one(given, numbers)
         return GraphPlans.run_donating(self, given, numbers, donatable, donation)
 
     def report(self) -> None:
@@ -156,7 +196,7 @@ class GraphPlans:
 
     def overwritable(self, count: int) -> Collection[int]:
         """Which of so many inputs a run could write over: any, while there is no plan."""
-        return self.donors if self._plans or self._others else range(count)
+        return self.donors if self._plans or self._others or self._fault else range(count)
 
     def ordered(self, given: Sequence[Handle]) -> list[Ordered]:
         """Inputs as kernels read them."""
@@ -178,16 +218,24 @@ class GraphPlans:
         return self._made(numbers)
 
     def _waits(self, numbers: Sequence[Any]) -> bool:
-        """Whether there is no plan yet because it is made in slices, some of which run here.
+        """Whether there is no plan: it is made in slices, of which some run here, or none can be.
 
         A plan of few operations is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
         """
-        if not self.in_slices or self._plans or not is_sliced():
+        if self._plans or not (self.in_slices or self._fault):
+            return False
+        if self._fault:
+            return True
+        if not is_sliced():
             return False
         if parts_of(self._graph) < SLICED or any(v.is_half for v in self._graph.values):
             return False
-        return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
+        try:
+            return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
+        except Exception as error:
+            self._note(error)
+            return True
 
     @uncollected()
     def filled(self, numbers: Sequence[Any]) -> bool:

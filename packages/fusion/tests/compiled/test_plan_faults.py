@@ -1,0 +1,129 @@
+"""A pass that raises: compiled functions and plain code run on, one operation after the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import ingle.nn as nn
+import ingle.optim as optim
+import ingle.tensor as it
+from ingle.fusion import PlanWarning, compile, pipeline
+from ingle.fusion.runtime import plan_cache
+
+
+def break_planning(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every plan of several operations fails from now on; returns what was asked for."""
+    asked: list[object] = []
+    own = pipeline.kernel_sequence
+
+    def fails(device: object, graph: object, pairs: object) -> object:
+        if len(graph.nodes) > 1:  # type: ignore[attr-defined]
+            asked.append(graph)
+            raise KeyError("%7")
+        return own(device, graph, pairs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline, "kernel_sequence", fails)
+    return asked
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu():
+    with it.device("cpu"):
+        yield
+
+
+def once_warned(call: Callable[[], object]) -> list[object]:
+    """The results of five calls, of which exactly one has warned."""
+    found = []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", PlanWarning)
+        for _ in range(5):
+            found.append(call())
+    texts = [str(w.message) for w in said if w.category is PlanWarning]
+    assert len(texts) == 1, texts
+    assert "one by one" in texts[0]
+    assert "KeyError: '%7'" in texts[0]
+    return found
+
+
+def test_a_compiled_function_has_its_values_and_says_so_once(monkeypatch):
+    x = it.asarray(np.linspace(-1, 1, 5000, dtype=np.float32))
+    want = (it.exp(x) * 2.0 + it.sum(x)).numpy()
+    asked = break_planning(monkeypatch)
+    f = compile(lambda x: it.exp(x) * 2.0 + it.sum(x))
+    for got in once_warned(lambda: f(x).numpy()):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert len(asked) == 1, "no later call tries again"
+
+
+def trained(steps: int, compiled: bool) -> tuple[list[float], list[np.ndarray]]:
+    it.random.seed(3)
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    x = it.asarray(np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6))
+
+    def step(x: it.Tensor) -> it.Tensor:
+        loss = it.mean(model(x) ** 2.0)
+        optimizer.step(loss.backward())
+        return loss
+
+    run = compile(step) if compiled else step
+    losses = [run(x).item() for _ in range(steps)]
+    return losses, [p.numpy() for p in model.parameters()]
+
+
+def test_a_compiled_step_of_training_goes_on(monkeypatch):
+    want, weights = trained(5, compiled=False)
+    break_planning(monkeypatch)
+    with pytest.warns(PlanWarning, match="KeyError"):
+        got, mine = trained(5, compiled=True)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for a, b in zip(mine, weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_the_body_of_a_loop_goes_on(monkeypatch):
+    def body(x: it.Tensor) -> it.Tensor:
+        return it.sin(x) ** 2.0 * 0.5 + it.cos(x) ** 2.0
+
+    x = it.asarray(np.linspace(0, 1, 7, dtype=np.float32))
+
+    def loop(x: it.Tensor) -> it.Tensor:
+        return it.while_loop(lambda x: it.sum(x) < 100.0, lambda x: body(x) + x, x)
+
+    want = loop(x).numpy()
+    break_planning(monkeypatch)
+    with pytest.warns(PlanWarning, match="KeyError"):
+        got = compile(lambda x: loop(x * 1.0) + 0.0)(x).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_plain_code_tries_no_second_time(monkeypatch):
+    x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
+    x.backend.flush()
+    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
+
+    def step() -> np.ndarray:
+        y = x
+        for _ in range(8):
+            y = it.tanh(y * 0.4375 + 1.0)
+        return y.numpy()
+
+    want = step()
+    asked = break_planning(monkeypatch)
+    for got in once_warned(step):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert len(asked) == 1
+
+
+def test_an_operation_that_fails_by_itself_is_what_is_told(monkeypatch):
+    f = compile(lambda x: it.linalg.inv(x * 0.0) + 1.0)
+    break_planning(monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanWarning)
+        with pytest.raises(it.errors.IngleError, match="inv"):
+            f(it.ones((3, 3))).numpy()
