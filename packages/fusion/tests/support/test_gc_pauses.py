@@ -99,7 +99,7 @@ def test_what_is_frozen_is_seldom_counted(monkeypatch: pytest.MonkeyPatch) -> No
         return 1
 
     monkeypatch.setattr(gc, "get_freeze_count", count)
-    monkeypatch.setattr(gc_pauses, "_counting", ShareOfTime(0.01))
+    monkeypatch.setattr(gc_pauses, "_counting", ShareOfTime(1e-4))
     kept = []
     for _ in range(4):
         gc.collect()
