@@ -3,9 +3,11 @@
 import tracemalloc
 
 import numpy as np
+import pytest
 
 import ingle.tensor as it
-from ingle.autodiff import checkpoint, grad
+from ingle.autodiff import checkpoint, grad, no_grad, vmap
+from ingle.tensor.errors import GradientError
 
 
 def values(*shape, seed=0):
@@ -100,3 +102,40 @@ def test_memory_falls():
         return held
 
     assert peak(checkpoint) < 0.5 * peak(lambda f: f)
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda x, w: checkpoint(lambda x: x * w)(x),
+        lambda x, w: checkpoint(lambda x: it.sum(w))(x),
+        lambda x, w: checkpoint(checkpoint(lambda x: x * w))(x),
+        lambda x, w: checkpoint(lambda x: it.scan(lambda c, _: (c * w, 0), x, length=2)[0])(x),
+        lambda x, w: checkpoint(lambda x: grad(lambda z: it.sum(z * z * w))(x))(x),
+        lambda x, w: grad(lambda v: it.sum(checkpoint(lambda x: x * v)(x)))(w),
+        lambda x, w: grad(lambda v: it.sum(checkpoint(lambda v: v * w)(v)))(x),
+        lambda x, w: vmap(lambda x: checkpoint(lambda x: x * w)(x), in_axes=0)(it.stack([x, x])),
+        lambda x, w: checkpoint(lambda x: x * w.to_device("numpy").to_device(x.device))(x),
+    ],
+)
+def test_what_is_not_an_argument_has_no_gradient_in_silence(lose):
+    x, w = values(3), values(3, seed=1)
+    with pytest.raises(GradientError, match=r"checkpoint: .*outside of the function"):
+        lose(x, w.require_grad())
+    with pytest.raises(GradientError, match=r"checkpoint: .*outside of the function"):
+        lose(x.require_grad(), w.require_grad())
+    with no_grad():
+        assert lose(x, w.require_grad()).shape in ((3,), (2, 3), ())
+
+
+def test_what_counts_as_a_constant_may_come_from_outside():
+    x, w = values(3).require_grad(), values(3, seed=1).require_grad()
+
+    def block(x):
+        with no_grad():
+            scale = it.exp(w)
+        return it.where(w > 0.0, x * w.detach(), x * scale) + it.argmax(w)
+
+    plain = lambda x: it.where(w > 0.0, x * w.detach(), x * it.exp(w.detach()))  # noqa: E731
+    found = it.sum(checkpoint(block)(x)).backward()[x]
+    np.testing.assert_array_equal(found.numpy(), it.sum(plain(x)).backward()[x].numpy())

@@ -20,9 +20,9 @@ from .engine import pull
 from .lifting import lowered, tracked_at
 from .nodes import Node, TrackedHandle
 from .recording import Autodiff, decorator
-from .residuals import dropped, fetch, kept_in
+from .residuals import CLOSED, dropped, fetch, kept_by, kept_in, records
 from .ruled_programs import is_written_down
-from .tracked import Shown, is_recording, leaf, lift, no_grad, showing, shown_below, shown_level
+from .tracked import Shown, is_recording, leaf, lift, showing, shown_below, shown_level
 
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +36,10 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         function: takes and returns tensors, possibly nested in tuples, lists and dicts, and
             whatever else it likes. It may read modules and other cells, and be a module.
+
+    Raises:
+        GradientError: the function, when it is called, uses a tensor that is neither an argument
+            nor a cell's and whose gradient is recorded.
 
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import checkpoint
@@ -57,11 +61,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
                 return call(block, *args, name="checkpoint", recompute=True)
             except TracedMoveError:
                 # A region is of one device: what is computed on several is recorded twice.
-                return _Block(function, args, kwargs).first()
+                return _first(function, args, kwargs)
         batching = batching_of(flatten((args, kwargs)))
         if batching is not None and batching.level > shown_level():
             return below_batch(batching, checkpoint, function)(*args, **kwargs)
-        return _Block(function, args, kwargs).first()
+        return _first(function, args, kwargs)
 
     return run
 
@@ -119,6 +123,11 @@ def _in_a_row(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]
     return run
 
 
+def _first(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    block = _Block(function, args, kwargs)
+    return block.first() if records(block.level) else function(*args, **kwargs)
+
+
 def _own(x: Any) -> Any:
     return Tensor(x._handle) if isinstance(x, Tensor) else x
 
@@ -151,7 +160,7 @@ class _Block:
         with transaction() as scope:
             args, kwargs = unflatten(self.arguments, plain)
             if self.level == 1:
-                with no_grad():
+                with kept_by(CLOSED):
                     result = self.function(*args, **kwargs)
             else:
                 with showing(shown_below(self.level)):

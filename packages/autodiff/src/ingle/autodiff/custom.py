@@ -15,8 +15,8 @@ from ingle.tensor.ops._batching import summed
 from .batching import Batching, batching_of
 from .nodes import Node, Parents, TrackedHandle
 from .recording import decorator
+from .residuals import records
 from .ruled_programs import check_cotangents, is_written_down, ruled
-from .tracked import is_recording
 
 
 def custom_gradient(
@@ -48,7 +48,7 @@ def custom_gradient(
     def run(*args: Any, **kwargs: Any) -> Any:
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         level = max((args[i].backend.level for i in places), default=0)
-        if not level or not is_recording():
+        if not level or not records(level):
             return function(*args, **kwargs)[0]
         if is_written_down([args[i] for i in places]):
             return _written_down(function, args, kwargs)

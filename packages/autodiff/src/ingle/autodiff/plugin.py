@@ -10,7 +10,7 @@ def ingle_transforms() -> dict[str, str]:
         "require_grad": "ingle.autodiff.tracked:require_grad",
         "backward": "ingle.autodiff.engine:backward",
         "checkpoint": "ingle.autodiff.checkpoint:checkpoint",
-        "is_recording": "ingle.autodiff.tracked:is_recording",
+        "recorded_from": "ingle.autodiff.residuals:recorded_from",
         "grad": "ingle.autodiff.transforms:grad",
         "vjp": "ingle.autodiff.products:vjp",
         "linear_program": "ingle.autodiff.programs:linear_program",

@@ -12,6 +12,7 @@ from ingle.tensor.levels import at_level, next_level
 from .engine import pull
 from .lifting import Lifted, lifted, lowered, shown_by, tracked_at
 from .nodes import TrackedHandle
+from .residuals import recording_at
 from .tracked import leaf, showing
 from .trees import leaves, matched, rebuild
 
@@ -133,7 +134,7 @@ def linearized(function: Callable[..., Any], primals: Sequence[Any], name: str) 
         primals: where.
         name: the transform's, for errors.
     """
-    with next_level() as lower, next_level() as upper, transaction():
+    with next_level() as lower, next_level() as upper, recording_at(upper), transaction():
         given = [lifted(p, upper, name) for p in primals]
         with showing(shown_by(given)):
             result = function(*[p.value for p in given])
@@ -207,7 +208,8 @@ class Linear:
                 None if root is None else leaf(zeros_like(y)._handle, self._lower)
                 for root, y in zip(self._roots, self.outputs, strict=True)
             ]
-            pulled = self.pull([None if h is None else Tensor(h) for h in stand_ins])
+            with recording_at(self._lower):
+                pulled = self.pull([None if h is None else Tensor(h) for h in stand_ins])
             self._transposed = (pulled, stand_ins)
         return self._transposed
 

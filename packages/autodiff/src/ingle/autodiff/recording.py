@@ -16,7 +16,9 @@ from ingle.tensor.errors import GradientError
 from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
+from ingle.tensor.ops.elementwise.detaching import STOP_GRADIENT
 from ingle.tensor.programs import is_unrolled
+from ingle.tensor.programs.tracer import user_line
 
 from .cached_backward import carries_programs
 from .nodes import Moved, Node, Parents, TrackedHandle, below, order
@@ -68,8 +70,11 @@ class Autodiff:
 
     def move(self, handle: TrackedHandle, target: Backend) -> Handle:
         """The value on another device; its cotangent comes back to this one."""
+        how = residual_policy()
         inner = moved(handle.inner, target)
-        if residual_policy() is None:
+        if how is None or how.least > self.level:
+            if how is not None and how.closed:
+                raise _captured("a move to another device", handle)
             return inner
         step = Moved((handle.node, handle.index), self.device)
         return TrackedHandle(decorator(target, self.level), inner, step, 0)
@@ -77,7 +82,9 @@ class Autodiff:
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         operation = op.operation
         how = residual_policy()
-        if how is None:
+        if how is None or how.least > self.level:
+            if how is not None and how.closed:
+                self._refuse_captured(op, inputs)
             lowered = [x.inner if x.backend is self else x for x in inputs]  # type: ignore[union-attr]
             return highest(op, lowered).execute(op, lowered)
         # One pass over the inputs: this is on the path of every recorded operation.
@@ -119,6 +126,24 @@ class Autodiff:
             TrackedHandle(self, h, step, i) if h.dtype.is_inexact else h
             for i, h in enumerate(outputs[:count])
         )
+
+    def _refuse_captured(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
+        """Raises where a gradient would flow to what a checkpointed function closes over."""
+        plan = _Plan(op.operation, tuple([x.backend is self for x in inputs]))
+        if plan.constant or op.operation is STOP_GRADIENT:
+            return
+        if not any(a.dtype.is_inexact for a in infer(op, inputs)):
+            return
+        raise _captured(op.operation.name, next(x for x in inputs if x.backend is self))
+
+
+def _captured(what: str, x: Handle | Scalar) -> GradientError:
+    return GradientError(
+        f"checkpoint: {what}, at {user_line()}, takes a {x.dtype} tensor of shape {x.shape} from "
+        "outside of the function, whose gradient would be lost: the function is recorded by its "
+        "arguments alone. Make the tensor an argument, as in checkpoint(f)(x, y), or detach() it "
+        "if it counts as a constant"
+    )
 
 
 def _extended(

@@ -7,6 +7,7 @@ each backward pass, and dropped when the pass is behind the step that made it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -58,16 +59,24 @@ Value: TypeAlias = Handle | Scalar | Recomputed
 
 
 class ResidualPolicy:
-    """Which results are kept while recording.
+    """What is recorded, and which results are kept of it.
 
     Args:
         recompute: whether those of an operation are computed again; None keeps all.
+        least: the lowest level that is recorded. Those below it are of transforms, or of
+            `backward`, around a `no_grad` that is around here.
+        closed: whether what is tracked at a level that is not recorded must not be used: its
+            gradient would be lost.
     """
 
-    __slots__ = ("_known", "recompute")
+    __slots__ = ("_known", "closed", "least", "recompute")
 
-    def __init__(self, recompute: Callable[[Operation], bool] | None) -> None:
+    def __init__(
+        self, recompute: Callable[[Operation], bool] | None, least: int = 1, closed: bool = False
+    ) -> None:
         self.recompute = recompute
+        self.least = least
+        self.closed = closed
         self._known: dict[Operation, bool] = {}
 
     def recipe(
@@ -139,6 +148,9 @@ def dropped(value: Handle | Scalar, origin: tuple[Node, int] | None) -> Value:
 
 
 KEEP_ALL = ResidualPolicy(None)
+NO_LEVEL = sys.maxsize
+CLOSED = ResidualPolicy(None, NO_LEVEL, closed=True)
+"""Nothing is recorded, and nothing that is tracked may be used."""
 _BALANCED = ResidualPolicy(lambda operation: operation.traits.bound == "memory")
 _policy: ContextVar[ResidualPolicy | None] = ContextVar("ingle_residual_policy", default=KEEP_ALL)
 
@@ -149,6 +161,26 @@ residual_policy = _policy.get
 def kept_by(how: ResidualPolicy | None) -> WithBlock[ResidualPolicy | None]:
     """Recording inside keeps its results in this way; None records nothing."""
     return holding(_policy, how)
+
+
+def recording_at(level: int) -> WithBlock[ResidualPolicy | None]:
+    """A transform works inside: its level is recorded, in the middle of `no_grad` too."""
+    how = residual_policy()
+    if how is None or how.least > level:
+        how = ResidualPolicy(None, level, how is not None and how.closed)
+    return kept_by(how)
+
+
+def recorded_from() -> int | None:
+    """The lowest level that is recorded here; None where none is."""
+    how = residual_policy()
+    return None if how is None or how.least == NO_LEVEL else how.least
+
+
+def records(level: int) -> bool:
+    """Whether a level is recorded here."""
+    how = residual_policy()
+    return how is not None and how.least <= level
 
 
 @block
@@ -181,7 +213,6 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
     >>> bool(it.all(plain.backward()[w] == lean.backward()[w]))
     True
     """
-    how: ResidualPolicy | None
     if callable(policy):
         how = ResidualPolicy(policy)
     elif policy in ("none", "balanced"):
@@ -191,7 +222,10 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
             f"checkpointing: policy must be 'balanced', 'none' or a function of an operation, "
             f"got {policy!r}"
         )
-    with kept_by(None if residual_policy() is None else how):
+    around = residual_policy()
+    if around is not None and around.least > 1:
+        how = ResidualPolicy(how.recompute, around.least, around.closed)
+    with kept_by(None if around is None else how):
         yield
 
 

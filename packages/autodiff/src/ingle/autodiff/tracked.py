@@ -15,6 +15,7 @@ from .recording import decorator
 from .residuals import (
     ResidualPolicy,
     kept_by,
+    recorded_from,
     residual_policy,
 )
 
@@ -37,11 +38,14 @@ _shown: ContextVar[tuple[Shown, int]] = ContextVar("ingle_shown", default=({}, 0
 
 def lift(cell: Cell[Any], value: Any) -> Any:
     """A differentiable cell's value, tracked; as it is inside `no_grad`."""
-    if not isinstance(value, Tensor) or residual_policy() is None:
+    how = residual_policy()
+    if not isinstance(value, Tensor) or how is None:
         return value
     found = _shown.get()[0].get(cell)
     if found is not None and found[0] is value._handle:
-        return found[1]
+        return found[1] if found[1]._handle.backend.level >= how.least else value
+    if how.least > 1:
+        return value
     # What was written where it is only traced is of a higher level than what is recorded.
     return value if value._handle.backend.level else Tensor(leaf(value._handle, 1, cell))
 
@@ -104,13 +108,20 @@ def require_grad(x: Tensor) -> Tensor:
 def no_grad() -> WithBlock[ResidualPolicy | None]:
     """Nothing is recorded inside, for this thread or task only.
 
+    Transforms that are called inside (`grad`, `vjp`, `jacobian` and others) record what they need
+    themselves; what they return is a constant for whatever surrounds the block.
+
     >>> import ingle.tensor as it
-    >>> from ingle.autodiff import no_grad
+    >>> from ingle.autodiff import grad, no_grad
     >>> w = it.Cell(it.ones(2), differentiable=True)
     >>> with no_grad():
     ...     y = w * 2.0
     >>> y.backend.level
     0
+    >>> with no_grad():
+    ...     slope = grad(lambda x: x * x)(it.asarray(3.0))
+    >>> slope.item()
+    6.0
     """
     return kept_by(None)
 
@@ -124,4 +135,4 @@ def is_recording() -> bool:
     >>> is_recording(), inside
     (True, False)
     """
-    return residual_policy() is not None
+    return recorded_from() is not None

@@ -12,6 +12,7 @@ from ingle.tensor.levels import next_level
 
 from .engine import pull
 from .lifting import lifted, lowered, normal_places, shown_by, tracked_at
+from .residuals import recording_at
 from .tracked import showing
 
 
@@ -65,7 +66,7 @@ def value_and_grad(
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         places = normal_places(argnums, len(args), "grad")
-        with next_level() as level, transaction():
+        with next_level() as level, recording_at(level), transaction():
             wanted = {p: lifted(args[p], level, "grad") for p in places}
             given = [wanted[i].value if i in wanted else a for i, a in enumerate(args)]
             with showing(shown_by(list(wanted.values()))):

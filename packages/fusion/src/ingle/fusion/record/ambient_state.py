@@ -19,8 +19,8 @@ def ambient() -> tuple[Any, ...]:
 
 def asked() -> tuple[Callable[[], Any], ...]:
     """The functions whose answers are `ambient`."""
-    recording = transform("is_recording")
+    recorded = transform("recorded_from")
     return (
         chosen_device, default_float, default_int, chosen_precision,
-        *(() if recording is None else (recording,)),
+        *(() if recorded is None else (recorded,)),
     )  # fmt: skip

@@ -144,9 +144,9 @@ class Tracer:
         self._steps: list[_Taken] = []
         self._closed: dict[object, tuple[int, Handle | Scalar]] = {}
         # Inside of no_grad nothing is recorded; a program has to remember that.
-        self._recording = transform("is_recording")
-        if self._recording is not None and not self._recording():
-            self._recording = None
+        self._recorded_from = transform("recorded_from")
+        if not self._is_recording():
+            self._recorded_from = None
 
     def __repr__(self) -> str:
         return f"Tracer({self.inner!r}, level={self.level})"
@@ -208,9 +208,16 @@ class Tracer:
         )
         self._steps.append(_Taken(op, taken, len(self._avals), len(avals)))
         made: tuple[Handle, ...] = tuple([self._new(a) for a in avals])
-        if self._recording is None or op.operation is STOP_GRADIENT:
+        if op.operation is STOP_GRADIENT or self._is_recording():
             return made
-        return made if self._recording() else tuple([h.detached() for h in made])
+        return tuple([h.detached() for h in made])
+
+    def _is_recording(self) -> bool:
+        """Whether what surrounds the program may differentiate by what is written down here."""
+        if self._recorded_from is None:
+            return True
+        least = self._recorded_from()
+        return least is not None and least <= self.level
 
     def number(self, handle: Handle | Scalar) -> int:
         """The number of a tensor; one of a lower level becomes an input.
