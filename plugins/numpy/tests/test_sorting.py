@@ -92,3 +92,13 @@ def test_a_few_of_long_rows_need_no_sort_of_all(dtype: str, monkeypatch: Any) ->
     sorting.KERNELS["topk"](op, x)
     assert sizes
     assert max(sizes) < 100
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16"])
+def test_small_integers_in_order(dtype: str) -> None:
+    x = numbers(dtype, (7, 300), 2.0)
+    for axis in (0, 1):
+        for descending in (False, True):
+            found = it.sort(it.asarray(x), axis=axis, descending=descending).numpy()
+            wanted = np.sort(x.astype(np.int64), axis=axis).astype(dtype)
+            np.testing.assert_array_equal(found, np.flip(wanted, axis) if descending else wanted)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
-from ingle.tensor.device import Device
+from ingle.tensor.device import Device, call_staged
 from ingle.tensor.dispatch import checking
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
@@ -22,26 +22,27 @@ from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
 from .runtime.plan_cache import PlanCache
-from .stream import SMALL, LazyStream
+from .stream import SHORT, SMALL, LazyStream
 from .support import settings
 
 READ = 8
-"""After so many operations in turn that were read one by one, the next one is taken to be, too."""
-AT_ONCE = frozenset({"elementwise", "reduction", "opaque"})
-"""Kinds of operations whose results are memory of their own, as that of a gather is."""
+"""After so many streams in turn that were short and read, the next one is taken to be, too."""
+AHEAD = SHORT - 1
+"""So many operations may run as they come before one of them is read: as many as a short stream
+has."""
 
 
 class _Streams(threading.local):
     """A stream for each thread, one after the other under one lock.
 
     Attributes:
-        alone: how many streams in turn were one operation each, whose value was read.
-        read: whether the value of the last operation that ran at once was read.
+        short: how many streams in turn were a few operations each, whose values were read.
+        ahead: how many operations ran at once since a value was read.
     """
 
     mine: LazyStream | None = None
-    alone = 0
-    read = True
+    short = 0
+    ahead = 0
 
 
 class Fusion:
@@ -91,7 +92,7 @@ class Fusion:
             streams = self._streams
             log = streams.mine
             if log is None or log.done:
-                if streams.alone >= READ:
+                if streams.short >= READ:
                     made = self._at_once(op, inputs, streams)
                     if made is not None:
                         return made
@@ -110,14 +111,12 @@ class Fusion:
 
     def _at_once(
         self, op: Op, inputs: Sequence[Handle | Scalar], streams: _Streams
-    ) -> tuple[LazyHandle] | None:
-        """An operation on few elements that runs as it comes, where all before it were read one by
-        one: recording it would take longer. None where that does not go."""
-        operation, traits = op.operation, op.operation.traits
-        own = traits.kind in AT_ONCE or traits.family == "gather"
-        several = len(operation.outputs) != 1 or operation.many_outputs
-        if not (streams.read and own) or several or operation.body:
-            streams.alone = 0
+    ) -> tuple[LazyHandle, ...] | None:
+        """An operation on few elements that runs as it comes, where all before it were read after
+        a few: recording it would take longer. None where that does not go."""
+        operation = op.operation
+        if streams.ahead >= AHEAD or operation.traits.inlined:
+            streams.short = streams.ahead = 0
             return None
         infer(op, inputs)
         lowered: list[Handle | Scalar] = []
@@ -130,25 +129,31 @@ class Fusion:
                     return None
                 x = value
             lowered.append(x)
+        below = self.inner
         try:
-            (handle,) = self.inner.execute(op, lowered)
+            if operation.body is None:
+                found = below.execute(op, lowered)
+            else:
+                # What the body creates belongs below, too.
+                found = call_staged(below, below.execute, op, lowered)
         except Exception as error:  # a read of it raises that
             if is_from_outside(error):
                 raise
-            streams.alone = 0
+            streams.short = 0
             return None
-        streams.read = False
-        return (self.known(handle),)
+        streams.ahead += 1
+        return tuple([self.known(handle) for handle in found])
 
-    def noted(self, alone: bool) -> None:
-        """Takes notice that a stream of one operation alone, or of several, was read."""
+    def noted(self, short: bool) -> None:
+        """Takes notice that a stream was read: of a few operations that run one by one, or of
+        more."""
         streams = self._streams
-        streams.alone = streams.alone + 1 if alone else 0
-        streams.read = True
+        streams.short = streams.short + 1 if short else 0
+        streams.ahead = 0
 
     def was_read(self) -> None:
         """Takes notice that somebody has read a value."""
-        self._streams.read = True
+        self._streams.ahead = 0
 
     def defers(self) -> bool:
         """Whether operations wait here for others: not in a function that is being compiled, and
@@ -237,7 +242,7 @@ class Fusion:
         return self.known(handle)
 
     def download(self, handle: Handle) -> np.ndarray:
-        self._streams.read = True
+        self._streams.ahead = 0
         if isinstance(handle, LazyHandle):
             value = handle.value  # first, as in `computed`
             ready = handle.pending_in is None and isinstance(value, Handle)
@@ -270,7 +275,7 @@ class Fusion:
             mine.flush(written)
 
     def synchronize(self) -> None:
-        self._streams.read = True
+        self._streams.ahead = 0
         mine = self._streams.mine
         if mine is not None and not mine.done:
             mine.synchronize()

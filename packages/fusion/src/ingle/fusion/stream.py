@@ -45,6 +45,8 @@ MOST_BYTES = 1 << 28
 """Bytes of inputs that a stream may hold alone."""
 SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
+FEW = 2
+"""So many operations are short for a reader of each, however many operands they have."""
 
 
 _CUT_OFF = BackendError(
@@ -152,7 +154,7 @@ class LazyStream(Log):
         self._finish(wanted, defers=True)
 
     def _finish(self, wanted: LazyHandle, defers: bool) -> None:
-        self.backend.noted(len(self._handles) == 1)
+        self.backend.noted(len(self._handles) <= FEW or self._is_short())
         self._ran(wanted, defers=defers)
         if isinstance(wanted.value, BaseException):
             self._former.put_back()
@@ -179,7 +181,7 @@ class LazyStream(Log):
 
     def synchronize(self) -> None:
         """Computes the same, and its values count as read."""
-        self.backend.noted(len(self._handles) == 1)
+        self.backend.noted(len(self._handles) <= FEW or self._is_short())
         self.flush()
 
     def _ran(

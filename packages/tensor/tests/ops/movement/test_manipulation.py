@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.tensor.dispatch import watch
 from ingle.tensor.errors import (
     ArgumentError,
     AxisError,
@@ -133,6 +134,40 @@ def test_concat_and_stack() -> None:
 def test_concat_refuses(arrays: Any, kwargs: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         it.concat(arrays, **kwargs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2)])
+def test_stack_along_every_axis(shape: tuple[int, ...], count: int) -> None:
+    arrays = [values(shape, n).astype(f"float{64 if n else 32}") for n in range(count)]
+    for axis in range(-len(shape) - 1, len(shape) + 1):
+        found = it.stack([it.asarray(a) for a in arrays], axis=axis)
+        wanted = np.stack(arrays, axis=axis)
+        assert found.numpy().dtype == wanted.dtype
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_stack_takes_few_operations_of_many_tensors() -> None:
+    """A loop that collects a thousand rows had one for each of them."""
+    rows, seen = [it.asarray([1.0, 2.0]) for _ in range(20)], []
+    watch(lambda op, inputs, outputs: seen.append(op.operation.name))
+    try:
+        it.stack(rows)
+        it.stack(rows, axis=-1)
+    finally:
+        watch(None)
+    assert seen == ["concat", "reshape", "concat", "reshape", "permute_dims"]
+
+
+def test_unstacked_rows_stay_what_they_are_when_the_whole_is_written() -> None:
+    for shape, axis in (((4,), 0), ((2, 40_000), 0), ((2, 40_000), 1)):
+        x = it.zeros(shape)
+        x[0] = 1.0
+        before = x.numpy().copy()
+        rows = it.unstack(x, axis=axis)
+        x[...] = 5.0
+        for n in (0, -1):
+            np.testing.assert_array_equal(rows[n].numpy(), np.take(before, n, axis))
 
 
 def test_stack_refuses_different_shapes() -> None:

@@ -14,9 +14,14 @@ import numpy as np
 from ingle.tensor.errors import LinearAlgebraError, OutOfRangeError
 from ingle.tensor.operation import Op
 
+from . import small_matrices
+
 Array = np.ndarray[Any, Any]
 _PANEL = 32
 _BLOCK = 64
+_SMALL_BLOCK = 16
+_STACK = 64
+"""Triangular matrices from which on a row of all of them is taken at once."""
 
 
 def _lu_factor(op: Op, x: Array) -> tuple[Array, Array]:
@@ -76,14 +81,22 @@ def _solve_triangular(op: Op, a: Array, b: Array) -> Array:
     upper, unit = op.attributes["upper"], op.attributes["unitriangular"]
     n, lead = a.shape[-1], np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     out = np.array(np.broadcast_to(b, (*lead, *b.shape[-2:])), order="C")
-    starts = range(0, n, _BLOCK)
+    # Rows are divided for all matrices of a stack at once, where these are as many as calls.
+    many = small_matrices.count(out) >= _STACK
+    block = _SMALL_BLOCK if many else _BLOCK
+    a = np.broadcast_to(a, (*lead, n, n)) if many else a
+    starts = range(0, n, block)
     for start in reversed(starts) if upper else starts:
-        stop = min(start + _BLOCK, n)
+        stop = min(start + block, n)
         done = slice(stop, n) if upper else slice(0, start)
         rows = out[..., start:stop, :]
         if done.start < done.stop:
             rows -= a[..., start:stop, done] @ out[..., done, :]
-        rows[...] = _solve_block(a[..., start:stop, start:stop], rows, upper, unit)
+        square = a[..., start:stop, start:stop]
+        if many and (unit or np.diagonal(square, axis1=-2, axis2=-1).all()):
+            rows[...] = small_matrices.substitute(square, rows, upper, unit)
+        else:
+            rows[...] = _solve_block(square, rows, upper, unit)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Decompositions and systems of equations, by LAPACK."""
+"""Decompositions and systems of equations, by LAPACK; of many small matrices by steps for all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from ingle.tensor.errors import LinearAlgebraError
 from ingle.tensor.operation import Op
+
+from . import small_matrices
 
 Kernel = Callable[..., Any]
 
@@ -121,6 +123,24 @@ def _by_singular_values(x: np.ndarray) -> Any:
     return signs[:, None, None] * (turned @ np.conj(u).mT)
 
 
+def _cholesky(x: np.ndarray) -> Any:
+    return small_matrices.cholesky(x) if small_matrices.by_steps(x) else np.linalg.cholesky(x)
+
+
+def _det(x: np.ndarray) -> Any:
+    return small_matrices.det(x) if small_matrices.by_cofactors(x) else np.linalg.det(x)
+
+
+def _inv(x: np.ndarray) -> Any:
+    return small_matrices.inv(x) if small_matrices.by_cofactors(x) else np.linalg.inv(x)
+
+
+def _solve(x1: np.ndarray, x2: np.ndarray) -> Any:
+    if small_matrices.by_cofactors(x1) and np.isfinite(x2).all():
+        return small_matrices.solve(x1, x2)
+    return np.linalg.solve(x1, x2)
+
+
 def _refuse_endless(what: str, x: np.ndarray) -> None:
     """Raises what LAPACK answers for NaN in matrices of most sizes.
 
@@ -139,16 +159,16 @@ _ENDLESS = "the iteration did not converge, which NaN and inf among the elements
 
 KERNELS: dict[str, Kernel] = {
     "adjugate": _lapack(_adjugate, _ENDLESS),
-    "cholesky": _lapack(np.linalg.cholesky, "add a multiple of the identity, or use eigh"),
-    "det": _lapack(np.linalg.det, _SINGULAR),
+    "cholesky": _lapack(_cholesky, "add a multiple of the identity, or use eigh"),
+    "det": _lapack(_det, _SINGULAR),
     "eig": _lapack(_eig, _ENDLESS),
     "eigh": _lapack(_eigh, _ENDLESS),
     "eigvals": _lapack(_eigvals, _ENDLESS),
     "eigvalsh": _lapack(_eigvalsh, _ENDLESS),
-    "inv": _lapack(np.linalg.inv, _SINGULAR),
+    "inv": _lapack(_inv, _SINGULAR),
     "qr": _lapack(np.linalg.qr, _ENDLESS),
     "slogdet": _lapack(np.linalg.slogdet, _SINGULAR),
-    "solve": _lapack(np.linalg.solve, _SINGULAR),
+    "solve": _lapack(_solve, _SINGULAR),
     "svd": _lapack(_svd, _ENDLESS),
     "svdvals": _lapack(_singular_values, _ENDLESS),
 }

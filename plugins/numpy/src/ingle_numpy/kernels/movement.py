@@ -65,6 +65,12 @@ def _concat(op: Op, *arrays: np.ndarray) -> np.ndarray:
     return np.concatenate(arrays, axis=axis, out=empty(shape, first.dtype, op))
 
 
+def _unstack(op: Op, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    before = (slice(None),) * op.attributes["axis"]
+    # The dots keep a row of no axes a view, where NumPy would make a number of its own.
+    return tuple([x[(*before, i, ...)] for i in range(x.shape[op.attributes["axis"]])])
+
+
 def _where(op: Op, condition: np.ndarray, x1: np.ndarray, x2: np.ndarray) -> Any:
     return select(condition, x1, x2)
 
@@ -84,5 +90,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "broadcast_to": _broadcast_to,
     "slice": _slice,
     "concat": _concat,
+    "unstack": _unstack,
     "where": _where,
 }

@@ -23,6 +23,7 @@ from ..movement.slicing import slice, slice_update, sliced
 from ._index_keys import Plan, read_key, read_regular
 from .gathering import take, taken_shape
 from .linear_index import ravel_index
+from .nonzero import indices_of
 from .scatter_reductions import scatter_reduce
 from .scattering import scatter_add, scatter_set
 
@@ -54,6 +55,9 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
         starts, sizes, steps, shape = regular
         piece = sliced(handle, starts, sizes, steps)
         return piece if shape == sizes else reshaped(piece._handle, shape)
+    chosen = _chosen(handle, key)
+    if chosen is not None:
+        return take(*chosen, axis=0)
     plan = read_key(key, handle)
     piece = _basic(wrap(handle), plan)
     if not plan.advanced:
@@ -88,6 +92,11 @@ def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
     masked = _masked(tensor, key, values, how)
     if masked is not None:
         return masked
+    chosen = _chosen(handle, key)
+    if chosen is not None:
+        rows, places = chosen
+        values = fitted(values, (*places.shape, *rows.shape[1:]))
+        return reshape(_scattered(rows, places, values, 0, how), tensor.shape)
     plan = read_key(key, handle)
     piece = _basic(tensor, plan)
     if plan.advanced:
@@ -244,6 +253,17 @@ _REDUCTIONS = {"multiply": "prod", "max": "amax", "min": "amin"}
 
 def _basic(x: Tensor, plan: Plan) -> Tensor:
     return reshape(slice(x, plan.starts, plan.sizes, plan.steps), plan.shape)
+
+
+def _chosen(x: Handle, key: Any) -> tuple[Tensor, Tensor] | None:
+    """A mask on the leading axes: these as one, and the places along it where the mask is true."""
+    if not hasattr(key, "_handle") or key.dtype.kind != "bool" or not key.ndim:
+        return None
+    if key.shape != x.shape[: key.ndim] or not key.size:
+        return None
+    rows = reshape(wrap(x), (key.size, *x.shape[key.ndim :]))
+    places = indices_of(reshape(key, (key.size,)))
+    return rows, reshape(places, places.shape[1:])
 
 
 def _masked(x: Tensor, key: Any, values: Tensor, how: How) -> Tensor | None:

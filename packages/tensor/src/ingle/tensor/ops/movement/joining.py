@@ -17,7 +17,7 @@ from ...sample import Draw, Sample
 from .._batching import concat_batch
 from .._guarding import guarded
 from .._rules import as_int, as_ints, normalize_axis
-from .shapes import MOVEMENT, reshape, reshaped
+from .shapes import MOVEMENT, permute_dims, reshape, reshaped
 from .slicing import slice_axis, zeros_of
 
 if TYPE_CHECKING:
@@ -94,6 +94,9 @@ CONCAT = Operation(
     reference=np.concatenate,
 )
 
+_FEW = 4
+"""So many tensors are interleaved by one operation for each."""
+
 
 @guarded
 def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
@@ -110,7 +113,8 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     >>> it.stack([it.asarray([1, 2]), it.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    handles = handles_of("stack", "arrays", listed("stack", arrays))
+    parts = listed("stack", arrays)
+    handles = handles_of("stack", "arrays", parts)
     first = handles[0].shape
     for h in handles:
         if h.shape != first:
@@ -119,8 +123,14 @@ def stack(arrays: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
                 "use concat to join along an existing axis"
             )
     place = normalize_axis(axis, len(first) + 1, "stack")
-    shape = (*first[:place], 1, *first[place:])
-    rows = [reshaped(h, shape) for h in handles]
+    if place < len(first):
+        # What stands one after the other along an axis stands so along a new one before it: two
+        # operations, however many tensors there are.
+        joined = run(_op(place), promote_several("stack", "arrays", parts))[0]
+        return reshaped(joined._handle, (*first[:place], len(handles), *first[place:]))
+    if first and len(handles) > _FEW:
+        return permute_dims(stack(arrays), (*range(1, place + 1), 0))
+    rows = [reshaped(h, (*first, 1)) for h in handles]
     return run(_op(place), promote_several("stack", "arrays", rows))[0]
 
 
