@@ -14,7 +14,7 @@ import pytest
 import ingle.tensor as it
 from ingle.testkit.interrupting import LateError, interrupted, late
 from ingle_cpu.background.queue import Queue, queue
-from ingle_cpu.launch.table_builder import TableSet
+from ingle_cpu.launch.table_set import TableSet
 from ingle_cpu.memory import CpuHandle
 from ingle_cpu.threads.pool import ThreadPool
 from ingle_cpu.threads.table import Table

@@ -10,7 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.fusion import compile, explain
-from ingle.fusion.device.llvm import AVX512, NEON, target_of
+from ingle.fusion.device.targets import AVX512, NEON, target_of
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype

@@ -164,6 +164,46 @@ def test_the_second_process_plans_nothing_and_has_the_same_bits(
     assert found > 0
 
 
+COMPILED = """
+import sys
+import numpy as np
+import ingle.tensor as it
+from ingle.autodiff import value_and_grad
+from ingle.fusion import compile
+
+
+def loss(x, first, second):
+    return it.mean(it.log_softmax(it.gelu(x @ first) @ second) ** 2.0)
+
+
+@compile
+def step(x, *weights):
+    found, gradients = value_and_grad(loss, argnums=(1, 2))(x, *weights)
+    return found, [w - 0.1 * g for w, g in zip(weights, gradients)]
+
+
+shapes = (5, 8), (8, 16), (16, 3)
+found, _ = step(*[it.asarray(np.linspace(-1.0, 1.0, a * b).reshape(a, b)) for a, b in shapes])
+print(found.item())
+writers = "ingle.fusion.render.", "ingle_cpu.matmul.", "ingle_cpu.attention.", "llvmlite.binding"
+print(*sorted(m for m in sys.modules if m.startswith(writers)))
+"""
+DATA = "entries_table", "machine", "packing", "plan", "prepacked", "problem", "tile", "winners"
+
+
+def test_what_comes_from_the_disk_needs_no_writer_of_kernels(tmp_path: Path) -> None:
+    made, modules = _ran(tmp_path, COMPILED)[0].splitlines()
+    assert {"ingle_cpu.matmul.driver", "ingle.fusion.render.llvm.source"} < {*modules.split()}
+    said, planned, found = _ran(tmp_path, COMPILED)
+    assert planned == []
+    assert found > 0
+    again, modules = said.splitlines()
+    assert again == made
+    # What packed operands and measurements are, and of which processor.
+    targets = {"ingle.fusion.render.llvm", "ingle.fusion.render.llvm.targets"}
+    assert {*modules.split()} <= targets | {f"ingle_cpu.matmul.{name}" for name in DATA}
+
+
 @pytest.mark.slow
 def test_other_settings_are_other_plans(few: Filled) -> None:
     program = "import ingle.tensor as it; print(it.sum(it.exp(it.ones((9, 900)))).item())"

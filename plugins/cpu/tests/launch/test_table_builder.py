@@ -12,7 +12,7 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.runtime import graph_plans
 from ingle_cpu.launch import table_builder
-from ingle_cpu.matmul import prepacked
+from ingle_cpu.matmul import prepacking
 
 WIDTH, LENGTH, HEADS = 128, 24, 4
 
@@ -49,7 +49,7 @@ def calls_of(layers: int) -> Counter[str]:
         patch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
         counted(patch, table_builder, "entries_of")
         counted(patch, table_builder, "contraction")
-        counted(patch, prepacked, "choose")
+        counted(patch, prepacking, "choose")
         compile(f)(drawn(1, LENGTH, WIDTH)).numpy()
     return found
 

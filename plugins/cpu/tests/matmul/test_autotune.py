@@ -11,6 +11,7 @@ from ingle_cpu.matmul import autotune
 from ingle_cpu.matmul.autotune import Tuner, TuningWarning, choice_for, rounded, tune
 from ingle_cpu.matmul.blocking import choose, first_guess, variations
 from ingle_cpu.matmul.problem import Problem, Variation
+from ingle_cpu.matmul.winners import SECONDS, Winners
 
 LARGE = Problem("float32", "float32", (), 400, 420, 400, (400, 1), (420, 1))
 
@@ -38,19 +39,19 @@ class TestTuner:
         return DiskStore(tmp_path / "k")
 
     def test_a_winner_is_measured_once_and_kept(self, store: DiskStore) -> None:
-        first = Tuner(store, "t.json")
+        first = Tuner(Winners(store, "t.json"))
         found = first.variation(LARGE, 1)
         assert found is not None
-        assert first.left < autotune.SECONDS
+        assert first.left < SECONDS
         (entry,) = json.loads(store.get("t.json") or b"")["problems"].values()
         assert Variation(*entry["variation"]) == found
-        second = Tuner(store, "t.json")
+        second = Tuner(Winners(store, "t.json"))
         assert second.variation(LARGE, 1) == found
-        assert second.left == autotune.SECONDS
+        assert second.left == SECONDS
 
     def test_small_problems_and_spent_budgets_take_the_guess(self, store: DiskStore) -> None:
-        assert Tuner(store, "t.json").variation(LARGE._replace(m=10), 1) is None
-        assert Tuner(store, "t.json", seconds=0).variation(LARGE, 1) is None
+        assert Tuner(Winners(store, "t.json")).variation(LARGE._replace(m=10), 1) is None
+        assert Tuner(Winners(store, "t.json", seconds=0)).variation(LARGE, 1) is None
         assert store.get("t.json") is None
 
     def test_a_measurement_takes_little_memory(
@@ -59,7 +60,7 @@ class TestTuner:
         outer = LARGE._replace(m=9000, n=9000, k=8, a_strides=(8, 1), b_strides=(9000, 1))
         monkeypatch.setattr(autotune, "tune", lambda *_: pytest.fail("324 MB for the result"))
         assert variations(rounded(outer), 1)
-        assert Tuner(store, "t.json").variation(outer, 1) is None
+        assert Tuner(Winners(store, "t.json")).variation(outer, 1) is None
 
     def test_the_guess_is_taken_where_there_is_no_memory_to_measure(
         self, store: DiskStore, monkeypatch: pytest.MonkeyPatch
@@ -68,14 +69,14 @@ class TestTuner:
             raise MemoryError
 
         monkeypatch.setattr(autotune, "tune", tune)
-        tuner = Tuner(store, "t.json")
+        tuner = Tuner(Winners(store, "t.json"))
         assert tuner.variation(LARGE, 1) is tuner.variation(LARGE, 1) is None
         assert store.get("t.json") is None
 
     def test_problems_without_alternatives(self) -> None:
         few = Problem("float32", "float32", (), 4, 4096, 4096, (4096, 1), (1, 4096))
         assert variations(few, 1) == []
-        assert Tuner(DiskStore(None), "t.json").variation(few, 1) is None
+        assert Tuner(Winners(DiskStore(None), "t.json")).variation(few, 1) is None
 
     @pytest.mark.parametrize(
         "text",
@@ -90,7 +91,7 @@ class TestTuner:
     )
     def test_entries_of_another_form_count_as_absent(self, store: DiskStore, text: str) -> None:
         store.put("t.json", text.encode())
-        assert Tuner(store, "t.json").variation(LARGE, 1) is not None
+        assert Tuner(Winners(store, "t.json")).variation(LARGE, 1) is not None
         assert len(json.loads(store.get("t.json") or b"")["problems"]) == 1
 
     @pytest.mark.parametrize(
@@ -102,13 +103,13 @@ class TestTuner:
         key = autotune._key(rounded(LARGE), 1)
         known = {"machine": "", "problems": {key: {"variation": winner}}}
         store.put("t.json", json.dumps(known).encode())
-        found = Tuner(store, "t.json").variation(LARGE, 1)
+        found = Tuner(Winners(store, "t.json")).variation(LARGE, 1)
         assert found is not None
         assert list(found) != winner
         assert json.loads(store.get("t.json") or b"")["problems"][key]["variation"] == list(found)
 
     def test_without_a_folder_a_winner_is_kept_in_the_process(self) -> None:
-        made = Tuner(DiskStore(None), "t.json")
+        made = Tuner(Winners(DiskStore(None), "t.json"))
         found = made.variation(LARGE, 1)
         left = made.left
         assert made.variation(LARGE, 1) == found

@@ -42,10 +42,11 @@ from ingle_cpu.matmul.launches import (
     contraction,
     identity,
 )
-from ingle_cpu.matmul.microkernel import QUADS, Tile, micro_source, most_rows, most_vectors
+from ingle_cpu.matmul.microkernel import micro_source, most_rows, most_vectors
 from ingle_cpu.matmul.pack import pack_source
 from ingle_cpu.matmul.padded import PHASES, pad_source
 from ingle_cpu.matmul.plan import B, Pointer
+from ingle_cpu.matmul.tile import QUADS, Tile
 
 SIZES = st.integers(0, 100)
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]

@@ -11,7 +11,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle_cpu.matmul.entries_table import entries_table
-from ingle_cpu.matmul.pack_launches import Packing
+from ingle_cpu.matmul.pack_launches import packed
+from ingle_cpu.matmul.packing import Packing
 from ingle_cpu.matmul.plan import A, Pointer
 
 TO = Pointer("scratch", 0)
@@ -20,7 +21,7 @@ TO = Pointer("scratch", 0)
 def run(packing: Packing, source: int, made: int) -> None:
     """Packs from one address to another."""
     it.zeros(1, device="cpu").numpy()
-    table = entries_table([packing.entry((A, TO))], {A: (0, 0), TO: (1, 0)})
+    table = entries_table([packed(packing, (A, TO))], {A: (0, 0), TO: (1, 0)})
     table.bases[:] = [source, made]
     table.run()
 

@@ -15,9 +15,9 @@ from ingle_cpu.jit import host
 from ingle_cpu.jit.object_symbols import undefined_symbols
 from ingle_cpu.matmul import machine
 from ingle_cpu.matmul.launches import Choice, choose
-from ingle_cpu.matmul.microkernel import TILES, Tile, micro_source
+from ingle_cpu.matmul.microkernel import micro_source
 from ingle_cpu.matmul.pack import pack_source
-from ingle_cpu.matmul.panel_elements import a_form, compute_dtype
+from ingle_cpu.matmul.tile import TILES, Tile, a_form, compute_dtype
 
 SIZES = st.integers(4, 100)
 HAS_TILES = pytest.mark.skipif(

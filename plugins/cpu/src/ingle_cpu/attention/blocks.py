@@ -6,7 +6,8 @@ import math
 from typing import NamedTuple
 
 from ..matmul.machine import target
-from ..matmul.microkernel import Tile, lanes_of, most_rows, most_vectors
+from ..matmul.microkernel import lanes_of, most_rows, most_vectors
+from ..matmul.tile import Tile
 
 QUERIES = 48
 """Queries of a block, about: their scores by a block of keys stay in the second-level cache."""

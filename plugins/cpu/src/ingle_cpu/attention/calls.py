@@ -11,8 +11,8 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
 from ..matmul.entries_call import EntriesCall, located
-from ..matmul.panel_elements import compute_dtype
 from ..matmul.plan import Contraction
+from ..matmul.tile import compute_dtype
 from ..threads.pool import thread_pool
 from .launches import SCALE_AT, attention_entries
 from .problem import AttentionProblem, problem_of

@@ -10,10 +10,10 @@ from ingle.fusion.device.kernels import SIZES
 from ..jit.engine import engine
 from ..matmul.code import micro_address, pack_addresses
 from ..matmul.machine import target
-from ..matmul.microkernel import Tile
-from ..matmul.pack_launches import Packing
-from ..matmul.panel_elements import compute_dtype
+from ..matmul.pack_launches import packed
+from ..matmul.packing import Packing
 from ..matmul.plan import Contraction, EntrySpec, Pointer
+from ..matmul.tile import Tile, compute_dtype
 from .abi import BackwardArgs, ForwardArgs, MaskKind
 from .backward import ADDRESSES as BACKWARD_ADDRESSES
 from .backward import backward_source
@@ -132,8 +132,8 @@ def _forward(problem: AttentionProblem, scale: int, workers: int) -> Contraction
     units = problem.heads * values["blocks"]
     compute = EntrySpec(function, pointers, tuple(args), units, 1, addresses=tuple(places))
     entries = (
-        columns.entry((operand[1], scratch[1])),
-        rows.entry((operand[2], scratch[2]), independent=True),
+        packed(columns, (operand[1], scratch[1])),
+        packed(rows, (operand[2], scratch[2]), independent=True),
         compute,
     )
     return Contraction(entries, (memory.total * workers, columns.nbytes, rows.nbytes))

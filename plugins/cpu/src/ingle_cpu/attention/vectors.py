@@ -8,18 +8,18 @@ from typing import Any
 from ingle.fusion.device.kernels import SIZES, CodeBuilder, Expression
 from ingle.fusion.device.llvm import (
     CodeRenderer,
-    Target,
     Values,
     Writer,
     memory_type,
     scalar_type,
     vector_type,
 )
+from ingle.fusion.device.targets import Target
 
 from ..matmul.driver_images import DriverCode
 from ..matmul.machine import target
 from ..matmul.named_args import loaded_args
-from ..matmul.panel_elements import compute_dtype
+from ..matmul.tile import compute_dtype
 from .abi import MaskKind
 from .blocks import tiling
 

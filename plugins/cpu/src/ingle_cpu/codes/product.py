@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ingle.fusion.device.llvm import Target, Values, Writer, memory_type
+from ingle.fusion.device.llvm import Values, Writer, memory_type
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from ..matmul.driver_images import DriverCode

@@ -12,14 +12,18 @@ from typing import Any, NamedTuple
 from ingle.fusion.device import DonationState, Launch, Lender
 from ingle.fusion.device.executables import ShareOfTime
 from ingle.fusion.device.kernels import NestCall, bits_of
+from ingle.tensor.late_imports import late
 
 from ..matmul import prepacked
 from ..matmul.prepacked import Panels, cached_panels, panels_of
 from ..memory import CpuHandle, lent_memory
 from ..threads.table import Table
 from .interrupts import run_interruptibly
-from .table_builder import TableSet, build_tables, rendered
+from .table_set import TableSet
 
+BUILDER = "ingle_cpu.launch.table_builder"
+"""The module that makes tables, and imports all that writes kernels: an executable that comes whole
+from the disk does without."""
 QUICK = 4
 """Grains of work up to which a plan keeps Python's lock, which takes longer to get back."""
 
@@ -95,7 +99,7 @@ class CpuExecutable:
     @staticmethod
     def of(launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> CpuExecutable:
         """Launches, compiled and ready to run."""
-        usual = build_tables(launches, buffers)
+        usual = late(BUILDER).build_tables(launches, buffers)
         unsettled = {0} | prepacked.written(launches)
         prepackable = [o for o in usual.prepackable if o.buffer not in unsettled]
         return CpuExecutable(lambda: launches, buffers, scalars, usual, prepackable)
@@ -193,13 +197,16 @@ class CpuExecutable:
                 return self.usual, NO_PANELS
             operands = [self.prepackable[n] for n in ready]
             with BUILDING.taken():
-                tables = build_tables(self.launches(), self.buffers, operands, self.usual)
+                tables = late(BUILDER).build_tables(
+                    self.launches(), self.buffers, operands, self.usual
+                )
             self._table_sets[ready] = tables
         return tables, [panels for panels in found if panels is not None]
 
     def sources(self) -> Sequence[str]:
         """The kernels' LLVM IR."""
         calls = [launch.call for launch in self.launches()]
+        rendered = late(BUILDER).rendered
         return [rendered(call.nest) for call in calls if isinstance(call, NestCall)]
 
     def _fill(

@@ -22,17 +22,16 @@ from ingle.fusion.device.executables import folder_digest, read_launches, writte
 from ingle.tensor.errors import BackendError
 
 from ..jit.engine import Code, engine, lasting
-from ..matmul.autotune import Asked, tuner
-from ..matmul.launches import Choice
-from ..matmul.microkernel import Tile
-from ..matmul.pack_launches import Packing
+from ..matmul.packing import Packing
 from ..matmul.prepacked import PackedOperand, order_of
-from ..matmul.problem import Variation
+from ..matmul.problem import Choice, Variation
+from ..matmul.tile import Tile
+from ..matmul.winners import Asked, winners
 from ..threads.abi import FUNCTION, WITH_PREVIOUS
 from ..threads.pool import thread_pool
 from ..threads.table import Table, TableEntry
 from .executable import CpuExecutable
-from .table_builder import TableSet
+from .table_set import TableSet
 
 if TYPE_CHECKING:
     from ingle.fusion.device import NativeExecutable
@@ -169,7 +168,7 @@ class _ExecutableReader:
         """Whether products would be computed in the same way now."""
         for key, (variation, due) in self._said["tuned"].items():
             asked = Asked(None if variation is None else Variation(*variation), bool(due))
-            if not tuner().agrees(key, asked):
+            if not winners().agrees(key, asked):
                 return False
         return True
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import struct
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingle.fusion.device import BufferOffset, Launch, WholeCall, tick
@@ -21,19 +20,23 @@ from ingle.fusion.device.kernels import (
     layout,
     units,
 )
-from ingle.fusion.device.llvm import render, target_of
+from ingle.fusion.device.llvm import render
+from ingle.fusion.device.targets import target_of
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import typed_key
 
 from ..attention.launches import SCALE_AT
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
-from ..matmul import prepacked
-from ..matmul.autotune import Asked, choice_for
+from ..matmul.autotune import choice_for
 from ..matmul.launches import Choice, Contraction, Problem, contraction
 from ..matmul.plan import A, B, Pointer
-from ..threads.abi import GRAIN, UNITS, WITH_PREVIOUS
+from ..matmul.prepacked import PackedOperand
+from ..matmul.prepacking import Prepacking, prepackable, prepacking
+from ..matmul.winners import Asked
+from ..threads.abi import WITH_PREVIOUS
 from ..threads.pool import thread_pool
-from ..threads.table import IdleTables, Table, TableEntry
+from ..threads.table import Table, TableEntry
+from .table_set import TableSet
 from .whole_entries import entries_of
 
 WORTH = 1 << 14
@@ -65,55 +68,8 @@ def problem_of(call: ContractionCall) -> Problem:
     )  # fmt: skip
 
 
-class TableSet(IdleTables):
-    """Tables of the launches of an executable.
-
-    Args:
-        table: the first of them.
-        count: how many buffers it has.
-
-    Attributes:
-        addresses: makes bytes of the buffers' addresses.
-        spans: of each launch its first entry and the one behind its last.
-        patches: where numbers go: (byte in the arguments, position of the number).
-        scratch: bytes of scratch memory.
-        prepackable: operands that may be prepacked.
-        addressed: places of arguments that are addresses of code.
-        tuned: how products were chosen, by the problems' names; see `autotune.Asked`.
-        pieces: how many grains of work there are.
-    """
-
-    def __init__(
-        self, table: Table, count: int, *, spans: Sequence[tuple[int, int]],
-        patches: Sequence[tuple[int, int]], scratch: int,
-        prepackable: Sequence[prepacked.PackedOperand],
-        addressed: Sequence[int], tuned: Mapping[str, Asked],
-    ) -> None:  # fmt: skip
-        super().__init__(table)
-        self.addresses = struct.Struct(f"{count}q")
-        self.spans = spans
-        self.patches = patches
-        self.scratch = scratch
-        self.prepackable = prepackable
-        self.addressed = addressed
-        self.tuned = tuned
-        self.pieces = float((table.entries[:, UNITS] / table.entries[:, GRAIN]).sum())
-
-    @cached_property
-    def rows(self) -> list[list[int]]:
-        """The entries, and one behind them that begins where pointers and arguments end."""
-        table = self.table
-        entries: list[list[int]] = table.entries[:, : len(TableEntry._fields)].tolist()
-        return [*entries, [0, len(table.base_of), len(table.args)]]
-
-    @cached_property
-    def places(self) -> tuple[list[tuple[int, int]], list[int]]:
-        """The patches and the places of addresses of code, in order."""
-        return sorted(self.patches), sorted(self.addressed)
-
-
 def build_tables(
-    launches: Sequence[Launch], buffers: int, ready: Sequence[prepacked.PackedOperand] = (),
+    launches: Sequence[Launch], buffers: int, ready: Sequence[PackedOperand] = (),
     usual: TableSet | None = None,
 ) -> TableSet:  # fmt: skip
     """The tables of some launches, whose code is compiled.
@@ -139,7 +95,7 @@ class _Product(NamedTuple):
     """
 
     made: Contraction
-    prepackable: prepacked.Prepacking | None
+    prepackable: Prepacking | None
 
 
 class _NestEntry(NamedTuple):
@@ -164,7 +120,7 @@ class TableBuilder:
         buffers, ready: as there.
     """
 
-    def __init__(self, buffers: int, ready: Sequence[prepacked.PackedOperand] = ()) -> None:
+    def __init__(self, buffers: int, ready: Sequence[PackedOperand] = ()) -> None:
         self._entries: list[TableEntry] = []
         self._base_of: list[int] = []
         self._offset_of: list[int] = []
@@ -176,7 +132,7 @@ class TableBuilder:
         self._patches: list[tuple[int, int]] = []
         self._scratch = 0
         self._spans: list[tuple[int, int]] = []
-        self._keepable: list[prepacked.PackedOperand] = []
+        self._keepable: list[PackedOperand] = []
         self._addressed: list[int] = []
         self._tuned: dict[str, Asked] = {}
         self._products: dict[Any, _Product] = {}
@@ -315,8 +271,8 @@ class TableBuilder:
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
             workers=workers, choice=choice, b_is_packed=packed is not None,
         )  # fmt: skip
-        keeps = packed is None and prepacked.prepackable(problem, choice)
-        return _Product(made, prepacked.prepacking(problem, workers) if keeps else None)
+        keeps = packed is None and prepackable(problem, choice)
+        return _Product(made, prepacking(problem, workers) if keeps else None)
 
     def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
         found = self._nests.get((id(nest), sizes))

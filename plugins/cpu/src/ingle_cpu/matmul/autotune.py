@@ -2,37 +2,33 @@
 
 A winner is kept on disk, beside the compiled kernels (`ingle.fusion.device.tuning`). What is tried
 gives the same bits as the first guess; a candidate that does not is reported and never chosen. A
-process spends at most `SECONDS` on it, on its first large contractions. `INGLE_AUTOTUNE=0` takes
-the first guess always.
+process spends at most `winners.SECONDS` on it, on its first large contractions.
+`INGLE_AUTOTUNE=0` takes the first guess always.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import DiskStore, disk, is_measured, tuning
+from ingle.fusion.device import is_measured
 from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_size
 from ingle.tensor.dtypes import as_dtype
 
-from ..jit.engine import engine
 from .blocking import choose, first_guess, variations
-from .driver import driver_source
 from .entries_table import entries_table
 from .launches import contraction, identity
 from .plan import A, B, Contraction, Pointer
 from .problem import Choice, Problem, Variation
+from .winners import Asked, Winners, variation_in, winners
 
-SECONDS = 0.1
-"""What a process may spend on measurements."""
 SHARE = 0.03
 """What one problem may take of it."""
 SMALLEST = 20_000_000
@@ -41,18 +37,6 @@ LARGEST_BYTES = 1 << 28
 """Bytes of operands and result up to which there is memory to measure with."""
 WORTHWHILE = 0.97
 """A candidate must take less than this part of the guess's time: smaller gains are noise."""
-
-
-class Asked(NamedTuple):
-    """What the tuner said of a problem.
-
-    Attributes:
-        variation: the winner; None for the first guess.
-        due: whether it could not be measured for want of time, so that the next process shall.
-    """
-
-    variation: Variation | None
-    due: bool
 
 
 def choice_for(
@@ -100,21 +84,19 @@ def _strides(
 
 
 class Tuner:
-    """The winners of one kind of machine.
+    """Measures products that nobody has measured yet.
 
     Args:
-        store: where winners are kept.
-        name: of their entry there.
-        seconds: what may be spent on measurements.
+        winners: what is known, and where what is found is kept.
     """
 
-    def __init__(self, store: DiskStore, name: str, seconds: float = SECONDS) -> None:
-        self._kept = tuning.Tuner(store, name, engine().machine.cpu, _variation, seconds)
+    def __init__(self, winners: Winners) -> None:
+        self._winners = winners
 
     @property
     def left(self) -> float:
         """How many seconds may still be spent."""
-        return self._kept.left
+        return self._winners.left
 
     def variation(self, problem: Problem, workers: int) -> Variation | None:
         """The winner for a problem, measured if it is not known and there is time; else None."""
@@ -124,33 +106,21 @@ class Tuner:
         """The name of a problem and the winner, measured if need be and there is time."""
         alike = rounded(problem)
         key = _key(alike, workers)
-        found = self._kept.known(key)
+        found = self._winners.known(key)
         if found is None or not _was_tried(found["variation"], alike, workers):
             due = _worth_it(alike) and bool(variations(alike, workers))
             if self.left <= 0 or not due:
                 return key, Asked(None, due)
             measure = functools.partial(self._measure, alike, workers)
             try:
-                found = self._kept.measured(key, found, measure)
+                found = self._winners.measured(key, found, measure)
             except MemoryError:  # what is computed may still fit, and the guess has the same bits
                 return key, Asked(None, False)
-        return key, Asked(_variation(found), False)
-
-    def agrees(self, key: str, asked: Asked) -> bool:
-        """Whether the answer about a problem would be the same now."""
-        found = self._kept.known(key)
-        if found is None:
-            return asked.variation is None and not (asked.due and self.left > 0)
-        return _variation(found) == asked.variation
+        return key, Asked(variation_in(found), False)
 
     def _measure(self, problem: Problem, workers: int) -> Entry:
         winner, guess, best = tune(problem, workers, min(SHARE, self.left))
         return {"variation": list(winner), "seconds": best, "guess_seconds": guess}
-
-
-def _variation(entry: Entry) -> Variation:
-    """What an entry says has won."""
-    return Variation(*entry["variation"])
 
 
 def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float]:
@@ -275,7 +245,4 @@ def _key(problem: Problem, workers: int) -> str:
 @functools.cache
 def tuner() -> Tuner:
     """The tuner of this process."""
-    # What was measured holds for this machine and for the code of this version.
-    code = driver_source().text + repr(Variation._fields)
-    key = hashlib.sha256(engine().machine.fingerprint + code.encode()).hexdigest()
-    return Tuner(disk(), f"tuning-{key[:16]}.json")
+    return Tuner(winners())

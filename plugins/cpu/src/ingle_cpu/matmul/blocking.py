@@ -10,10 +10,10 @@ from ingle.fusion.device.kernels import SIZES
 from .amx import tile_cycles
 from .dot import COLUMNS
 from .machine import target
-from .microkernel import TILES, Tile, lanes_of, most_rows, most_vectors
+from .microkernel import lanes_of, most_rows, most_vectors
 from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
-from .panel_elements import compute_dtype
 from .problem import DEPTH, Choice, Problem, Variation
+from .tile import TILES, Tile, compute_dtype
 
 DEPTH_BLOCK = 512
 """How many products are summed in registers before they are added to the tile."""
@@ -373,11 +373,3 @@ def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     last = columns - (panels - 1) * width if panels else 0
     last = width if choice.tile.kind == "stacked" else -(-last // step) * step or width
     return width, last, panels if image is None else image.panels(width)
-
-
-def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
-    """Batch sizes as three."""
-    if len(sizes) > 3:
-        raise ValueError(f"{len(sizes)} batch axes; merge them, at most 3 are possible")
-    first, second, third = (1,) * (3 - len(sizes)) + sizes
-    return first, second, third

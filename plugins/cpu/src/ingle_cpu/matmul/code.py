@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ingle.fusion.device.llvm import Target
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import Code, engine
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
-from .microkernel import Tile, micro_source
+from .microkernel import micro_source
 from .pack import pack_source
 from .padded import pad_source
-from .panel_elements import Form
+from .tile import Form, Tile
 from .window_pack import window_source
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import Target, Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.llvm import Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.targets import Target
 
 from .abi import parameters
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from ingle.fusion.device.kernels import Epilogue as Epilogue
 from ingle.fusion.device.kernels import Instruction, Operand, epilogue_nest, layout
-from ingle.fusion.device.llvm import Target, render
+from ingle.fusion.device.llvm import render
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from .abi import MAX_NEST_ARGS
-from .panel_elements import compute_dtype
 from .problem import Problem
+from .tile import compute_dtype
 
 
 def identity(dtype: str) -> Epilogue:

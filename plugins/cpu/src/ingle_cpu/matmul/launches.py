@@ -18,7 +18,7 @@ from ingle.fusion.device.kernels import SIZES
 
 from .abi import ADDRESSES, POINTERS_AT, DriverArgs
 from .blocking import choose as choose
-from .blocking import depths, padded, three, tiles_of, widths
+from .blocking import depths, padded, tiles_of, widths
 from .code import (
     driver_address,
     epilogue_code,
@@ -32,13 +32,15 @@ from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
 from .machine import target
 from .microkernel import lanes_of
-from .pack_launches import Packing
-from .panel_elements import a_form, b_form, compute_dtype
+from .pack_launches import packed
+from .packing import Packing
 from .plan import A, B, Pointer
 from .plan import Contraction as Contraction
 from .plan import EntrySpec as EntrySpec
 from .problem import Choice as Choice
 from .problem import Problem as Problem
+from .problem import three
+from .tile import a_form, b_form, compute_dtype
 from .window_args import window_args
 
 GROUP = 4
@@ -75,12 +77,12 @@ def contraction(
     if chosen.pack_b == "before" and not b_is_packed:
         b = Pointer("scratch", len(scratch))
         packing = packing_of_b(problem, chosen)
-        entries.append(packing.entry((B, b)))
+        entries.append(packed(packing, (B, b)))
         scratch.append(packing.nbytes)
     if chosen.pack_a == "before":
         a = Pointer("scratch", len(scratch))
         packing = packing_of_a(problem, chosen)
-        entries.append(packing.entry((A, a), independent=bool(entries)))
+        entries.append(packed(packing, (A, a), independent=bool(entries)))
         scratch.append(packing.nbytes)
     if empty:
         entries = [entry._replace(units=0) for entry in entries]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ingle.fusion.device.llvm import AVX512, Target, target_of
+from ingle.fusion.device.targets import AVX512, Target, target_of
 
 from ..jit.engine import engine
 

@@ -46,27 +46,17 @@ bytes apart, and there are `columns` of them. It adds up the lanes of a vector i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import NEON, Target, Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.llvm import Values, Writer, scalar_type, suffix, vector_type
+from ingle.fusion.device.targets import NEON, Target
 
 from ..jit.engine import IRSource
 from .abi import parameters
 from .amx import most_tile_rows, tiles_text
 from .dot import dot_text
+from .tile import QUADS, TILES, Tile
 
-QUADS = {
-    ("uint8", "int8"): "quads", ("int8", "uint8"): "quads_swapped",
-    ("int8", "int8"): "quads_flipped", ("uint8", "uint8"): "quads_flipped_swapped",
-}  # fmt: skip
-"""Kinds by the dtypes of both operands."""
-_HALVES = "bfloat16", "bfloat16"
-TILES = {
-    _HALVES: "bf16ps", ("int8", "int8"): "bssd", ("int8", "uint8"): "bsud",
-    ("uint8", "int8"): "busd", ("uint8", "uint8"): "buud",
-}  # fmt: skip
-"""Kinds in registers of tiles, named as their instructions are."""
 PACKED = ("packed", "pairs", *QUADS.values())
 """Kinds that read panels of both operands."""
 UNROLL = 4
@@ -79,42 +69,10 @@ FLIPPED_BITS = 0x80808080
 """Of four bytes."""
 
 
-class Tile(NamedTuple):
-    """A shape of the result in registers.
-
-    Attributes:
-        kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
-            `"sliding"`, `"stacked"` or `"dot"`.
-        rows: along i.
-        vectors: registers along j.
-    """
-
-    kind: str
-    rows: int
-    vectors: int
-
-    @property
-    def numbers(self) -> int:
-        """Of how many steps of k an element of a panel is made."""
-        if self.kind in QUADS.values() or (self.in_tiles and self.kind != TILES[_HALVES]):
-            return 4
-        return 2 if self.kind in ("pairs", TILES[_HALVES]) else 1
-
-    @property
-    def in_tiles(self) -> bool:
-        """Whether it is in registers of tiles."""
-        return self.kind in TILES.values()
-
-    @property
-    def flips(self) -> bool:
-        """Whether the uppermost bits of `a` are turned over."""
-        return "flipped" in self.kind
-
-
 def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     """Rows of a tile: sums in three quarters of the registers leave room for a row of b.
 
-    >>> from ingle.fusion.device.llvm import NEON
+    >>> from ingle.fusion.device.targets import NEON
     >>> most_rows(NEON, 4), most_rows(NEON, 1)
     (6, 12)
     """

@@ -17,22 +17,15 @@ or for many rows.
 from __future__ import annotations
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import (
-    Target,
-    Values,
-    Writer,
-    memory_type,
-    scalar_type,
-    suffix,
-    vector_type,
-)
+from ingle.fusion.device.llvm import Values, Writer, memory_type, scalar_type, suffix, vector_type
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from .microkernel import FLIPPED_BITS
 from .pack_rows import RowsCode
 from .pack_tiles import TileRowsCode
-from .panel_elements import NUMBERS, Form, compute_dtype
 from .panels import write_panels
+from .tile import NUMBERS, Form, compute_dtype
 
 BLOCK = 8
 """Rows and columns that are transposed at once."""

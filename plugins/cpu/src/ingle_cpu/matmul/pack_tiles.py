@@ -9,7 +9,8 @@ are pairs of bfloat16 or four bytes, the first one in the lowest bits; numbers o
 
 from __future__ import annotations
 
-from ingle.fusion.device.llvm import Target, Values
+from ingle.fusion.device.llvm import Values
+from ingle.fusion.device.targets import Target
 
 from .amx import ROWS as STEP
 from .panel_elements import PanelCode

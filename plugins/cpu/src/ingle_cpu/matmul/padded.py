@@ -31,7 +31,8 @@ import math
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES, Windows
-from ingle.fusion.device.llvm import Target, Values
+from ingle.fusion.device.llvm import Values
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from .microkernel import LINE

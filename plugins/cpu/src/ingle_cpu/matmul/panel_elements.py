@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-from ingle.fusion.device.kernels import HALVES, SIZES, CodeBuilder
+from ingle.fusion.device.kernels import SIZES, CodeBuilder
 from ingle.fusion.device.llvm import (
     CodeRenderer,
-    Target,
     Writer,
     memory_type,
     scalar_type,
     suffix,
     vector_type,
 )
+from ingle.fusion.device.targets import Target
 
-from .microkernel import Tile
-
-Form = Literal["single", "pairs", "low_pairs", "row_pairs", "quads", "row_quads", "flipped"]
-"""What an element of a panel is: a number; two bfloat16, the first one in the upper half, or in the
-lower one; four bytes, the first one in the lowest bits; or these with the uppermost bit of each
-turned over. Forms of rows have 16 elements of a row side by side.
-"""
-NUMBERS: dict[Form, int] = {
-    "single": 1, "pairs": 2, "low_pairs": 2, "row_pairs": 2,
-    "quads": 4, "row_quads": 4, "flipped": 4,
-}  # fmt: skip
-"""How many numbers an element is made of."""
-BYTES = frozenset({"int8", "uint8"})
-
-
-def compute_dtype(dtype: str) -> str:
-    """What products of a dtype are summed in."""
-    return "int32" if dtype in BYTES else "float32" if dtype in HALVES else dtype
-
-
-def a_form(tile: Tile) -> Form:
-    """Of the left operand's panels."""
-    if tile.in_tiles:
-        return "row_pairs" if tile.numbers == 2 else "row_quads"
-    return "flipped" if tile.flips else b_form(tile)
-
-
-def b_form(tile: Tile) -> Form:
-    """Of the right operand's panels."""
-    if tile.in_tiles and tile.numbers == 2:
-        return "low_pairs"
-    return {1: "single", 2: "pairs", 4: "quads"}[tile.numbers]  # type: ignore[return-value]
+from .tile import compute_dtype
 
 
 class PanelCode:

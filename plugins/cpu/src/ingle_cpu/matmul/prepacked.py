@@ -7,21 +7,21 @@ over its memory, which is the only way in which the memory of a handle without a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ingle.fusion.device import BufferOffset, Launch
+from ingle.fusion.device import Launch
 from ingle.fusion.device.kernels import ContractionCall
+from ingle.tensor.late_imports import late
 from ingle.tensor.memory import Block, Label
 from ingle_numpy.memory import pool
 
 from ..memory import CpuHandle
 from .entries_table import entries_table
-from .launches import Choice, Problem, choose, packing_of_b
-from .pack_launches import Packing
+from .packing import Packing
 from .plan import B, Pointer
+from .problem import Choice
 
 ENOUGH = 3
 """Calls with the same handle after which its panels are kept."""
@@ -29,10 +29,6 @@ RETRY_AFTER = 1000
 """Calls after which it is tried again where there was no room."""
 MOST_BYTES = 256 << 20
 """Bytes of all panels that are kept in a process."""
-LEAST = 512
-"""Elements of an operand that takes longer to copy than to look up."""
-MOST_ROWS = 256
-"""With more rows, packing takes a small part of a product's time."""
 
 
 _sizes: dict[int, int] = {}
@@ -93,34 +89,6 @@ class PackedOperand(NamedTuple):
     choice: Choice
 
 
-class Prepacking(NamedTuple):
-    """How the right operand of a product is kept, wherever it lies.
-
-    Attributes:
-        choice: how the product is computed from its panels.
-        packing: into these.
-    """
-
-    choice: Choice
-    packing: Packing
-
-    def operand(self, launch: int, place: BufferOffset) -> PackedOperand:
-        """That of one of an executable's products, which lies at some place."""
-        return PackedOperand(
-            launch, place.buffer, order_of(self.packing, place.offset), self.choice
-        )
-
-
-def prepackable(problem: Problem, usual: Choice) -> bool:
-    """Whether a product, which is usually computed by a choice, gains by an operand in panels."""
-    if not usual.pack_b or usual.tile.kind == "dot" or 0 in (problem.m, problem.n, problem.k):
-        return False
-    if problem.windows is not None or problem.n * problem.k < LEAST:
-        return False
-    repeats = [n for n, s in zip(problem.batch, problem.b_strides, strict=False) if not s]
-    return problem.m * math.prod(repeats) <= MOST_ROWS
-
-
 def written(launches: Sequence[Launch]) -> set[int]:
     """The buffers that some launches write to."""
     found: set[int] = set()
@@ -133,16 +101,6 @@ def written(launches: Sequence[Launch]) -> set[int]:
         pairs = zip(arguments, launch.pointers, strict=True)
         found |= {pointer.buffer for argument, pointer in pairs if argument.output}
     return found
-
-
-def prepacking(problem: Problem, workers: int) -> Prepacking:
-    """How the right operand of a product is kept.
-
-    The shape of its panels does not follow from measurements, so that products of other batch sizes
-    read the same ones.
-    """
-    choice = choose(problem, workers)._replace(pack_b="before")
-    return Prepacking(choice, packing_of_b(problem, choice))
 
 
 def panels_of(handle: CpuHandle | None, order: PackLayout, calls: int = 1) -> Panels | None:
@@ -196,7 +154,7 @@ def _room_for(nbytes: int) -> bool:
 
 
 def _pack(handle: CpuHandle, order: PackLayout, panels: Panels) -> None:
-    spec = order.packing.entry((B, Pointer("scratch")))
+    spec = late("ingle_cpu.matmul.pack_launches").packed(order.packing, (B, Pointer("scratch")))
     table = entries_table([spec], {B: (0, order.offset), Pointer("scratch"): (1, 0)})
     table.bases[:] = handle.address, panels.address
     table.run()

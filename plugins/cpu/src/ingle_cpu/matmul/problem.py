@@ -7,8 +7,7 @@ from typing import NamedTuple
 from ingle.fusion.device.kernels import Windows
 
 from .machine import multiplies_pairs, multiplies_tiles
-from .microkernel import QUADS, TILES, Tile
-from .panel_elements import BYTES
+from .tile import BYTES, QUADS, TILES, Tile
 
 DEPTH = 1024
 """How much of k is packed at once."""
@@ -108,3 +107,11 @@ class Variation(NamedTuple):
     pack_a: str
     pack_b: str
     scale: float
+
+
+def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    """Batch sizes as three."""
+    if len(sizes) > 3:
+        raise ValueError(f"{len(sizes)} batch axes; merge them, at most 3 are possible")
+    first, second, third = (1,) * (3 - len(sizes)) + sizes
+    return first, second, third

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import Target, Values, memory_type, suffix, vector_type
+from ingle.fusion.device.llvm import Values, memory_type, suffix, vector_type
+from ingle.fusion.device.targets import Target
 
-from .panel_elements import PanelCode, compute_dtype
+from .panel_elements import PanelCode
+from .tile import compute_dtype
 from .window_args import loaded_window_args
 
 RowBody = Callable[[str, str, str, str, str], None]

@@ -14,7 +14,7 @@ transposed in registers.
 
 from __future__ import annotations
 
-from ingle.fusion.device.llvm import Target
+from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from .window_places import PlaceColumns

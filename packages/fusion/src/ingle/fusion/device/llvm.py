@@ -1,7 +1,8 @@
 """Nests as LLVM IR, and the tools to write more of it by hand.
 
 >>> from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand
->>> from ingle.fusion.device.llvm import AVX512, render
+>>> from ingle.fusion.device.llvm import render
+>>> from ingle.fusion.device.targets import AVX512
 >>> b = CodeBuilder()
 >>> code, (root,) = b.finish(b.append("neg", "float32", (b.load(0, "float32"),)))
 >>> operands = Operand("float32"), Operand("float32", output=True)
@@ -13,10 +14,6 @@ True
 
 from ..render.llvm.code import CodeRenderer as CodeRenderer
 from ..render.llvm.source import render as render
-from ..render.llvm.targets import AVX512 as AVX512
-from ..render.llvm.targets import NEON as NEON
-from ..render.llvm.targets import Target as Target
-from ..render.llvm.targets import target_of as target_of
 from ..render.llvm.text import Values as Values
 from ..render.llvm.text import Writer as Writer
 from ..render.llvm.text import memory_type as memory_type

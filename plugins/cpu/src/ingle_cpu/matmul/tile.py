@@ -1,0 +1,83 @@
+"""Shapes of a result in registers, and what the elements of the panels are that they read."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from ingle.fusion.device.kernels import HALVES
+
+QUADS = {
+    ("uint8", "int8"): "quads", ("int8", "uint8"): "quads_swapped",
+    ("int8", "int8"): "quads_flipped", ("uint8", "uint8"): "quads_flipped_swapped",
+}  # fmt: skip
+"""Kinds by the dtypes of both operands."""
+_HALVES = "bfloat16", "bfloat16"
+TILES = {
+    _HALVES: "bf16ps", ("int8", "int8"): "bssd", ("int8", "uint8"): "bsud",
+    ("uint8", "int8"): "busd", ("uint8", "uint8"): "buud",
+}  # fmt: skip
+"""Kinds in registers of tiles, named as their instructions are."""
+
+
+class Tile(NamedTuple):
+    """A shape of the result in registers.
+
+    Attributes:
+        kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
+            `"sliding"`, `"stacked"` or `"dot"`.
+        rows: along i.
+        vectors: registers along j.
+    """
+
+    kind: str
+    rows: int
+    vectors: int
+
+    @property
+    def numbers(self) -> int:
+        """Of how many steps of k an element of a panel is made."""
+        if self.kind in QUADS.values() or (self.in_tiles and self.kind != TILES[_HALVES]):
+            return 4
+        return 2 if self.kind in ("pairs", TILES[_HALVES]) else 1
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether it is in registers of tiles."""
+        return self.kind in TILES.values()
+
+    @property
+    def flips(self) -> bool:
+        """Whether the uppermost bits of `a` are turned over."""
+        return "flipped" in self.kind
+
+
+Form = Literal["single", "pairs", "low_pairs", "row_pairs", "quads", "row_quads", "flipped"]
+"""What an element of a panel is: a number; two bfloat16, the first one in the upper half, or in the
+lower one; four bytes, the first one in the lowest bits; or these with the uppermost bit of each
+turned over. Forms of rows have 16 elements of a row side by side.
+"""
+NUMBERS: dict[Form, int] = {
+    "single": 1, "pairs": 2, "low_pairs": 2, "row_pairs": 2,
+    "quads": 4, "row_quads": 4, "flipped": 4,
+}  # fmt: skip
+"""How many numbers an element is made of."""
+BYTES = frozenset({"int8", "uint8"})
+
+
+def compute_dtype(dtype: str) -> str:
+    """What products of a dtype are summed in."""
+    return "int32" if dtype in BYTES else "float32" if dtype in HALVES else dtype
+
+
+def a_form(tile: Tile) -> Form:
+    """Of the left operand's panels."""
+    if tile.in_tiles:
+        return "row_pairs" if tile.numbers == 2 else "row_quads"
+    return "flipped" if tile.flips else b_form(tile)
+
+
+def b_form(tile: Tile) -> Form:
+    """Of the right operand's panels."""
+    if tile.in_tiles and tile.numbers == 2:
+        return "low_pairs"
+    return {1: "single", 2: "pairs", 4: "quads"}[tile.numbers]  # type: ignore[return-value]
