@@ -239,8 +239,7 @@ def test_grouped_heads_and_a_window() -> None:
     rng = np.random.default_rng(3)
     q = it.asarray(rng.standard_normal((2, 6, 50, 16)))
     k, v = (it.asarray(rng.standard_normal((2, 2, 50, 16))) for _ in range(2))
-    away = np.arange(50)[:, None] - np.arange(50)
-    window = it.asarray((away >= 0) & (away < 9))
+    window = it.asarray((away(50, 50) >= 0) & (away(50, 50) < 9))
 
     def run(k: Tensor, v: Tensor, grouped: bool) -> Tensor:
         return it.scaled_dot_product_attention(q, k, v, window, enable_gqa=grouped)
@@ -253,6 +252,67 @@ def test_grouped_heads_and_a_window() -> None:
     wanted = grad(lambda k, v: it.sum(apart(k, v) ** 2), (0, 1))(k, v)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-11)
+
+
+def away(queries: int, keys: int) -> np.ndarray:
+    found: np.ndarray = np.arange(queries)[:, None] - np.arange(keys)
+    return found
+
+
+MASKS = {
+    "window": (away(150, 700) >= 0) & (away(150, 700) < 40),
+    "ahead": (away(150, 700) <= -530) & (away(150, 700) > -560),
+    "documents": np.arange(150)[:, None] // 50 == np.arange(700) // 50,
+    "islands": (away(150, 700) % 331 < 3) & (np.arange(150)[:, None] % 90 > 20),
+    "one of all": np.broadcast_to(np.arange(700) == 697, (150, 700)),
+    "some queries": np.broadcast_to(np.arange(150)[:, None] > 100, (150, 700)),
+}
+"""Of which blocks of queries see few keys, or none, not the first ones, or those behind the last
+whole vector."""
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("kind", ["bool", "number", "turned", "row"])
+@pytest.mark.parametrize("name", MASKS)
+def test_what_a_mask_hides_from_whole_blocks(name: str, kind: str, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    shapes = (2, 150, 20), (2, 700, 20), (2, 700, 12)
+    q, k, v = (it.asarray(rng.standard_normal(s)).astype(dtype) for s in shapes)
+    seen = MASKS[name][120:121] if kind == "row" else MASKS[name]
+    mask = it.asarray(seen)
+    if kind == "number":
+        mask = it.where(mask, it.asarray(0.5, dtype=dtype), -np.inf)
+    elif kind == "turned":
+        mask = it.matrix_transpose(it.asarray(np.ascontiguousarray(seen.T)))
+    out, lse = attention_training(q, k, v, mask)
+    parts, wanted = shares(wide(q), wide(k), wide(mask) if kind == "number" else seen, False, None)
+    close(out, parts @ wide(v))
+    close(lse, np.broadcast_to(wanted, lse.shape))
+    g = it.asarray(rng.standard_normal(out.shape)).astype(dtype)
+    found = attention_gradient(g, q, k, v, mask)
+    pull = wide(g) @ np.swapaxes(wide(v), -1, -2)
+    flow = parts * (pull - (wide(g) * (parts @ wide(v))).sum(-1, keepdims=True)) * 20**-0.5
+    close(found[0], flow @ wide(k))
+    close(found[1], np.swapaxes(flow, -1, -2) @ wide(q))
+    close(found[2], np.swapaxes(parts, -1, -2) @ wide(g))
+
+
+@pytest.mark.parametrize("infinite", [False, True], ids=["bools", "numbers"])
+def test_keys_that_a_mask_hides_from_all_are_not_read(infinite: bool) -> None:
+    """So they may be anything: a window costs what it shows."""
+    q, k, v = (x.numpy().copy() for x in operands(2, 300, 16))
+    window = (away(300, 300) >= 0) & (away(300, 300) < 32) & (np.arange(300) < 192)
+    mask = it.asarray(np.where(window, 0, -np.inf).astype(np.float32) if infinite else window)
+
+    def both(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+        run = lambda *x: it.scaled_dot_product_attention(*x, mask)  # noqa: E731
+        return [run(q, k, v), *grad(lambda *x: it.sum(run(*x) ** 2), (0, 1, 2))(q, k, v)]
+
+    want = both(*map(it.asarray, (q, k, v)))
+    k[:, 240:], v[:, 240:] = np.nan, np.inf
+    for a, b in zip(both(*map(it.asarray, (q, k, v))), want, strict=True):
+        assert same_bits(a.numpy(), b.numpy())
 
 
 def composed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

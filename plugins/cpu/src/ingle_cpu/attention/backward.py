@@ -6,7 +6,7 @@ With P the shares and G the result's gradient, the gradients are
 
 where `level` of a query is the product of its result and the gradient of that. A head of keys is
 one unit of work, which adds up blocks of queries in their order, so that the sums do not depend on
-how many workers there are.
+how many workers there are. Blocks that a mask hides whole are left out.
 """
 
 from __future__ import annotations
@@ -181,35 +181,43 @@ class _Backward(ProductCode):
         self.count = self.least(self.minus(arg.queries, first), arg.block)
         seen = self.minus(self.plus(first, self.count), self.start)
         self.seen = self.choose(self.causal, self.least(seen, self.wide), self.wide)
-        for tiles, panels, depth, to in (
-            ("query_tiles", "keys", arg.features, "scores"),
-            ("g_tiles", "values", arg.values, "flows"),
-        ):
-            self.scores(
-                arg.score, self.shift(at[tiles], self.numbers(self.times(first, depth))),
-                self.shift(at[panels], self.numbers(self.times(self.start, depth))),
-                self.count, self.seen, depth, at[to], arg.pitch,
-            )  # fmt: skip
-        w.loop("row", "0", self.count, "1", [], self._row)
-        by_columns = self.numbers(str(self.rows))
-        for scores, rows, columns, last, code, made, pitch in (
-            ("scores", "g_rows", arg.values, arg.last_values, arg.last_by_value, "by_value",
-             self.value_pitch),
-            ("flows", "query_rows", arg.features, arg.last_features, arg.last_by_key, "by_key",
-             self.feature_pitch),
-        ):  # fmt: skip
+        mask = self.shift(self.mask, self.times(first, arg.m_row))
+        mask = self.shift(mask, self.times(self.start, arg.m_column))
+        left, right = self.seen_columns(mask, arg.m_row, arg.m_column, self.count, self.seen)
+
+        def seen_block() -> Values:
+            for tiles, panels, depth, to in (
+                ("query_tiles", "keys", arg.features, "scores"),
+                ("g_tiles", "values", arg.values, "flows"),
+            ):
+                self.scores(
+                    arg.score, self.shift(at[tiles], self.numbers(self.times(first, depth))),
+                    self.shift(at[panels], self.numbers(self.times(self.start, depth))),
+                    self.count, self.seen, depth, at[to], arg.pitch,
+                )  # fmt: skip
+            w.loop("row", "0", self.count, "1", [], self._row)
+            by_columns = self.numbers(str(self.rows))
+            for scores, rows, columns, last, code, made, pitch in (
+                ("scores", "g_rows", arg.values, arg.last_values, arg.last_by_value, "by_value",
+                 self.value_pitch),
+                ("flows", "query_rows", arg.features, arg.last_features, arg.last_by_key, "by_key",
+                 self.feature_pitch),
+            ):  # fmt: skip
+                self.mixed(
+                    (arg.turned, code), at[scores], arg.pitch, by_columns, self.seen, at[rows],
+                    arg.queries, first, columns, last, self.count,
+                    self.shift(at[made], self.times(self.start, pitch)), pitch, "1",
+                )  # fmt: skip
             self.mixed(
-                (arg.turned, code), at[scores], arg.pitch, by_columns, self.seen, at[rows],
-                arg.queries, first, columns, last, self.count,
-                self.shift(at[made], self.times(self.start, pitch)), pitch, "1",
+                (arg.mix, arg.last_mix), at["flows"], arg.pitch,
+                self.times(str(self.rows), arg.pitch), self.count, at["rows"], arg.keys, self.start,
+                arg.features, arg.last_features, self.seen,
+                self.shift(at["by_query"], self.times(first, self.feature_pitch)),
+                self.feature_pitch, "1",
             )  # fmt: skip
-        self.mixed(
-            (arg.mix, arg.last_mix), at["flows"], arg.pitch, self.times(str(self.rows), arg.pitch),
-            self.count, at["rows"], arg.keys, self.start, arg.features, arg.last_features,
-            self.seen, self.shift(at["by_query"], self.times(first, self.feature_pitch)),
-            self.feature_pitch, "1",
-        )  # fmt: skip
-        return []
+            return []
+
+        return w.when(w.let("some", f"icmp slt i64 {left}, {right}"), [], seen_block)
 
     def _row(self, r: str, _: Values) -> Values:
         """Shares of a query in place of its scores, and the gradients of these."""

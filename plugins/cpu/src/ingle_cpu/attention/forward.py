@@ -3,7 +3,8 @@
 Of each query three things are carried from block to block: the largest score so far, the sum of
 the exponentials of scores less that one, and the sum of values weighted by these. Where a later
 score is larger, both sums are scaled to it (Milakov and Gimelshein, arXiv 1805.02867; Dao et al.,
-arXiv 2205.14135). Keys that no query of the block may see are left out.
+arXiv 2205.14135). Keys that no query of the block may see are left out, those that a mask hides
+from all of them, too: a sliding window costs what it shows.
 """
 
 from __future__ import annotations
@@ -68,7 +69,14 @@ class _Forward(ProductCode):
         seen = self.least(arg.keys, self.plus(self.first, self.count))
         stop = self.choose(self.causal, seen, arg.keys)
         self.stop = stop
-        w.loop("keys", "0", stop, arg.key_block, [], self._keys)
+        (begun,) = w.loop("keys", "0", stop, arg.key_block, [("i64", "0")], self._keys)
+
+        def unseen() -> Values:
+            nbytes = f"i64 {self.times(self.count, arg.out_pitch)}"
+            w.call_nothing("llvm.memset.p0.i64", f"ptr {self.made}", "i8 0", nbytes, "i1 false")
+            return []
+
+        w.when(self.equal(begun, "0"), [], unseen)
         w.loop("finish", "0", self.count, "1", [], self._finish)
         return []
 
@@ -78,23 +86,33 @@ class _Forward(ProductCode):
     def _lanes_of(self, row: str) -> str:
         return self.shift(self.total, self.times(row, str(self.lanes * self.size)))
 
-    def _keys(self, start: str, _: Values) -> Values:
-        """A block of keys."""
+    def _keys(self, start: str, carried: Values) -> Values:
+        """A block of keys; what is carried is whether there was one that queries see."""
         w, arg = self.w, self.arg
-        self.start = start
-        self.wide = self.least(self.minus(self.stop, start), arg.key_block)
-        panels = self.shift(self.keys, self.numbers(self.times(start, arg.features)))
-        self.scores(
-            arg.score, self.tiles, panels, self.count, self.wide, arg.features, self.block,
-            arg.pitch,
-        )  # fmt: skip
-        w.loop("row", "0", self.count, "1", [], self._row)
-        self.mixed(
-            (arg.mix, arg.last_mix), self.block, arg.pitch, self.times(str(self.rows), arg.pitch),
-            self.count, self.values, arg.keys, start, arg.values, arg.last_columns, self.wide,
-            self.made, arg.out_pitch, start,
-        )  # fmt: skip
-        return []
+        (self.begun,) = carried
+        wide = self.least(self.minus(self.stop, start), arg.key_block)
+        mask = self.shift(self.mask, self.times(start, arg.m_column))
+        first, end = self.seen_columns(mask, arg.m_row, arg.m_column, self.count, wide)
+        first = self.minus(first, self.op("urem", first, str(self.width)))
+        self.start, self.wide = self.plus(start, first), self.minus(end, first)
+
+        def seen() -> Values:
+            panels = self.shift(self.keys, self.numbers(self.times(self.start, arg.features)))
+            self.scores(
+                arg.score, self.tiles, panels, self.count, self.wide, arg.features, self.block,
+                arg.pitch,
+            )  # fmt: skip
+            w.loop("row", "0", self.count, "1", [], self._row)
+            self.mixed(
+                (arg.mix, arg.last_mix), self.block, arg.pitch,
+                self.times(str(self.rows), arg.pitch), self.count, self.values, arg.keys,
+                self.start, arg.values, arg.last_columns, self.wide, self.made, arg.out_pitch,
+                self.begun,
+            )  # fmt: skip
+            return ["1"]
+
+        some = w.let("some", f"icmp sgt i64 {self.wide}, 0")
+        return w.when(some, [("i64", self.begun)], seen)
 
     def _row(self, r: str, _: Values) -> Values:
         """The exponentials of a row of scores."""
@@ -141,7 +159,7 @@ class _Forward(ProductCode):
                 self.store(self.arithmetic("fmul", self.load(at), factor), at)
                 return []
 
-            later = w.let("later", f"icmp ne i64 {self.start}, 0")
+            later = w.let("later", f"icmp ne i64 {self.begun}, 0")
             columns = self.choose(later, arg.values, "0")
             w.loop("scale", "0", columns, str(self.lanes), [], some)
             return []

@@ -25,6 +25,11 @@ from .blocks import tiling
 
 INFINITE = "0x7FF0000000000000"
 MINUS_INFINITE = "0xFFF0000000000000"
+UNSEEN = {
+    "bool": 0, "float16": 0xFC00, "bfloat16": 0xFF80, "float32": 0xFF80_0000,
+    "float64": 0xFFF0_0000_0000_0000,
+}  # fmt: skip
+"""Of a mask's elements: the bits that hide a key."""
 
 
 class _Operands:
@@ -281,6 +286,56 @@ class VectorCode(DriverCode):
         return self.formula(
             lambda x, m: x + m.cast(self.dtype), (self.dtype, scores), (dtype, given)
         )
+
+    def seen_columns(
+        self, mask: str, row_step: str, column_step: str, rows: str, wide: str
+    ) -> tuple[str, str]:
+        """From where to where a mask leaves something of a block, give or take a part of a vector;
+        the end is not behind the start where it leaves nothing.
+
+        Args:
+            mask: the place of the block.
+            row_step, column_step: bytes; only rows without gaps, of a vector at least, are looked
+                at.
+            rows, wide: of the block.
+        """
+        if self.mask_kind == "none":
+            return "0", wide
+        w, lanes = self.w, self.lanes
+        dtype = "bool" if self.mask_kind == "bool" else self.stored
+        size = SIZES[dtype]
+        kind, none = f"<{lanes} x i{8 * size}>", UNSEEN[dtype]
+        dense = self.equal(column_step, str(size))
+        once = self.equal(row_step, "0")
+        rows = self.choose(once, self.least(rows, "1"), rows)
+        looked = w.let("long", f"icmp sge i64 {wide}, {lanes}")
+        looked = w.let("looked", f"and i1 {dense}, {looked}")
+        last = self.minus(wide, str(lanes))
+
+        def column(c: str, carried: Values) -> Values:
+            c = self.least(c, last)
+            top = self.shift(mask, self.times(c, str(size)))
+
+            def row(r: str, carried: Values) -> Values:
+                at = self.shift(top, self.times(r, row_step))
+                given = w.let("m", f"load {kind}, ptr {at}, align {size}")
+                seen = w.let("seen", f"icmp ne {kind} {given}, splat (i{8 * size} {none})")
+                return [w.let("seen", f"or <{lanes} x i1> {carried[0]}, {seen}")]
+
+            nothing = [(f"<{lanes} x i1>", "zeroinitializer")]
+            (seen,) = w.loop("row", "0", rows, "1", nothing, row)
+            some = w.call(
+                "some", "i1", f"llvm.vector.reduce.or.v{lanes}i1", f"<{lanes} x i1> {seen}"
+            )
+            return [
+                self.choose(some, self.least(carried[0], c), carried[0]),
+                self.choose(some, self.plus(c, str(lanes)), carried[1]),
+            ]
+
+        first, end = (self.choose(looked, *of) for of in ((wide, "0"), ("0", wide)))
+        stop = self.choose(looked, wide, "0")
+        found = w.loop("seen", "0", stop, str(lanes), [("i64", first), ("i64", end)], column)
+        return found[0], found[1]
 
     def written(self, source: str, to: str, count: str, factor: str | None) -> None:
         """Numbers as they are stored, times a factor in every lane."""
