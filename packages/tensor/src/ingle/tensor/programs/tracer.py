@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -144,9 +144,7 @@ class Tracer:
         self._steps: list[_Taken] = []
         self._closed: dict[object, tuple[int, Handle | Scalar]] = {}
         # Inside of no_grad nothing is recorded; a program has to remember that.
-        self._recorded_from = transform("recorded_from")
-        if not self._is_recording():
-            self._recorded_from = None
+        self._recorded_from = _recorded_from(level)
 
     def __repr__(self) -> str:
         return f"Tracer({self.inner!r}, level={self.level})"
@@ -208,16 +206,11 @@ class Tracer:
         )
         self._steps.append(_Taken(op, taken, len(self._avals), len(avals)))
         made: tuple[Handle, ...] = tuple([self._new(a) for a in avals])
-        if op.operation is STOP_GRADIENT or self._is_recording():
+        if self._recorded_from is None or op.operation is STOP_GRADIENT:
             return made
-        return tuple([h.detached() for h in made])
-
-    def _is_recording(self) -> bool:
-        """Whether what surrounds the program may differentiate by what is written down here."""
-        if self._recorded_from is None:
-            return True
         least = self._recorded_from()
-        return least is not None and least <= self.level
+        recorded = least is not None and least <= self.level
+        return made if recorded else tuple([h.detached() for h in made])
 
     def number(self, handle: Handle | Scalar) -> int:
         """The number of a tensor; one of a lower level becomes an input.
@@ -301,6 +294,16 @@ def _identity(handle: Handle | Scalar) -> object:
     if key is None:
         return id(handle)
     return id(key), id(handle.base()), handle.backend.level
+
+
+def _recorded_from(level: int) -> Callable[[], int | None] | None:
+    """What says from which level on is recorded; None where it does not matter for a program.
+
+    Inside of `no_grad` nothing is recorded, whatever is inside of the program.
+    """
+    ask: Callable[[], int | None] | None = transform("recorded_from")
+    least = None if ask is None else ask()
+    return ask if least is not None and least <= level else None
 
 
 def user_line() -> str:
