@@ -52,12 +52,14 @@ def test_one_row_and_one_pass_have_nothing_ahead() -> None:
     assert (columns.row_length, columns.one_block, columns.prefetched) == (0, False, ())
 
 
-def test_a_stride_of_two_is_known_along_the_lanes() -> None:
+def test_small_strides_are_known_along_the_lanes() -> None:
     nest = with_strides(scaled(), [(512, 2), (0, 1), (512, 2)])
-    assert [o.by_two for o in nest.operands] == [False] * 3, "these are not strided"
+    assert [o.apart for o in nest.operands] == [0] * 3, "these are not strided"
     strided = tuple([o._replace(lane="strided") for o in nest.operands])
     nest = with_strides(nest._replace(operands=strided), [(512, 2), (0, 3), (512, -2)])
-    assert [o.by_two for o in nest.operands] == [True, False, False]
+    assert [o.apart for o in nest.operands] == [2, 3, 0]
+    nest = with_strides(nest, [(512, 4), (0, 5), (512, 1)])
+    assert [o.apart for o in nest.operands] == [4, 0, 0]
     outer = nest._replace(lanes="outer", operands=strided)
     assert with_strides(outer, [(2, 512)] * 3) == outer
 

@@ -81,7 +81,7 @@ def test_backward_is_a_stride_along_the_lanes() -> None:
     nest = copy_nest("float32", 1, 100, (True, True))
     validate(nest)
     first, second = nest.operands
-    for wrong in (first._replace(lane="unit"), first._replace(by_two=True)):
+    for wrong in (first._replace(lane="unit"), first._replace(apart=2)):
         with pytest.raises(ValueError, match="operand 0 is backward"):
             validate(nest._replace(operands=(wrong, second)))
 

@@ -54,6 +54,8 @@ COLUMNS, NARROW, WIDE = 1024, 128, 4096
 """Columns in a unit of work of a nest whose lanes run along an outer axis: `COLUMNS` of at least
 `WIDE`, `NARROW` of fewer."""
 MAX_OUTER = 6
+MOST_APART = 4
+"""Elements from one to the next of an operand up to which vectors of neighbours are read."""
 SHORT = 32
 """Elements up to which a row may stay in registers: no more than there are partial results."""
 
@@ -67,7 +69,8 @@ class Operand(NamedTuple):
         lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
         row_base: the number of a value of the first stage, a `Row`: by so many elements rows of the
             operand begin further on.
-        by_two: whether a strided one's stride is 2, which serves two vectors of neighbours.
+        apart: a strided one's stride where it is from 2 to `MOST_APART`, so that as many vectors of
+            neighbours hold its elements; else 0.
         backward: whether a strided one's stride is -1, which serves one, turned round.
         alike: an operand before this one, whose strides along the outer axes are the same, so that
             rows begin as far from its place.
@@ -79,7 +82,7 @@ class Operand(NamedTuple):
     output: bool = False
     lane: str = "unit"
     row_base: int | None = None
-    by_two: bool = False
+    apart: int = 0
     backward: bool = False
     alike: int | None = None
     beside: int | None = None

@@ -8,6 +8,7 @@ from .code import DTYPES, FLOATS, HALVES, INTEGERS, SIZES, Instruction
 from .nest import (
     COMBINES,
     MAX_OUTER,
+    MOST_APART,
     SHORT,
     DotNumbers,
     Dots,
@@ -45,14 +46,19 @@ def _problems(nest: Nest) -> Iterator[str]:
             yield f"operand {k} has dtype {operand.dtype!r}; kernels know {sorted(DTYPES)}"
         if operand.lane not in ("unit", "zero", "strided"):
             yield f"operand {k} has lane {operand.lane!r}"
-        if operand.by_two and (operand.lane != "strided" or nest.lanes != "inner"):
-            yield f"operand {k} is by two: its lane must be 'strided', along the inner axis"
+        if operand.apart not in (0, *range(2, MOST_APART + 1)):
+            yield f"operand {k} is {operand.apart} apart; it may be 2 to {MOST_APART}, or 0"
+        if operand.apart and (operand.lane != "strided" or nest.lanes != "inner"):
+            yield (
+                f"operand {k} is {operand.apart} apart: its lane must be 'strided', along the "
+                "inner axis"
+            )
         if operand.backward and (
-            operand.lane != "strided" or operand.by_two or nest.lanes != "inner"
+            operand.lane != "strided" or operand.apart or nest.lanes != "inner"
         ):
             yield (
                 f"operand {k} is backward: its lane must be 'strided', along the inner axis, and "
-                "not by two"
+                "not some elements apart"
             )
         if operand.alike is not None and not 0 <= operand.alike < k:
             yield f"operand {k} is like operand {operand.alike}, which does not come before it"
@@ -144,7 +150,7 @@ def _takes_turns(nest: Nest, number: int, other: int) -> bool:
     if not 0 <= other < number:
         return False
     pair = nest.operands[other], nest.operands[number]
-    if not all(operand.output and operand.by_two for operand in pair):
+    if not all(operand.output and operand.apart == 2 for operand in pair):
         return False
     stored = [{k for k, _ in stage.stores} for stage in nest.stages]
     sizes = {SIZES[operand.dtype] for operand in pair}

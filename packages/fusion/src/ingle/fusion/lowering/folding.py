@@ -47,7 +47,7 @@ def fold_call(
     beside = numbers.apart * numbers.stride1
     strides = [(channel, source.strides[0], 0, beside)]
     lane = "unit" if lane_of(beside) == "unit" else "strided"
-    operands = [Operand(dtype, False, lane, by_two=lane == "strided" and beside == 2)]
+    operands = [Operand(dtype, False, lane, apart=2 if lane == "strided" and beside == 2 else 0)]
     builder = CodeBuilder()
     element = builder.load(0, dtype)
     if factors is not None:

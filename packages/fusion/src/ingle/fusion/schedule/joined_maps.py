@@ -142,7 +142,7 @@ def _places(call: NestCall) -> list[_LoopOperand]:
             argument.root,
             argument.offset,
             strides,
-            operand._replace(by_two=False, backward=False, alike=None, beside=None),
+            operand._replace(apart=0, backward=False, alike=None, beside=None),
         )
         for argument, strides, operand in zip(
             call.arguments, call.strides, call.nest.operands, strict=True

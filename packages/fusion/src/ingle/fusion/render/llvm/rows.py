@@ -16,7 +16,7 @@ from ...kernel.nest import (
     layout,
     runs,
 )
-from . import backward, every_second
+from . import backward, every_nth
 from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER, with_contiguous_gathers
 from .invariant_division import with_invariant_divisions
@@ -138,8 +138,8 @@ class NestRenderer:
         lane = self.nest.operands[k].lane
         if self.nest.lanes == "inner" and lane != "strided":
             return "1" if lane == "unit" else "0"
-        if self.nest.operands[k].by_two:
-            return "2"
+        if self.nest.operands[k].apart:
+            return str(self.nest.operands[k].apart)
         if self.nest.operands[k].backward:
             return "-1"
         return self.argument(self.layout.stride(k, -1), "stride")
@@ -297,8 +297,8 @@ class NestRenderer:
             return w.splat("x", scalar_type(operand.dtype), one, lanes)
         if operand.lane == "strided":
             place = self.ahead(k, pointer, ahead)
-            if operand.by_two and (mask is None or self.target.masks):
-                return every_second.load(self.vector, operand.dtype, place, mask)
+            if operand.apart and (mask is None or self.target.masks):
+                return every_nth.load(self.vector, operand.dtype, operand.apart, place, mask)
             if operand.backward and (mask is None or self.target.masks):
                 return backward.load(self.vector, operand.dtype, place, mask)
             return self.vector.gather(operand.dtype, self.spread(k, place), mask)
@@ -327,8 +327,8 @@ class NestRenderer:
         value = self.vector.as_memory(operand.dtype, value)
         place = self.ahead(k, pointer, ahead)
         vector = vector_type(kind, lanes)
-        if lanes > 1 and operand.by_two and self.target.masks:
-            every_second.store(self.vector, operand.dtype, place, value, mask)
+        if lanes > 1 and operand.apart and self.target.masks:
+            every_nth.store(self.vector, operand.dtype, operand.apart, place, value, mask)
         elif lanes > 1 and operand.backward and (mask is None or self.target.masks):
             backward.store(self.vector, operand.dtype, place, value, mask)
         elif lanes > 1 and operand.lane == "strided":
@@ -358,7 +358,7 @@ class NestRenderer:
         if kinds[0] != kinds[1]:  # what is only moved has the dtype of its bits
             second = self.writer.let("bits", f"bitcast {kinds[1]} {second} to {kinds[0]}")
         place = self.ahead(ks[0], pointer, ahead)
-        every_second.store_turns(self.vector, dtype, place, (first, second), mask)
+        every_nth.store_turns(self.vector, dtype, place, (first, second), mask)
 
     def ahead(self, k: int, pointer: str, vectors: int) -> str:
         """A pointer some vectors further along the lanes."""

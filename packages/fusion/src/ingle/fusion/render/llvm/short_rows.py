@@ -45,7 +45,7 @@ class ShortNest(InnerNest):
     def store_lanes(self, k: int, pointer: str, value: str, mask: str | None, ahead: int) -> None:
         operand = self.nest.operands[k]
         alone = mask is not None and mask.count("true") == 1
-        if alone and (operand.lane == "unit" or operand.by_two or operand.backward):
+        if alone and (operand.lane == "unit" or operand.apart or operand.backward):
             self._store_first(k, pointer, value, ahead)
         else:
             super().store_lanes(k, pointer, value, mask, ahead)

@@ -24,7 +24,7 @@ def is_tiled(nest: Nest) -> bool:
 
 def _is_far(operand: Operand) -> bool:
     """Whether neighbours along the lanes lie in other cache lines."""
-    return operand.lane == "strided" and not (operand.by_two or operand.backward)
+    return operand.lane == "strided" and not (operand.apart or operand.backward)
 
 
 class TiledNest(InnerNest):

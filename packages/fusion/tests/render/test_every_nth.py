@@ -1,4 +1,4 @@
-"""Operands whose elements are every second one in memory."""
+"""Operands whose elements are every second one in memory, or every third or fourth one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ingle.fusion.kernel.code import DTYPES, SIZES, CodeBuilder
-from ingle.fusion.kernel.nest import SHORT, Nest, Operand, map_nest
+from ingle.fusion.kernel.nest import MOST_APART, SHORT, Nest, Operand, map_nest
 from ingle.fusion.kernel.validation import validate
 from ingle.fusion.render.llvm.source import render
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, TARGETS
@@ -18,11 +18,11 @@ from ingle.tensor.dtypes import as_dtype
 from ingle.testkit.bits import same_bits
 
 
-def copy_nest(dtype: str, outer: int, length: int = 0) -> Nest:
-    """Every second element to every second place."""
+def copy_nest(dtype: str, outer: int, length: int = 0, apart: int = 2) -> Nest:
+    """Every second element to every second place, or others as far apart."""
     b = CodeBuilder()
     code, (root,) = b.finish(b.load(0, dtype))
-    operands = [Operand(dtype, k == 1, "strided", by_two=True) for k in (0, 1)]
+    operands = [Operand(dtype, k == 1, "strided", apart=apart) for k in (0, 1)]
     nest = map_nest(outer, operands, [], code, (1, root))
     return nest._replace(row_length=length if outer and length <= SHORT else 0)
 
@@ -31,7 +31,7 @@ def turns_nest(dtype: str, outer: int, length: int = 0) -> Nest:
     """The elements of two rows in turns."""
     b = CodeBuilder()
     code, roots = b.finish(b.load(0, dtype), b.load(1, dtype))
-    second = Operand(dtype, True, "strided", by_two=True, beside=2)
+    second = Operand(dtype, True, "strided", apart=2, beside=2)
     operands = [*[Operand(dtype)] * 2, second._replace(beside=None), second]
     nest = map_nest(outer, operands, [], code, (2, roots[0]), (3, roots[1]))
     return nest._replace(row_length=length if outer and length <= SHORT else 0)
@@ -41,8 +41,8 @@ def narrowing_nest(source: str, target: str, length: int) -> Nest:
     """Every second element as a smaller number."""
     b = CodeBuilder()
     code, (root,) = b.finish(b.cast(b.load(0, source), target))
-    operands = [Operand(source, by_two=True, lane="strided"), Operand(target, True, "strided")]
-    operands[1] = operands[1]._replace(by_two=True)
+    operands = [Operand(source, apart=2, lane="strided"), Operand(target, True, "strided")]
+    operands[1] = operands[1]._replace(apart=2)
     nest = map_nest(1, operands, [], code, (1, root))
     return nest._replace(row_length=length if length <= SHORT else 0)
 
@@ -60,23 +60,24 @@ def before_a_wall(count: int, dtype: Any) -> tuple[mmap.mmap, Any]:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 65])
-def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int) -> None:
+@pytest.mark.parametrize("apart", range(2, MOST_APART + 1))
+def test_nothing_else_is_read_or_written(machine: Any, dtype: str, length: int, apart: int) -> None:
     kind = as_dtype(dtype).dtype
     rng = np.random.default_rng(length)
-    rows, wide = 3, 2 * length - 1
+    rows, wide = 3, apart * (length - 1) + 1
     held, x = before_a_wall(rows * wide, kind)
     more, y = before_a_wall(rows * wide, kind)
     for array in (x, y):
         array.view(np.uint8)[:] = rng.integers(0, 2 if dtype == "bool" else 256, array.nbytes)
     x, y = x.reshape(rows, wide), y.reshape(rows, wide)
     expected = y.copy()
-    expected[:, ::2] = x[:, ::2]
-    machine.kernel(copy_nest(dtype, 1, length))(x[:, ::2], y[:, ::2])
+    expected[:, ::apart] = x[:, ::apart]
+    machine.kernel(copy_nest(dtype, 1, length, apart))(x[:, ::apart], y[:, ::apart])
     assert same_bits(y, expected)
     y[0] = expected[1]
-    machine.kernel(copy_nest(dtype, 0))(x[0, ::2], y[0, ::2])
-    assert same_bits(y[0, ::2], x[0, ::2])
-    assert same_bits(y[0, 1::2], expected[1, 1::2])
+    machine.kernel(copy_nest(dtype, 0, 0, apart))(x[0, ::apart], y[0, ::apart])
+    expected[1, ::apart] = x[0, ::apart]
+    assert same_bits(y[0], expected[1])
     del held, more
 
 
@@ -127,22 +128,26 @@ def test_narrowing(machine: Any, source: str, target: str, length: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int64"])
-def test_vectors_of_neighbours_are_loaded(machine: Any, name: str, dtype: str) -> None:
+@pytest.mark.parametrize("apart", range(2, MOST_APART + 1))
+def test_vectors_of_neighbours_are_loaded(machine: Any, name: str, dtype: str, apart: int) -> None:
     target = TARGETS[name]
-    text = render(copy_nest(dtype, 1, 100), "kernel", target)
+    text = render(copy_nest(dtype, 1, 100, apart), "kernel", target)
     lanes = target.width // max(SIZES[dtype], 4 if dtype == "float16" else 1)
     assert f"load <{lanes} x" in text
     assert ("masked.scatter" in text) == (not target.masks)
     assert machine.object(text) if target in (AVX512, AVX2) else True
 
 
-def test_a_stride_of_two_is_one_along_the_lanes() -> None:
+def test_a_small_stride_is_one_along_the_lanes() -> None:
     nest = copy_nest("float32", 1)
     validate(nest)
-    with pytest.raises(ValueError, match="operand 0 is by two"):
+    with pytest.raises(ValueError, match="operand 0 is 2 apart"):
         validate(nest._replace(lanes="outer"))
+    for far in (1, MOST_APART + 1):
+        with pytest.raises(ValueError, match=f"operand 0 is {far} apart; it may be 2 to"):
+            validate(copy_nest("float32", 1, 0, far))
     unit = nest._replace(operands=(nest.operands[0]._replace(lane="unit"), nest.operands[1]))
-    with pytest.raises(ValueError, match="operand 0 is by two"):
+    with pytest.raises(ValueError, match="operand 0 is 2 apart"):
         validate(unit)
 
 
@@ -150,8 +155,8 @@ def test_a_stride_of_two_is_one_along_the_lanes() -> None:
 def test_bits_and_numbers_take_turns(machine: Any, length: int) -> None:
     b = CodeBuilder()
     code, roots = b.finish(b.load(0, "uint32"), b.load(1, "float32"))
-    first = Operand("uint32", True, "strided", by_two=True)
-    second = Operand("float32", True, "strided", by_two=True, beside=2)
+    first = Operand("uint32", True, "strided", apart=2)
+    second = Operand("float32", True, "strided", apart=2, beside=2)
     operands = [Operand("uint32"), Operand("float32"), first, second]
     nest = map_nest(1, operands, [], code, (2, roots[0]), (3, roots[1]))
     x = np.random.default_rng(length).standard_normal((2, 3, length)).astype(np.float32)
