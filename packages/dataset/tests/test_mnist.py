@@ -15,6 +15,7 @@ from ingle.dataset import (
     read_idx,
 )
 from ingle.dataset.digits_source import enlarge
+from ingle.dataset.images import as_floats
 
 
 @pytest.fixture
@@ -204,3 +205,19 @@ def test_digits_without_scikit_learn_says_what_to_install(monkeypatch):
         digits()
     with pytest.raises(DataValueError, match="split must be"):
         digits("dev")
+
+
+def test_bytes_become_floats_without_an_array_in_between() -> None:
+    every = np.arange(256, dtype=np.uint8)
+    assert as_floats(every).tobytes() == (every.astype(np.float32) / 255).tobytes()
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 100, 100), np.uint8)[:, ::2]
+    tracemalloc.start()
+    try:
+        made = as_floats(pixels)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert made.dtype == np.float32
+    assert made.flags.c_contiguous
+    assert (made == pixels.astype(np.float32) / 255).all()
+    assert most < 1.2 * made.nbytes

@@ -22,7 +22,7 @@ from ingle.fusion.kernel.validation import validate
 from ingle.fusion.render.llvm.source import render
 from ingle.testkit.bits import same_bits
 
-from .test_every_second import before_a_wall
+from .test_every_nth import before_a_wall
 from .test_targets import MACHINES, undefined_symbols
 
 

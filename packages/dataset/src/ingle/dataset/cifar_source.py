@@ -17,6 +17,7 @@ import numpy as np
 from .arrays import Array, ArrayDataset, check_labels
 from .downloads import obtained
 from .errors import DataFileError, DataValueError
+from .images import as_floats
 from .mnist_source import Split, check_split
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
@@ -158,7 +159,7 @@ def _dataset(
         border = len(records) - len(records) // 10
         records = records[:border] if split == "train" else records[border:]
     images = records[:, len(kinds) :].reshape(-1, 3, 32, 32)
-    values = images.copy() if dtype == "uint8" else images.astype(np.float32) / 255
+    values = images.copy() if dtype == "uint8" else as_floats(images)
     return ArrayDataset(values, records[:, chosen].astype(np.int64))
 
 

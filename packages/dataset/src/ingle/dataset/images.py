@@ -169,3 +169,16 @@ def pillow() -> Any:
             f'images need Pillow ({error}): pip install "ingle-dataset[images]"'
         ) from None
     return Image
+
+
+def as_floats(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Bytes as float32 from 0 to 1, in C order.
+
+    Each is cast as it is divided: an array in between would be as large as the result, and pages
+    that nobody had before take longer than all of the arithmetic.
+
+    >>> import numpy as np
+    >>> as_floats(np.asarray([0, 51, 255], np.uint8)).tolist() == [0.0, np.float32(0.2), 1.0]
+    True
+    """
+    return np.divide(pixels, np.float32(255), dtype=np.float32, order="C")

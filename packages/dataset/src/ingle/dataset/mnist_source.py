@@ -13,6 +13,7 @@ from .downloads import cache_folder
 from .downloads import download as fetch
 from .errors import DataFileError, DataValueError, MissingDataError
 from .idx import read_idx
+from .images import as_floats
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -111,7 +112,7 @@ def labelled_images(
         border = len(images) - len(images) // 6
         chosen = slice(None, border) if split == "train" else slice(border, None)
         images, labels = images[chosen], labels[chosen]
-    return ArrayDataset(images[:, None].astype(np.float32) / 255, labels.astype(np.int64))
+    return ArrayDataset(as_floats(images[:, None]), labels.astype(np.int64))
 
 
 def _find(places: Sequence[Path], name: str) -> Path | None:

@@ -30,7 +30,8 @@ from ..convolution._windows import (
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
 from ..elementwise.extrema import maximum, minimum
-from ..movement.shapes import reshape
+from ..movement.padding import pad
+from ..movement.shapes import broadcast_to, reshape
 from .max_pooling import CASES, check_images, images_of, pool_attributes
 
 if TYPE_CHECKING:
@@ -220,11 +221,24 @@ def _gradient_body(
     wide, ones = widened(g), (1,) * len(kernel)
     share = wide / _counts(size, kernel, stride, padding, counted, wide)
     whole = padded_sizes(size, padding)
+    if kernel == stride:  # Each element is in one window at most.
+        return astype(cropped(_repeated(share, kernel, whole), padding), g.dtype)
     parts = [put_back(share, tap, whole, stride, ones) for tap in taps(kernel)]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     return astype(cropped(total, padding), g.dtype)
+
+
+def _repeated(share: Tensor, kernel: Ints, whole: Ints) -> Tensor:
+    """Each window's share at all places of it; zeros at those of `whole` behind the windows."""
+    lead, out = share.shape[:2], share.shape[2:]
+    apart = [n for size in out for n in (size, 1)]
+    side_by_side = [n for pair in zip(out, kernel, strict=True) for n in pair]
+    wide = broadcast_to(reshape(share, (*lead, *apart)), (*lead, *side_by_side))
+    sizes = tuple([n * k for n, k in zip(out, kernel, strict=True)])
+    behind = [(0, n - size) for n, size in zip(whole, sizes, strict=True)]
+    return pad(reshape(wide, (*lead, *sizes)), ((0, 0), (0, 0), *behind))
 
 
 def _gradient_vjp(
