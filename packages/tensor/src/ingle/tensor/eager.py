@@ -46,6 +46,13 @@ class ArrayHandle(Handle):
     def item(self) -> Any:
         return self.backend.item(self)
 
+    def settle(self) -> None:
+        if self.backend.settles:
+            self.backend.settle(self.array)
+
+    def replaces(self, old: Handle, cell: object) -> None:
+        self.settle()
+
 
 class HostFallbackWarning(UserWarning):
     """An operation ran on the host because the backend has no kernel for it."""
@@ -63,6 +70,7 @@ class EagerBackend:
         dtypes: the names of dtypes that kernels handle, be it as operands or as what they return;
             None for all.
         host_fallbacks: how often each operation ran on the host.
+        settles: whether kernels may fail after they have returned, since there is a `settle`.
     """
 
     name: str = "eager"
@@ -78,6 +86,7 @@ class EagerBackend:
         # A backend that takes all dtypes and refuses nothing resolves by the operation alone.
         plain = type(self).supports is EagerBackend.supports and self.dtypes is None
         self._key_by_op = plain
+        self.settles = type(self).settle is not EagerBackend.settle
 
     def to_device_array(self, array: np.ndarray) -> Any:
         """A host array as an array of the backend's library, copied.
@@ -96,6 +105,14 @@ class EagerBackend:
 
     def synchronize(self) -> None:
         """Nothing to wait for, unless the library runs ahead."""
+
+    def settle(self, array: Any) -> None:
+        """Waits until an array has its value, and raises what went wrong meanwhile.
+
+        For a library that runs ahead and may fail behind a call. It is asked before parameters and
+        other state take the array, and of what a compiled function returns, so that a step that
+        fails has changed nothing.
+        """
 
     def __repr__(self) -> str:
         return f"<backend {self.name} on {self.device}>"

@@ -89,6 +89,23 @@ def check_late_errors(where: str) -> None:
     assert also.tolist() == [1.0, 2.0, 3.0, 4.0]
     backend_of(where).synchronize()
     assert (x - 1.0).tolist() == [-1.0, 0.0, 1.0, 2.0]
+    _check_late_errors_of_state(x)
+
+
+def _check_late_errors_of_state(x: Tensor) -> None:
+    """A group of writes, one of which fails late, leaves all cells as they were."""
+    count, state = it.Cell(x + 0.0), it.Cell(x + 1.0)
+    before = count.tolist(), state.tolist()
+    with contextlib.suppress(OutOfRangeError):  # at once, at the end of the group, or when read
+        with it.transaction():
+            count.value = count + 1.0
+            state.value = it.take(x, asarray([0, 1, 2, 9], device=x.device)) * 2.0
+        state.numpy()
+    try:
+        after = count.tolist(), state.tolist()
+    except OutOfRangeError as error:
+        raise AssertionError("a write that failed late took what the cell held before") from error
+    assert after == before, f"cells hold {after} after a write that failed late, not {before}"
 
 
 def check_several(devices: Sequence[str]) -> None:
